@@ -31,12 +31,12 @@ var killedRunners = flag.Int("runners", 0,
 	"number of executions in TestKilledRunners, with a kill every 2 s; 0: a short test")
 
 const (
-	places        = 8 // number of executions that each runner runs at once
+	places        = 8 // number of executions that each runner runs concurrently
 	runnerAckWait = 2 * time.Second
 )
 
 // beRunner runs the program test-runner: a runner that prints when it begins and ends each
-// execution, and takes a while for each.
+// execution. The second argument is how long each execution takes.
 func beRunner() {
 	takes, err := time.ParseDuration(os.Args[2])
 	if err == nil {
@@ -62,10 +62,11 @@ func runRunner(natsURL string, takes time.Duration) error {
 		Group:       "killed",
 		Concurrency: places,
 		AckWait:     runnerAckWait,
-		Attempts:    100, // those that are cut off by a kill count, too
+		Attempts:    100, // attempts that are cut off by a kill count, too
 	},
 		func(ctx context.Context, e runner.Execution) (any, error) {
-			// One write, so that a killed process has written either all of it or nothing.
+			// A single write, so that a killed process has written either the whole line or
+			// nothing.
 			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro())
 			select {
 			case <-time.After(takes):
@@ -90,12 +91,12 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of other executions that returned later in the same process. -1 means
-	// that this run did not return.
+	// after is the number of executions that returned later in the same process. -1 means that this
+	// run did not return.
 	after int
 }
 
-// runs returns the runs of the process, by execution ID.
+// runs returns the runs of the process, keyed by execution ID.
 func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 	t.Helper()
 	all, returned := map[string]*testRun{}, 0
@@ -122,7 +123,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 	return all
 }
 
-// Four runners of one group are killed and replaced one after the other. Every execution succeeds,
+// Four runners of one group are killed and replaced one after another. Every execution succeeds,
 // only executions that were in flight at a kill run again, and no final state changes.
 func TestKilledRunners(t *testing.T) {
 	t.Parallel()
@@ -152,8 +153,8 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// Executions that have ended are checked again and again during the kills, which do not wait
-	// for that.
+	// Executions that have ended are checked repeatedly during the kills, which do not wait for the
+	// checks.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})
@@ -168,7 +169,7 @@ func TestKilledRunners(t *testing.T) {
 			}
 		}
 	}()
-	// Kills follow the progress, or happen at intervals.
+	// Kill a runner after a share of the executions has run, or at intervals.
 	kill := func(n int) {
 		victim := members[n%len(members)]
 		victim.Kill()
@@ -224,8 +225,8 @@ func TestKilledRunners(t *testing.T) {
 		reports)
 }
 
-// sendAll posts n deliveries, each until it is accepted, and then sends the IDs of their
-// executions.
+// sendAll posts n deliveries, each until it is accepted, and then sends the IDs of their executions
+// on the channel.
 func sendAll(t *testing.T, url string, n int) <-chan []string {
 	t.Helper()
 	accepted := make(chan []string, 1)
@@ -258,8 +259,8 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	return accepted
 }
 
-// finalStates adds the executions of a workflow that have ended, and checks that the known ones
-// have not changed.
+// finalStates adds the workflow's executions that have ended to known, and checks that the
+// executions that were already in it have not changed.
 func finalStates(
 	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
 ) {
@@ -273,7 +274,7 @@ func finalStates(
 			return
 		}
 		for _, e := range list.Items {
-			e.Duplicates = 0 // repeats are counted later, also those of an execution that has ended
+			e.Duplicates = 0 // repeats are counted later, even those of an execution that has ended
 			before, ended := known[e.ExecutionID]
 			switch {
 			case ended && before != e:
@@ -289,9 +290,9 @@ func finalStates(
 }
 
 // checkRepeats checks that each execution that ran again was in flight when its runner was killed:
-// it had not returned, or it was among the last that had returned and whose acknowledgements the
-// server did not have yet. A runner lets as many acknowledgements wait as it has places; twice as
-// many may be on their way when the machine is busy.
+// either it had not returned, or it was among the last to return, so the server did not have its
+// acknowledgement yet. A runner has at most as many pending acknowledgements as concurrency slots;
+// on a busy machine, twice as many may be in flight.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}
@@ -316,8 +317,8 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 	return repeats, unacknowledged
 }
 
-// checkFirstEndCounts compares the stream with the records: the first of an execution's final
-// reports counts.
+// checkFirstEndCounts compares the stream with the records: the first final report of an execution
+// determines its status.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	js := jetStream(t, l.nats)

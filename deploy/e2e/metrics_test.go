@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// No request of strangers or senders adds a series to those that existed at the start.
+// No request of a stranger or a sender adds a series to those that existed at the start.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -59,7 +59,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 		}
 		last = a.ExecutionID
 		for _, url := range []string{l.ingress + path, base + "?token=" + token} {
-			// A repeat, and a run of the demo.
+			// A repeat, or a run of the demo workflow.
 			send("POST", url, map[string]string{"X-GitHub-Delivery": id}, "{}")
 		}
 		send("POST", base+"?token=wrong-"+id, nil, "")
@@ -83,13 +83,14 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		// Series of the queues that workflows name, which exist once the executor has looked.
+		// These are the series of the queues of workflows, which exist once the executor has
+		// checked the queues.
 		return strings.HasPrefix(series, "hookstart_executor_queue_")
 	})
 	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
-	// The requests were counted; otherwise this test would have shown nothing.
+	// Check that the requests were counted; otherwise this test would prove nothing.
 	for _, code := range []string{
 		"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found",
 		"json_invalid", "workflow_inactive",
@@ -108,7 +109,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	}
 }
 
-// The check of the previous test detects a label that a request makes.
+// The check of the previous test detects a label whose value comes from a request.
 func TestALabelOfARequestIsSeen(t *testing.T) {
 	t.Parallel()
 	o := ops.New()
@@ -131,7 +132,7 @@ func TestALabelOfARequestIsSeen(t *testing.T) {
 	}
 }
 
-// documented returns the metrics of the table in deploy/prometheus/README.md. It maps each name to
+// documented returns the metrics in the table of deploy/prometheus/README.md. It maps each name to
 // the type and the labels.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
@@ -149,8 +150,8 @@ func documented(t *testing.T) map[string]string {
 	return metrics
 }
 
-// The table of all metrics is complete, describes each metric, and follows the naming rules that
-// the document states.
+// The table of all metrics is complete, describes each metric, and follows the naming rules in the
+// document.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())

@@ -27,7 +27,7 @@ func file(t *testing.T, path string) []byte {
 	return content
 }
 
-// queries checks expressions against the metrics that are really served.
+// queries checks expressions against the metrics that the programs really serve.
 type queries struct {
 	t      *testing.T
 	scrape scrape
@@ -59,10 +59,10 @@ func newQueries(t *testing.T) *queries {
 	return q
 }
 
-// ofTarget are the labels that Prometheus adds to every series.
+// ofTarget lists the labels that Prometheus adds to every series.
 var ofTarget = []string{"job", "instance"}
 
-// check parses an expression, and checks that its metrics, labels and label values exist.
+// check parses an expression and checks that its metrics, labels and label values exist.
 func (q *queries) check(where, expression string) {
 	q.t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
@@ -97,7 +97,7 @@ func (q *queries) check(where, expression string) {
 	})
 }
 
-// family returns the name of the metric to which a series belongs.
+// family returns the name of the metric that a series belongs to.
 func (q *queries) family(series string) string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(series, suffix); ok &&
@@ -144,8 +144,8 @@ func (q *queries) selector(where string, s *parser.VectorSelector) {
 	}
 }
 
-// Prometheus can read the rules, every metric in them is served, and the runbook explains for each
-// alert what it means, what to look at and what to do.
+// Prometheus can load the rules, every metric in them exists, and for each alert the runbook
+// explains what it means, what to check and what to do.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)
@@ -168,7 +168,7 @@ func TestAlerts(t *testing.T) {
 	for _, name := range []string{"humanize", "humanizeDuration", "humanizePercentage"} {
 		functions[name] = func(any) string { return "" }
 	}
-	entries := map[string]string{} // by anchor
+	entries := map[string]string{} // keyed by anchor
 	for _, entry := range regexp.MustCompile(`(?m)^## `).Split(string(file(t, "../RUNBOOK.md")),
 		-1)[1:] {
 		title, text, _ := strings.Cut(entry, "\n")
@@ -208,7 +208,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// Grafana can decode the dashboard, every metric in it is served, and it shows every metric of
+// Grafana can decode the dashboard, every metric in it exists, and it shows every metric of
 // hookstart.
 func TestDashboard(t *testing.T) {
 	t.Parallel()

@@ -33,10 +33,10 @@ var (
 	movesSeed = flag.Uint64("moves-seed", 1, "seed of what TestQueuesMoveUnderLoad kills")
 )
 
-// A queue moves into a stream of its own and back, again and again, while deliveries and repeats of
-// them arrive, and at each move one process is killed: an executor, an ingress or a runner. Nothing
-// acknowledged is lost or stored twice, repeats are recognised, only what was in flight at a kill
-// runs again, and senders wait no longer than 5 s.
+// A queue moves to a separate stream and back repeatedly while deliveries and repeats arrive, and
+// at each move one process is killed: an executor, an ingress or a runner. Nothing acknowledged is
+// lost or stored twice, repeats are recognized, only executions in flight at a kill run again, and
+// senders wait no longer than 5 s.
 func TestQueuesMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t)
@@ -61,9 +61,9 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with two workflows, each in a queue of its own. Runners of the kit take
-// the executions of "killed", and hookstart run takes the executions of "other". The queue "killed"
-// moves.
+// moving is an installation with two workflows, each with a separate queue. Runners of the kit
+// consume from "killed", and hookstart run consumes from "other". The queue "killed" moves between
+// the streams.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -71,18 +71,18 @@ type moving struct {
 	api     string
 	urls    []string // of the ingresses
 	paths   map[string]string
-	folder  string // hookstart run writes a file for each execution
+	folder  string // for the files that the program of hookstart run writes, one for each execution
 	command string // the program hookstart
 
 	mu        sync.Mutex
-	executor  func() *process // starts it
+	executor  func() *process // starts the executor
 	running   map[string]*process
 	ingress   []func() *process
 	runners   []*testRunner
 	member    []*testRunner
-	accepted  map[string]map[string]string // execution IDs, by workflow and delivery
+	accepted  map[string]map[string]string // execution IDs by workflow and delivery
 	repeats   int
-	longest   time.Duration // the longest time for which a sender was refused
+	longest   time.Duration // longest time for which a sender was refused
 	longestOf string
 	done      atomic.Int64
 }
@@ -158,7 +158,8 @@ func (m *moving) startRunner() *testRunner {
 	return r
 }
 
-// startRun starts hookstart run. Its program appends a line to a file of the execution.
+// startRun starts hookstart run. The program that it runs appends a line to a file for each
+// execution.
 func (m *moving) startRun() {
 	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(),
 		"--concurrency", "4", "--",
@@ -167,7 +168,7 @@ func (m *moving) startRun() {
 	m.running["hookstart run"] = childtest.Launch(m.t, command)
 }
 
-// killOne kills one process and starts it again.
+// killOne kills one process, depending on n, and restarts it.
 func (m *moving) killOne(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,7 +189,7 @@ func (m *moving) killOne(n int) {
 	}
 }
 
-// move moves the queue, and repeats the request while the executor is away.
+// move moves the queue, and retries the request while the executor is unavailable.
 func (m *moving) move(method string) {
 	m.t.Helper()
 	within(m.t, 2*time.Minute, method+" of the queue's stream", func() bool {
@@ -214,7 +215,7 @@ func (m *moving) move(method string) {
 	})
 }
 
-// load sends deliveries to both workflows, about a quarter of them again, until stop.
+// load sends deliveries to both workflows until stop is called, and repeats about a quarter of them.
 func (m *moving) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var senders sync.WaitGroup
@@ -229,7 +230,7 @@ func (m *moving) load() (stop func()) {
 				m.accepted[workflow][delivery] = id
 				m.mu.Unlock()
 				m.done.Add(1)
-				if n%4 == 3 { // one from before, which may be in another stream
+				if n%4 == 3 { // an earlier one, which may be in the other stream
 					again := fmt.Sprintf("%d-%d", sender, n/2)
 					m.mu.Lock()
 					want := m.accepted[workflow][again]
@@ -246,8 +247,8 @@ func (m *moving) load() (stop func()) {
 	return func() { cancel(); senders.Wait() }
 }
 
-// deliver sends a delivery until it is accepted, as senders do. If it is a repeat, the answer must
-// be the original execution.
+// deliver sends a delivery until it is accepted, as senders do. If original is not "", the response
+// must be a repeat of that execution.
 func (m *moving) deliver(workflow, delivery string, n int, original string) (id string) {
 	began := time.Now()
 	refused := ""
@@ -284,14 +285,14 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 	}
 }
 
-// awaitMore waits until as many more deliveries are accepted.
+// awaitMore waits until n more deliveries are accepted.
 func (m *moving) awaitMore(n int64) {
 	m.t.Helper()
 	until := m.done.Load() + n
 	within(m.t, 2*time.Minute, "deliveries", func() bool { return m.done.Load() >= until })
 }
 
-// check compares what senders were told with the records, the streams and the runs.
+// check compares the acknowledgements to senders with the records, the streams and the runs.
 func (m *moving) check() {
 	t := m.t
 	for workflow, accepted := range m.accepted {
@@ -347,7 +348,7 @@ func (m *moving) check() {
 		m.longestOf, again)
 }
 
-// stored counts the starts of a workflow in the streams, by execution ID.
+// stored counts the starts of a workflow in the streams by execution ID.
 func (m *moving) stored(workflow string) map[string]int {
 	m.t.Helper()
 	js := jetStream(m.t, m.server.URL())

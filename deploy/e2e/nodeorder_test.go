@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// orderedRunner is a runner in Node.js whose handler prints when it begins and ends, and fails the
+// orderedRunner is a Node.js runner whose handler prints when it begins and ends, and fails the
 // first attempt of every third execution.
 const orderedRunner = `
 import { connect } from "@nats-io/transport-node";
@@ -34,7 +34,8 @@ await run(nc, { queue: "ordered", group: "ordered", concurrency: 4, backoff: () 
 await nc.close();
 `
 
-// The kit for Node.js runs executions of one key one after the other, in order, also after retries.
+// The Node.js kit runs the executions with the same key one after another, in order, even after
+// retries.
 func TestNodeKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// ownRunner is a runner in Node.js whose handler prints when it begins and ends.
+// ownRunner is a Node.js runner whose handler prints when it begins and ends.
 const ownRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -31,8 +31,9 @@ await run(nc, { queue: "ordered", group: "ordered", concurrency: 2,
 await nc.close();
 `
 
-// The kit for Node.js takes the executions of its queue from both streams, follows moves without a
-// restart, keeps the order of keys, and runs each once, never more than its concurrency at a time.
+// The Node.js kit consumes its queue's executions from both streams, follows moves without a
+// restart, keeps the order of keys, and runs each execution exactly once, never more than its
+// concurrency at the same time.
 func TestNodeFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -66,7 +67,7 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
-	ingress.DeleteOwn(t, "ordered") // with the reports of what ran there
+	ingress.DeleteOwn(t, "ordered") // deletes the reports of the executions that ran there, too
 	before := len(all)
 	begin()
 	await(all[before:])

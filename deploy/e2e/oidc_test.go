@@ -20,9 +20,9 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// startIdentityProvider starts a real OpenID Connect provider with a sign-in page. The provider
-// knows test-user@localhost and test-user2, and describes them at its userinfo endpoint. Only one
-// test at a time can use it, because its clients are global.
+// startIdentityProvider starts a real OpenID Connect provider with a sign-in page. It has the users
+// test-user@localhost and test-user2, and returns their attributes from its userinfo endpoint. Only
+// one test at a time can use it, because its clients are global.
 func startIdentityProvider(t *testing.T) (issuer string, register func(console string)) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -30,7 +30,7 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This is another site than the console's 127.0.0.1, as in production.
+	// The provider is a different site than the console at 127.0.0.1, as in production.
 	issuer = "http://localhost:" + port
 	var provider http.Handler
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,8 +48,8 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	return issuer, register
 }
 
-// launchWithProvider starts hookstart-local with an identity provider. One of its users is an
-// editor of the account demo, the other one a viewer of everything.
+// launchWithProvider starts hookstart-local with an identity provider. One user is an editor of the
+// account demo, the other a viewer of all accounts.
 func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	t.Helper()
 	issuer, register := startIdentityProvider(t)
@@ -65,7 +65,7 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	return l
 }
 
-// signInAtProvider goes from the console's sign-in through the provider's page.
+// signInAtProvider goes from the console's sign-in page through the provider's page.
 func signInAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
@@ -176,16 +176,16 @@ func TestSignInThroughAProvider(t *testing.T) {
 	}
 }
 
-// A session through the provider ends, even on a page that is left alone. The browser is sent to
-// the provider, and returns to the page that it had left.
+// A session that began at a provider ends even on an idle page. The browser is redirected to the
+// provider and returns to the page that it left.
 func TestSessionsThroughAProviderEnd(t *testing.T) {
 	l := launchWithProvider(t, "--oidc-session=5s")
 	b := openBrowser(t, l.executor)
 	signInAtProvider(b, "test-user2", "verysecure")
 	b.page("Workflows")
 	b.do(chromedp.Navigate(b.base + "/workflows/demo?node=webhook"))
-	// This is a field of the provider's page: the event stream of the console's page ended with the
-	// session, and the page went on to the provider.
+	// Wait for a field of the provider's page: the console's event stream ended with the session,
+	// and the page redirected to the provider.
 	b.see("#username")
 	submitAtProvider(b, "test-user2", "verysecure")
 	b.wait(`location.pathname + location.search === "/workflows/demo?node=webhook"`)
@@ -193,7 +193,7 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	b.contented()
 }
 
-// A key that is made in the console is shown once, and signs in there until it is revoked.
+// A key that is created in the console is shown once, and can sign in there until it is revoked.
 func TestKeysInTheConsole(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -235,7 +235,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.contented()
 }
 
-// traffic makes an execution, and a refused request, of a workflow with the node "webhook".
+// traffic makes an execution and a refused request of a workflow with the node "webhook".
 func traffic(t *testing.T, l *localProgram, workflow string) {
 	t.Helper()
 	client := l.client()
@@ -262,7 +262,7 @@ func traffic(t *testing.T, l *localProgram, workflow string) {
 	}
 }
 
-// executionOf waits for a workflow's newest execution, and returns its ID.
+// executionOf waits until a workflow has an execution, and returns the newest one's ID.
 func executionOf(t *testing.T, client *apiclient.Client, workflow string) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
@@ -279,7 +279,7 @@ func executionOf(t *testing.T, client *apiclient.Client, workflow string) string
 	return ""
 }
 
-// longKey makes keys with everything that a list may have to show.
+// longKey creates keys with all properties that the list of keys may have to show.
 func longKey(t *testing.T, l *localProgram) {
 	t.Helper()
 	for _, put := range []api.PutKey{

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// get returns the answer of a listener.
+// get returns the response to a GET request.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get(url)
@@ -22,7 +22,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// Endpoints for operators of a program are on its ops listener, and on no other.
+// The operations endpoints of a program are only on its ops listener.
 func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -57,8 +57,7 @@ func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	}
 }
 
-// The level of the log can be changed while the process runs, and at no level does the log contain
-// a token.
+// The log level can be changed while the process runs, and the log contains no token at any level.
 func TestLogLevelWhileItRuns(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=error")

@@ -18,8 +18,8 @@ var orderedExecutions = flag.Int("ordered", 0,
 	"number of executions in TestOrderHoldsWhileRunnersAreKilled, of 500 keys, with a kill every "+
 		"2 s; 0: a short test")
 
-// makeOrdered creates a workflow of the queue "killed" whose order key is in the query, and returns
-// its URL.
+// makeOrdered creates a workflow with the queue "killed" and an order key from the query, and
+// returns its URL.
 func makeOrdered(t *testing.T, l *localProgram) string {
 	t.Helper()
 	path := makeWorkflow(t, l.client(), "killed")
@@ -35,8 +35,8 @@ func makeOrdered(t *testing.T, l *localProgram) string {
 	return l.ingress + path
 }
 
-// Four runners of one group are killed and replaced one after the other. The handlers of one key
-// begin in the order in which their executions were accepted, and all end.
+// Four runners of one group are killed and replaced one after another. The handlers for each key
+// begin in the order in which the executions were accepted, and all executions end.
 func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 	t.Parallel()
 	executions, keys, takes := 300, 30, 10*time.Millisecond
@@ -53,7 +53,7 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 		return r
 	}
 	members := []*testRunner{begin(), begin(), begin(), begin()}
-	want := map[int][]string{} // IDs by key, in the order of acceptance
+	want := map[int][]string{} // execution IDs by key, in the order of acceptance
 	keyOf := map[string]int{}
 	for n := range executions {
 		key := n % keys
@@ -142,8 +142,8 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 		"repeats", executions, keys, kills, repeats)
 }
 
-// A runner that is frozen for longer than the ack wait ends its handler when it goes on, and
-// another member has run the execution.
+// A runner that is frozen for longer than the ack wait aborts its handler when it resumes; another
+// member of the group has run the execution.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// A page of another site reads executions and watches them, as deploy/docs/access.md shows, with a
-// key that is valid for an hour. If its origin is not configured, it cannot.
+// A page of another site reads and watches executions as described in deploy/docs/access.md, with a
+// key that is valid for an hour. It cannot do so if its origin is not configured.
 func TestAPageOfAnotherSite(t *testing.T) {
 	t.Parallel()
 	script := regexp.MustCompile("(?s)```js\n(.*?)```").FindStringSubmatch(string(file(t,
@@ -64,7 +64,7 @@ func TestAPageOfAnotherSite(t *testing.T) {
 	b.wait(`"listed" in document.body.dataset`)
 	deadline := time.Now().Add(time.Minute)
 	for i := 0; b.evaluate(`String(document.querySelectorAll("#seen li").length)`) == "0"; i++ {
-		// The stream may not be open yet.
+		// The event stream may not be open yet, so keep sending.
 		if time.Now().After(deadline) {
 			t.Fatalf("no event came: %s",
 				b.evaluate(`document.querySelector("#failed").textContent`))

@@ -21,13 +21,13 @@ import (
 // process is a running program.
 type process = childtest.Process
 
-// launch starts a program. The program is killed at the end of the test if it still runs.
+// launch starts a program. If it is still running at the end of the test, it is killed.
 func launch(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	return launchIn(t, nil, name, args...)
 }
 
-// launchIn starts a program like launch, with more variables in the environment.
+// launchIn is like launch, with additional environment variables.
 func launchIn(t *testing.T, env []string, name string, args ...string) *process {
 	t.Helper()
 	command := exec.Command(name, args...)
@@ -64,8 +64,8 @@ func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *
 	return l
 }
 
-// launchLocalWithLink starts hookstart-local with a token that it takes for generated, so that it
-// prints a link that signs in.
+// launchLocalWithLink starts hookstart-local with a token that it takes for a generated one, so it
+// prints a sign-in link.
 func launchLocalWithLink(t *testing.T) *localProgram {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,8 +78,8 @@ func launchLocalWithLink(t *testing.T) *localProgram {
 
 func (l *localProgram) client() *apiclient.Client { return apiclient.New(l.executor, adminToken) }
 
-// makeWorkflow makes an active workflow with the trigger node "node" and returns the path and query
-// of its webhook URL.
+// makeWorkflow creates and activates a workflow with the trigger node "node", and returns the path
+// and query of its webhook URL.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) (path string) {
 	t.Helper()
 	ctx := t.Context()
@@ -112,7 +112,7 @@ func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
 	return "/webhooks/" + path
 }
 
-// answer is what a sender gets for a request.
+// answer is the response that a sender gets.
 type answer struct {
 	status       int
 	ExecutionID  string `json:"executionId"`
@@ -120,7 +120,8 @@ type answer struct {
 	Code         string `json:"code"`
 }
 
-// post sends a request like a sender. It returns errors of the connection only.
+// post sends a request as a sender does. It returns an error only if the connection fails or the
+// response cannot be read.
 func post(
 	ctx context.Context, url string, header map[string]string, body io.Reader,
 ) (a answer, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// installation is the production shape: separate processes and a NATS server.
+// installation is a production-like setup: separate processes and a NATS server.
 type installation struct {
 	nats      *natstest.Node
 	executor  *process
@@ -21,19 +21,19 @@ type installation struct {
 	urls      []string // URLs of the ingresses
 }
 
-// install starts an executor and ingresses, each with the flags.
+// install starts an executor and ingresses, each with the given flags.
 func install(t *testing.T, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installOn(t, "sqlite:"+filepath.Join(t.TempDir(), "executions.db"), ingresses, flags...)
 }
 
-// installOn does what install does, with the given database.
+// installOn is like install, with the given database.
 func installOn(t *testing.T, database string, ingresses int, flags ...string) *installation {
 	t.Helper()
 	return installAt(t, natstest.Start(t), database, ingresses, flags...)
 }
 
-// installAt does what installOn does, with the given NATS server.
+// installAt is like installOn, with the given NATS server.
 func installAt(
 	t *testing.T, server *natstest.Node, database string, ingresses int, flags ...string,
 ) *installation {
@@ -59,8 +59,8 @@ func installAt(
 	return i
 }
 
-// In 500 rounds, 16 concurrent posts of one delivery ID over two ingress processes give one answer
-// without deduplicated, one message, one record and one ID.
+// In each of 500 rounds, 16 concurrent posts with the same delivery ID to two ingress processes
+// result in one response without deduplicated, one message, one record and one execution ID.
 func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const rounds, repeats = 500, 16
@@ -102,8 +102,8 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	checkLedger(t, acknowledged, i.nats.URL(), i.client, "busy")
 }
 
-// After an activation, deactivation or rotation, the very next POST gets no stale answer, in 1,000
-// changes over two ingress processes.
+// After an activation, deactivation or rotation, not even the very next POST gets an outdated
+// response, in 1,000 changes with two ingress processes.
 func TestChangesHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	const turns = 1000

@@ -17,18 +17,18 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// outage is the temporary loss of something that a program cannot work without.
+// outage is the temporary loss of something that a program depends on.
 type outage struct {
 	what string
 	away func()
-	back func() // nil means that it comes back by itself
-	// says maps each program to what its /readyz answers in the meantime. A program that is not in
-	// it stays ready.
+	back func() // nil means that it recovers by itself
+	// says maps programs to the line in their /readyz during the outage. Programs that are not in
+	// it stay ready.
 	says map[string]string
 }
 
-// Each program's /readyz names what is missing when something is taken away, and the program is
-// ready again when that is back. The log shows the answers as a table, with the times.
+// When something is taken away, each program's /readyz names what is missing, and the program
+// becomes ready again when it is back. The test logs the responses and times as a table.
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -102,7 +102,7 @@ func TestReadinessSaysThatTheDatabaseIsAway(t *testing.T) {
 	}})
 }
 
-// In one process, both services report what they lack.
+// In a single process, both services report what they lack.
 func TestReadinessOfAllInOneProcess(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -125,10 +125,10 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 	}}})
 }
 
-// observed holds programs whose readiness is watched.
+// observed holds programs whose readiness is observed.
 type observed struct {
 	t   *testing.T
-	ops map[string]string // URLs of the ops listeners, by program
+	ops map[string]string // URLs of the ops listeners, keyed by program
 }
 
 func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
@@ -147,7 +147,7 @@ func newObserved(t *testing.T, natsURL, databaseURL string) *observed {
 	}}
 }
 
-// table causes one outage after the other, and logs the answers.
+// table causes one outage after another, and logs the responses as a table.
 func (o *observed) table(outages []outage) {
 	o.t.Helper()
 	var rows strings.Builder
@@ -184,7 +184,7 @@ func (o *observed) table(outages []outage) {
 }
 
 // await waits until the /readyz of a program has a line that begins with line, and returns the
-// whole answer.
+// whole response.
 func (o *observed) await(program, line string) string {
 	o.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -15,13 +15,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// delivery is what a sender sends, and the expected result.
+// delivery is a request of a sender and its expected result.
 type delivery struct {
 	name    string
 	header  map[string]string
 	body    string
 	chunked bool
-	id      string // the delivery ID that must be used
+	id      string // the expected delivery ID
 	input   string // the expected input; "" means the body itself
 }
 
@@ -182,8 +182,8 @@ func deliveries(t *testing.T) []delivery {
 	}
 }
 
-// Requests of real senders go through the real program. The answer, the message and the record
-// agree, nothing is lost, and no token is in any output.
+// Requests of real senders go through the real program. The response, the message and the record
+// agree, nothing is lost, and no token appears in any output.
 func TestRealInput(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -237,7 +237,7 @@ func TestRealInput(t *testing.T) {
 			checkInput(t, l, a.ExecutionID, d)
 			for name, value := range d.header {
 				want := []string{value}
-				if name == "X-Gitlab-Token" { // a secret in clear, which is not passed on
+				if name == "X-Gitlab-Token" { // a plaintext secret, which is not stored
 					want = nil
 				}
 				if !slices.Equal(record.Headers[http.CanonicalHeaderKey(name)], want) {
@@ -301,8 +301,8 @@ func TestRealInput(t *testing.T) {
 	}
 }
 
-// checkInput compares the exact bytes of the input, because a client that decodes JSON would hide
-// changes.
+// checkInput compares the exact bytes of the input, because a client that decodes JSON could hide
+// differences.
 func checkInput(t *testing.T, l *localProgram, id string, d delivery) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,

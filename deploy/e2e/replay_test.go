@@ -19,10 +19,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// replaySeed determines the requests of TestReplayIsTheRequestAsSent. Change it to try others.
+// replaySeed determines the requests of TestReplayIsTheRequestAsSent. Change it to try other
+// requests.
 const replaySeed = 16
 
-// sentRequest is a request of a sender, and its result.
+// sentRequest is a request of a sender and the ID of its execution.
 type sentRequest struct {
 	kind   string // kind of its body
 	body   []byte
@@ -32,8 +33,8 @@ type sentRequest struct {
 }
 
 // Random requests with every kind of body go through the real endpoint. Half of them succeed, and
-// half are rejected, because the workflow is off. The replay of each is on the stream with exactly
-// the body that was sent, and with the headers and the query of the original.
+// half are rejected, because the workflow is inactive by then. The replay of each request is on the
+// stream with exactly the same body, headers and query as the original.
 func TestReplayIsTheRequestAsSent(t *testing.T) {
 	t.Parallel()
 	const perKind = 16
@@ -42,7 +43,7 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 	client := l.client()
 	makeWorkflow(t, client, "random")
 	if _, err := client.PutWorkflow(t.Context(), "random", api.PutWorkflow{
-		// The demo's runner takes them.
+		// The demo workflow's runner runs the executions.
 		AccountID: "tests",
 		Name:      "random",
 		Queue:     "demo",
@@ -65,7 +66,7 @@ func TestReplayIsTheRequestAsSent(t *testing.T) {
 		r.send(t, l.ingress+path, want)
 	}
 
-	replayedAs := map[string]string{} // replays by their originals
+	replayedAs := map[string]string{} // replays keyed by their originals
 	for _, r := range all {
 		recorded(t, client, r.id, func(e api.ExecutionDetail) bool {
 			return e.Status == "succeeded" || e.Status == "rejected"
@@ -112,7 +113,7 @@ func (r *sentRequest) send(t *testing.T, to string, want int) {
 	}
 }
 
-// check compares what was sent with what is on the stream. net/http adds some headers.
+// check compares the sent request with the one on the stream. net/http adds some headers.
 func (r *sentRequest) check(t *testing.T, what string, got request) {
 	t.Helper()
 	if !bytes.Equal(got.payload.Body, r.body) ||
@@ -129,7 +130,7 @@ func (r *sentRequest) check(t *testing.T, what string, got request) {
 	}
 }
 
-// randomRequests makes perKind requests with each kind of body, in a random order.
+// randomRequests returns perKind requests for each kind of body, in random order.
 func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	types := map[string][]string{
 		"JSON": {"application/json", "application/json; charset=utf-8", "Application/JSON;;"},
@@ -171,7 +172,7 @@ func randomRequests(random *rand.Rand, perKind int) (all []*sentRequest) {
 	return all
 }
 
-// randomBody returns a body of a kind, of at most 100 KB.
+// randomBody returns a body of the given kind, of at most 100 KB.
 func randomBody(random *rand.Rand, kind string) []byte {
 	length := random.IntN(1 << (1 + random.IntN(15)))
 	switch kind {
@@ -212,7 +213,7 @@ func randomText(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// printable returns text that a header may hold.
+// printable returns text that a header may contain.
 func printable(random *rand.Rand, length int) string {
 	text := make([]byte, length)
 	for i := range text {
@@ -221,13 +222,13 @@ func printable(random *rand.Rand, length int) string {
 	return string(text)
 }
 
-// request is the request that a start or a rejection on the stream contains.
+// request is the request contained in a start or a rejection on the stream.
 type request struct {
 	payload        execution.Payload
 	headers, query execution.Values
 }
 
-// requestsOn reads all starts and rejections on the stream, by execution ID.
+// requestsOn reads all starts and rejections on the stream, keyed by execution ID.
 func requestsOn(t *testing.T, natsURL string) map[string]request {
 	t.Helper()
 	js, err := jetstream.New(connect(t, natsURL))

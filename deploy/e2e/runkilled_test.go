@@ -15,14 +15,14 @@ import (
 )
 
 // When hookstart run is killed, Linux kills the program that it runs, and another member of the
-// group starts the execution again.
+// group runs the execution again.
 func TestAKilledRunEndsItsProgram(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "killed")
 	folder := t.TempDir()
-	// The first attempt stays; the second ends at once.
+	// The first attempt keeps running; the second one ends immediately.
 	script := `test "$HOOKSTART_ATTEMPT" = 1 || exec echo again; echo $$ >pid.new; mv pid.new pid; exec sleep 600`
 	start := func() *process {
 		cmd := exec.Command(bin, "run", "--queue", "killed", "--nats-url", l.nats, "--", "sh", "-c",
@@ -50,14 +50,14 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 	within(t, 5*time.Second, "end of the program", func() bool { return !runs(pid) })
 
 	start()
-	// The execution is given to another member when its acknowledgement is overdue.
+	// The execution is redelivered to another member when its acknowledgement is overdue.
 	within(t, 40*time.Second, "second attempt", func() bool {
 		e, err := l.client().Execution(t.Context(), a.ExecutionID)
 		return err == nil && e.Status == "succeeded" && string(e.Output) == `{"text":"again\n"}`
 	})
 }
 
-// runs reports whether a process runs. A zombie does not.
+// runs reports whether a process is running. A zombie is not.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// makeQueue makes an active workflow whose executions go to the queue of the same name, and returns
-// its webhook URL.
+// makeQueue creates and activates a workflow whose queue has the same name, and returns its webhook
+// URL.
 func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	t.Helper()
 	path := makeWorkflow(t, l.client(), id)
@@ -45,7 +45,7 @@ func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 }
 
 // ended posts as a sender does, waits for the end of the execution, and checks its status, output
-// and reason.
+// and error.
 func ended(
 	t *testing.T, l *localProgram, url, body string, header map[string]string,
 	status, output, reason string,
@@ -70,13 +70,14 @@ func ended(
 }
 
 // Each kind of poisonous input ends as documented, becomes a dead letter, and blocks nothing: after
-// each, a good input succeeds, although there are only two places and one handler never returns.
+// each of them a good input succeeds, although there are only two concurrency slots and one handler
+// never returns.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
 	url := makeQueue(t, l, "poison")
 	nc := connect(t, l.nats)
-	var attempts sync.Map // input → *atomic.Int32
+	var attempts sync.Map // maps inputs to *atomic.Int32
 	hung := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -144,7 +145,7 @@ func TestPoison(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	// The group has acknowledged or given up everything.
+	// The group has acknowledged or terminated every message.
 	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-poison-group")
 	if err != nil {
 		t.Fatal(err)
@@ -154,8 +155,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The example's real program handles GitHub's real events, and tells signed ones from those that
-// are not signed as GitHub does it.
+// The real program of the example handles real GitHub events, and distinguishes signed ones from
+// those without a valid signature of GitHub's kind.
 func TestGitHubExample(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -207,8 +208,8 @@ func TestGitHubExample(t *testing.T) {
 
 const nodeExample = "../../shared/runner/examples/node"
 
-// requireNode skips the test unless the example in Node.js is installed. If HOOKSTART_TEST_REQUIRE
-// demands it, the test fails instead.
+// requireNode skips the test if the Node.js example is not installed. If HOOKSTART_TEST_REQUIRE
+// includes node, it fails the test instead.
 func requireNode(t *testing.T) {
 	t.Helper()
 	const install = "make node"
@@ -225,7 +226,7 @@ func requireNode(t *testing.T) {
 	t.Skipf("the example in Node.js is not installed: %s", install)
 }
 
-// The example's real program works with the kit from its package, on the official client.
+// The real program of the example works with the packaged kit and the official client.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -242,7 +243,7 @@ func TestNodeExample(t *testing.T) {
 		return func() bool { return membersOf(t, l.client(), "node") == n }
 	}
 	within(t, time.Minute, "member", members(1))
-	// An execution from before the member joined ends, too.
+	// An execution that was accepted before the member joined ends, too.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool {
 		return e.Status == "succeeded"
 	})
@@ -255,7 +256,8 @@ func TestNodeExample(t *testing.T) {
 	ended(t, l, url, "\xff", nil, "succeeded",
 		`{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
-	// The output is the input, each byte of which is written as six, so that no report can hold it.
+	// The output is the input; each of its bytes is encoded as six, so it does not fit into a
+	// report.
 	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
 	js := jetStream(t, l.nats)
 	if _, err := js.Publish(t.Context(), "executions.start.node.node.node",
@@ -263,12 +265,13 @@ func TestNodeExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	example.Await(`("result":"unreadable")`)
-	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // the failure blocked nothing
+	ended(t, l, url, `1`, asJSON, "succeeded", "", "") // the failure has blocked nothing
 	if list := deadLetters(t, l); list[failed.ExecutionID] != api.DeadLetterFailed ||
 		len(list) != 3 {
 		t.Errorf("dead letters: %v", list)
 	}
-	// The consumer is the same as the Go kit's, because a group may have members in both.
+	// The consumer has the same configuration as the Go kit's, because a group may have members of
+	// both kinds.
 	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-node-node")
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +282,8 @@ func TestNodeExample(t *testing.T) {
 		c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}
-	// The member sends heartbeats; it would be forgotten after four missing ones.
+	// The member sends heartbeats; after four missed heartbeats it would no longer count as a
+	// member.
 	still := time.NewTimer(5 * stream.RunnerHeartbeat)
 	defer still.Stop()
 	for waiting := true; waiting; {
@@ -293,8 +297,8 @@ func TestNodeExample(t *testing.T) {
 		}
 	}
 	example.Terminate()
-	// The member announces that it leaves, so that other programs need not wait until it is
-	// forgotten.
+	// The member announces that it is leaving, so that other programs need not wait for missed
+	// heartbeats.
 	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 ||
 		info.NumPending != 0 {
@@ -302,8 +306,8 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
-// evilRunner is a program on the kit for Node.js whose handler and options throw whatever its input
-// names.
+// evilRunner is a program that uses the Node.js kit, and whose handler and options throw the value
+// that the input names.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";
@@ -332,7 +336,7 @@ await nc.close();
 console.log("it ended by itself");
 `
 
-// Exceptions of a handler or an option end neither the runner nor its process.
+// Exceptions from a handler or an option end neither the runner nor its process.
 func TestNodeSurvivesItsHandler(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -365,8 +369,8 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	program.Await("(it ended by itself)")
 }
 
-// slowRunner is a program on the kit for Node.js with two handlers at a time, each of which works
-// for two seconds.
+// slowRunner is a program that uses the Node.js kit with a concurrency of two, and whose handler
+// takes two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -386,8 +390,8 @@ func slowRunnerAt(natsURL string) *exec.Cmd {
 	return command
 }
 
-// A process that stops still runs the executions that the server had sent to it, if it was their
-// only attempt.
+// A process that is stopping still runs the executions that the server has already sent to it, if
+// this is their only attempt.
 func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -414,7 +418,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 		}
 		info := consumer.CachedInfo()
 		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-			// On a slow machine the request has expired; the next one fetches the execution.
+			// On a slow machine the request may have expired; the next one fetches the execution.
 			way.Heal()
 		}
 	}
@@ -426,11 +430,11 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	if got := ingress.Await(t, id); got.Status != execution.Succeeded {
 		t.Errorf("%+v", got)
 	}
-	program.AwaitEnd() // a second SIGTERM would end it at once
+	program.AwaitEnd() // a second SIGTERM would end it immediately
 }
 
-// Executions for which a process has no place stay with the server. An execution that the server
-// delivers again while it is running runs once.
+// Executions for which a process has no free concurrency slot stay on the server. An execution that
+// the server redelivers while it is running runs only once.
 func TestNodeRunsOnce(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -464,7 +468,7 @@ func TestNodeRunsOnce(t *testing.T) {
 	}
 }
 
-// membersOf returns the number of members of a queue.
+// membersOf returns the number of members of a queue's groups.
 func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	t.Helper()
 	list, err := c.Queues(t.Context(), apiclient.Page{})
@@ -481,7 +485,7 @@ func membersOf(t *testing.T, c *apiclient.Client, queue string) (n int) {
 	return n
 }
 
-// deadLetters returns the kinds of the dead letters, by ID.
+// deadLetters returns the kinds of the dead letters, keyed by ID.
 func deadLetters(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
 	list, err := l.client().DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, apiclient.Page{

@@ -22,10 +22,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// scrape is what Prometheus reads from a program, by metric.
+// scrape holds the metrics that Prometheus reads from a program, keyed by name.
 type scrape map[string]*dto.MetricFamily
 
-// scraped reads the metrics of a program in the format that has native histograms.
+// scraped reads a program's metrics in the format that supports native histograms.
 func scraped(t *testing.T, opsURL string) scrape {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, opsURL+"/metrics", nil)
@@ -41,7 +41,7 @@ func scraped(t *testing.T, opsURL string) scrape {
 	return decoded(t, response.Body, expfmt.ResponseFormat(response.Header))
 }
 
-// decoded reads metrics in a format.
+// decoded decodes metrics in the given format.
 func decoded(t *testing.T, from io.Reader, format expfmt.Format) scrape {
 	t.Helper()
 	decoder := expfmt.NewDecoder(from, format)
@@ -59,7 +59,7 @@ func decoded(t *testing.T, from io.Reader, format expfmt.Format) scrape {
 	}
 }
 
-// secondSite returns the metrics of a second site whose first site cannot be reached.
+// secondSite returns the metrics of a second site that cannot reach the first site.
 func secondSite(t *testing.T) scrape {
 	t.Helper()
 	server := natstest.Start(t)
@@ -105,7 +105,7 @@ func (s scrape) series() []string {
 	return all
 }
 
-// added returns the series of now that are not in before.
+// added returns the series in now that are missing in before.
 func added(before, now scrape) []string {
 	had := map[string]bool{}
 	for _, s := range before.series() {
@@ -114,7 +114,7 @@ func added(before, now scrape) []string {
 	return slices.DeleteFunc(now.series(), func(s string) bool { return had[s] })
 }
 
-// labels returns a metric's labels, each with its values in the scrape.
+// labels returns a metric's labels, each with the values that occur in the scrape.
 func (s scrape) labels(name string) map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 	for _, m := range s[name].GetMetric() {
@@ -128,7 +128,7 @@ func (s scrape) labels(name string) map[string]map[string]bool {
 	return found
 }
 
-// ours returns the names of hookstart's own metrics.
+// ours returns the sorted names of hookstart's own metrics.
 func (s scrape) ours() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s)), func(name string) bool {
 		return !strings.HasPrefix(name, "hookstart_")

@@ -215,7 +215,7 @@ func TestScreenshots(t *testing.T) {
 
 const windowHeight = 900
 
-// scene is a page, and the steps that are taken on it first.
+// scene is a page, and the steps to take on it before the screenshot.
 type scene struct {
 	name, path string
 	do         func(*tab)
@@ -257,8 +257,8 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 	}
 }
 
-// picture returns a picture of the whole page, in a window of the page's height, because content
-// outside a window is not always painted. If a dialog lies over the page, the picture shows the
+// picture takes a screenshot of the whole page, in a window of the page's height, because content
+// outside the window is not always painted. If a dialog is open, the screenshot shows only the
 // window's content.
 func (c *camera) picture(width int64) []byte {
 	c.t.Helper()
@@ -273,8 +273,8 @@ func (c *camera) picture(width int64) []byte {
 	return picture
 }
 
-// takeForREADME takes a picture of the first window. The pictures in testdata/screenshots are
-// copies of such pictures.
+// takeForREADME takes a screenshot of the top of a page. The images in testdata/screenshots are
+// copies of such screenshots.
 func (c *camera) takeForREADME(name, path string) {
 	c.t.Helper()
 	c.look("light", 1120, 800)
@@ -296,7 +296,8 @@ func (c *camera) look(scheme string, width, height int64) {
 	c.do(chromedp.EmulateViewport(width, height))
 }
 
-// fill makes examples of everything that pages show, and returns an execution in each state.
+// fill creates examples of everything that pages show, and returns the ID of an execution in each
+// state.
 func fill(t *testing.T, l *localProgram) map[string]string {
 	t.Helper()
 	ctx := t.Context()
@@ -418,7 +419,7 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	return ids
 }
 
-// past puts into the streams what a day would have left there.
+// past publishes messages that a day of use would have left in the streams.
 func past(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -497,7 +498,7 @@ func awaitShown(t *testing.T, client *apiclient.Client, ids map[string]string) {
 	}
 }
 
-// shown reports whether every execution is in its state, and all refused requests are counted.
+// shown reports whether every execution is in its state and all refused requests are counted.
 func shown(ctx context.Context, client *apiclient.Client, ids map[string]string) bool {
 	for state, id := range ids {
 		if e, err := client.Execution(ctx, id); err != nil ||

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Neither the files of NATS, nor those of the database, nor the output at debug contain a token or
-// a sender's secret in clear.
+// No token and no sender's secret appears in plain text in the files of NATS, in those of the
+// database, or in the debug output.
 func TestNoSecretIsStoredOrPrinted(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

@@ -21,7 +21,7 @@ type senderState struct {
 	do             func(*tab)
 }
 
-// choose returns a step that opens the choice of senders and types a name.
+// choose returns a step that opens the choice of senders and types the given name.
 func choose(name string) func(*tab) {
 	return func(b *tab) {
 		b.evaluate(`document.querySelector("[data-set-sender]").parentElement.open = true; ""`)
@@ -81,7 +81,7 @@ func senderStates() []senderState {
 	}
 }
 
-// sendersToShow makes a workflow for each kind of state.
+// sendersToShow creates a workflow for each kind of state.
 func sendersToShow(t *testing.T, l *localProgram) {
 	t.Helper()
 	client, ctx := l.client(), t.Context()
@@ -186,9 +186,9 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	}
 }
 
-// In every state of the section "Sender", and in each dialog, axe-core finds nothing, nothing is
-// wider than the window, and the browser does not complain. With HOOKSTART_SCREENSHOTS=FOLDER the
-// test takes a picture of each, for people to look at.
+// In every state of the section "Sender", and in each dialog, axe-core finds no violations, nothing
+// is wider than the window, and the browser does not complain. If HOOKSTART_SCREENSHOTS names a
+// folder, the test takes a screenshot of each state for people to look at.
 func TestSenderPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -224,7 +224,7 @@ func TestSenderPages(t *testing.T) {
 		if folder == "" {
 			continue
 		}
-		// The picture shows only the section, so that it is large enough to see.
+		// The screenshot shows only the section, so that it is large enough to read.
 		b.evaluate(`for (const each of document.querySelectorAll(".top, .toolbar, .jump, .crumbs, #executions, #settings")) { each.hidden = true; each.style.display = "none" }; ""`)
 		for _, look := range looks {
 			setLook(b, look.scheme, look.width)
@@ -236,7 +236,7 @@ func TestSenderPages(t *testing.T) {
 	b.contented()
 }
 
-// A sender is chosen, tried, rotated and removed without a mouse.
+// A sender is chosen, tested, rotated and removed without a mouse.
 func TestSenderByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -295,7 +295,7 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// focus presses Tab until the focus is on an element, and checks that the focus is visible there.
+// focus presses Tab until an element has the focus, and checks that the focus is visible.
 func focus(b *tab, selector string) {
 	b.t.Helper()
 	for range 80 {

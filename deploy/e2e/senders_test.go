@@ -23,10 +23,10 @@ type realSender struct {
 	preset, secret, next string // next is the secret after the rotation
 	settings             map[string]string
 	contentType          string
-	// Returns the body of the n-th delivery, which contains its delivery ID.
+	// delivery returns the body of the nth delivery, which contains its delivery ID.
 	delivery  func(n int) string
 	header    string          // header that holds the delivery ID instead; "" means none
-	handshake func(*senderAt) // made while the workflow is inactive
+	handshake func(*senderAt) // performed while the workflow is inactive
 }
 
 // senderAt is a provider that calls a node.
@@ -37,7 +37,7 @@ type senderAt struct {
 	client  *apiclient.Client
 	id      string // ID of the workflow
 	path    string
-	calls   string // the URL as the provider knows it
+	calls   string // the URL as configured at the provider
 	private ed25519.PrivateKey
 }
 
@@ -74,7 +74,8 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 	return string(answer)
 }
 
-// send sends a request of the provider, signed with secret. secret "" sends it without a signature.
+// send sends a request of the provider, signed with secret. If secret is "", the request is not
+// signed.
 func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAnswer {
 	s.t.Helper()
 	r := sender.Request{
@@ -125,7 +126,7 @@ func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAn
 	}
 }
 
-// deliver sends the n-th delivery and expects that it is accepted.
+// deliver sends the nth delivery, which must be accepted.
 func (s *senderAt) deliver(n int, secret string) string {
 	s.t.Helper()
 	a := s.send("POST", "", s.delivery(n), fmt.Sprintf("delivery-%d", n), secret)
@@ -206,9 +207,9 @@ func realSenders(public, nextPublic string) []realSender {
 	}
 }
 
-// Real senders work the first time: they are set through the API, make the handshake while the
-// workflow is still inactive, and send a signed delivery and its retry. A forged delivery is
-// refused, and a rotation refuses no delivery.
+// Real senders work at the first attempt: they are configured through the API, perform the
+// handshake while the workflow is still inactive, and send a signed delivery and its retry. A
+// forged delivery is refused, and no delivery is refused because of a rotation.
 func TestRealSenders(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -267,7 +268,8 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 		s.t.Fatal(err)
 	}
 
-	// A forged delivery uses up nothing: the same delivery is accepted when the sender sends it.
+	// A forged delivery does not use up the delivery ID: the same delivery is accepted when the
+	// sender sends it.
 	for _, a := range []senderAnswer{
 		s.send("POST", "", s.delivery(1), "delivery-1", ""),
 		s.send("POST", "", s.delivery(1), "delivery-1", s.forged()),
@@ -283,7 +285,7 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 	}
 	second := s.deliver(2, s.secret)
 
-	// Both secrets work until the old one is ended.
+	// Both secrets are valid until the old one is revoked.
 	s.api("POST", "/sender/secrets", map[string]any{"secret": s.next}, 201)
 	third := s.deliver(3, s.secret)
 	old := s.private
@@ -315,7 +317,7 @@ func (s *senderAt) forged() string {
 	case "standard-webhooks":
 		return "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsIQ=="
 	case "discord":
-		return "" // the test of the engine tries a signature with another key
+		return "" // the sender package tests a signature with another key
 	default:
 		return "forged"
 	}

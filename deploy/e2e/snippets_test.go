@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The code of each language runs as it is pasted. It starts an execution, which the open page
+// The code snippet of each language runs as pasted. It starts an execution, which the open page
 // shows.
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()

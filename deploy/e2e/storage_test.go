@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// One account fills the stream over two ingresses. It is refused once the stream is nine tenths
-// full, and two others find room, also after restarts of an ingress, of the executor, and of NATS.
-// Repeats of the refused account are recognised.
+// One account fills the stream through two ingresses. It is refused once the stream is nine tenths
+// full, but two other accounts still find room, even after restarts of an ingress, the executor and
+// NATS. Repeats of the refused account's deliveries are recognized.
 func TestStorageIsSharedFairly(t *testing.T) {
 	t.Parallel()
 	const maxBytes = 10_000_000
@@ -68,7 +68,8 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	}
 	full := func(a answer) bool { return a.status == 503 && a.Code == "storage_full" }
 	sent := 0
-	// refused sends large requests of an account until an ingress refuses them.
+	// refused sends large requests of an account until an ingress refuses one, and returns the
+	// number of accepted ones.
 	refused := func(ingress int, id string) (accepted int) {
 		t.Helper()
 		for ; ; accepted++ {
@@ -81,7 +82,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 			}
 		}
 	}
-	// findRoom checks that the other accounts find room at both ingresses.
+	// findRoom checks that requests of the other accounts are accepted at both ingresses.
 	findRoom := func(when string) {
 		t.Helper()
 		for ingress := range urls {
@@ -95,7 +96,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 
 	original := send(0, "heavy", "repeated", "{}")
 	accepted := 0
-	for range 60 { // in turn, so that each ingress knows a half by itself
+	for range 60 { // in turn, so that each ingress knows only half of them by itself
 		for ingress := range urls {
 			sent++
 			if a := send(ingress, "heavy", fmt.Sprint(sent), body); a.status == 200 {
@@ -135,7 +136,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	server.Restart()
 	second.Kill()
 	_, urls[1] = startIngress()
-	// The connections of others come back by themselves.
+	// The connections of the other processes recover by themselves.
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if a := send(0, "light", "", "{}"); a.status == 200 {
 			break

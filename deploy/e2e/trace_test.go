@@ -37,7 +37,7 @@ const (
 	senderSpan  = "b7ad6b7169203331"
 )
 
-// inBackground runs a service in this process. stop ends it, and checks that it ended well.
+// inBackground runs a service in this process. stop ends it, and checks that it returned no error.
 func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -53,7 +53,7 @@ func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// traced is an ingress, an executor and a runner in this process, with the spans that they made.
+// traced is an ingress, an executor and a runner in this process, with the spans that they create.
 type traced struct {
 	t        *testing.T
 	nats     *natstest.Node
@@ -114,7 +114,7 @@ func startTraced(t *testing.T) *traced {
 	return c
 }
 
-// message returns the stream's message of a sequence.
+// message returns the message with the given sequence from the stream.
 func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	c.t.Helper()
 	js, err := jetstream.New(c.nats.Connect(c.t))
@@ -132,7 +132,7 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	return msg
 }
 
-// the returns the only span of a name with the given attributes. It fails the test if there is not
+// the returns the only span with the given name and attributes. It fails the test unless there is
 // exactly one.
 func the(
 	t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue,
@@ -156,8 +156,8 @@ func the(
 	return found[0]
 }
 
-// One request is one trace, from the sender through the ingress to the executor's record, the
-// runner's handler, and its reports.
+// One request results in one trace, from the sender through the ingress to the executor's record,
+// the runner's handler, and its reports.
 func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -192,7 +192,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// Nor do strangers decide what is traced, and in which trace. A link leads to their trace.
+	// Nor can strangers decide whether and in which trace their requests are traced. Only a link
+	// leads to their trace.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
@@ -256,7 +257,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		"00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
-	// The runner's reports are below its span: here only the success, because the run was quick.
+	// The runner's reports are children of its span: here only the success, because the run was
+	// short.
 	reports := 0
 	for _, s := range spans {
 		if s.Name == "record "+progress && s.Parent.SpanID() == process.SpanContext.SpanID() {
@@ -276,7 +278,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			t.Errorf("%v is not in %v", want, server.Attributes)
 		}
 	}
-	// The transaction, which belongs to many traces, and the message's span link to each other.
+	// The span of the transaction, which records messages of many traces, and the message's span
+	// link to each other.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
 		return s.Name == "record EXECUTIONS" &&
 			slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
@@ -293,8 +296,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	the(t, all, "HTTP", attribute.String("http.request.method", "_OTHER"))
 }
 
-// If a sender does not sample a trace, no program does. The message still has the sender's trace,
-// and a new span ID.
+// If a sender does not sample a trace, neither does any program. The message still has the sender's
+// trace ID and a new span ID.
 func TestASenderThatDoesNotSample(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -324,7 +327,7 @@ func TestASenderThatDoesNotSample(t *testing.T) {
 	}
 }
 
-// A rerun begins a trace, which contains the runner's span.
+// A rerun starts a new trace, which contains the runner's span.
 func TestARerunIsTraced(t *testing.T) {
 	t.Parallel()
 	c := startTraced(t)
@@ -348,13 +351,13 @@ func TestARerunIsTraced(t *testing.T) {
 	}
 }
 
-// The programs send their spans to the address in the standard variables, the last ones when they
-// end. No token is in what they send.
+// The programs send their spans to the address in the standard variables, the last ones at
+// shutdown. The sent data contains no token.
 func TestSpansAreSentToACollector(t *testing.T) {
 	t.Parallel()
 	var (
 		mu    sync.Mutex
-		names = map[string]map[string]bool{} // names of the spans by trace ID
+		names = map[string]map[string]bool{} // names of the spans keyed by trace ID
 		sent  strings.Builder
 	)
 	collecting := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -23,9 +23,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// nextMigrations are the migrations of the next version of the programs. Each changes the table of
-// records so that what this version inserts breaks a constraint. It takes some seconds, as on a
-// large table, and the test kills it meanwhile.
+// nextMigrations are the migrations of the next version of the programs. Each changes the
+// executions table so that inserts of the current version violate a constraint. It takes some
+// seconds, as on a large table, and the test kills it in the meantime.
 var nextMigrations = map[string]string{
 	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
 UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS
@@ -39,9 +39,9 @@ SELECT pg_sleep(3);
 `,
 }
 
-// nextInserts are the changes to the code of the next version: in each file, the first text is
-// replaced by the second.
-var nextInserts = map[string][2]string{ // by file
+// nextInserts are the code changes of the next version: in each file, the first text is replaced
+// with the second.
+var nextInserts = map[string][2]string{ // keyed by file
 	"sqlite/insert.go": {
 		"INTO executions (` + i.columns + `) VALUES ` + values +",
 		"INTO executions (` + i.columns + `, made_by) SELECT *, 'next' FROM (VALUES ` + values + " +
@@ -54,7 +54,7 @@ var nextInserts = map[string][2]string{ // by file
 	},
 }
 
-// buildNext builds a program of the next version, and returns its path.
+// buildNext builds a program of the next version and returns its path.
 func buildNext(t *testing.T, of string) (path string) {
 	t.Helper()
 	stores, err := filepath.Abs("../../executor/internal/store")
@@ -107,7 +107,7 @@ type upgraded struct {
 	database string
 
 	mu        sync.Mutex
-	ingresses []string // URLs; a sender tries one after the other
+	ingresses []string // URLs; a sender tries them in turn
 	sent      map[string]string
 	count     atomic.Int64
 }
@@ -126,7 +126,7 @@ func (u *upgraded) executor(program string) (p *process, ready func() (apiURL, o
 	}
 }
 
-// ingress starts an ingress, and makes its URL known to senders.
+// ingress starts an ingress and adds its URL for the senders.
 func (u *upgraded) ingress(program string) (p *process, url string) {
 	u.t.Helper()
 	p = launch(u.t, program, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
@@ -138,7 +138,7 @@ func (u *upgraded) ingress(program string) (p *process, url string) {
 	return p, url
 }
 
-// forget makes an ingress unknown to the senders.
+// forget removes an ingress's URL, so that senders no longer use it.
 func (u *upgraded) forget(url string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -150,8 +150,7 @@ func (u *upgraded) forget(url string) {
 	}
 }
 
-// send posts deliveries until ctx ends. It repeats each until it is answered with 200, as senders
-// do.
+// send posts deliveries until ctx ends. It retries each until it gets a 200, as senders do.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)
@@ -178,7 +177,7 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	}
 }
 
-// more waits until n more deliveries were accepted.
+// more waits until n more deliveries are accepted.
 func (u *upgraded) more(n int64) {
 	u.t.Helper()
 	for want := u.count.Load() + n; u.count.Load() < want; {
@@ -201,8 +200,8 @@ func (u *upgraded) eventually(what string, done func() bool) {
 	}
 }
 
-// notReady returns the answer of an executor that is not ready, or "" if the executor is ready or
-// does not answer.
+// notReady returns the response of an executor that is not ready. It returns "" if the executor is
+// ready or does not respond.
 func notReady(ops string) string {
 	response, err := http.Get(ops + "/readyz")
 	if err != nil {
@@ -217,8 +216,8 @@ func notReady(ops string) string {
 }
 
 // In a rolling upgrade to a version whose migration is incompatible with the running version,
-// nothing is lost, quarantined, or started twice. The test covers both databases, executors first
-// and ingresses first, and kills what is being upgraded halfway.
+// nothing is lost, quarantined or started twice. The test covers both databases and both orders,
+// executors first and ingresses first, and kills processes in the middle of their upgrade.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),
@@ -341,7 +340,7 @@ func hasMember(members api.Members, role, version string) bool {
 	return false
 }
 
-// runs starts a runner, which counts how often it has run each execution.
+// runs starts a runner. ran counts the runs of each execution.
 func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	nc := u.server.Connect(u.t)
 	ctx, cancel := context.WithCancel(u.t.Context())

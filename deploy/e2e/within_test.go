@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// within waits until holds returns true, at most for limit.
+// within waits until holds returns true. It fails the test after limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)

@@ -22,10 +22,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// yesterdayFile is what the programs of the first release leave in NATS.
+// yesterdayFile contains what the programs of the first release leave in NATS.
 var yesterdayFile = filepath.Join("testdata", "yesterday", "streams.jsonl")
 
-// New code reads what the first release left in NATS: streams with its settings, workflows with
+// New code can read what the first release left in NATS: streams with its settings, workflows with
 // their tokens, messages that are not recorded yet, and delivery IDs.
 func TestYesterdaysMessages(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func TestYesterdaysMessages(t *testing.T) {
 		t.Errorf("the inactive workflow: %+v, %v", paused, err)
 	}
 
-	// These are the messages as they are recorded now.
+	// The messages as they are recorded now.
 	type message struct{ source, status, delivery, input string }
 	want := map[message]bool{
 		{"webhook", "queued", "yesterday-1", `{"order": 7}`}:                 true,
@@ -130,8 +130,8 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 }
 
-// restore creates streams and puts messages into them, from a file that has one stream or message
-// per line.
+// restore creates streams and publishes messages to them from a file with one stream or message per
+// line.
 func restore(t *testing.T, nc *nats.Conn, file string) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -292,7 +292,7 @@ func TestMakeYesterday(t *testing.T) {
 			must(err)
 			for name := range msg.Header {
 				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
-					// Of the read, or a condition of the write.
+					// A header of the read, or a condition of the write.
 					msg.Header.Del(name)
 				}
 			}

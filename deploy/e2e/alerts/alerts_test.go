@@ -18,9 +18,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// All runners of a queue are killed, while Prometheus scrapes and evaluates at the intervals of
+// All runners of a queue are killed while Prometheus scrapes and evaluates at the intervals of
 // prometheus.yml. Within a minute the page, the API, the metric and the alert report that no runner
-// takes the queue. They recover without intervention when a runner has joined again.
+// consumes from the queue. They recover without intervention when a runner has joined again.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t)
@@ -93,7 +93,7 @@ func TestQueueStuck(t *testing.T) {
 }
 
 // One of three NATS servers fails. The alert fires two minutes later, and stops when the server is
-// back. The time is that of a simulated clock.
+// back. The clock is simulated.
 func TestNATSServerDown(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -124,8 +124,8 @@ func TestNATSServerDown(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// Eleven executions fail. The alert fires five minutes later, and stops when they are dismissed.
-// The time is that of a simulated clock.
+// Eleven executions fail. The alert fires five minutes later, and stops when the dead letters are
+// dismissed. The clock is simulated.
 func TestDeadLettersGrow(t *testing.T) {
 	t.Parallel()
 	const letters = 11
@@ -173,7 +173,7 @@ func TestDeadLettersGrow(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format. at returns them at a time of the simulated clock.
+// serve serves metrics in the text format. at returns them for a time of the simulated clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -184,8 +184,8 @@ func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	return server.URL
 }
 
-// A second site is behind for a while, lacks the stream of a queue, hears nothing of the first
-// site, and is well again. Its metrics are those of `hookstart admin second-site status --metrics`.
+// A second site lags for a while, lacks the stream of a queue, loses contact to the first site, and
+// recovers. Its metrics are those of `hookstart admin second-site status --metrics`.
 func TestSecondSite(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -215,7 +215,7 @@ hookstart_second_site_uncopied_streams %d
 			t.Errorf("while all is well: %v", got)
 		}
 	}
-	missing = 3 // on their way
+	missing = 3 // in flight
 	well()
 	missing, stored = 0, c.now // nothing arrives any more
 	well()
@@ -239,12 +239,12 @@ hookstart_second_site_uncopied_streams %d
 	well()
 }
 
-// The move of a queue does not end for five minutes.
+// The move of a queue does not finish for five minutes.
 func TestQueueMoveStands(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
 	c := &clock{p, time.Now()}
-	var began time.Time // zero: nothing moves
+	var began time.Time // zero: no move
 	p.targets = []target{{"executor", serve(t, c, func(now time.Time) string {
 		lasted := 0.0
 		if !began.IsZero() {
@@ -252,7 +252,7 @@ func TestQueueMoveStands(t *testing.T) {
 		}
 		return fmt.Sprintf("hookstart_executor_queue_move_seconds %g\n", lasted)
 	})}}
-	for range 10 { // moves that end
+	for range 10 { // moves that finish
 		began = c.now
 		c.advance(time.Minute)
 		began = time.Time{}

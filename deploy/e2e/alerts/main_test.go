@@ -32,8 +32,8 @@ import (
 
 const adminToken = "the-admin-token-of-the-tests"
 
-// TestMain provides the programs: the test binary, started under the name of a program, acts as
-// that program.
+// TestMain makes the test binary act as one of the programs when it is started under that program's
+// name.
 func TestMain(m *testing.M) {
 	testscript.Main(childtest.Main{M: m}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
@@ -75,8 +75,8 @@ func launch(t *testing.T, name string, args ...string) *childtest.Process {
 	return childtest.Launch(t, exec.Command(name, args...))
 }
 
-// launchLocal starts hookstart-local with a token that it takes for generated, so that it prints a
-// link that signs in.
+// launchLocal starts hookstart-local with a token that it takes for a generated one, so it prints a
+// sign-in link.
 func launchLocal(t *testing.T) *installation {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +115,7 @@ func launchExecutor(t *testing.T, natsURLs string, flags ...string) *installatio
 	}
 }
 
-// makeWorkflow makes a workflow with a node and a sample payload, on the queue of the same name.
+// makeWorkflow creates a workflow with a node and a sample payload, and a queue of the same name.
 func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	t.Helper()
 	if _, err := c.PutAccount(t.Context(), "tests",
@@ -132,7 +132,8 @@ func makeWorkflow(t *testing.T, c *apiclient.Client, id string) {
 	}
 }
 
-// gauge returns the value of a metric, with the given state if the metric has the label state.
+// gauge returns the value of a metric. If the metric has the label state, it returns the series
+// with the given state.
 func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	t.Helper()
 	samples, err := samplesOf(t.Context(), i.metrics)
@@ -149,7 +150,7 @@ func (i *installation) gauge(t *testing.T, name, state string) float64 {
 	return 0
 }
 
-// queue returns a queue as the API describes it, and the number of its members.
+// queue returns a queue as described by the API, and the number of its members.
 func (i *installation) queue(t *testing.T, name string) (q api.Queue, members int) {
 	t.Helper()
 	list, err := i.client.Queues(t.Context(), apiclient.Page{})
@@ -166,7 +167,7 @@ func (i *installation) queue(t *testing.T, name string) (q api.Queue, members in
 	return list.Items[at], members
 }
 
-// signIn signs in to the console. It returns a function that reads a page.
+// signIn signs in to the console. It returns a function that returns the contents of a page.
 func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -196,7 +197,7 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	return func(path string) string { t.Helper(); return get(i.executor + path) }
 }
 
-// within waits until holds returns true, at most for limit.
+// within waits until holds returns true. It fails the test after limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -1,4 +1,4 @@
-// Package alerts evaluates the alerting rules with Prometheus's own rule engine, over scrapes of
+// Package alerts evaluates the alerting rules with Prometheus's own rule engine on scrapes of
 // running programs.
 package alerts
 
@@ -21,14 +21,14 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// interval is the interval of scrapes and of evaluations in deploy/prometheus/prometheus.yml.
+// interval is the scrape and evaluation interval in deploy/prometheus/prometheus.yml.
 const interval = 15 * time.Second
 
-// target is an address that a Prometheus scrapes.
+// target is an address that the simulated Prometheus scrapes.
 type target struct{ job, url string }
 
-// prometheus is the store, the query engine and the rule engine of a Prometheus, with our rules. It
-// has no clock: a test tells it the time.
+// prometheus is the store, the query engine and the rule engine of Prometheus, with our rules. It
+// has no clock of its own: the tests pass the time.
 type prometheus struct {
 	t       *testing.T
 	db      *tsdb.DB
@@ -49,7 +49,7 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 		Queryable:  db,
 		QueryFunc:  rules.EngineQueryFunc(engine, db),
 		Context:    t.Context(),
-		// The state of the rules shows the alerts.
+		// The tests read the alerts from the state of the rules.
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 	})
 	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false,
@@ -64,7 +64,7 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 	return p
 }
 
-// scrape scrapes every target, and stores the samples with the time at.
+// scrape scrapes every target and stores the samples with the timestamp at.
 func (p *prometheus) scrape(at time.Time) {
 	p.t.Helper()
 	to := p.db.Appender(p.t.Context())
@@ -122,7 +122,8 @@ func samplesOf(ctx context.Context, url string) (model.Vector, error) {
 	}
 }
 
-// evaluate evaluates all rules at a time. A rule that cannot be evaluated fails the test.
+// evaluate evaluates all rules for a point in time. It fails the test if a rule cannot be
+// evaluated.
 func (p *prometheus) evaluate(at time.Time) {
 	p.t.Helper()
 	for _, group := range p.groups {
@@ -135,7 +136,7 @@ func (p *prometheus) evaluate(at time.Time) {
 	}
 }
 
-// firing returns the names of the alerts that fire.
+// firing returns the sorted names of the alerts that are firing.
 func (p *prometheus) firing() (names []string) {
 	for _, group := range p.groups {
 		for _, rule := range group.AlertingRules() {
@@ -148,20 +149,20 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
-// step evaluates and then scrapes, which is the order in which an alert fires latest.
+// step evaluates and then scrapes; in this order, alerts fire at the latest possible time.
 func (p *prometheus) step(at time.Time) {
 	p.t.Helper()
 	p.evaluate(at)
 	p.scrape(at)
 }
 
-// clock is a time that a test advances, in steps of the interval.
+// clock is a simulated clock that a test advances in steps of the interval.
 type clock struct {
 	p   *prometheus
 	now time.Time
 }
 
-// advance scrapes and evaluates for the duration d.
+// advance scrapes and evaluates until the duration d has passed on the clock.
 func (c *clock) advance(d time.Duration) {
 	c.p.t.Helper()
 	for until := c.now.Add(d); c.now.Before(until); c.now = c.now.Add(interval) {
@@ -169,7 +170,8 @@ func (c *clock) advance(d time.Duration) {
 	}
 }
 
-// until advances the clock until exactly these alerts fire, and returns how long that took.
+// until advances the clock until exactly the given alerts are firing, and returns how long that
+// took. It fails the test after limit.
 func (c *clock) until(limit time.Duration, alerts ...string) time.Duration {
 	c.p.t.Helper()
 	for from := c.now; ; {

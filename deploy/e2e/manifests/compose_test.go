@@ -14,7 +14,7 @@ import (
 )
 
 // composed returns compose.yaml as docker compose reads it, with secrets like those that prepare.sh
-// makes.
+// generates.
 func composed(t *testing.T) *types.Project {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "compose")
@@ -81,7 +81,7 @@ func TestCompose(t *testing.T) {
 		}))
 }
 
-// checkVariablesOfNATS checks that every variable that the servers' configuration reads is set.
+// checkVariablesOfNATS checks that every variable in the servers' configuration is set.
 func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	t.Helper()
 	for _, file := range []string{"cluster.conf", "node.conf", "accounts.conf", "runner.conf"} {
@@ -94,8 +94,8 @@ func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	}
 }
 
-// The Dockerfile has an image for every program, and an earlier stage makes each file that it
-// copies.
+// The Dockerfile has an image for every program, and each file that it copies comes from an earlier
+// stage.
 func TestDockerfile(t *testing.T) {
 	file := read(t, "Dockerfile")
 	for _, program := range []string{"ingress", "executor", "hookstart", "hookstart-local"} {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objects decodes manifests into Kubernetes' own types. An unknown field fails the test.
+// objects decodes manifests into the types of Kubernetes. It fails the test for an unknown field.
 func objects(t *testing.T, manifests string) []any {
 	t.Helper()
 	var all []any
@@ -62,7 +62,7 @@ func objects(t *testing.T, manifests string) []any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The API server does the same: it does not know a field whose name differs in case.
+		// The API server does the same: it ignores a field whose name differs in case.
 		strict, err := kjson.UnmarshalStrict(inJSON, object)
 		if err := errors.Join(append(strict, err)...); err != nil {
 			t.Errorf("%s: %v\n%s", kind.Kind, err, document)
@@ -171,8 +171,8 @@ func hasPort(pod corev1.PodTemplateSpec, name string) bool {
 	})
 }
 
-// checkPod checks what the namespace's restricted level demands, a read-only file system, the
-// flags, and that probes and mounts refer to existing names.
+// checkPod checks the requirements of the namespace's restricted level, a read-only file system,
+// the flags, and that probes and mounts refer to existing names.
 func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	c := pod.Containers[0]
@@ -209,8 +209,8 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 			t.Errorf("%s: a probe asks port %s", name, probe.HTTPGet.Port.StrVal)
 		}
 	}
-	// The probe must use the whole of /healthz, because only that reports that a NATS server whose
-	// disk was full once stores nothing any more.
+	// The probe must use /healthz without options, because only this reports that a NATS server no
+	// longer stores anything after its disk was full.
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
@@ -218,13 +218,13 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
 			return v.Name == mount.Name
 		})
-		if !declared && mount.Name != "data" { // name of the volumeClaimTemplates
+		if !declared && mount.Name != "data" { // the name of the volumeClaimTemplates
 			t.Errorf("%s mounts %s", name, mount.Name)
 		}
 	}
 }
 
-// kubectl builds the kustomization, and the results are objects of Kubernetes.
+// kubectl can build the kustomization, and the results are valid Kubernetes objects.
 func TestKustomize(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -256,8 +256,8 @@ func TestKustomize(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	made := objects(t, string(built))
-	// Names of generated objects carry a hash of the content, and references to them must have the
-	// same name.
+	// The names of generated objects contain a hash of the content, and references to them must use
+	// the same name.
 	names := map[string]bool{}
 	for _, object := range made {
 		switch o := object.(type) {

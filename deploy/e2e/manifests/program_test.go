@@ -1,6 +1,5 @@
-// Package manifests checks the files of deploy that can't be started in a test. It checks them
-// against the types and tools of the programs that read them, and against the flags of our own
-// programs.
+// Package manifests checks the files in deploy that cannot be run in a test. It checks them against
+// the types and tools of the programs that read them, and against the flags of our own programs.
 package manifests
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// deploy is the folder that holds the files.
+// deploy is the path of the folder with the files.
 const deploy = "../.."
 
 func read(t *testing.T, path ...string) string {
@@ -28,9 +27,9 @@ func read(t *testing.T, path ...string) string {
 	return string(content)
 }
 
-// checkProgram checks that a program accepts the flags, and the environment variables that are
-// meant for it, and serves metrics on an address that is reachable from outside its container. It
-// reports whether it knows the program.
+// checkProgram checks that a program accepts the flags and the environment variables meant for it,
+// and serves metrics on an address that is reachable from outside its container. It reports whether
+// the program exists.
 func checkProgram(t *testing.T, name string, args []string, env map[string]string) bool {
 	t.Helper()
 	args = slices.Clone(args)

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Prometheus finds the pods of ingress and executor with kubernetes.yml, under the jobs that the
-// rules expect.
+// With kubernetes.yml, Prometheus discovers the pods of the ingress and the executor under the job
+// names that the rules expect.
 func TestPodsAreScraped(t *testing.T) {
 	var config struct {
 		Scrapes []struct {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The units are well-formed and confined, and pass flags that the programs have.
+// The units are well-formed and sandboxed, and pass flags that the programs have.
 func TestSystemd(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(deploy, "systemd", "*.service"))
 	if err != nil || len(units) != 5 {
@@ -27,7 +27,7 @@ func TestSystemd(t *testing.T) {
 		if command == nil {
 			t.Fatalf("%s starts nothing", unit)
 		}
-		// systemd replaces a variable in the middle of a word only if the variable has braces.
+		// systemd expands a variable in the middle of a word only if the variable has braces.
 		if m := regexp.MustCompile(`(?m)^Exec.*[^\s$]\$\w.*$`).Find(text); m != nil {
 			t.Errorf("%s: systemd does not replace the variable in %s", unit, m)
 		}
@@ -47,7 +47,7 @@ func TestSystemd(t *testing.T) {
 				t.Errorf("no such program: %s", command[1])
 			}
 		}
-		// The programs are not installed here, so that the copies of the units run /bin/true.
+		// The programs are not installed here, so the copies of the units run /bin/true.
 		verifiable := strings.NewReplacer("ExecStart=/usr/bin/"+command[1], "ExecStart=/bin/true",
 			"ExecReload=/usr/bin/"+command[1], "ExecReload=/bin/true").Replace(string(text))
 		copies = append(copies, filepath.Join(folder, filepath.Base(unit)))
@@ -63,7 +63,7 @@ func TestSystemd(t *testing.T) {
 		append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
-	// The units are exposed to 1.2 on this scale, above all because they use the network.
+	// systemd rates the units' exposure at 1.2, mainly because they use the network.
 	if out, err := exec.Command(analyze,
 		append([]string{"security", "--offline=true", "--threshold=15"},
 			copies...)...).CombinedOutput(); err != nil {
@@ -71,8 +71,8 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// checkRunner checks the arguments of the command line separately. With valid arguments the command
-// line looks for the program that it should run, which is not here.
+// checkRunner checks the arguments of the hookstart command line separately. With valid arguments,
+// it looks for the program that it should run, which does not exist here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// These are the contents of a target. A role that sees one of the first three has read something
-// that it must not.
+// The contents of a target. A role that sees one of the first three has read something that it must
+// not read.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -28,16 +28,16 @@ const (
 	record        = "the-record-as-it-was"
 )
 
-// registryCopy is the name of the API of the registry's copy in accounts.conf.
+// registryCopy is the API prefix of the registry's copy in accounts.conf.
 const registryCopy = "FEED.API"
 
-// target is an installation that an attacker can try to read and to damage.
+// target is an installation that an attacker tries to read and to damage.
 type target struct {
 	*site
 	tb    testing.TB
 	admin *nats.Conn
 	js    jetstream.JetStream
-	// ack is the subject that acknowledges the messages that the executors have received and not
+	// ack is the subject that acknowledges the messages that the executors have received but not
 	// yet recorded.
 	ack string
 
@@ -45,7 +45,7 @@ type target struct {
 	heard []string // messages on hookstart's own subjects
 }
 
-// makeStreams does what an executor does at its start, with --registry-copy=FEED.API and
+// makeStreams does the same as an executor at startup with --registry-copy=FEED.API and
 // --runner-groups=default/main.
 func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
@@ -75,7 +75,7 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// makeOwn does what an executor does to give two queues streams of their own.
+// makeOwn gives two queues separate streams, as an executor does.
 func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	for _, queue := range []string{"default", "gpu"} {
@@ -84,7 +84,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 			group := stream.RunnerGroup{Queue: queue, Group: "main"}
 			config := group.ConsumerConfigAt(stream.Place{Own: true}, stream.RunnerAckWait)
 			if queue == "gpu" {
-				config.AckWait = time.Hour // it delivers no message twice while a test runs
+				config.AckWait = time.Hour // no message is redelivered while a test runs
 			}
 			_, err = stream.EnsureConsumer(tb.Context(), js, config)
 		}
@@ -94,7 +94,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// copyOf returns JetStream as it appears in the account of the registry's copy.
+// copyOf returns JetStream as seen from the account of the registry's copy.
 func copyOf(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.NewWithAPIPrefix(nc, registryCopy)
@@ -135,7 +135,7 @@ func newTarget(tb testing.TB) *target {
 			tb.Fatal(err)
 		}
 	}
-	// These consumers deliver no message twice while a test runs.
+	// These consumers redeliver no message while a test runs.
 	for name, filter := range map[string]string{
 		"executor":        "",
 		"runner-gpu-main": "executions.start.gpu.>",
@@ -170,9 +170,9 @@ func newTarget(tb testing.TB) *target {
 	return t
 }
 
-// state returns everything that an attack could change, one line each: streams, messages, consumers
-// and their positions, and the messages that were heard. It omits what a role may add: messages
-// with "allowed" in their subject, and the position of the runner's own consumer.
+// state returns everything that an attack could change, one item per line: streams, messages,
+// consumers and their positions, and the messages that were heard. It omits what a role may add:
+// messages with "allowed" in their subject, and the position of the runner's own consumer.
 func (t *target) state() []string {
 	ctx := t.tb.Context()
 	var lines []string
@@ -194,7 +194,7 @@ func (t *target) state() []string {
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 			msg, err := s.GetMsg(ctx, seq)
 			if err == nil && strings.HasPrefix(info.Config.Name, "KV_") {
-				// Earlier revisions are for the audit.
+				// Earlier revisions are kept for the audit.
 				if newest, err := s.GetLastMsgForSubject(ctx, msg.Subject); err == nil &&
 					newest.Sequence != seq {
 					continue
@@ -236,7 +236,7 @@ func (t *target) state() []string {
 	return lines
 }
 
-// difference returns the lines that are in only one of two states.
+// difference returns the lines that are in only one of the two states.
 func difference(before, after []string) string {
 	var changes []string
 	for _, line := range before {
@@ -252,8 +252,8 @@ func difference(before, after []string) string {
 	return strings.Join(changes, "\n")
 }
 
-// othersTalk makes the traffic that an attacker could listen to: the executor reads and writes a
-// token, uses the API, and announces a change; a start is stored.
+// othersTalk makes traffic that an attacker could listen to: the executor reads and writes a token,
+// uses the API and announces a change, and a start is stored.
 func (t *target) othersTalk() {
 	nc := t.connect(t.tb, "executor")
 	js, err := jetstream.New(nc)
@@ -282,7 +282,7 @@ func (t *target) othersTalk() {
 	}
 }
 
-// attacker is a client with a role's credentials that does what this role never does.
+// attacker is a client with a role's credentials that does things that this role never does.
 type attacker struct {
 	*target
 	nc *nats.Conn
@@ -315,7 +315,7 @@ func (a *attacker) note(line string) {
 	}
 }
 
-// answers returns what the server answered to the attacker.
+// answers returns the server's responses to the attacker.
 func (a *attacker) answers() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -325,7 +325,8 @@ func (a *attacker) answers() string {
 	return strings.Join(a.said, "; ")
 }
 
-// see looks for secrets in what the attacker has received. The API sends messages in base64.
+// see looks for secrets in a message that the attacker has received. The API sends messages in
+// base64.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
 		if bytes.Contains(m.Data, []byte(secret)) ||
@@ -337,7 +338,7 @@ func (a *attacker) see(m *nats.Msg) {
 	}
 }
 
-// request sends a request, and looks at all answers that arrive.
+// request sends a request, and checks all responses that arrive.
 func (a *attacker) request(subject, body string) {
 	inbox := nats.NewInbox()
 	first := make(chan *nats.Msg, 1)
@@ -368,7 +369,7 @@ func (a *attacker) request(subject, body string) {
 	}
 }
 
-// send publishes a message, and returns when the server has seen it.
+// send publishes a message, and returns once the server has processed it.
 func (a *attacker) send(subject, reply, body string, header nats.Header) {
 	err := a.nc.PublishMsg(&nats.Msg{
 		Subject: subject,

@@ -12,22 +12,23 @@ import (
 // attempt is an action that a role must not be able to perform.
 type attempt struct {
 	name  string
-	roles string // roles that try it: r(unner), i(ngress), e(xecutor)
+	roles string // the roles that try it: r(unner), i(ngress), e(xecutor)
 	do    func(a *attacker)
-	// by is how long the action takes to have an effect. 0 means hardly any time.
+	// by is how long the action takes to have an effect. 0 means almost no time.
 	by time.Duration
-	// brings is a text that only the real effect contains, in contrast to the actions that lead to
-	// it. "" means that every change counts.
+	// brings is a text that only the actual effect contains, as opposed to the preceding actions.
+	// "" means that every change counts.
 	brings string
-	// control makes the same attempt with all permissions, for attempts where do would fail for any
-	// role. nil means that control is do.
+	// control makes the same attempt with all permissions, if do would fail for any role. nil means
+	// that do itself is the control.
 	control func(a *attacker)
 }
 
-// hardlyAnyTime is long for a server on the same machine that has already seen the request.
+// hardlyAnyTime is long enough for a server on the same machine that has already received the
+// request.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is long enough for two heartbeats of a consumer that push makes.
+// heartbeats is long enough for two heartbeats of a consumer created by push.
 const heartbeats = 250 * time.Millisecond
 
 func request(subject, body string) func(*attacker) {
@@ -42,12 +43,13 @@ func listening(subject string) func(*attacker) {
 	return func(a *attacker) { a.listen(subject) }
 }
 
-// answerTo makes the server answer a request that is allowed to a subject that is not.
+// answerTo makes the server send its response to a permitted request to a subject that is not
+// permitted.
 func answerTo(victim, subject, body string) func(*attacker) {
 	return func(a *attacker) { a.send(subject, victim, body, nil) }
 }
 
-// push makes a consumer that sends the registry, or its heartbeats, to a subject.
+// push creates a consumer that sends the registry, or its heartbeats, to a subject.
 func push(victim, name string) func(*attacker) {
 	return func(a *attacker) {
 		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name,
@@ -56,7 +58,7 @@ func push(victim, name string) func(*attacker) {
 	}
 }
 
-// watched performs do while another client, which may do so, listens to the subject.
+// watched calls do while a client that may do so is listening to the subject.
 func watched(subject string, do func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
@@ -71,7 +73,7 @@ func watched(subject string, do func(*attacker)) func(*attacker) {
 	}
 }
 
-// consumer makes a consumer that an attacker would like to have, and fetches its first message.
+// consumer creates a consumer that would be useful to an attacker, and fetches its first message.
 func consumer(stream, name, filter string) func(*attacker) {
 	return func(a *attacker) {
 		config := fmt.Sprintf(`{"stream_name": %q, "config": {"durable_name": %q, "ack_policy": "explicit", "filter_subject": %q}}`, stream, name, filter)
@@ -84,7 +86,7 @@ func consumer(stream, name, filter string) func(*attacker) {
 	}
 }
 
-// These are requests that a role may make. Each is answered, so each could be directed at a victim.
+// Requests that a role may make. Each gets a response, so each could be directed at a victim.
 const (
 	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
@@ -141,7 +143,7 @@ var attempts = []attempt{
 		do: request("$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-gpu-main",
 			`{"batch": 1, "no_wait": true}`),
 	},
-	// Executors make the consumers of runner groups; reading from one is denied above.
+	// Executors create the consumers of runner groups; reading from one is denied above.
 	{
 		name:  "read another queue by a consumer of one's own",
 		roles: "ri",
@@ -193,7 +195,7 @@ var attempts = []attempt{
 	// These attempts write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
-	// An executor may do this, because it ends executions that no runner was given.
+	// An executor may do this, because it ends executions that no runner received.
 	{name: "publish progress", roles: "i", do: publish("executions.progress.default.wf.execution")},
 	{
 		name:  "publish progress of another queue",
@@ -243,7 +245,7 @@ var attempts = []attempt{
 
 	{name: "tell the ingresses what accounts hold", roles: "ri", do: publish("hookstart.storage")},
 
-	// These attempts write by an answer that goes to a subject.
+	// These attempts write by directing a response to a subject.
 	{
 		name:  "write the registry by the answer to CONSUMER.INFO",
 		roles: "r",
@@ -340,7 +342,7 @@ var attempts = []attempt{
 		},
 	},
 
-	// These attempts make the server send to a subject. It does so if a client subscribes to
+	// These attempts make the server send to a subject. It does so only if a client subscribes to
 	// exactly that subject.
 	{
 		name:   "take a group's messages by a consumer's deliveries",
@@ -450,8 +452,8 @@ var attempts = []attempt{
 		roles: "rie",
 		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", ""),
 	},
-	// An executor may do this, because it pauses queues: a permission cannot name the consumers of
-	// runners alone.
+	// An executor may do this, because it pauses queues: a permission cannot be limited to the
+	// consumers of runners.
 	{
 		name:  "pause the executors' consumer",
 		roles: "ri",
@@ -494,7 +496,7 @@ var attempts = []attempt{
 	},
 }
 
-// No role can do what it must not do. The log lists the attempts (go test -v).
+// No role can do anything that it must not do. go test -v logs the attempts.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"runner", "ingress", "executor"} {
@@ -518,7 +520,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// Effects that took a while are visible now.
+			// Effects that took a while are visible by now.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -526,8 +528,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The attempts are real, and their effects are visible: a client in the account of the streams
-// without any restriction succeeds with each.
+// The attempts are real and their effects visible: a client without restrictions in the streams'
+// account succeeds with each of them.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
 	for i := range 4 { // a quarter each, because the setup takes a while

@@ -22,15 +22,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs with a copy of the files and is reloaded as an operator does
-// it. The servers read everything from the files and the environment.
+// documented is a cluster that runs on a copy of the files and is reloaded as by an operator. The
+// servers read all settings from the files and the environment.
 type documented struct {
 	*site
 	folder string
-	enter  func(i int) // sets the environment of the i-th server
+	enter  func(i int) // sets the environment of the ith server
 }
 
-// startDocumented starts the cluster with further lines in node.conf.
+// startDocumented starts the cluster with additional lines in node.conf.
 func startDocumented(t *testing.T, further string) *documented {
 	t.Helper()
 	d := &documented{site: &site{}, folder: t.TempDir()}
@@ -111,7 +111,7 @@ func startDocumented(t *testing.T, further string) *documented {
 	return d
 }
 
-// reload does nats-server --signal reload on each server.
+// reload does the same as nats-server --signal reload on each server.
 func (d *documented) reload(t *testing.T) {
 	t.Helper()
 	for i, one := range d.servers {
@@ -122,7 +122,7 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// A systemd service starts with only the example and the public keys.
+// A systemd service starts with only the example file and the public keys.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {
@@ -131,7 +131,7 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	for _, name := range []string{
 		"NAME", "LISTEN", "MONITOR", "STORE", "SYNC", "CERT", "KEY", "CA", "ROUTES",
 	} {
-		t.Setenv("NATSD_"+name, "") // the variable is restored at the end
+		t.Setenv("NATSD_"+name, "") // makes the test restore the variable at its end
 		if err := os.Unsetenv("NATSD_" + name); err != nil {
 			t.Fatal(err)
 		}
@@ -151,8 +151,9 @@ func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	}
 }
 
-// The steps of README.md, "Another group of runners", work on three running servers. Two groups are
-// added, each runs its own executions, and a runner with the other group's key is not ready.
+// The steps in "Another group of runners" of README.md work on three running servers. Two groups
+// are added, each runs its own executions, and a runner with the other group's key does not become
+// ready.
 func TestAGroupIsAddedToARunningCluster(t *testing.T) {
 	t.Run("short acknowledgements", func(t *testing.T) {
 		addGroups(t, startDocumented(t, ""), shortAcks)
@@ -234,8 +235,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			return acknowledgements(consumer) > 0
 		})
 	}
-	// The runner reports that it is ready once the consumer has answered, and another group's
-	// consumer does not answer.
+	// A runner becomes ready once its consumer has responded, and with this key another group's
+	// consumer does not respond.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -251,8 +252,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 }
 
-// runs reports whether a runner of the group receives an execution that is put into its queue, and
-// may report it.
+// runs reports whether a runner of the group receives an execution that is published to its queue,
+// and may report it.
 func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -294,8 +295,8 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 	}
 }
 
-// The system account's key shows NATS's own reports, and can remove a permanently lost server from
-// the cluster; the admin's key cannot.
+// With the system account's key, one can see NATS's own reports and remove a permanently lost
+// server from the cluster; with the admin's key, one cannot.
 func TestALostServerIsRemoved(t *testing.T) {
 	s := startThree(t)
 	lost := s.servers[2]

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Servers whose network loses every packet give up the routes to each other, and make new routes
+// Servers whose network loses every packet give up the routes to each other, and establish new ones
 // when it works again. A server that still kept a dead route would refuse the new one as a
 // duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
@@ -43,7 +43,7 @@ func TestRoutesAfterAPartition(t *testing.T) {
 		t.Setenv("NATSD_NAME", "nats-"+strconv.Itoa(i))
 		t.Setenv("NATSD_CLUSTER_LISTEN", listen[i])
 	}, func(i int, o *server.Options) {
-		// Servers that learn of each other do not bypass the link.
+		// Servers that learn of each other must not bypass the link.
 		o.Cluster.Advertise = links[i].Addr()
 	})
 	whole := func() bool {

@@ -39,8 +39,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every program does its work with its own credentials, and never lacks a permission, with both
-// forms of the subjects by which messages are acknowledged.
+// Every program does its work with its own credentials and never lacks a permission, with both
+// forms of the acknowledgement subjects.
 func TestEveryRoleCanDoItsWork(t *testing.T) {
 	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1", shortAcks) })
 	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3", shortAcks) })
@@ -51,15 +51,14 @@ func TestEveryRoleCanDoItsWork(t *testing.T) {
 	})
 }
 
-// These are the beginnings of the two forms of the subjects by which messages of the account
-// HOOKSTART are acknowledged.
+// Prefixes of the two forms of the acknowledgement subjects for messages of the account HOOKSTART.
 const (
 	shortAcks = "$JS.ACK."
 	longAcks  = "$JS.ACK._.qKA9brpj."
 )
 
-// acknowledged counts the acknowledgements of each consumer, by the beginning of their subjects up
-// to the consumer's name.
+// acknowledged counts each consumer's acknowledgements, by the prefix of their subjects up to the
+// consumer's name.
 func acknowledged(t *testing.T, s *site) func(consumer string) int {
 	t.Helper()
 	var mu sync.Mutex
@@ -87,7 +86,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		"--nats-ca=" + secret("ca.crt"),
 	}
 
-	// The start is in the wrong order: an ingress and a runner wait for what executors make.
+	// Start in the wrong order: the ingress and the runner must wait for what executors create.
 	ingresses := make(chan ingress.Listening, 1)
 	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) {
 		ingresses <- l
@@ -140,11 +139,11 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	url := strings.Replace(trigger.URL, "http://hooks.example", webhooks, 1)
 
-	// A rejection, then a start, then a repeat are everything that an ingress publishes.
+	// An ingress publishes only rejections, starts and repeats.
 	if status, _ := post(t, url, "d1"); status != http.StatusForbidden {
 		t.Errorf("an inactive workflow: %d", status)
 	}
-	// When Activate has returned, the ingress has the change through the copy.
+	// Once Activate has returned, the ingress has received the change through the copy.
 	if _, err := operators.Activate(ctx, "wf"); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// The executions of a lane are acknowledged, too.
+	// Executions in a lane are acknowledged, too.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
 		t.Fatal(err)
@@ -198,7 +197,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// A cancel writes to the bucket that runners read.
+	// A cancellation writes to the bucket that runners read.
 	if _, err := operators.PauseQueue(ctx, "default", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +218,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 
-	// An answer that waits hears of the end, of a repeat, and of a cancel.
+	// A waiting response gets the end of an execution, of a repeat, and of a canceled execution.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
 		"answer": api.Answer{WaitSeconds: 20},
 	}); err != nil {
@@ -254,8 +253,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		t.Fatal(err)
 	}
 
-	// The queue moves to a stream of its own, and back. Its delivery IDs move along.
-	moved := map[string]string{"d4": last} // executions by delivery
+	// The queue moves to a separate stream and back. Its delivery IDs move along.
+	moved := map[string]string{"d4": last} // execution IDs keyed by delivery
 	for _, inOwn := range []bool{true, false} {
 		if inOwn {
 			_, err = operators.SetQueueStream(ctx, "default", api.PutQueueStream{})
@@ -286,7 +285,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// After the loss of the copy, an executor makes it anew, and the ingress goes on by itself.
+	// After the loss of the copy, an executor recreates it, and the ingress continues without
+	// intervention.
 	ask(t, s.connect(t, "admin"), registryCopy+".STREAM.DELETE.KV_registry")
 	eventually(t, "changes are confirmed again", func() bool {
 		_, err := operators.Deactivate(ctx, "wf")
@@ -297,8 +297,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		// A cluster that has just started may not be able to answer yet; a single server always is,
-		// unless an import is missing.
+		// A cluster that has just started may not be able to respond yet; a single server always
+		// is, unless an import is missing.
 		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
@@ -306,7 +306,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 }
 
-// runExecutor runs an executor on a separate database, and returns a client of its API.
+// runExecutor runs an executor with a separate database, and returns a client for its API.
 func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client {
 	t.Helper()
 	ready := make(chan executor.Listening, 1)
@@ -317,7 +317,7 @@ func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client 
 	return apiclient.New("http://"+(<-ready).Addr, "admin")
 }
 
-// ask makes a request of JetStream's API that must succeed.
+// ask makes a JetStream API request that must succeed.
 func ask(t *testing.T, nc *nats.Conn, subject string) {
 	t.Helper()
 	msg, err := nc.Request(subject, nil, 10*time.Second)
@@ -329,8 +329,8 @@ func ask(t *testing.T, nc *nats.Conn, subject string) {
 	}
 }
 
-// The command that raises replicas also raises those of the registry's copy, and works with an
-// executor's credentials.
+// The command that raises the number of replicas also does so for the registry's copy, and works
+// with an executor's credentials.
 func TestReplicasOfTheCopy(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hookstart")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", bin,
@@ -364,7 +364,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 	}
 }
 
-// sizeByAnExecutor runs the command that shows how far the limits are with an executor's
+// sizeByAnExecutor runs the command that shows the usage of the limits, with an executor's
 // credentials.
 func sizeByAnExecutor(t *testing.T, s *site, nc *nats.Conn, bin string) {
 	t.Helper()
@@ -399,7 +399,7 @@ func parse(t *testing.T, config any, flags ...string) {
 	}
 }
 
-// running runs a service until stop, or until the end of the test.
+// running runs a service until stop is called or the test ends.
 func running(t *testing.T, serve func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -441,7 +441,7 @@ func post(t *testing.T, url, deliveryID string) (status int, executionID string)
 	return response.StatusCode, answer.ExecutionID
 }
 
-// logLines keeps the lines that programs log at warning level and above.
+// logLines collects the lines that programs log at warning level and above.
 type logLines struct {
 	*logrus.Logger
 
@@ -486,8 +486,8 @@ func (l *logLines) lines() []string {
 	return append([]string(nil), l.all...)
 }
 
-// A server with the files that make-secrets.sh makes accepts each role, as far as a replacement for
-// nk can show that.
+// A server with the files that make-secrets.sh generates accepts each role, as far as this can be
+// shown with a stand-in for nk.
 func TestMakeSecrets(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -500,7 +500,7 @@ func TestMakeSecrets(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(bin, "nk")); err != nil {
 		t.Fatal(err)
 	}
-	// Otherwise each replacement process takes a second to end.
+	// Otherwise each stand-in process takes a second to exit.
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("NK", "nk")
@@ -545,8 +545,8 @@ func TestMakeSecrets(t *testing.T) {
 		after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
 	}
-	// All other files stay, above all the key that seals the secrets in NATS, because without it
-	// they are lost.
+	// All other files stay unchanged, most importantly the key that seals the secrets in NATS,
+	// because without it they are lost.
 	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) ||
 		kept["secrets.key"] == "" {
 		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q",
@@ -558,7 +558,7 @@ func TestMakeSecrets(t *testing.T) {
 	connectSites(t)
 }
 
-// addCopyKey makes the key by which a second site copies, and puts it into the environment.
+// addCopyKey generates the key that a second site copies with, and adds it to the environment.
 func addCopyKey(t *testing.T, made string) {
 	t.Helper()
 	kept := filesBut(t, made, "nats.env")
@@ -603,7 +603,7 @@ func connectSites(t *testing.T) {
 	t.Setenv("NATSD_ROUTES", "[nats://localhost:1]")
 	t.Setenv("NATSD_LEAF_LISTEN", port.Addr())
 	t.Setenv("NATSD_FIRST_SITE", "[tls://"+port.Addr()+"]")
-	// One server, instead of a cluster of three.
+	// Use one server instead of a cluster of three.
 	first := startSite(t, "first-site.conf", 1, nil, func(_ int, o *server.Options) {
 		o.Cluster, o.Routes = server.ClusterOpts{}, nil
 	}).servers[0]
@@ -612,7 +612,7 @@ func connectSites(t *testing.T) {
 	eventually(t, "connection of the second site", func() bool { return first.NumLeafNodes() == 1 })
 }
 
-// filesBut returns the contents of a folder's files by name, without some of them.
+// filesBut returns the contents of a folder's files, keyed by name, except for the given files.
 func filesBut(t *testing.T, folder string, without ...string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -647,7 +647,7 @@ func serverCertificate(t *testing.T) *x509.Certificate {
 	return cert
 }
 
-// postFor sends a delivery and returns the body of the answer, or "" after an error.
+// postFor sends a delivery and returns the body of the response, or "" if the request fails.
 func postFor(t *testing.T, url, deliveryID string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,

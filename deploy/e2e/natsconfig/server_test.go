@@ -1,4 +1,4 @@
-// Package natsconfig tests the NATS configuration of deploy/nats on real servers that run with
+// Package natsconfig tests the NATS configuration in deploy/nats on real servers that run with
 // exactly those files.
 package natsconfig
 
@@ -29,17 +29,18 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// files is the folder of the configuration.
+// files is the folder with the configuration.
 const files = "../../nats"
 
 // roles are the roles that have credentials.
 var roles = []string{"ingress", "executor", "runner", "admin", "sys"}
 
-// secrets is a folder with the files that make-secrets.sh makes, for all tests.
+// secrets is a folder with files like those that make-secrets.sh generates, shared by all tests.
 var secrets string
 
-// TestMain makes throw-away keys and certificates, and the environment that the configuration
-// reads. Started as nk, it replaces that program.
+// TestMain generates temporary keys and certificates, and sets the environment variables that the
+// configuration reads. When the test binary is started as nk, it acts as a stand-in for that
+// program.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "nk" {
 		os.Exit(run(m))
@@ -62,7 +63,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// secret returns the path of a file in the folder of secrets.
+// secret returns the path of a file in the secrets folder.
 func secret(name string) string { return filepath.Join(secrets, name) }
 
 func makeSecrets() error {
@@ -146,14 +147,14 @@ func writePEM(name, kind string, der []byte) error {
 	return os.WriteFile(secret(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// site is one server, or three, with the configuration.
+// site is one server or a cluster of three with the configuration.
 type site struct {
 	servers []*server.Server
 	url     string
 }
 
 // startSite starts servers with a configuration file. each may change the environment before the
-// i-th server reads it; change may change the options that were read.
+// ith server reads it; change may modify the options after they were read.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,
@@ -175,7 +176,7 @@ func startSite(
 		}
 		options.StoreDir = tb.TempDir()
 		options.NoSigs, options.NoLog = true, true
-		// The disk is not under test.
+		// These tests do not test the disk.
 		options.SyncAlways, options.SyncInterval = false, time.Minute
 		one, err := server.NewServer(options)
 		if err != nil {
@@ -206,7 +207,7 @@ func startOne(tb testing.TB) *site {
 	return startSite(tb, "server.conf", 1, nil)
 }
 
-// startThree starts a cluster, and waits until it has a leader and knows all its members.
+// startThree starts a cluster, and waits until it has a leader that knows all members.
 func startThree(t *testing.T) *site {
 	t.Helper()
 	var routes, listen []string
@@ -217,7 +218,7 @@ func startThree(t *testing.T) *site {
 		}
 		t.Cleanup(port.Release)
 		listen = append(listen, port.Addr())
-		// The route is a name, because addresses in certificates do not count for routes.
+		// The route uses a name, because IP addresses in certificates do not count for routes.
 		routes = append(routes, "nats://localhost:"+strconv.Itoa(port.Number))
 	}
 	t.Setenv("NATSD_ROUTES", "["+strings.Join(routes, ", ")+"]")
@@ -236,7 +237,7 @@ func startThree(t *testing.T) *site {
 	return s
 }
 
-// connect connects with the credentials of a role, as the programs do.
+// connect connects with a role's credentials, as the programs do.
 func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	tb.Helper()
 	nc, err := bus.Connect(tb.Context(), bus.Options{
@@ -254,7 +255,7 @@ func (s *site) connect(tb testing.TB, role string) *nats.Conn {
 	return nc
 }
 
-// eventually waits until a condition holds, and fails the test if it does not hold in time.
+// eventually waits until a condition holds, and fails the test if it does not hold within 20 s.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	if !within(20*time.Second, holds) {
@@ -262,7 +263,7 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// within reports whether a condition holds before the time d is over.
+// within reports whether a condition holds before the duration d has passed.
 func within(d time.Duration, holds func() bool) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -1,6 +1,6 @@
-// Package providers compares the requests that hookstart accepts as a provider's with those that
-// the providers' own libraries, from npm, accept. The libraries are not part of the repository: npm
-// ci in testdata/libraries installs them.
+// Package providers compares hookstart's verification of providers' requests with that of the
+// providers' own npm libraries. The libraries are not part of the repository; npm ci in
+// testdata/libraries installs them.
 package providers
 
 import (
@@ -42,7 +42,7 @@ var (
 
 const libraries = "testdata/libraries"
 
-// request is one request, as the libraries and hookstart get it.
+// request is one request, as passed to the libraries and to hookstart.
 type request struct {
 	Library string            `json:"library"`
 	Secret  string            `json:"secret"`
@@ -54,12 +54,12 @@ type request struct {
 	how    []string // the changes that were made to the request
 }
 
-// provider makes requests with the signature of one library's provider.
+// provider creates requests that are signed for one library.
 type provider struct {
 	library, preset string
 	secret          func(n int) string
-	// Names of the headers; time is "" where the signature contains the time, or where there is
-	// none.
+	// signature and time are names of headers. time is "" if the signature contains the time, or if
+	// there is none.
 	signature, time string
 	sign            func(key string, r *request, at string)
 }
@@ -72,7 +72,7 @@ func sum(h func() hash.Hash, key, text string) []byte {
 
 func base64Of(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// standard returns a provider of Standard Webhooks with the given prefix of the headers.
+// standard returns a provider of Standard Webhooks with the given prefix of the header names.
 func standard(library, prefix string) provider {
 	return provider{
 		library:   library,
@@ -185,14 +185,14 @@ var (
 		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// The shifts are not near the tolerance of 300 s, because the libraries read the clock
+	// The shifts are not close to the tolerance of 300 s, because the libraries read the clock
 	// themselves.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// make returns a request that was signed, and then changed in up to three ways.
+// make returns a request that was signed and then changed in up to three ways.
 func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	key := p.secret(0)
 	made := &request{
@@ -237,7 +237,7 @@ func (p *provider) make(r *rand.Rand, now time.Time) *request {
 	return made
 }
 
-// change changes one thing in a signed request.
+// change makes one change to a signed request.
 func (p *provider) change(r *rand.Rand, made *request) {
 	note := func(how string) { made.how = append(made.how, how) }
 	signature := made.Headers[p.signature]
@@ -323,7 +323,7 @@ func (p *provider) change(r *rand.Rand, made *request) {
 	}
 }
 
-// visible drops the characters that no header can hold.
+// visible drops characters that a header cannot contain.
 func visible(c rune) rune {
 	if c < ' ' || c > '~' {
 		return -1
@@ -355,8 +355,8 @@ func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 }
 
 // plain returns the request with its signature in the form that every library accepts. hookstart
-// also accepts white space around the parts of a signature, and hex in upper case, because it is
-// the same signature.
+// also accepts white space around the parts of a signature, and hex digits in upper case, because
+// the signature is the same.
 func (r *request) plain() *request {
 	c := *r
 	c.Headers = maps.Clone(r.Headers)
@@ -381,7 +381,7 @@ func (r *request) plain() *request {
 	return &c
 }
 
-// ask returns the libraries' answers to requests.
+// ask returns the libraries' verdicts on the requests.
 func ask(t *testing.T, requests []*request) []string {
 	t.Helper()
 	var in bytes.Buffer
@@ -411,8 +411,8 @@ func ask(t *testing.T, requests []*request) []string {
 	return answers
 }
 
-// requireLibraries skips the test unless the libraries are installed. If HOOKSTART_TEST_REQUIRE
-// demands them, the test fails instead.
+// requireLibraries skips the test if the libraries are not installed. If HOOKSTART_TEST_REQUIRE
+// includes them, it fails the test instead.
 func requireLibraries(t *testing.T) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -430,8 +430,8 @@ func requireLibraries(t *testing.T) {
 	}
 }
 
-// hookstart accepts nothing that the provider's own library refuses for its signature. -seed
-// chooses other requests, and -requests sets their number.
+// hookstart accepts nothing that the provider's own library refuses because of its signature. -seed
+// selects other requests, and -requests sets their number.
 func TestNothingThatAProvidersLibraryRefuses(t *testing.T) {
 	requireLibraries(t)
 	random := rand.New(rand.NewPCG(*seed, 0))
