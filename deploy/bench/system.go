@@ -384,7 +384,7 @@ func (s *system) settle(ctx context.Context) error {
 // also executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	consumers := [][2]string{{stream.Name, recorderName}}
-	if s.runs { // before the stream of reports: every execution that ends there adds a report
+	if s.runs { // before the reports, because each execution that ends adds a report
 		consumers = append(consumers, [2]string{
 			stream.Name,
 			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),

@@ -184,7 +184,7 @@ func (r *Release) pack(
 	}
 	for _, packager := range []string{"deb", "rpm"} {
 		if packager == "rpm" {
-			config["license"] = "NONE" // Debian has no such field: it is in the copyright file
+			config["license"] = "NONE" // for Debian it is in the copyright file
 		}
 		inJSON, err := json.Marshal(config) // JSON is YAML, too
 		if err != nil {
@@ -288,7 +288,7 @@ func (r *Release) stage(
 	if name == "hookstart" {
 		r.stageShells(s, made)
 		for _, f := range shipped.sorted() {
-			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // in each package
+			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // it is in every package
 				s.add(doc+f.path, 0o644, "", "", f.content)
 			}
 		}

@@ -85,7 +85,7 @@ type waitingSender struct {
 	paths []string      // paths of the workflows' webhooks
 	grace time.Duration // how much longer than waitSeconds a request may take
 
-	inFlight [2]atomic.Int64 // by ingress
+	inFlight [2]atomic.Int64 // number of requests in flight at each ingress
 	// answered counts the responses with the end of an execution, accepted those with status 202,
 	// broken the requests whose connection broke, refused those that were not accepted, and late
 	// those that took longer than waitSeconds and grace.
@@ -110,7 +110,7 @@ func (s *waitingSender) deliver(n int, takes time.Duration) {
 		s.t.Error(err)
 		return
 	}
-	repeated := false // a request before this one may have been accepted
+	repeated := false // an earlier request may have been accepted
 	for attempt := 0; s.t.Context().Err() == nil; attempt++ {
 		to := (n + attempt) % len(s.b.urls)
 		s.inFlight[to].Add(1)

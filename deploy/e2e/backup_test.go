@@ -304,7 +304,7 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	if output, err := to.admin(t, bin, "restore", file); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	entries := map[string]int{} // by workflow
+	entries := map[string]int{} // number of audit entries by workflow
 	page := apiclient.Page{Limit: 200}
 	for {
 		list, err := to.client.Audit(t.Context(), apiclient.AuditFilter{}, page)

@@ -204,7 +204,7 @@ func TestHandlingPages(t *testing.T) {
 		}},
 	} {
 		setLook(b, "light", 1440)
-		b.evaluate(`document.querySelectorAll("form").forEach((each) => { each.reset() }) ?? ""`) // or the browser asks whether to leave
+		b.evaluate(`document.querySelectorAll("form").forEach((each) => { each.reset() }) ?? ""`) // otherwise the browser asks whether to leave
 		b.visit("/workflows/demo")
 		b.wait(fragmentsAreThere)
 		state.do(b)

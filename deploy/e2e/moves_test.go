@@ -69,10 +69,10 @@ type moving struct {
 	server  *natstest.Node
 	client  *apiclient.Client
 	api     string
-	urls    []string // of the ingresses
+	urls    []string // URLs of the ingresses
 	paths   map[string]string
 	folder  string // for the files that the program of hookstart run writes, one for each execution
-	command string // the program hookstart
+	command string // path of the program hookstart
 
 	mu        sync.Mutex
 	executor  func() *process // starts the executor
@@ -215,7 +215,7 @@ func (m *moving) move(method string) {
 	})
 }
 
-// load sends deliveries to both workflows until stop is called, and repeats about a quarter of them.
+// load sends deliveries to both workflows until stop is called. It repeats about a quarter of them.
 func (m *moving) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var senders sync.WaitGroup

@@ -290,7 +290,7 @@ func TestRealInput(t *testing.T) {
 	}
 
 	l.Terminate()
-	log := strings.ReplaceAll(l.Output(), l.webhook, "") // the demo's URL is printed at the start
+	log := strings.ReplaceAll(l.Output(), l.webhook, "") // the demo's URL is printed at startup
 	for _, secret := range []string{token, trigger.Token, "hst_", adminToken} {
 		if at := strings.Index(log, secret); at >= 0 {
 			t.Errorf("a token is in the output: …%s…", log[max(0, at-200):min(len(log), at+100)])

@@ -23,8 +23,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// TestScreenshots writes a picture of every page to a folder, light and dark, for a desk and for a
-// phone, for people to look at:
+// TestScreenshots writes screenshots of every page to a folder for people to look at, in light and
+// dark colours, and at desktop and phone widths:
 //
 //	HOOKSTART_SCREENSHOTS=/tmp/pictures go test -run TestScreenshots ./deploy/e2e
 func TestScreenshots(t *testing.T) {

@@ -168,9 +168,9 @@ func restore(t *testing.T, nc *nats.Conn, file string) {
 	}
 }
 
-// TestMakeYesterday writes yesterdayFile anew, if HOOKSTART_TEST_YESTERDAY names the file: once,
-// for the first release. From then on the file is never made anew, because it must be read for
-// ever.
+// TestMakeYesterday writes yesterdayFile if HOOKSTART_TEST_YESTERDAY names the file. This was done
+// once, for the first release. The file must not be regenerated, because every later version must
+// be able to read it.
 //
 //	file=$PWD/deploy/e2e/testdata/yesterday/streams.jsonl
 //	HOOKSTART_TEST_YESTERDAY=$file go test -run TestMakeYesterday ./deploy/e2e

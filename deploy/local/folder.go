@@ -59,7 +59,7 @@ func prepareFolder(c Config) (adminToken string, err error) {
 		return "", folderError(c.DataDir, err)
 	}
 	var bits [24]byte
-	_, _ = rand.Read(bits[:]) // never fails, as the documentation of crypto/rand says
+	_, _ = rand.Read(bits[:]) // never fails, according to the documentation of crypto/rand
 	token := "hsa_" + base64.RawURLEncoding.EncodeToString(bits[:])
 	if err := durable.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
 		return "", folderError(c.DataDir, err)

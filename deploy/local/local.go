@@ -85,7 +85,7 @@ type Config struct {
 
 // Started describes the services that were started and their addresses.
 type Started struct {
-	IngressURL  string // URL of the webhook endpoint, without /webhooks
+	IngressURL  string // base URL of the webhook endpoint, without /webhooks
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
@@ -143,7 +143,7 @@ func Run(ctx context.Context, c Config) error {
 	l.describe(adminToken)
 	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
 		if err := step(ctx); ctx.Err() != nil {
-			return nil // the caller ended it at the start, which is not a failure
+			return nil // canceled during the start, which is not a failure
 		} else if err != nil {
 			return err
 		}

@@ -26,8 +26,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	// The token was configured, so a reader of the output, perhaps in a journal, must not be able
-	// to sign in.
+	// The token was configured, so the output, which may go to a journal, must not allow readers to
+	// sign in.
 	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}

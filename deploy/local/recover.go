@@ -51,7 +51,7 @@ func recoverNATS(
 		case health == nil:
 			failed, restarted, outSince = 0, false, time.Time{}
 			continue
-		case failed < transient: // it is also unhealthy for a moment while a stream is deleted
+		case failed < transient: // the server is also briefly unhealthy while a stream is deleted
 			failed++
 			continue
 		case checkRoom(storeDir) != nil:

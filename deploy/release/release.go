@@ -18,9 +18,9 @@ import (
 // Root is the path prefix of all modules.
 const Root = "github.com/hookstart/hookstart"
 
-// Modules are the folders of the released modules, each after the modules that it requires.
-// Programs, the kit for runners and the API's client are made of them. The other modules are for
-// work on the repository itself.
+// Modules are the folders of the released modules, each after the modules that it requires. They
+// contain the programs, the kit for runners and the API client. The other modules are only for
+// development of the repository itself.
 //
 //nolint:gochecknoglobals // a constant
 var Modules = []string{

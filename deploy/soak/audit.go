@@ -8,9 +8,9 @@ import (
 // audit is the result of comparing the senders' ledger with the streams and the execution records.
 type audit struct {
 	deliveries int
-	executions int // executions that were acknowledged to senders
+	executions int // executions acknowledged to senders
 	stored     int // executions in the stream, whether acknowledged or not
-	recorded   int // executions that are recorded
+	recorded   int // executions with a record
 	ended      int // executions with a reported final status
 	lost       []string
 	unrecorded []string
@@ -69,8 +69,8 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	return a
 }
 
-// examineTold looks up the executions that were acknowledged to senders among the stored and
-// recorded ones. It returns the IDs of these executions.
+// examineTold checks that each execution that was acknowledged to a sender is stored and recorded,
+// and checks the responses for each delivery. It returns the IDs of the acknowledged executions.
 func (a *audit) examineTold(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
 ) (acknowledged map[string]bool) {
@@ -114,7 +114,7 @@ func (a *audit) examineTold(
 	return acknowledged
 }
 
-// examineStored compares what is stored with what was sent.
+// examineStored compares the stored executions with the deliveries that were sent.
 func (a *audit) examineStored(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
 	acknowledged map[string]bool,
@@ -129,8 +129,8 @@ func (a *audit) examineStored(
 		case d == nil:
 			a.strange = append(a.strange,
 				fmt.Sprintf("%s is of delivery %q, which nobody sent", id, s.marker))
-		// This holds even if the answer named another ID, which makes the delivery doubled: see
-		// below.
+		// The delivery was acknowledged, even if with another execution ID; that case is counted
+		// as doubled below.
 		case len(d.executions) > 0:
 		case d.unheard > 0 && d.refused == 0:
 			a.unheard++
@@ -152,8 +152,8 @@ func (a *audit) examineStored(
 	}
 }
 
-// examineEnds compares the first reported end of each execution with its record. If the
-// installation has runners, every execution must have an end.
+// examineEnds compares the first reported final status of each execution with its record. If
+// runners have reported any final status, every recorded execution must have one.
 func (a *audit) examineEnds(s stored, records map[string]record, when func(marker string) string) {
 	for id, start := range s.starts {
 		end, isReported := s.ends[id]
@@ -175,8 +175,8 @@ func (a *audit) examineEnds(s stored, records map[string]record, when func(marke
 	}
 }
 
-// cause returns the kind of the last fault that began before the sender had its answer. A fault of
-// a NATS node takes precedence over all others.
+// cause returns the kind of the last fault that began before the sender had its response. Faults
+// of NATS nodes take precedence over all others.
 func cause(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {
@@ -188,8 +188,7 @@ func cause(d *delivery, incidents []incident) string {
 	return kind
 }
 
-// describeTime describes when a delivery was sent and answered, and which faults happened around
-// that time.
+// describeTime describes when a delivery was sent and answered, and the faults around that time.
 func describeTime(d *delivery, incidents []incident) string {
 	var kinds []string
 	for _, i := range incidents {

@@ -19,7 +19,7 @@ type delivery struct {
 	repeats      int      // accepted responses that were marked as deduplicated
 	refused      int      // responses that refused the request
 	unheard      int      // requests without a response that may have arrived
-	always       bool     // its workflow is active all the time
+	always       bool     // whether its workflow is active all the time
 	clear        bool     // no request that was sent so far can have been stored
 	early        bool     // the first response was deduplicated although clear was true
 

@@ -36,7 +36,7 @@ func (f *faults) freeze(
 		if err := s.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		retry.Sleep(ctx, 20*time.Millisecond) // by then, its requests to PostgreSQL have ended
+		retry.Sleep(ctx, 20*time.Millisecond) // until its pending requests to PostgreSQL have ended
 		open, err := f.database.Query(ctx,
 			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+
 				condition)

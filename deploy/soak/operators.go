@@ -45,7 +45,7 @@ const operatedNode = "node"
 // that it does not know the state, but must not respond according to the state before the change.
 type operators struct {
 	all       []*operator
-	confirmed atomic.Int64 // changes confirmed
+	confirmed atomic.Int64 // confirmed changes
 	unsure    atomic.Int64 // calls that may or may not have made their change
 	asked     atomic.Int64 // queries after a confirmed change
 	answered  atomic.Int64 // queries whose response contained a state
@@ -53,7 +53,7 @@ type operators struct {
 	say      func(format string, args ...any)
 	mu       sync.Mutex
 	wrong    []string
-	byChange map[string]int // confirmed changes, by name
+	byChange map[string]int // number of confirmed changes, by name
 }
 
 // operator makes changes to one workflow, one after another, and tracks the state that must result.
@@ -104,7 +104,7 @@ func newOperators(
 	return all, nil
 }
 
-// change makes changes until measuring ends.
+// change lets all operators make changes until measuring ends.
 func (all *operators) change(ctx, measuring context.Context) {
 	var each sync.WaitGroup
 	for _, o := range all.all {

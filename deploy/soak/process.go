@@ -27,7 +27,7 @@ type process struct {
 	name string
 	args []string     // the first one is its role
 	log  string       // the file for its output
-	host *programHost // the host on which the process runs; nil means this machine
+	host *programHost // the host to run on; nil means this machine
 	env  []string     // NAME=value, added to this process's environment; used only with a host
 
 	mu       sync.Mutex

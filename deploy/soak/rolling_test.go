@@ -23,7 +23,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	pace := time.After(0)
 	for _, node := range i.nodes {
-		<-pace // at least as slow as an operator: not again before senders have tried again
+		<-pace // wait as an operator would, until the senders have retried
 		pace = time.After(retryAfter + time.Second/2)
 		node.terminate()
 		if err := node.start(); err != nil {

@@ -95,7 +95,7 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 	}
 }
 
-// copyPrefix is the prefix of the Nats-Msg-Id of a copy of a start that was added for runners.
+// copyPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
 const copyPrefix = "again-"
 
 func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {

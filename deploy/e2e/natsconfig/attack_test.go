@@ -385,7 +385,7 @@ func (a *attacker) send(subject, reply, body string, header nats.Header) {
 	}
 }
 
-// listen subscribes to a subject, and then makes traffic of other clients.
+// listen subscribes to a subject, and then lets other clients make traffic.
 func (a *attacker) listen(subject string) {
 	if _, err := a.nc.Subscribe(subject, a.see); err != nil {
 		a.tb.Fatal(err)

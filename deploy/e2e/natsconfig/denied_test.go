@@ -103,7 +103,7 @@ const (
 )
 
 var attempts = []attempt{
-	// These attempts read.
+	// Attempts to read.
 	{
 		name:  "read a token directly",
 		roles: "ri",
@@ -192,7 +192,7 @@ var attempts = []attempt{
 			`{"batch": 1, "no_wait": true}`),
 	},
 
-	// These attempts write messages.
+	// Attempts to write messages.
 	{name: "publish a start", roles: "r", do: publish(aStart)},
 	{name: "publish a rejection", roles: "re", do: publish("executions.rejected.default.wf.node")},
 	// An executor may do this, because it ends executions that no runner received.
@@ -245,7 +245,7 @@ var attempts = []attempt{
 
 	{name: "tell the ingresses what accounts hold", roles: "ri", do: publish("hookstart.storage")},
 
-	// These attempts write by directing a response to a subject.
+	// Attempts to write by directing a response to a subject.
 	{
 		name:  "write the registry by the answer to CONSUMER.INFO",
 		roles: "r",
@@ -342,7 +342,7 @@ var attempts = []attempt{
 		},
 	},
 
-	// These attempts make the server send to a subject. It does so only if a client subscribes to
+	// Attempts to make the server send to a subject. It does so only if a client subscribes to
 	// exactly that subject.
 	{
 		name:   "take a group's messages by a consumer's deliveries",
@@ -384,7 +384,7 @@ var attempts = []attempt{
 		}, by: heartbeats, brings: "acknowledged 1",
 	},
 
-	// These attempts concern streams.
+	// Attempts on streams.
 	{name: "delete the stream", roles: "rie", do: request("$JS.API.STREAM.DELETE.EXECUTIONS", "")},
 	{
 		name:  "delete a queue's own stream",
@@ -441,7 +441,7 @@ var attempts = []attempt{
 		do:    request("$JS.API.STREAM.CREATE.MINE", `{"name": "MINE", "subjects": ["mine"]}`),
 	},
 
-	// These attempts concern consumers.
+	// Attempts on consumers.
 	{
 		name:  "delete the executors' consumer",
 		roles: "rie",

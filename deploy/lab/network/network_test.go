@@ -184,7 +184,7 @@ func last(p *childtest.Process, word string) int {
 // datagrams as the half-open range from begin to end.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
-	begin = last(p.sender, "sent") + 2 // one datagram may be on its way
+	begin = last(p.sender, "sent") + 2 // one datagram may be in flight
 	end = begin + count
 	p.sender.Await(fmt.Sprintf(`(sent %d\.)`, end+1))
 	p.network.Heal()
@@ -307,7 +307,7 @@ func TestAnIsolatedHost(t *testing.T) {
 	const sent = 20
 	n.Isolate(c, true)
 	for _, w := range ways {
-		w.begin = last(w.sender, "sent") + 2 // one datagram may be on its way
+		w.begin = last(w.sender, "sent") + 2 // one datagram may be in flight
 	}
 	for _, w := range ways {
 		// So many datagrams are sent that even a delayed one would have arrived by now.
