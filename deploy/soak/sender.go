@@ -53,7 +53,7 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 }
 
 // post makes count senders send a total of rate deliveries per second until starting ends. It
-// returns when all of them have finished, also because ctx has ended.
+// returns when all of them have finished or ctx has ended.
 func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
