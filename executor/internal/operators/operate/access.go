@@ -57,10 +57,10 @@ const (
 
 var roles = []Role{Viewer, Editor, Admin}
 
-// ParseRole returns the role with a name. Its second result is false if there is none.
+// ParseRole returns the role with the given name. Its second result is false if there is none.
 func ParseRole(name string) (Role, bool) { return Role(name), slices.Contains(roles, Role(name)) }
 
-// Includes reports whether the role has the permissions of another role. An unknown role includes
+// Includes reports whether the role has all permissions of another role. An unknown role includes
 // no role and is included in none.
 func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
@@ -73,20 +73,21 @@ type rule struct {
 	about subjectCheck
 }
 
-// newRule returns the rule for callers that have at least a role and have access to the call's
-// subject.
+// newRule returns a rule that requires the caller to have at least the given role and to pass the
+// subject check.
 func newRule(role Role, about subjectCheck) rule { return rule{role, about} }
 
-// subjectCheck checks, for a caller with access to a single account, whether a call is about that
-// account; an error rejects the call. For another account's object it returns the same error as for
-// an object that does not exist.
+// subjectCheck returns an error unless a call is about the one account that the caller has access
+// to. It runs only for callers with access to a single account. For another account's object it
+// returns the same error as for an object that does not exist.
 type subjectCheck func(ctx context.Context, s *Service, caller Caller) error
 
-// ofNone is the subject of a call that neither returns nor changes anything that belongs to an
-// account.
+// ofNone is the check for calls that neither return nor change anything that belongs to an account.
+// It accepts every caller.
 func ofNone(context.Context, *Service, Caller) error { return nil }
 
-// ofAll is the subject of a call about all accounts at once.
+// ofAll is the check for calls about all accounts. It rejects every caller with access to a single
+// account.
 func ofAll(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,
@@ -180,9 +181,9 @@ func ofAccountOrAll(accountID *string) subjectCheck {
 	}
 }
 
-// RequireRole returns an error unless the caller has at least a role. Every method of Service
-// checks the role. HTTP servers also check it before parsing a request, to avoid telling a caller
-// who is not permitted to make the call what is wrong with it.
+// RequireRole returns an error unless the caller has at least the given role. Every method of
+// Service checks the role. HTTP servers also check it before they parse a request. Otherwise, a
+// caller who may not make the call could get an error about the request's contents.
 func (c Caller) RequireRole(least Role) error {
 	if !slices.Contains([]Kind{AdminToken, Key, User}, c.Kind) ||
 		!slices.Contains(roles, c.Role) {
@@ -206,7 +207,7 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r rule) error
 		return err
 	}
 	if caller.Kind == Key {
-		// Also checked for each event of a stream, so that a revocation takes effect with the next
+		// Each event of a stream repeats this check, so a revocation takes effect with the next
 		// response.
 		if err := s.config.Keyring.recheck(ctx, caller); err != nil {
 			return err
@@ -232,8 +233,8 @@ func read[T any](
 	return checked(ctx, s, caller, r, call)
 }
 
-// change runs a call that changes something, for at most the duration within. It continues even if
-// the client disconnects, because every stored change must be confirmed.
+// change runs a call that changes something, with within as its timeout. It continues even if the
+// client disconnects, because every stored change must be confirmed.
 func change[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(
 		context.Context,

@@ -52,8 +52,8 @@ func (s *Service) Plans(
 		})
 }
 
-// planFor returns the catalog reduced to the plan of an account. It returns nil if the caller has
-// no access to the account.
+// planFor returns the part of the catalog that contains only the account's plan. It returns nil if
+// the caller has no access to the account.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
 	if !ok || !caller.sees(accountID) {
@@ -89,8 +89,8 @@ func (s *Service) Accounts(
 		})
 }
 
-// oneAccount returns a list that contains only one account, or an empty list if the account does
-// not exist or its ID is not after the given one.
+// oneAccount returns a list that contains only the account with the given ID. The list is empty if
+// the account does not exist or its ID does not sort after the cursor position.
 func (s *Service) oneAccount(id, after string) []*registry.Account {
 	have, ok := s.config.Directory.Account(id)
 	if !ok || id <= after {
@@ -130,8 +130,9 @@ func TagOfAccount(a api.Account) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IfAccountHas returns a context in which changes apply only to the version of an account that has
-// a tag. Changing another version fails with api.CodeChangedSince. "" allows any version.
+// IfAccountHas returns a context for a conditional change to an account. The change succeeds only
+// if the account's current version has the given tag; otherwise, it fails with
+// api.CodeChangedSince. An empty tag allows any version.
 func IfAccountHas(ctx context.Context, tag string) context.Context {
 	if tag == "" {
 		return ctx

@@ -13,7 +13,7 @@ import (
 
 const auditList = "audit"
 
-// auditWait is the maximum time that a list waits for the entries of changes made just before it.
+// auditWait is the maximum time that Audit waits for the entries of recent changes.
 const auditWait = 2 * time.Second
 
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
@@ -65,9 +65,9 @@ func apiAuditEntry(e store.AuditEntry) api.AuditEntry {
 	return result
 }
 
-// NoteSignIn adds a console sign-in, or a refused one, to the audit log. A sign-in is not a change
-// of the registry, so the entry is written directly to the database, and is lost if the database is
-// unavailable.
+// NoteSignIn adds a successful or refused console sign-in to the audit log. A sign-in does not
+// change the registry, so its entry is written directly to the database and is lost if the database
+// is unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
 	action := audit.ActionSignIn
 	if refused {

@@ -17,7 +17,7 @@ import (
 const restoreTimeout = time.Minute
 
 // BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one
-// line of JSON. It has no time limit, and returns an error of write unchanged.
+// line of JSON. BackUpRecords has no time limit. If write fails, its error is returned unchanged.
 func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
@@ -26,7 +26,7 @@ func (s *Service) BackUpRecords(
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.Part) error {
 				if refused = s.checkAllowed(ctx, caller, newRule(Admin, ofAll)); refused != nil {
-					// Check again for each part, because a backup may take long.
+					// Check again for each part, because a backup may take a long time.
 					return refused
 				}
 				text, err := json.Marshal(part)
@@ -53,7 +53,7 @@ func (s *Service) BackUpAudit(
 ) error {
 	_, err := checked(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
-			// The end is exclusive, and stored times have a resolution of one microsecond.
+			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
 			for after := (store.AuditPosition{}); ; {
 				found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
@@ -83,7 +83,7 @@ func (s *Service) BackUpAudit(
 	return err
 }
 
-// auditAtOnce is the maximum number of audit entries in a part.
+// auditAtOnce is the maximum number of audit entries in one part of a backup.
 const auditAtOnce = 500
 
 // RestoreRecords writes one part of a backup to the database. The first part is rejected unless the

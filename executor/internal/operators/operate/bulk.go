@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulk is the maximum number of executions that one call restarts, or of dead letters that it
-// dismisses.
+// MaxBulk is the maximum number of executions that one call can restart, and the maximum number of
+// dead letters that one call can dismiss.
 const MaxBulk = 10_000
 
 const (
@@ -25,16 +25,17 @@ const (
 	bulkWorkers = 16  // requests read concurrently
 )
 
-// bulk restarts many executions, each one once: the new execution's ID is derived from the
-// original's and is also the message ID. An interrupted call can therefore be repeated, and
-// concurrent calls do no harm.
+// bulk restarts many executions, each only once: the new execution's ID is derived from the
+// original's and is also the message ID. It is therefore safe to repeat an interrupted call or to
+// run calls concurrently.
 type bulk struct {
 	s        *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
-	as       func(record store.Record) execution.Start // returns the new start for a record
-	// requeue marks the originals as requeued and counts those. Otherwise, the starts stored by
-	// this call are counted.
+	as       func(record store.Record) execution.Start // returns the new start message for a record
+	// requeue specifies whether to mark the originals as requeued. If it is true, started counts
+	// the originals marked by this call. Otherwise, started counts the start messages stored by
+	// this call.
 	requeue bool
 
 	started int  // number of restarted executions
@@ -60,8 +61,8 @@ func (b *bulk) done() bool {
 }
 
 // startMatching restarts the records that match a filter, oldest first. It skips executions
-// accepted from now on; otherwise it would never end if the executions that it starts fail
-// immediately.
+// accepted after it was called. Otherwise, it would never end if the executions that it starts
+// failed immediately.
 func (b *bulk) startMatching(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
@@ -94,7 +95,8 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 		starts[i] = b.as(r)
 		ids[i] = starts[i].ID
 	}
-	// The stream forgets message IDs after a while; the database does not.
+	// The stream keeps message IDs only for the deduplication window; the database keeps them
+	// longer.
 	before, err := b.s.config.Store.GetMany(ctx, ids)
 	if err != nil {
 		return err
@@ -121,7 +123,7 @@ func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	}
 	marked, markErr := b.s.config.Store.MarkRequeued(ctx, mark)
 	b.started += len(marked)
-	// A watcher that misses the announcement sees the change at its next query.
+	// A watcher that misses this notification sees the change at its next query.
 	_ = b.s.config.Changes.Publish(marked)
 	return errors.Join(err, markErr)
 }
@@ -134,9 +136,9 @@ func indexes(records []store.Record) []int {
 	return all
 }
 
-// startInOrder reads the requests of some records concurrently, and then starts them one after
-// another, which keeps the new executions in the order of the records. It calls started for each
-// execution that has been started, by this call or before.
+// startInOrder reads the requests of a chunk of records concurrently. It then starts the new
+// executions one at a time, in the order of the records. It calls started for each execution that
+// has been started; fresh reports whether this call started it.
 func (b *bulk) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
@@ -169,8 +171,8 @@ func (b *bulk) startInOrder(
 	return nil
 }
 
-// skip counts an execution that cannot be restarted. It returns an error unchanged if the error is
-// not specific to one execution.
+// skip counts an execution that cannot be restarted. If the error is not specific to one execution,
+// skip returns it unchanged.
 func (b *bulk) skip(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||

@@ -122,7 +122,7 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// deadLettersOf returns the records of those executions among ids that are dead letters of an
+// deadLettersOf returns the records of the executions among ids that are dead letters of the
 // account, oldest first. An empty accountID means any account.
 func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
@@ -192,9 +192,9 @@ func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey)
 	return nil
 }
 
-// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. An execution
-// stays failed; a message stays in the stream without a record. It counts the dead letters removed
-// by this call.
+// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. A dismissed
+// execution stays failed. A dismissed message stays in the stream without a record. The result
+// counts the dead letters removed by this call.
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Dismissed, error) {
@@ -303,7 +303,7 @@ func (s *Service) dismiss(
 	if err != nil {
 		return 0, err
 	}
-	// A watcher that misses the announcement sees the change at its next query.
+	// A watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(dismissed)
 	return len(dismissed) + len(messageKeys), nil
 }

@@ -24,19 +24,20 @@ import (
 //  1. The database records that cancellation was requested, in one transaction with the audit
 //     entry. From then on the request is durable: if this process ends, CompleteCancellations
 //     repeats the remaining steps.
-//  2. The execution's key is put into the bucket for cancellations. Runners look for the key after
-//     a message arrives, before its handler begins, and while the handler runs: see package runner.
-//  3. The server reports whether any group has received the message. If none has, every group that
-//     receives it later finds the key, so no handler ever begins: the database ends the record as
-//     canceled if it is still queued. Otherwise the runner ends the execution: it reports CANCELED,
-//     or the final state that its handler reached.
+//  2. The execution's ID is put as a key into the cancellations bucket. Runners look for the key
+//     after a message arrives, before its handler begins, and while the handler runs: see package
+//     runner.
+//  3. The NATS server reports whether any group has received the message. If none has, every group
+//     that receives it later finds the key, so no handler ever begins: the database sets the record
+//     to canceled if it is still queued. Otherwise the runner ends the execution: it reports
+//     CANCELED, or the final state that its handler reached.
 //
 // The database decides the final state: the first one that a transaction writes stays, and later
 // ones change nothing. A cancellation that races with the end of the execution therefore has the
-// same outcome for every reader. A report that was stored before the cancellation but is not
-// recorded yet belongs to a message that a runner has received, which step 3 leaves alone. A
-// redelivered message finds the key, which is kept as long as messages are. A requeue or a replay
-// is a different execution with a different ID, and can begin only after this one has ended.
+// same outcome for every reader. If a report was stored before the cancellation but is not recorded
+// yet, a runner has received the message, so step 3 does not touch the record. A redelivered
+// message finds the key, which is kept as long as messages are. A requeue or a replay is a
+// different execution with a different ID, and can begin only after this one has ended.
 
 const (
 	// settleEvery is the interval at which CompleteCancellations looks for incomplete
@@ -48,8 +49,9 @@ const (
 	cancelPuts = 32
 )
 
-// CancelExecution cancels an execution: immediately if no runner has received it, otherwise the
-// runner ends it. Repeating the call succeeds. It fails if the execution has ended.
+// CancelExecution cancels an execution. If no runner has received it, it is canceled immediately;
+// otherwise, its runner ends it. The call may be repeated while the runner has not ended it. It
+// fails if the execution has ended, even if it ended by being canceled.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -85,8 +87,8 @@ func alreadyEnded(r store.Record) error {
 	}
 }
 
-// CancelSelection selects executions by IDs if IDs is not nil, and otherwise by a filter, which
-// must name a workflow.
+// CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. Filter must
+// name a workflow.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter
@@ -107,8 +109,8 @@ func (c CancelSelection) check() error {
 	return nil
 }
 
-// CancelExecutions cancels executions that have not ended, oldest first, about MaxBulk of them at
-// most when selected by a filter. It can be repeated.
+// CancelExecutions cancels executions that have not ended. If they are selected by a filter, the
+// oldest are canceled first and the call stops after about MaxBulk of them. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -182,7 +184,7 @@ func (s *Service) CancelExecutions(
 	)
 }
 
-// cancelEntry returns a function that creates the audit entry for a record.
+// cancelEntry returns a function that creates the audit entry for one of the records, by ID.
 func (s *Service) cancelEntry(
 	ctx context.Context, records []store.Record,
 ) func(id string) store.AuditEntry {
@@ -195,8 +197,8 @@ func (s *Service) cancelEntry(
 	}
 }
 
-// cancel performs the three steps for records. It returns how many records it ended, and for how
-// many cancellation had not been requested before.
+// cancel performs the three steps for records. It returns the number of executions that it ended,
+// and the number for which cancellation had not been requested before.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -208,7 +210,7 @@ func (s *Service) cancel(
 		return 0, 0, err
 	}
 	ended, err := s.finishCancel(ctx, records)
-	// A watcher that misses the announcement sees the change at its next query.
+	// A watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(append(asked, ended...))
 	return len(ended), len(asked), err
 }
@@ -249,8 +251,9 @@ func (s *Service) finishCancel(
 	return ended, err
 }
 
-// reportCanceled publishes the final state of executions that no runner has received, for requests
-// that wait for it. If the report is lost, the response reports the execution as queued.
+// reportCanceled publishes the final state of executions that no runner has received, for webhook
+// requests whose responses wait for it. If the report is lost, the response reports the execution
+// as queued.
 func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
@@ -284,9 +287,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes cancellations until the context is done: those started by a
-// process that has ended, and those lost because the database or the bucket was replaced by an
-// older copy. maxAge is the maximum age of the stream's messages.
+// CompleteCancellations completes interrupted cancellations until the context is done. It completes
+// those started by a process that has ended, and those lost because the database or the bucket was
+// restored from an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
@@ -296,11 +299,11 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 			ended, err := s.finishCancel(ctx, records)
 			_ = s.config.Changes.Publish(ended)
 			return err
-		}) // the next round repeats what failed
+		}) // the next round retries what failed
 	}
 }
 
-// eachCanceled passes the records that match a filter to do in batches, oldest first.
+// eachCanceled calls do with batches of the records that match a filter, oldest first.
 func (s *Service) eachCanceled(
 	ctx context.Context, filter store.Filter, do func([]store.Record) error,
 ) error {
@@ -321,8 +324,8 @@ func (s *Service) eachCanceled(
 }
 
 // compareCancellations restores cancellations that exist only in the database or only in the
-// bucket, because one of them was set back by a power failure or a restore. It stores the missing
-// keys, and requests the cancellation of executions that are only in the bucket.
+// bucket. This happens when a power failure or a restore rolls one of them back. It stores the
+// missing keys, and requests the cancellation of executions that are only in the bucket.
 func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {

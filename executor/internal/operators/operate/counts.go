@@ -19,9 +19,9 @@ type Activity struct {
 	Total, Failed, Rejected int64
 }
 
-// Activity counts the executions that match a filter in each of the last steps intervals, up to
-// now, oldest first. Failed and Rejected are included in Total, but are counted after it, so an
-// execution may have changed its state in between.
+// Activity counts the executions that match a filter in each of the last steps intervals, oldest
+// first. The last interval ends now. Total includes Failed and Rejected. They are counted after
+// Total, so an execution's state may change in between.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]Activity, error) {
@@ -71,7 +71,8 @@ type RequestCount struct {
 	Count   int64
 }
 
-// Requests counts the requests of all accounts, from the minute of since on, oldest first.
+// Requests counts the requests of all accounts by minute, oldest first, starting with the minute
+// that contains since.
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
@@ -101,7 +102,7 @@ type InstallationStatus struct {
 	Unrecorded *int64
 }
 
-// unrecordedTimeout is the maximum duration of counting the messages that are not recorded yet.
+// unrecordedTimeout is the timeout for counting the messages that are not recorded yet.
 const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
@@ -122,8 +123,8 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 		})
 }
 
-// unrecorded returns the number of messages in the streams of starts that are not recorded yet, or
-// nil if NATS did not respond. The number may be slightly out of date.
+// unrecorded returns the number of start messages that are not recorded yet, or nil if NATS did not
+// respond. The number may be slightly out of date.
 func (s *Service) unrecorded(ctx context.Context) *int64 {
 	names, _, err := stream.Streams(ctx, s.config.JetStream)
 	if err != nil {

@@ -13,16 +13,17 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// Prefixes of the IDs of dead letters that are messages: of a start or rejection, and of a report,
-// which is in a different stream. For a queue's own stream, the queue name and a dot precede the
-// sequence.
+// Prefixes of the IDs of dead letters that are quarantined messages: messagePrefix for a start or a
+// rejection, and reportPrefix for a report, which is in a different stream. The stream sequence
+// follows the prefix. If the message is in a queue's own stream, the queue name and a dot precede
+// the sequence.
 const (
 	messagePrefix = "message-"
 	reportPrefix  = "report-"
 )
 
-// messageKey parses the ID of a dead letter that is a message. ok is false if it has another form.
-// If the sequence is invalid, StreamSequence is 0.
+// messageKey parses the ID of a dead letter that is a quarantined message. ok is false if the ID
+// has neither prefix. If the sequence is invalid, StreamSequence is 0.
 func messageKey(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messagePrefix)
 	if !ok {
@@ -69,7 +70,7 @@ func deadLetterID(d store.DeadLetter) string {
 	return letterID(messageKeyOf(*d.Message))
 }
 
-// letterID returns the ID of a dead letter that is a message.
+// letterID returns the ID of a dead letter that is a quarantined message.
 func letterID(key store.MessageKey) string {
 	prefix := messagePrefix
 	if key.Progress {

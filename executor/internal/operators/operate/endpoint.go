@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// CheckPublicURL checks where the public URL leads.
+// CheckPublicURL checks whether the public URL reaches an ingress of this installation.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
 	return checked(ctx, s, caller, newRule(Viewer, ofNone),
 		func(ctx context.Context) (api.PublicURL, error) {
@@ -71,7 +71,7 @@ func LoopbackBase(base string) string {
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
 	publicURL string // without a trailing slash
-	// whether the public URL is configured, so that ingresses can verify signatures over it
+	// whether the public URL is configured, which ingresses need to verify signatures over it
 	known             bool
 	deliveryIDHeaders []string
 	maxBodyBytes      int64
@@ -117,9 +117,9 @@ func (s *Service) ingressEndpoint() endpoint {
 	return at
 }
 
-// deliveryIDs returns where a node looks for a delivery ID, in order: the places covered by the
-// sender's signature, the first headers, the sender's other places, and the other headers. headers
-// are those places that consist of a single header.
+// deliveryIDs returns the sources of a node's delivery ID in the order in which they are tried: the
+// sources covered by the sender's signature, the first headers, the sender's other sources, and the
+// remaining headers. headers lists the sources that are a single header.
 func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&
@@ -130,7 +130,7 @@ func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string
 		sources = append(sources, headerSource+name)
 	}
 	if info != nil {
-		// An unknown preset has no known places.
+		// An unknown preset has no known sources.
 		signed, other, _ := sender.DeliverySources(info.Preset, info.Settings)
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
 			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {

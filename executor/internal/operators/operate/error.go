@@ -25,7 +25,8 @@ type Error struct {
 	// Detail describes what happened and what to do about it. "" means the code's general text.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
-	// Final means that the call must not simply be repeated, although its code is a temporary one.
+	// Final means that the call must not simply be repeated, even if Code is that of a temporary
+	// error.
 	Final bool
 	// Cause is for the log only, because it may contain server names or parts of queries.
 	Cause error
@@ -131,7 +132,8 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	}
 }
 
-// isFull reports whether a stream has no space for the delivery IDs to be moved to it.
+// isFull reports whether an error means that a stream has no space for the delivery IDs that a move
+// copies to it.
 func isFull(err error) bool { return fullStreamText(err) != "" }
 
 func fullStreamText(err error) string {
@@ -144,8 +146,9 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// keyMissing returns a text that names the key which a sealed record needs. It returns "", which
-// means the code's general text, if no key is configured.
+// keyMissing returns a message that names the encryption key needed to open sealed data. If the
+// error names no key, because none is configured, it returns "", which selects the code's general
+// text.
 func keyMissing(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -190,8 +193,8 @@ func natsIsAway(err error) bool {
 	return ok && answer.Code == 503
 }
 
-// databaseIsAway pings the database after an unknown error: if the database does respond, the error
-// is a bug in this program.
+// databaseIsAway pings the database after an unknown error, and reports whether the ping failed. If
+// the database does respond, the error is a bug in this program.
 func (s *Service) databaseIsAway(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Execution is a record with fields that the API's lists do not include.
+// Execution is an execution record with fields that the API's lists do not include.
 type Execution struct {
 	api.Execution
 	// Error is the reason for the failure, or the code of the rejection. "" means neither.
@@ -21,8 +21,8 @@ type Execution struct {
 	IsRequeue bool // whether a requeue started it to replace the original
 }
 
-// ExecutionDetail is a record with its request from the stream and the output reported by its
-// runner.
+// ExecutionDetail is an execution record with its request from the stream and the output reported
+// by its runner.
 type ExecutionDetail struct {
 	Execution
 	Input          []byte           // JSON; nil if there is no readable body, or if InputExpired
@@ -38,7 +38,7 @@ type ExecutionFilter = store.Filter
 
 const executionsList = "executions"
 
-// Executions lists records, newest first.
+// Executions lists execution records, newest first.
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
 ) (api.List[Execution], error) {
@@ -61,7 +61,7 @@ func (s *Service) Executions(
 		})
 }
 
-// Execution returns one record.
+// Execution returns one execution record.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
 	return read(ctx, s, caller, newRule(Viewer, ofExecution(id)),
 		func(ctx context.Context) (Execution, error) {
@@ -70,8 +70,8 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 		})
 }
 
-// ExecutionDetail returns one record with its input. If the stream is unavailable it returns an
-// error, because the input may still exist.
+// ExecutionDetail returns one execution record with its input. If the stream is unavailable it
+// returns an error, because the input may still exist.
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
@@ -152,7 +152,7 @@ type request struct {
 func (r request) expired() bool { return r.storedAt.IsZero() }
 
 // request reads the request from an execution's message. If the message no longer exists, it
-// returns the zero request, which has expired.
+// returns the zero request, for which expired returns true.
 func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
 	msg, err := s.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -21,8 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FilterTrial is what a filter would have done with the last requests to a trigger node, and the
-// places in such requests that a filter can refer to.
+// FilterTrial is the result of evaluating a filter against the last requests to a trigger node,
+// together with the fields of those requests that a filter can refer to.
 type FilterTrial struct {
 	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
 	Expired  int            // number of further requests whose message or body is not available
@@ -44,16 +44,17 @@ type TriedRequest struct {
 	ExecutionID string // "" for the node's sample payload
 	AcceptedAt  time.Time
 	DeliveryID  string
-	Place       string // the place whose condition does not hold; "" if an execution would start
+	Place       string // the field whose condition does not hold; "" if an execution would start
 	Value       string // the value at Place, shortened; "" if there is no single value
 }
 
-// SeenPlace is a place in requests at which values were found.
+// SeenPlace is a field of a request, such as a header or a JSON pointer, that had a value in at
+// least one request.
 type SeenPlace struct {
 	Place string // such as ptr:/action or header:X-GitHub-Event
-	// Values holds at most maxValues values as JSON, most frequent first, without long values.
+	// Values holds at most maxValues values as JSON, most frequent first. Long values are omitted.
 	Values []string
-	Seen   int // number of requests that have a value at this place
+	Seen   int // number of requests that have a value in this field
 }
 
 // Limits of a trial.
@@ -142,7 +143,7 @@ func (s *Service) lastRequests(
 }
 
 // asSent returns the request as the ingress received it, without the values that the ingress never
-// passes on.
+// forwards.
 func (r request) asSent() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
@@ -150,7 +151,8 @@ func (r request) asSent() *sender.Request {
 	}
 }
 
-// valueAt returns the value at a place, shortened for display, or "" if there is no single value.
+// valueAt returns the value of a request field, shortened for display, or "" if there is no single
+// value.
 func valueAt(place string, r *sender.Request) string {
 	key, err := filter.ParseKey(place)
 	if err != nil {
@@ -163,15 +165,15 @@ func valueAt(place string, r *sender.Request) string {
 	return string(value)
 }
 
-// placesSeen counts requests by place, and by the value at that place as JSON.
+// placesSeen counts requests by field, and then by the field's value as JSON.
 type placesSeen map[string]map[string]int
 
-// long stands for all values that are too long to be suggested.
+// long is the key in placesSeen for all values that are too long to be suggested.
 const long = ""
 
 func (p placesSeen) note(place, value string) {
 	if _, err := sender.ParsePlace(place); err != nil {
-		return // the place holds a secret
+		return // the field may contain a secret
 	}
 	if p[place] == nil {
 		p[place] = map[string]int{}
@@ -182,7 +184,7 @@ func (p placesSeen) note(place, value string) {
 	p[place][value]++
 }
 
-// noteText notes a string in the form of JSON.stringify, which does not escape HTML.
+// noteText notes a string as JSON.stringify would encode it, without HTML escaping.
 func (p placesSeen) noteText(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -192,7 +194,7 @@ func (p placesSeen) noteText(place, value string) {
 	}
 }
 
-// add notes a request's value at each place.
+// add notes the values of all fields of a request.
 func (p placesSeen) add(r *sender.Request) {
 	for name, values := range r.Header {
 		if !isCommonHeader(name) && len(values) > 0 {
@@ -267,7 +269,7 @@ func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) er
 // escaped escapes a name for use in a JSON pointer.
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// isCommonHeader reports whether a header reveals nothing about the event at the sender.
+// isCommonHeader reports whether a header says nothing about the event that a request reports.
 func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
@@ -286,11 +288,11 @@ var (
 	}
 )
 
-// telling lists words in names of places whose values often describe the event.
+// telling lists words that suggest, as part of a field's name, that its values describe the event.
 var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// best returns at most maxPlaces fields of requests (headers, query parameters, JSON pointers), the
-// ones most useful in a filter first, each with its most frequent values.
+// best returns at most maxPlaces fields of requests (headers, query and form parameters, JSON
+// pointers), the most useful in a filter first, each with its most frequent values.
 func (p placesSeen) best() []SeenPlace {
 	var all []SeenPlace
 	rank := map[string]int{}
@@ -313,8 +315,8 @@ func (p placesSeen) best() []SeenPlace {
 	return all[:min(len(all), maxPlaces)]
 }
 
-// rankOf returns how useful a place is for a filter. The rank is higher if its name suggests the
-// kind of event, if values recur, and if it is not deep in the document.
+// rankOf returns how useful a field is for a filter. The rank is higher if the field's name
+// suggests the kind of event, if its values recur, and if it is not deep in the document.
 func rankOf(place string, seen, distinct int) int {
 	rank := -10 * strings.Count(place, "/")
 	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])

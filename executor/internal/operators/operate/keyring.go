@@ -29,7 +29,7 @@ const (
 	tidyEvery = 10 * time.Minute
 )
 
-// Keyring finds the caller that a key belongs to. A revocation takes effect with the next call,
+// Keyring looks up the caller that a key belongs to. A revocation takes effect with the next call,
 // because keys are in the registry, whose changes are confirmed only after every executor has
 // applied them. Keyring is safe for concurrent use.
 type Keyring struct {
@@ -109,8 +109,8 @@ func hasExpired(key *registry.Key, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
-// recheck returns an error if the caller's key is revoked, expired or changed. k may be nil, which
-// means that there are no keys.
+// recheck returns an error if the caller's key is revoked, expired or changed. If k is nil, there
+// are no keys, so it always returns an error.
 func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	revoked := &Error{Code: api.CodeUnauthorized, Detail: "The key was revoked, or has expired."}
 	if k == nil {
@@ -123,8 +123,8 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// ended returns a channel that is closed when a key is revoked or expires. forget must be called to
-// release it.
+// ended returns a channel that is closed when a key is revoked or expires. The caller must call
+// forget to release the channel.
 func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.KeyGone(id)
 	key, ok := k.directory.Key(id)
@@ -170,8 +170,8 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// useName returns the name under which a key's uses are stored among those of tokens. It cannot
-// collide with a token's, which is hexadecimal.
+// useName returns the name that identifies a key's last use in the store, which also holds those of
+// tokens. It cannot collide with a token's name, which is hexadecimal.
 func useName(id string) string { return "key." + id }
 
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
@@ -215,8 +215,8 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	}
 }
 
-// deleteExpired deletes keys that expired some time ago, because an application may create many
-// short-lived keys for its web pages.
+// deleteExpired deletes keys that expired more than keepExpired ago. Without it, the short-lived
+// keys that an application creates for its web pages would accumulate.
 func (k *Keyring) deleteExpired(ctx context.Context) {
 	for _, key := range k.directory.Keys("", maxTidied) {
 		if !hasExpired(key, k.now().Add(-keepExpired)) {

@@ -57,8 +57,8 @@ func (s *Service) Keys(
 		})
 }
 
-// CreateKey creates a key. The secret is only in this response, so a repeated call creates another
-// key.
+// CreateKey creates a key. Only this response contains the secret, and a repeated call creates
+// another key.
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {

@@ -1,6 +1,6 @@
-// Package operate has one method for each operation of an operator. The operators' API and the
-// console only translate requests to calls, and results to JSON or pages. This package is
-// independent of HTTP.
+// Package operate implements the operations available to operators, each as a method of Service.
+// The operators' API and the console only translate requests to calls, and results to JSON or
+// pages. This package is independent of HTTP.
 package operate
 
 import (
@@ -37,15 +37,16 @@ type Config struct {
 	// AwaitAudited waits until the audit log contains all changes made so far, or until its context
 	// is done. nil means that lists of the audit log do not wait.
 	AwaitAudited func(context.Context)
-	// JetStream provides the streams of executions, which requests are read from and reruns are
-	// published to.
+	// JetStream provides the streams of executions. Requests are read from them, and reruns are
+	// published to them.
 	JetStream jetstream.JetStream
 	// Consumer is the name of the recorder's consumer. Messages that it has not acknowledged are
 	// not recorded yet.
 	Consumer string
 	// Queues reports how many executions wait in each queue, and which runners serve it.
 	Queues *queues.Watch
-	// Streams moves queues to streams of their own. nil means that no queue can have one.
+	// Streams gives queues their own streams and moves them back. nil means that no queue can have
+	// its own stream.
 	Streams *queuestreams.Mover
 	// Changes announces changed records to watchers.
 	Changes *changes.Changes
@@ -55,7 +56,7 @@ type Config struct {
 	// PublicURL is the URL that senders use to reach the ingresses, without /webhooks. "" means the
 	// URL of a live ingress, or http://127.0.0.1:8080 if there is none.
 	PublicURL string
-	// Reach checks where the public URL leads.
+	// Reach checks whether the public URL reaches an ingress of this installation.
 	Reach *reachability.Checker
 	// TestSend sends test requests to the webhook endpoint.
 	TestSend *testsend.Client

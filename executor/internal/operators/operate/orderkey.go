@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// orderKey returns the order key of a start at a trigger node. It is the key copied from the
-// execution whose request is replayed, or else the value at the node's order key place. It is "" if
-// the queue has no lanes: the workflow has then moved to such a queue and no longer has an order
-// key.
+// orderKey returns the order key for a start message at a trigger node. That is the key copied from
+// the execution whose request is replayed, or else the value that the node's order key setting
+// refers to. It returns "" if the queue has no lanes, because such a queue does not support order
+// keys.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {

@@ -39,8 +39,8 @@ func badCursor() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// list returns a page of found, which contains one item more than the page if there are further
-// items.
+// list returns a page with the first p.Limit items of found. If found is longer, the page has a
+// cursor for the next page.
 func list[R, T any](
 	kind string, found []R, p Page, item func(R) T, position func(R) string,
 ) api.List[T] {

@@ -137,8 +137,8 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// active returns an account's active workflows, in the order in which a plan admits them: by
-// activation.
+// active returns an account's active workflows by time of activation, which is the order in which a
+// plan admits them.
 func (s *Service) active(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

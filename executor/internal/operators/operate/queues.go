@@ -15,8 +15,8 @@ import (
 const queuesList = "queues"
 
 // Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
-// queues of that account's workflows. The contents of a queue that other accounts use too are shown
-// only to callers with access to all accounts.
+// queues of that account's workflows. If workflows of other accounts also use a queue, its contents
+// are shown only to callers with access to all accounts.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
@@ -45,8 +45,8 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStarts replaces the times of the executions that hold up others with the times when
-// their handlers began, where those are recorded.
+// withHandlerStarts replaces the AcceptedAt time of each blocking execution with the time when its
+// handler began, if that is recorded.
 func (s *Service) withHandlerStarts(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {
@@ -206,9 +206,9 @@ func ofQueue(name string) subjectCheck {
 	}
 }
 
-// PauseQueue stops the delivery of new executions to all groups of a queue until a time, or until
-// ResumeQueue if the time is zero. When it returns without an error, the queue is paused:
-// executions are accepted, but wait.
+// PauseQueue stops the delivery of new executions to all groups of a queue until the given time, or
+// until ResumeQueue is called if the time is zero. When it returns without an error, the queue is
+// paused: executions are accepted, but wait.
 func (s *Service) PauseQueue(
 	ctx context.Context, caller Caller, name string, until time.Time,
 ) (api.Queue, error) {
@@ -248,8 +248,8 @@ func (s *Service) SetQueueGroup(
 }
 
 // changeQueue changes the settings of a queue and updates the consumers of its groups to match. The
-// record is written first: if this executor crashes in between, it has not reported success, and
-// the other executors update the consumers.
+// registry record is written first. If this executor crashes before it has updated the consumers,
+// it has not reported success, and the other executors update them.
 func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, name string,
 	apply func(context.Context) (*registry.Queue, error),

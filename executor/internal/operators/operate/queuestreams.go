@@ -69,7 +69,7 @@ func (s *Service) moveQueue(
 		})
 }
 
-// apiQueueStream returns a queue's own stream, or nil if it has none.
+// apiQueueStream returns the settings of a queue's own stream, or nil if it has none.
 func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	q, ok := s.config.Directory.Queue(name)
 	if !ok || q.Record.Stream == nil {

@@ -19,7 +19,7 @@ type Recognized struct {
 	URLCheck bool
 }
 
-// recognize returns which provider a request seems to come from.
+// recognize returns the provider that a request seems to come from.
 func (r request) recognize() (found Recognized) {
 	if r.expired() || r.sender != "" {
 		return found

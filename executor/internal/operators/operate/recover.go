@@ -74,7 +74,7 @@ func (s *Service) recoverMessage(
 	if err != nil {
 		return none, false, err
 	}
-	// A watcher that misses the announcement sees the change at its next query.
+	// A watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(applied.Changed)
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }

@@ -24,9 +24,9 @@ func defaultToLastDay(since time.Time) time.Time {
 	return since
 }
 
-// Refusals counts a workflow's refused requests by code, from the minute of since on, last refused
-// first. A zero since means the last 24 hours. If accountID is not empty and the workflow belongs
-// to another account, the list is empty.
+// Refusals counts a workflow's refused requests by code, starting with the minute that contains
+// since. The most recently refused code comes first. A zero since means the last 24 hours. If
+// accountID is not empty and the workflow belongs to another account, the list is empty.
 func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {

@@ -71,13 +71,13 @@ func checkIdempotencyKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the idempotency key of bulk replays without one. All of those together replay each
-// execution once.
+// keyOfAll is the idempotency key of bulk replays for which the caller gives none. Because they
+// share it, they replay each execution only once.
 const keyOfAll = "all"
 
 // ReplayRejected replays rejected executions, oldest first, at most MaxBulk of them. It skips
-// executions that an earlier call with the same key has replayed, so an interrupted call can be
-// repeated. It counts the executions that cannot be replayed by error code.
+// executions that an earlier call with the same key has replayed, so it is safe to repeat an
+// interrupted call. The result counts the executions that cannot be replayed, by error code.
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
@@ -109,8 +109,8 @@ func (s *Service) ReplayRejected(
 	)
 }
 
-// startAgain starts an execution with another execution's request, only once: its ID is the message
-// ID.
+// startAgain starts an execution with another execution's request. If it is called again with the
+// same ID, it starts nothing, because that ID is also the message ID.
 func (s *Service) startAgain(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggerFinder,
@@ -123,8 +123,8 @@ func (s *Service) startAgain(
 	return err
 }
 
-// prepareAgain copies the request of another execution into a start, and returns the trigger node
-// that it starts at.
+// prepareAgain copies another execution's request into a start message, and returns the trigger
+// node at which to start it.
 func (s *Service) prepareAgain(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
 	triggerOf triggerFinder,

@@ -11,9 +11,10 @@ import (
 )
 
 // RequeueExecution requeues a dead letter or a canceled execution. A quarantined message is
-// recorded, if the database accepts it now. An execution is restarted with its body, only once: the
-// new ID is derived from the original's and is also the message ID. Repeated and concurrent calls,
-// and a call after a crash between publishing and marking, therefore return the same execution.
+// recorded, if the database accepts it now. An execution is restarted with its original request,
+// but only once: the new ID is derived from the original's and is also the message ID. Repeated and
+// concurrent calls, and a call after a crash between publishing and marking, therefore return the
+// same execution.
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
@@ -53,7 +54,7 @@ func (s *Service) RequeueExecution(
 		if err != nil {
 			return none, err
 		}
-		// A watcher that misses the announcement sees the change at its next query.
+		// A watcher that misses this notification sees the change at its next query.
 		_ = s.config.Changes.Publish(marked)
 		return api.Started{ExecutionID: as}, nil
 	})

@@ -97,9 +97,9 @@ func (s *Service) rerun(
 	return api.Started{ExecutionID: id.String()}, err
 }
 
-// start publishes the start of an execution at a trigger node, and returns when the stream has
-// stored it. If once is true, the stream deduplicates it by execution ID; stored reports whether
-// this call stored it.
+// start publishes a start message at a trigger node, and returns when the stream has stored it. If
+// once is true, the stream deduplicates the message by execution ID. stored reports whether this
+// call stored it.
 func (s *Service) start(
 	ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool,
 ) (stored bool, err error) {
@@ -112,7 +112,7 @@ func (s *Service) start(
 	traceparent, endSpan := s.startTrace(ctx, stream.SubjectOf(&start), start.ID)
 	defer func() { endSpan(err) }()
 	start.Trace = traceparent
-	var unfit error // set if the start cannot be encoded
+	var unfit error // set if the start message cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
 		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
 			func(place stream.Place) (*nats.Msg, error) {
@@ -132,7 +132,7 @@ func (s *Service) start(
 		if s.isStart(ctx, ack, start.ID) {
 			return false, nil
 		}
-		// Another message has used the ID, so publish the start without a message ID.
+		// Another message has used the ID, so publish the start message without a message ID.
 		_, err = publish(false)
 	}
 	if unfit != nil {
@@ -144,9 +144,10 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStart reports whether the original of a duplicate message is the start of the execution, or
-// marks a start that is in another stream. A message that cannot be read now counts as a start,
-// because it has the ID.
+// isStart reports whether the original of a duplicate message is the start message of the
+// execution, or a message that only carries a delivery ID because its start message is in another
+// stream. If the original cannot be read now, isStart returns true, because the original has the
+// same message ID.
 func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
@@ -156,7 +157,8 @@ func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string)
 		stream.IsStart(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
 }
 
-// startTrace starts a trace and returns its W3C traceparent. end must be called with the outcome.
+// startTrace starts a trace and returns its W3C traceparent. The caller must call end with the
+// outcome.
 func (s *Service) startTrace(
 	ctx context.Context, subject, executionID string,
 ) (traceparent string, end func(error)) {

@@ -13,7 +13,7 @@ import (
 // MaxSecrets is the maximum number of valid secrets of one sender.
 const MaxSecrets = sender.MaxSecrets
 
-// SenderPresets lists all presets, in the order of the table of presets.
+// SenderPresets lists all presets, in the order in which they are defined.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller,
 ) (api.List[api.SenderPreset], error) {

@@ -20,7 +20,7 @@ type openStreams struct {
 }
 
 // begin counts another stream of a caller, or returns an error if there are too many. If it
-// succeeds, end must be called once.
+// succeeds, the caller must call end once.
 func (s *openStreams) begin(caller Caller) (end func(), err error) {
 	identity := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()

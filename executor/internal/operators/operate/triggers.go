@@ -147,7 +147,7 @@ func (s *Service) RotateToken(
 		})
 }
 
-// rotationFailed marks an error as final where a repeated call would rotate the token again.
+// rotationFailed marks an error as final if repeating the call could rotate the token again.
 func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	failed := s.toError(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
@@ -167,7 +167,7 @@ func (s *Service) rotationFailed(ctx context.Context, err error) error {
 	return failed
 }
 
-// nodeObservations holds what the database knows about a trigger node.
+// nodeObservations holds the observations about a trigger node that are stored in the database.
 type nodeObservations struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderObservation
@@ -226,7 +226,7 @@ func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) 
 	return wire
 }
 
-// apiAnswer converts a setting to the API's form. a may be nil.
+// apiAnswer converts an answer setting to the API's form. nil becomes nil.
 func apiAnswer(a *registry.Answer) *api.Answer {
 	if a == nil {
 		return nil
@@ -234,7 +234,7 @@ func apiAnswer(a *registry.Answer) *api.Answer {
 	return &api.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// registryAnswer converts a setting to the registry's form. a may be nil.
+// registryAnswer converts an answer setting to the registry's form. nil becomes nil.
 func registryAnswer(a *api.Answer) *registry.Answer {
 	if a == nil {
 		return nil
@@ -242,8 +242,8 @@ func registryAnswer(a *api.Answer) *registry.Answer {
 	return &registry.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// apiFiltered returns the requests that did not match a node's filter, or nil if the node has no
-// filter and there were none.
+// apiFiltered converts the number and the last of a node's filtered requests to the API's form. It
+// returns nil if the node has no filter and no request was filtered.
 func apiFiltered(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil

@@ -23,9 +23,9 @@ type Subscription struct {
 	Ended <-chan struct{}
 }
 
-// Watch reports changes from now on or, if after is not zero, from the batch that follows the one
-// of that time. If it succeeds, Cancel must be called once. A caller has at most MaxStreams
-// watches.
+// Watch subscribes to changes from now on. If after is not zero, the subscription instead resumes
+// with the batch that follows the one of that time. If Watch succeeds, the caller must call Cancel
+// once. A caller can have at most MaxStreams watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
 	return read(
 		ctx,

@@ -143,9 +143,9 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// IfUpdatedAt returns a context in which changes apply only to the version of a workflow that was
-// made at a time. Changing another version fails with api.CodeChangedSince. A zero time allows any
-// version.
+// IfUpdatedAt returns a context for a conditional change to a workflow. The change succeeds only if
+// the workflow was last updated at the given time; otherwise, it fails with api.CodeChangedSince. A
+// zero time allows any version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return edit.IfUpdatedAt(ctx, at)
 }
@@ -315,8 +315,8 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusal returns the code of the refusal if the plan refuses the webhooks of an active
-// workflow, and otherwise "".
+// planRefusal returns the code with which requests to an active workflow are refused because of the
+// plan, or "" if the plan allows them.
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {
