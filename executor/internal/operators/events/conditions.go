@@ -17,11 +17,11 @@ import (
 const (
 	// unattendedAfter is how long executions must wait without a runner before an event reports it.
 	unattendedAfter = 15 * time.Second
-	// quiet is how long a sender whose requests are verified must go without a refusal to count as
-	// recovered.
+	// quiet is how long a sender must go without a refused request, in addition to having sent a
+	// verified one, to count as recovered.
 	quiet = 5 * time.Minute
-	// lowFrom is the used fraction of the storage from which it counts as low, and lowUntil the
-	// fraction below which it no longer does.
+	// lowFrom is the used fraction of the storage at which its free space starts to count as low.
+	// lowUntil is the fraction below which it no longer does.
 	lowFrom, lowUntil = 0.85, 0.80
 	// maxWorkflows is the maximum number of workflows examined per account.
 	maxWorkflows = 100_000
@@ -86,7 +86,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 type observations struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderObservation // the senders with refused requests, by subject
-	// By queue with its own stream; "" is the shared stream.
+	// storage is keyed by the name of a queue that has its own stream; "" is the shared stream.
 	storage map[string]subjectState
 }
 
@@ -236,7 +236,7 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageOf returns the states of the storage that the workflows' executions use.
+// storageOf returns, from all, the states of the streams that hold the workflows' executions.
 func storageOf(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
@@ -250,8 +250,8 @@ func storageOf(
 	return found
 }
 
-// storageStates returns how full the storage of NATS is: the shared stream, the NATS account that
-// holds it, and the queues' own streams.
+// storageStates returns the storage states of the streams, keyed by queue as in observations. The
+// state of the shared stream includes that of the NATS account that holds it.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
@@ -308,8 +308,8 @@ func usedShare(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of a storage. part is the used fraction, from 0 to 1; consequence
-// describes what happens when the storage is full.
+// storageState returns the state of one stream's storage. part is the used fraction, from 0 to 1;
+// place names the storage in the event's text; consequence describes what happens when it is full.
 func storageState(part float64, place, consequence string) subjectState {
 	f := subjectState{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
@@ -324,8 +324,8 @@ func storageState(part float64, place, consequence string) subjectState {
 	return f
 }
 
-// changesOf returns how an account's conditions change. If a condition ends because its subject no
-// longer exists, no event reports it.
+// changesOf returns the changes to an account's conditions. If a condition ends because its subject
+// no longer exists, no event reports it.
 func changesOf(
 	now time.Time, a *registry.Account, found findings, open []store.Condition,
 ) (changes []store.ConditionChange) {

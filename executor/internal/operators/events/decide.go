@@ -12,16 +12,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Limits on the number of events in a storm. For each account and kind, the first burst causes
-// within window are reported by one event each. Further causes wait for up to pause and are then
-// reported together by a single event.
+// Limits on the number of events in a storm. For each account and kind, up to burst causes within
+// window are reported by one event each. Further causes wait for up to pause and are then reported
+// together by a single event.
 const (
 	burst  = 10
 	window = 10 * time.Minute
 	pause  = time.Minute
 )
 
-// NodeID is the node of executions started by events if the workflow has no trigger node.
+// NodeID is the node ID of executions started by events if the workflow has no trigger node.
 const NodeID = "events"
 
 // Input is the input of an execution started by an event.
@@ -42,7 +42,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
 			return err
 		}
-		// A directory that lacks a recent change would make it drop causes.
+		// If the directory lacked a recent change, decide could wrongly drop causes.
 		if err := e.config.Current(ctx); err != nil {
 			return err
 		}
@@ -64,8 +64,8 @@ func (e *Events) makeEvents(ctx context.Context) error {
 // group is the key by which the causes of events are grouped: their account and kind.
 type group struct{ accountID, kind string }
 
-// decide returns the events for causes, and the IDs of the causes that are reported or dropped.
-// decided holds the events of the last window.
+// decide returns the events that report the given causes, and the IDs of the causes that are
+// reported or dropped. decided holds the events of the last window.
 func (e *Events) decide(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string) {
@@ -107,8 +107,8 @@ func (e *Events) decide(
 }
 
 // groupCauses splits causes into groups, each of which is reported by one event. n is the number of
-// events in the last window; rested reports whether the last of them is at least pause ago. It
-// returns nil if the causes must wait.
+// events in the last window; rested reports whether the last of them was decided at least pause
+// ago. groupCauses returns nil if the causes must wait.
 func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
 	switch {
 	case n+len(causes) <= burst:

@@ -1,11 +1,11 @@
 // Package events notifies an account's operators of occurrences: each event starts one execution of
 // the workflow that the account has selected.
 //
-// An occurrence is stored as a cause in the transaction that records it. One executor at a time
-// replaces causes with events, also in one transaction, which fixes which execution reports which
-// causes. The start of an event is published until NATS has stored it; its execution ID, which is
-// also the message ID, is a hash of the event's ID. Whichever process crashes at whatever point,
-// each cause is therefore in exactly one event, and each event starts exactly one execution.
+// An occurrence is stored as a cause, in the same transaction as its record. One executor at a time
+// replaces causes with events. It does so in one transaction, which determines which execution
+// reports which causes. The start message of an event is published until NATS has stored it; its
+// execution ID, which is also the message ID, is a hash of the event's ID. Therefore each cause is
+// in exactly one event, and each event starts exactly one execution, even if processes crash.
 package events
 
 import (
@@ -31,8 +31,8 @@ const (
 	// long its lease lasts: if it crashes, another executor takes over after this time.
 	lookEvery = 5 * time.Second
 	leadFor   = 20 * time.Second
-	// restEvery is the interval used while no account has operator events: causes may remain of an
-	// account that had some.
+	// restEvery is the interval used while no account has operator events. Causes may remain from
+	// an account that had some.
 	restEvery = 30 * time.Second
 	// turnTimeout is the maximum duration of one round.
 	turnTimeout = 15 * time.Second
@@ -50,7 +50,7 @@ type Config struct {
 	Directory *edit.Directory
 	JetStream jetstream.JetStream
 	Queues    *queues.Watch
-	// Caller identifies this process among the executors: a random UUID.
+	// Caller is a random UUID that identifies this process among the executors.
 	Caller string
 	// Trusted reports, without a remote call, whether the directory is complete. It is not while
 	// the registry is being restored.
@@ -60,13 +60,13 @@ type Config struct {
 	// AwaitRecorded waits until everything that the streams hold now is recorded, or until its
 	// context is done.
 	AwaitRecorded func(context.Context)
-	// DedupWindow is how long the stream remembers message IDs.
+	// DedupWindow is the length of the stream's deduplication window.
 	DedupWindow time.Duration
 	Log         logrus.FieldLogger
 }
 
-// Events creates and publishes operator events. Run and WatchConditions are each called by one
-// goroutine.
+// Events creates and publishes operator events. Run and WatchConditions must each be called by a
+// single goroutine.
 type Events struct {
 	config Config
 	starts *starts.Streams
@@ -126,8 +126,8 @@ func (e *Events) Run(ctx context.Context) {
 	})
 }
 
-// WatchConditions checks for conditions, while this executor holds the lease, until the context is
-// done.
+// WatchConditions checks for conditions until the context is done. It does nothing while another
+// executor holds the lease.
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.every(ctx, lookEvery, func(ctx context.Context) {
 		now := time.Now()
@@ -142,8 +142,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 	})
 }
 
-// every calls do at an interval: the given one, a longer one while no account has operator events,
-// and never while the directory is not trusted.
+// every calls do at the given interval until the context is done. While no account has operator
+// events, the interval is at least restEvery. While the directory is not trusted, do is not called.
 func (e *Events) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
 	var rested time.Time
 	retry.Every(ctx, interval, func() {

@@ -18,7 +18,7 @@ import (
 // publishAtOnce is the maximum number of events marked as published together.
 const publishAtOnce = 50
 
-// publish publishes the starts of decided events, and marks the events as published.
+// publish publishes the start messages of decided events, and marks the events as published.
 func (e *Events) publish(ctx context.Context) error {
 	for {
 		waiting, err := e.config.Store.UnpublishedEvents(ctx, publishAtOnce)
@@ -56,9 +56,10 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions returns which events' executions are recorded. The stream deduplicates a start
-// that is published again only within the deduplication window, so for older events it first waits
-// until everything in the stream is recorded.
+// recordedExecutions returns the set of IDs of the events' executions that are recorded. The stream
+// deduplicates a republished start message only within the deduplication window, so if the first
+// event is older than half of it, the function first waits until everything in the stream is
+// recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, events []store.Event,
 ) (map[string]bool, error) {
@@ -80,7 +81,7 @@ func (e *Events) recordedExecutions(
 	return recorded, err
 }
 
-// start publishes the start of an event, unless the event's workflow no longer exists.
+// start publishes the start message of an event, unless the event's workflow no longer exists.
 func (e *Events) start(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
 	if !ok {

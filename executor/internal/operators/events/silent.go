@@ -11,9 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A trigger node is silent if it has received no request for twice the longest pause between two of
-// its requests in the last days, and for at least minSilence. A node with few requests has no usual
-// pace.
+// If an account sets SilentAfter, a trigger node is silent after that time without a request.
+// Otherwise, it is silent if it has received no request for at least minSilence and for at least
+// twice the longest pause between two of its requests within paceDays. A node with fewer than
+// minRequests requests has no usual pace, so it is never silent without SilentAfter.
 const (
 	paceDays     = 7 * 24 * time.Hour
 	paceStep     = 5 * time.Minute

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// forgetMember is how long a runner may be silent before it counts as gone, because a killed
-	// runner sends nothing.
+	// forgetMember is how long after its last announcement a runner still counts as a member. A
+	// killed runner does not announce its end.
 	forgetMember = 4 * stream.RunnerHeartbeat
 	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
 	// groups. They are limited because any NATS client can make up names.
@@ -57,7 +57,7 @@ func (m *members) receive(msg *nats.Msg) {
 	}
 }
 
-// count returns the number of members of a group, and when one of them last announced itself, which
+// count returns the number of members of a group, and when one of them last announced itself. last
 // is zero if none has.
 func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// addGroups creates, in a queue's own stream, the consumers of groups that have one only in the
-// shared stream: runners with their own NATS account cannot create them. It returns the own stream
-// including the new consumers.
+// addGroups creates the consumers that groups have in the shared stream but lack in the queue's own
+// stream. Runners with their own NATS account cannot create them. addGroups returns the state of
+// the own stream, including the new consumers.
 func (w *Watch) addGroups(
 	ctx context.Context,
 	queue string,
@@ -30,7 +30,7 @@ func (w *Watch) addGroups(
 	return w.place(ctx, own.Place, queue)
 }
 
-// consumer returns the consumer with a name, or nil.
+// consumer returns the consumer with the given name, or nil if there is none.
 func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 	i := slices.IndexFunc(p.consumers, func(c *jetstream.ConsumerInfo) bool {
 		return c.Name == name
@@ -42,9 +42,10 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 }
 
 // shareLimits divides the groups' in-flight limits between a queue's two streams. A group that has
-// work in only one of them gets its limit there and one in the other; if it has work in both, each
-// gets half. A group without any work keeps its previous shares. The sum therefore exceeds the
-// limit by at most one. When a queue has just moved, a new division takes effect at the next poll.
+// work in only one of them gets its full limit there, and a limit of one in the other. A group that
+// has work in both gets half of its limit in each. A group without any work keeps its previous
+// limits. The sum therefore exceeds the group's limit by at most one. When a queue has just moved,
+// a new division takes effect at the next poll.
 func shareLimits(
 	settings *registry.Queue,
 	shared, own *streamState,

@@ -23,12 +23,12 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of starts that the most advanced group has not received; without any
-	// group, it is the number of all of the queue's starts in its streams.
+	// Waiting is the number of start messages that the most advanced group has not received. If
+	// there is no group, it is the number of all of the queue's start messages in its streams.
 	Waiting uint64
-	Oldest  time.Time // when the oldest waiting start was accepted; zero if none waits
+	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
 	// PausedSince is when the queue was paused; zero if it is not paused. PausedUntil is when the
-	// pause ends by itself; zero if it does not.
+	// pause ends automatically; zero if it does not.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // the groups, sorted by name
 }
@@ -39,16 +39,16 @@ type Group struct {
 	// Members is the number of processes that sent a heartbeat recently. For runners that send
 	// none, it is the number of waiting pull requests.
 	Members int
-	// Waiting is the number of starts that no member has received; without members, it includes
-	// starts that were received but not completed.
+	// Waiting is the number of start messages that no member has received. If there are no members,
+	// it includes start messages that were received but not completed.
 	Waiting uint64
-	// LastSeen is when a member last sent a heartbeat or received a start; zero if unknown.
+	// LastSeen is when a member last sent a heartbeat or received a start message; zero if unknown.
 	LastSeen time.Time
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
 	// Held are the executions that block others with an order key, at most one per lane.
 	Held  []BlockingExecution
-	lanes []lane // lanes with waiting starts, and starts without a key, in all streams
+	lanes []lane // lanes with waiting start messages, and those without a key, in all streams
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not
@@ -59,11 +59,11 @@ type BlockingExecution struct {
 	OrderKey    string
 	ExecutionID string
 	AcceptedAt  time.Time
-	Waiting     uint64 // number of executions behind it, with its key or other keys of the lane
+	Waiting     uint64 // number of executions behind it in the lane, with any order key
 }
 
-// lane selects, in one stream, the starts that wait in one lane of a queue, or those without an
-// order key.
+// lane selects the start messages in one stream that wait in one lane of a queue, or those without
+// an order key.
 type lane struct {
 	in      jetstream.Stream
 	subject string
@@ -127,13 +127,14 @@ type Watch struct {
 }
 
 // pollTimeout is the maximum duration of a poll. fresh is how long the result of a poll is reused,
-// as long as workflows use the same queues.
+// unless the set of queues that workflows use has changed.
 const (
 	pollTimeout = 4 * time.Second
 	fresh       = time.Second
 )
 
-// New returns a Watch that listens to runners' announcements. Stop must be called to release it.
+// New returns a Watch that subscribes to runners' announcements. The caller must call Stop to
+// release it.
 func New(c Config) (*Watch, error) {
 	w := &Watch{
 		config:  c,
@@ -181,9 +182,9 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the set of IDs of the records whose starts had been delivered to any group at
-// the time of the call. A group that receives a start later will find everything that was stored
-// before the call.
+// Delivered returns the set of IDs of the records whose start messages had been delivered to any
+// group at the time of the call. A group that receives a start message later will find everything
+// that was stored before the call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -207,7 +208,8 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	return given, nil
 }
 
-// addDelivered adds to given the records of one stream whose starts were delivered to any group.
+// addDelivered adds to given the IDs of the records of one stream whose start messages were
+// delivered to any group.
 func (w *Watch) addDelivered(
 	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
 	given map[string]bool,
@@ -241,14 +243,15 @@ func (w *Watch) addDelivered(
 	return nil
 }
 
-// streams returns the names of the existing streams of starts.
+// streams returns the names of the existing streams of start messages.
 func (w *Watch) streams(ctx context.Context) ([]string, error) {
 	names, _, err := stream.Streams(ctx, w.config.JetStream)
 	return names, err
 }
 
-// subjects returns the subjects of the records' starts, keyed by record ID. It reads a start only
-// if its queue has lanes or its own stream; otherwise the subject follows from the record.
+// subjects returns the subjects of the records' start messages, keyed by record ID. It reads a
+// start message only if its queue has lanes or its own stream; otherwise the subject follows from
+// the record.
 func (w *Watch) subjects(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]string, error) {
@@ -294,7 +297,8 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-// placesOf returns the places of a queue, given the names of the existing streams.
+// placesOf returns the streams that hold a queue's start messages, given the names of the existing
+// streams.
 func placesOf(queue string, names []string) []stream.Place {
 	if slices.Contains(names, stream.OwnName(queue)) {
 		return []stream.Place{{}, {Own: true}}
@@ -302,7 +306,7 @@ func placesOf(queue string, names []string) []stream.Place {
 	return []stream.Place{{}}
 }
 
-// place reads one of a queue's streams and its consumers.
+// place reads the state of one of a queue's streams and its consumers.
 func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*streamState, error) {
 	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
 	if err != nil {
@@ -346,7 +350,7 @@ func (w *Watch) enforce(
 	return nil
 }
 
-// addLanes creates the lane consumers that a queue's groups lack: runners with their own NATS
+// addLanes creates the lane consumers that a queue's groups lack. Runners with their own NATS
 // account cannot create them.
 func (w *Watch) addLanes(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
@@ -469,7 +473,7 @@ func (w *Watch) ownQueue(
 	return w.queue(ctx, name, settings, shared, own)
 }
 
-// queue returns the state of a queue that has starts in the given places.
+// queue returns the state of a queue, combined from the given streams.
 func (w *Watch) queue(
 	ctx context.Context, name string, settings *registry.Queue, places ...*streamState,
 ) (Queue, error) {
@@ -497,7 +501,7 @@ func (w *Watch) queue(
 	return q, nil
 }
 
-// add adds a group, merging it with the group of the same name from another place.
+// add adds a group, merging it with the group of the same name from another stream.
 func (q *Queue) add(g Group) {
 	for i := range q.Groups {
 		if known := &q.Groups[i]; known.Name == g.Name {
@@ -557,8 +561,8 @@ func (w *Watch) consumers(
 	return found, nil
 }
 
-// addOrdered adds a queue's lanes in one place to its groups: the executions that wait in them, and
-// the executions that block those.
+// addOrdered adds the contents of a queue's lanes in one stream to its groups: the executions that
+// wait in them, and the executions that block those.
 func (w *Watch) addOrdered(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
@@ -698,8 +702,8 @@ func (w *Watch) countWaiting(ctx context.Context, places []*streamState, q *Queu
 	return nil
 }
 
-// count adds the number of the queue's starts in a place to the queue, and to the groups that have
-// no consumer there yet.
+// count adds the number of the queue's start messages in one stream to the queue, and to the groups
+// that have no consumer there yet.
 func (q *Queue) count(ctx context.Context, at *streamState, all []lane) error {
 	var without []*Group
 	for i := range q.Groups {
@@ -729,8 +733,8 @@ func (q *Queue) count(ctx context.Context, at *streamState, all []lane) error {
 	return nil
 }
 
-// acceptedAt returns when the oldest waiting start of a lane was accepted. It returns the zero time
-// if there is none: it was received or has expired in the meantime.
+// acceptedAt returns when the oldest waiting start message of a lane was accepted. It returns the
+// zero time if the message was received or has expired in the meantime.
 func acceptedAt(ctx context.Context, l lane) (time.Time, error) {
 	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// headerSince is the header of a copied delivery ID that holds when its start was stored, in
-	// Unix seconds.
+	// headerSince is the header of a copied delivery ID with the time at which its start message
+	// was stored, in Unix seconds.
 	headerSince = "Hookstart-Remembered-Since"
-	// maxPending is the maximum number of copies awaiting acknowledgement.
+	// maxPending is the maximum number of copies awaiting acknowledgment.
 	maxPending = 1000
-	// quiet is how long a full stream must deliver no message before its consumer is checked for
-	// further ones.
+	// quiet is how long to wait for the next message of a full stream before checking whether its
+	// consumer has any left.
 	quiet = 200 * time.Millisecond
 	// maxFilters is the maximum number of workflows per consumer with subject filters, because the
 	// server compares all filter subjects of a consumer with each other.
@@ -40,7 +40,7 @@ type copier struct {
 	from, to stream.Place
 	queue    string // the queue whose stream the IDs are copied from
 	target   string // the queue whose stream they are copied to
-	marker   string // the workflow in the subjects of markers, which must match the filters
+	marker   string // workflow ID in the subjects of markers, which must match the filters
 	since    time.Time
 	reader   *headerreader.Reader
 	messages jetstream.MessagesContext
@@ -74,9 +74,9 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier of the delivery IDs that filters select; no filters select the whole
-// stream. It waits while another move is reading the same stream, and fails with edit.ErrQueueMoves
-// if that takes too long.
+// newCopier returns a copier of the delivery IDs that filters select. An empty list of filters
+// selects the whole stream. newCopier waits while another move is reading the same stream, and
+// fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Place, queue, target string, filters []string,
 ) (*copier, error) {
@@ -100,7 +100,7 @@ func (m *Mover) newCopier(
 }
 
 // begin creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another move
-// is using it.
+// is using that consumer.
 func (c *copier) begin(ctx context.Context, filters []string) error {
 	name := c.from.Name(c.queue)
 	var err error
@@ -179,8 +179,8 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 }
 
 // catchUp copies everything that is stored at the time of the call. It publishes a marker and
-// copies until the marker arrives, so nothing before the marker is missed, whichever replica
-// delivers.
+// copies until the marker arrives. Nothing before the marker is missed, even if the replica that
+// delivers lags.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.MsgIDMessage(c.queue, c.marker, marker)
@@ -241,7 +241,7 @@ func (c *copier) readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.Name(c.queue), err)
 }
 
-// copy copies a message's delivery ID, if it has one that is still remembered.
+// copy copies a message's delivery ID, if it has one that is still in the deduplication window.
 func (c *copier) copy(
 	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
 ) error {

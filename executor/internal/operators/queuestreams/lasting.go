@@ -2,9 +2,10 @@ package queuestreams
 
 import "time"
 
-// LongestMove returns for how long the move that began first has lasted, as Run has seen it since
-// this process started. It is 0 if nothing moves. A move that gives up and begins again is one
-// move. A queue whose old stream is only kept until its messages expire does not move any more.
+// LongestMove returns the duration of the longest current move of a queue or workflow, or 0 if none
+// is moving. The duration is measured from when Run in this process first observed the move. A move
+// that is given up and restarted counts as one move. A queue whose old stream is only kept until
+// its messages expire is no longer moving.
 func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -15,7 +16,7 @@ func (m *Mover) LongestMove() time.Duration {
 	return longest
 }
 
-// noteMoves notes which queues and workflows move now.
+// noteMoves records which queues and workflows are moving, and when each was first seen to move.
 func (m *Mover) noteMoves() {
 	now := map[string]bool{}
 	for _, q := range m.config.Directory.QueueSettings() {

@@ -1,13 +1,14 @@
 // Package queuestreams moves queues to their own streams, and back.
 //
-// A move includes the delivery IDs that the old stream remembers, so that the new stream recognizes
-// duplicates. While the queue still uses the old stream, it copies them in messages that carry only
-// a Nats-Msg-Id. It then closes the queue for a moment, copies the remaining IDs, and opens the
-// queue in the new stream. Each phase is a record in the registry and is in force at all ingresses
-// before the next one begins. Starts that wait in the old stream stay there and are run from there.
+// A move includes the delivery IDs in the old stream's deduplication window, so that the new stream
+// recognizes duplicates. While the queue still uses the old stream, the executor copies the IDs in
+// messages that carry only a Nats-Msg-Id. It then closes the queue for a moment, copies the
+// remaining IDs, and opens the queue in the new stream. Each phase is a record in the registry and
+// is in force at all ingresses before the next one begins. Start messages that wait in the old
+// stream stay there, and runners receive them from there.
 //
-// Every step may be repeated: a repeated copy of an ID is a duplicate. If an executor crashes, any
-// other one can therefore continue its move: see Run.
+// Every step is idempotent: if an ID is copied again, the copy is a duplicate. If an executor
+// crashes, any other one can therefore continue its move: see Run.
 package queuestreams
 
 import (
@@ -36,8 +37,8 @@ type Config struct {
 	Directory *edit.Directory
 	Settings  stream.Settings // of the shared stream
 	Log       logrus.FieldLogger
-	// Reached is called with the name of each step of a move, before the step, for tests. It may be
-	// nil.
+	// Reached is called before each step of a move, with the name of the step. It is for tests and
+	// may be nil.
 	Reached func(step string)
 }
 
@@ -48,8 +49,8 @@ type Mover struct {
 	mu      sync.Mutex
 	driving map[string]*sync.Mutex // by queue; held by the goroutine that moves it
 	seen    map[string]sighting    // by queue or workflow: its last revision seen
-	empty   map[string]time.Time   // by queue: since when its own stream has been empty
-	moving  map[string]time.Time   // by queue or workflow: since when its move has been seen
+	empty   map[string]time.Time   // by queue: when its own stream was first seen empty
+	moving  map[string]time.Time   // by queue or workflow: when its move was first seen
 }
 
 // sighting is a revision of a record, and when this process first saw it.
@@ -59,15 +60,15 @@ type sighting struct {
 }
 
 const (
-	// resumeClosed and resumeMoving are how old a phase must be for an executor to continue a move
-	// that it did not start.
+	// resumeClosed and resumeMoving are how long a phase must have lasted before an executor
+	// continues a move that it did not start.
 	resumeClosed = 2500 * time.Millisecond
 	resumeMoving = 5 * time.Second
 	resumeEvery  = 500 * time.Millisecond
 	// emptyFor is how long a queue's own stream must have been empty before it is deleted, which is
 	// much longer than a publish takes.
 	emptyFor = time.Minute
-	// drainEvery is the interval at which own streams are created again if lost, and deleted if
+	// drainEvery is the interval at which queues' own streams are recreated if lost, and deleted if
 	// unused.
 	drainEvery = 15 * time.Second
 	// changeTimeout is the maximum duration of changing one phase.
@@ -145,8 +146,8 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 }
 
 // checkMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
-// place that a queue would move to. A lane is run first from the older place and then from the
-// newer one, so new executions must not be added to a place that still has older ones.
+// stream that a queue would move to. The executions of a lane are run first from the older stream
+// and then from the newer one, so none may be added to a stream that still has older ones.
 func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Place) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
@@ -172,8 +173,8 @@ func (m *Mover) Drop(ctx context.Context, queue string) error {
 	return m.completeMove(ctx, queue)
 }
 
-// Run continues moves that their executors have not completed, and deletes own streams that are
-// empty and no longer used, until the context is done.
+// Run continues moves that their executors have not completed, until the context is done. It also
+// deletes queues' own streams that are empty and no longer used.
 func (m *Mover) Run(ctx context.Context) {
 	failing := false
 	lastDrain := time.Time{}
@@ -243,7 +244,8 @@ func (m *Mover) isIdle(queue string) bool {
 	return false
 }
 
-// lock waits until no other goroutine of this process is moving a queue.
+// lock waits until no other goroutine of this process is moving a queue, and then locks the queue
+// until unlock is called.
 func (m *Mover) lock(queue string) (unlock func()) {
 	m.mu.Lock()
 	l := m.driving[queue]
@@ -256,7 +258,8 @@ func (m *Mover) lock(queue string) (unlock func()) {
 	return l.Unlock
 }
 
-// completeMove continues the move of a queue until it is complete, whichever executor completes it.
+// completeMove continues the move of a queue. It returns when the move is complete, even if another
+// executor completes it.
 func (m *Mover) completeMove(ctx context.Context, queue string) error {
 	defer m.lock(queue)()
 	for attempt := 0; ; attempt++ {
@@ -336,7 +339,8 @@ func (m *Mover) step(
 	return nil
 }
 
-// reopen opens a queue in its old place if its executor has not completed the move in time.
+// reopen reopens a queue in its old stream if the executor that closed it has not completed the
+// move in time. Until then, it returns errAgain.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
@@ -353,7 +357,7 @@ type direction struct {
 	moving, closed, done registry.StreamPhase
 }
 
-// move copies a queue's delivery IDs to the place that it moves to, and opens it there.
+// move copies a queue's delivery IDs to the stream that it moves to, and opens the queue there.
 func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
 	m.reached(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnName(queue))
@@ -385,7 +389,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 			return err
 		}
 	}
-	// A process that was just killed delays the confirmation for seconds. Wait for it before
+	// If a process was just killed, the confirmation takes several seconds. Wait for it before
 	// closing the queue.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
@@ -414,7 +418,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return m.giveUp(ctx, queue, closed, d.moving, err)
 	}
 	m.reached(d.done.String())
-	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
+	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
 	return nil
 }
 
@@ -429,8 +433,9 @@ func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.Qu
 	})
 }
 
-// giveUp opens a queue in its old place after an error, and returns the error. closed is the
-// revision of the record that closed the queue; 0 means that it may not have been stored.
+// giveUp reopens a queue in its old stream after an error. It returns errAgain if the move only ran
+// out of time, and otherwise the error. closed is the revision of the record that closed the queue;
+// 0 means that the record may not have been stored.
 func (m *Mover) giveUp(
 	ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error,
 ) error {
@@ -526,11 +531,11 @@ func (m *Mover) MoveWorkflow(
 			m.config.Editor.SetWorkflowClosed(opening, change.WorkflowID, false),
 		)
 	}
-	_ = ids.catchUp(ctx) // a message that a server stored late, after a fault
+	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
 	return nil
 }
 
-// placeOf returns the place of a queue that is not moving.
+// placeOf returns the stream of a queue that is not moving.
 func (m *Mover) placeOf(queue string) stream.Place {
 	q, _ := m.config.Directory.Queue(queue)
 	return stream.Place{Own: q.Record.Place() == registry.PlaceOwn}
@@ -548,7 +553,7 @@ func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	return revisions, nil
 }
 
-// deleteEmpty deletes own streams that are empty and no longer used by a queue. It recreates own
+// deleteEmpty deletes queues' own streams that are empty and no longer used. It recreates own
 // streams that NATS has lost.
 func (m *Mover) deleteEmpty(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, m.config.JetStream)

@@ -1,4 +1,4 @@
-// Package reachability checks whether the public URL, which operators give to senders, leads to an
+// Package reachability checks whether the public URL, which operators give to senders, reaches an
 // ingress of this installation.
 package reachability
 
@@ -21,15 +21,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// State is the result of a check: where the public URL leads.
+// State is the outcome of a check: what responds at the public URL.
 type State string
 
 // Results of a check.
 const (
 	Reached     State = "reached"     // an ingress of this installation responds
 	Unreachable State = "unreachable" // no server responds
-	// Redirected means that the server redirects. A sender that follows may lose the body, and many
-	// senders do not follow.
+	// Redirected means that the server redirects. A sender that follows the redirect may lose the
+	// body, and many senders do not follow redirects.
 	Redirected State = "redirected"
 	Stranger   State = "stranger" // another program responds
 	Another    State = "another"  // another installation of hookstart responds
@@ -49,7 +49,7 @@ const (
 type Result struct {
 	URL      string // without a trailing slash; "" if unknown
 	Loopback bool   // whether it is reachable only from its own machine
-	// State is where the URL leads.
+	// State is the outcome of the check.
 	State  State
 	Detail string // what the state means, for people
 	// At is when the check was made.
@@ -116,8 +116,8 @@ func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
-		// Other callers use the result too, so the check does not end with the first caller's
-		// context.
+		// Other callers use the result too, so the check must not end when the first caller's
+		// context does.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		state, detail := c.ask(asking, base)

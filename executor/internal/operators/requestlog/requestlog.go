@@ -40,8 +40,8 @@ func FromContext(ctx context.Context) *Event {
 
 // Handler gives each request its event and recovers from panics. If nothing was written before a
 // panic, failed writes the response; otherwise the connection is aborted, so that the client does
-// not accept a partial response. At the end, level returns the log level of the event; it may
-// change the event's fields.
+// not accept a partial response. When the request has been handled, level returns the log level of
+// the event; it may change the event's fields.
 func Handler(
 	log logrus.FieldLogger, message string, next, failed http.Handler, level func(
 		*http.Request, *Event,
@@ -74,8 +74,8 @@ func Handler(
 	})
 }
 
-// gone reports whether a request failed only because its client had disconnected. The status that
-// is then logged was never received.
+// gone reports whether a request failed only because its client had disconnected. In that case, the
+// client never received the logged status.
 func (e *Event) gone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false

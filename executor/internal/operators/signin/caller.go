@@ -38,8 +38,8 @@ func WithSessionCheck(ctx context.Context, still func(context.Context) error) co
 	return context.WithValue(ctx, stillKey{}, still)
 }
 
-// SignedOut reports whether the request's session has been signed out meanwhile. It returns false
-// if that cannot be determined now.
+// SignedOut reports whether the request's session has been signed out in the meantime. It returns
+// false if that cannot be determined now.
 func SignedOut(ctx context.Context) bool {
 	still, _ := ctx.Value(stillKey{}).(func(context.Context) error)
 	return still != nil && errors.Is(still(ctx), ErrUnknown)

@@ -11,23 +11,23 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Values of the metric's label: where a sign-in failed.
+// Values of the metric's label, which indicates where a sign-in failed.
 const (
 	AtAPI     = "api"
 	AtConsole = "console"
 )
 
 const (
-	// freeTries is the number of failures from one source that are answered without a delay: people
-	// mistype, and clients have old tokens.
+	// freeTries is the number of failures from one source that are answered without a delay,
+	// because people mistype tokens and clients may still have old ones.
 	freeTries = 20
-	// firstPause is the delay of the next failure. It doubles with each further failure, up to
-	// longestPause.
+	// firstPause is the delay of the first failure after those. The delay doubles with each further
+	// failure, up to longestPause.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 3 * time.Second
-	// forgetAfter is how long a source is remembered after its last failure.
+	// forgetAfter is how long after its last failure a source's failures are kept.
 	forgetAfter = 10 * time.Minute
-	// maxSources is the maximum number of sources that are remembered.
+	// maxSources is the maximum number of sources whose failures are kept.
 	maxSources = 10_000
 	// maxWaiting is the maximum number of failures delayed at the same time, because each of them
 	// occupies a connection.
@@ -69,9 +69,9 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// CountAndDelay counts a failure and returns when it may be answered. remote is the peer of the
+// CountAndDelay counts a failure and waits until it may be answered. remote is the peer of the
 // connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge them,
-// so behind a proxy all failures share one delay.
+// so all failures that come through the same proxy share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.note(sourceOf(remote))
@@ -113,8 +113,8 @@ func (f *Failures) done() {
 	f.waiting--
 }
 
-// makeRoom keeps the number of sources within its bound. It removes forgotten sources or, if there
-// are none, an arbitrary one. The caller must hold mu.
+// makeRoom keeps the number of sources below maxSources. It removes sources whose last failure is
+// older than forgetAfter or, if there are none, an arbitrary one. The caller must hold mu.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return

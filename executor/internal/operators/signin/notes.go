@@ -7,12 +7,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// notedSignIns is the maximum number of a caller's sign-ins that are recorded per minute: a key can
-// sign in often, and the entries are kept for long.
+// notedSignIns is the maximum number of a caller's sign-ins that are recorded per minute. It is
+// limited because a key can sign in often, and the entries are kept for a long time.
 const notedSignIns = 30
 
-// signInNoteLimit counts the recorded sign-ins of the current minute. It is safe for concurrent
-// use.
+// signInNoteLimit limits how many sign-ins of a caller are recorded per minute. It is safe for
+// concurrent use.
 type signInNoteLimit struct {
 	now func() time.Time
 

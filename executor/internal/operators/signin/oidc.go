@@ -59,8 +59,8 @@ type OIDC struct {
 	until    time.Time // time before which there is no further attempt
 }
 
-// tryAgain is the pause after the provider did not answer: strangers can cause requests to it,
-// which must not accumulate.
+// tryAgain is the minimum interval between attempts to fetch the provider's configuration. Anyone
+// can trigger such an attempt, so attempts must not accumulate while the provider does not answer.
 const tryAgain = 5 * time.Second
 
 // NewOIDC returns an OIDC. It does not contact the provider.
@@ -127,8 +127,8 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
-// of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed as
-// for a wrong token.
+// of BeginOIDC. A *RefusedError means that the sign-in was refused; in that case, the response is
+// delayed as it is for a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, answerCookie))

@@ -52,9 +52,9 @@ func setCookie(
 
 // sessions issues and verifies sessions. A session is stored only in the browser, in a signed
 // cookie with the caller and the expiry time. Executors share only the admin token and the list of
-// sessions that were signed out: see Ended.
+// sessions that were signed out: see Config.Ended.
 type sessions struct {
-	key func() []byte // slow when it is first called, for the first session read or issued
+	key func() []byte // slow on the first call, which derives the key
 	now func() time.Time
 }
 
@@ -83,8 +83,8 @@ func newSessions(adminToken string) sessions {
 	}), now: time.Now}
 }
 
-// stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token, which
-// anyone with a cookie, even a viewer, can verify offline.
+// stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token. Anyone
+// with a session cookie, even a viewer, can check such guesses offline.
 const stretching = 600_000
 
 // signingKeys caches the derived keys by admin token, because deriving one is slow.
@@ -103,7 +103,7 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// issue returns the cookie of a new session: its HMAC-SHA256 and its JSON.
+// issue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
 func (s sessions) issue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.seal(sessionPurpose, sess)

@@ -1,6 +1,6 @@
-// Package signin authenticates requests by the admin token, a key, or a console session, which
-// began with one of them or at an identity provider. It counts failures, and delays the responses
-// to repeated ones.
+// Package signin authenticates requests by the admin token, a key, or a console session. A session
+// begins with the admin token or a key, or at an identity provider. The package also counts
+// failures, and delays the responses to repeated ones.
 package signin
 
 import (
@@ -25,15 +25,16 @@ type Config struct {
 	AdminToken string
 	// Keys looks up API keys. nil means that there are none.
 	Keys Keys
-	// OneTimeNonce signs in once, within ten minutes of the start. "" means that there is none.
+	// OneTimeNonce signs in as the administrator once, within ten minutes of the call to New. ""
+	// means that there is no such nonce.
 	OneTimeNonce string
 	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
 	// cookie.
 	Ended RevokedSessions
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
-	// Note is called for sign-ins to the console and for refused ones, at most a fixed number of
-	// times per minute, to prevent an attacker from filling the audit log. It may be nil.
+	// Note is called for successful and refused sign-ins to the console. The number of calls per
+	// minute is limited, to prevent an attacker from filling the audit log. Note may be nil.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
@@ -112,9 +113,10 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage reports whether a page of another origin makes the request. That includes other
-// hosts of the same site, with whose requests browsers send the session's cookie. Such a page
-// cannot read the response, but some responses are shown only once.
+// fromAnotherPage reports whether a page of another origin makes the request. That includes pages
+// of other hosts of the same site, because browsers send the session's cookie with their requests.
+// Such a page cannot read the response, but if the response contains a value that is shown only
+// once, the value would be lost.
 func fromAnotherPage(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
@@ -178,8 +180,8 @@ func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
 	return time.Unix(sess.Ends, 0)
 }
 
-// SameOrigin returns a handler that passes requests from other sites that would change something to
-// denied, and all other requests to next.
+// SameOrigin returns a handler that sends state-changing cross-origin requests to denied, and all
+// other requests to next.
 func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.origins.Check(r) != nil {
@@ -203,8 +205,8 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 	return err
 }
 
-// byToken returns the caller whom the admin token or a key authenticates, and the session that it
-// begins.
+// byToken authenticates the admin token or a key. It returns the caller, and the content of the
+// session that the caller would begin.
 func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.TheAdmin(), session{Kind: operate.AdminToken}, nil
@@ -220,8 +222,8 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 }
 
 // SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
-// A HEAD request does not use the link up. If the request already has a session, a wrong nonce does
-// not count as a failure.
+// A HEAD request does not invalidate the link. If the request already has a session, a wrong nonce
+// does not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
