@@ -40,7 +40,7 @@ func (s *server) routeAccounts(to huma.API) {
 	s.routeAccountEvents(to)
 }
 
-// routeAccountEvents adds the calls for an account's operator events.
+// routeAccountEvents registers the calls for an account's operator events.
 func (s *server) routeAccountEvents(to huma.API) {
 	const path = "/accounts/{id}/events"
 	register(to, call{
@@ -88,7 +88,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 	})
 }
 
-// routeAccountChanges adds the calls that change an account.
+// routeAccountChanges registers the calls that change an account.
 func (s *server) routeAccountChanges(to huma.API) {
 	route(to, call{
 		method:  http.MethodPut,
@@ -160,7 +160,8 @@ func (c *AccountChange) withCondition(ctx context.Context) (context.Context, err
 	return operate.IfAccountHas(ctx, tag), nil
 }
 
-// taggedAccount is a response with the account's ETag, for the If-Match of later calls.
+// taggedAccount is a response with the account's ETag, which clients can send as the If-Match of
+// later calls.
 type taggedAccount struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the account, for If-Match."`

@@ -33,8 +33,8 @@ func New(c Config) http.Handler {
 	return s.logRequests(s.crossOrigin(s.requireOperator(refuseInvalidQuery(asJSON(s.router())))))
 }
 
-// refuseInvalidQuery rejects an invalid query: net/url would ignore the invalid part, and a list
-// without its filter would return everything.
+// refuseInvalidQuery rejects a request with an invalid query. net/url would ignore the invalid
+// part, and a list without its filter would return everything.
 func refuseInvalidQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
@@ -49,8 +49,8 @@ func refuseInvalidQuery(next http.Handler) http.Handler {
 	})
 }
 
-// asJSON makes every body be read as JSON, whatever its Content-Type, because curl -d declares a
-// form.
+// asJSON ensures that every body is read as JSON, regardless of its Content-Type, because curl -d
+// declares the body a form.
 func asJSON(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")

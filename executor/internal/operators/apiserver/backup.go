@@ -71,7 +71,7 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
-// auditPart selects the audit entries that a backup needs.
+// auditPart selects the audit entries to back up.
 type auditPart struct {
 	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
 	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
@@ -94,8 +94,8 @@ func (s *server) backUpRecords(
 	})
 }
 
-// inLines responds with the parts that read writes, one per line, and a last line {} if read
-// succeeded.
+// inLines responds with the parts that read writes, one per line. If read succeeds, a last line {}
+// follows.
 func (*server) inLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

@@ -22,8 +22,9 @@ type Config struct {
 	// a key. nil means none.
 	Origins []string
 
-	// Done ends the event streams when it is closed. It is closed at the beginning of a shutdown,
-	// which would otherwise wait for them. nil means never.
+	// Done is closed at the beginning of a shutdown. Event streams end when it is closed;
+	// otherwise, the shutdown would wait for them. nil means that event streams are never ended in
+	// this way.
 	Done <-chan struct{}
 
 	// KeepAlive is the interval at which an event stream without events sends a comment to keep the

@@ -35,7 +35,7 @@ var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idFields {
-		// In an invalid request, an ID may be any text.
+		// If a request is invalid, its IDs may be arbitrary text, which must not be logged.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) ||
 			s.SignIn.IsSecret(id) {
@@ -48,7 +48,7 @@ func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// noteProblem records the problem that the client receives in the log event. The cause is recorded
+// noteProblem records in the log event the problem that the client receives. The cause is recorded
 // only for a 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
@@ -58,14 +58,14 @@ func noteProblem(ctx context.Context, p *problem, cause error) {
 	}
 }
 
-// writeProblem responds with a problem where huma is not involved.
+// writeProblem responds with a problem to a request that huma does not handle.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
 	noteProblem(r.Context(), p, nil)
 	p.write(w)
 }
 
-// methodLabel returns the method, or "other" for an unknown one: text invented by a client must not
-// be logged.
+// methodLabel returns the method, or "other" for an unknown one, because text made up by a client
+// must not be logged.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,

@@ -22,8 +22,8 @@ import (
 // writeTimeout is how long a write to an event stream may block because the client does not read.
 const writeTimeout = 10 * time.Second
 
-// eventsAtOnce is the maximum number of records looked up for one write, so that the first of many
-// events are sent soon.
+// eventsAtOnce is the maximum number of records looked up for one write. It is small so that, if
+// there are many events, the first ones are sent soon.
 const eventsAtOnce = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -111,7 +111,7 @@ func (s *server) sendEvents(
 ) error {
 	begin := "retry: 1000\n"
 	if in.LastEventID == "" || !watching.Complete {
-		// Allows resuming before the first event.
+		// This ID lets a client resume even if it has not received any event.
 		begin += fmt.Sprintf("id: %d\n", watching.Since.UnixMicro())
 	}
 	begin += "\n"
@@ -211,10 +211,10 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-// write writes and flushes text with a separate deadline, because the server's deadline is meant
-// for responses of limited length.
+// write writes and flushes text. It sets a separate deadline for each write, because the server's
+// deadline is meant for responses of limited length.
 func (e eventWriter) write(text string) error {
-	// If deadlines are not supported, there is none to extend.
+	// If deadlines are not supported, there is no deadline to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := e.w.Write([]byte(text))
 	if err == nil {

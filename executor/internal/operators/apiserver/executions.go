@@ -65,7 +65,7 @@ func (s *server) routeExecutions(to huma.API) {
 		})
 }
 
-// routeStarts adds the calls that start executions again or cancel them.
+// routeStarts registers the calls that start executions again or cancel them.
 func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list of calls
 	register(to, call{
 		method:  http.MethodPost,

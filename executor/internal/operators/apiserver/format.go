@@ -18,9 +18,9 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, but accepts any number when huma validates the structure of a
-// body: a number in a sample payload may exceed a float64, and is stored as sent. In that case it
-// also rejects text that is not UTF-8, which encoding/json would change.
+// readJSON is like json.Unmarshal, but when huma validates the structure of a body, it accepts any
+// number, because a number in a sample payload may exceed a float64 and is stored as sent. In that
+// case, it also rejects text that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)
 	if !ok {
@@ -42,8 +42,8 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// wholeNumber explains why encoding/json rejects 1.0 and 1e2, which are integers according to JSON
-// Schema. huma has already found all other type errors.
+// wholeNumber returns an error that explains why encoding/json rejects 1.0 and 1e2, which are
+// integers according to JSON Schema. huma has already reported all other type errors.
 func wholeNumber(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
@@ -82,13 +82,13 @@ func writeJSON(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
-	// An error means that the client has disconnected, so nobody could be told.
+	// An error means that the client has disconnected, so there is nobody to report it to.
 	_, _ = w.Write(text)
 	return nil
 }
 
-// encode encodes v. It hides the members that are already encoded from encoding/json by shadowing
-// them with a less deeply embedded field of the same name.
+// encode encodes v. Members that are already encoded are hidden from encoding/json: a field of the
+// same name that is less deeply embedded shadows each of them. They are then appended unchanged.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// routeInstallation adds the calls that do not concern individual workflows.
+// routeInstallation registers the calls that do not concern individual workflows.
 func (s *server) routeInstallation(to huma.API) {
 	register(to, call{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
@@ -90,7 +90,7 @@ type QueueName struct {
 	Queue string `path:"queue" pattern:"^[A-Za-z0-9_-]{1,64}$" example:"default"`
 }
 
-// routeQueues adds the calls that change queues.
+// routeQueues registers the calls that change queues.
 func (s *server) routeQueues(to huma.API) {
 	const sharing = "A key for one account may do so with a queue that its workflows alone name."
 	register(to, call{
@@ -148,7 +148,7 @@ func (s *server) routeQueues(to huma.API) {
 	})
 }
 
-// routeQueueStreams adds the calls that move a queue to its own stream and back.
+// routeQueueStreams registers the calls that move a queue to its own stream and back.
 func (s *server) routeQueueStreams(to huma.API) {
 	register(to, call{
 		method:  http.MethodPut,

@@ -37,8 +37,8 @@ const (
 
 const securityScheme = "token"
 
-// humaConfig returns huma's default configuration, but without the additional pages, which load
-// scripts from other sites, and without the schemas' paths and the links to them.
+// humaConfig returns huma's default configuration without the additional pages, which load scripts
+// from other sites. It also omits the schemas' paths and the links to them.
 func humaConfig() huma.Config {
 	config := huma.DefaultConfig("hookstart: the operators' API", "1")
 	config.CreateHooks = nil
@@ -91,7 +91,8 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 	return patternDescription.ReplaceAll(text, nil)
 }
 
-// patternDescription matches this member of a schema, which is never the only one.
+// patternDescription matches the patternDescription member of a schema, which always has other
+// members too.
 var patternDescription = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
@@ -125,8 +126,8 @@ func (c call) leastRole() operate.Role {
 	}
 }
 
-// forRole returns a middleware that answers 403 to callers with a lower role, before the request is
-// read. Otherwise a caller who may not make the call could get a 422 about its body.
+// forRole returns a middleware that responds with 403 to callers with a lower role, before the
+// request is read. Otherwise a caller who may not make the call could get a 422 about its body.
 func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).RequireRole(least); err != nil {
@@ -239,7 +240,7 @@ func route[I, O any](
 	describeProblems(op.Responses, codes)
 }
 
-// describeProblems documents the codes of each status, and the header Retry-After where it can
+// describeProblems documents the codes of each status, and the Retry-After header where it can
 // occur.
 func describeProblems(responses map[string]*huma.Response, codes []string) {
 	byStatus, again := map[string][]string{}, map[string]bool{}

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// crossOrigin allows the pages of the configured origins to read responses. A preflight request
-// carries no token, and its response reveals only whether the origin is allowed. Browsers send no
-// cookie with such calls, so the page needs a token or key.
+// crossOrigin allows the pages of the configured origins to read responses. Preflight requests need
+// no token, because the response reveals only whether the origin is allowed. Browsers send no
+// cookie with cross-origin calls, so such a page needs a token or key.
 func (s *server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.Origins) == 0 {
 		return next

@@ -35,8 +35,8 @@ func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), whole}
 }
 
-// apply returns a function that applies a patch to a T, and validates the result like the body of a
-// PUT.
+// apply returns a function that applies a patch to a T. The result is validated in the same way as
+// the body of a PUT.
 func (p patcher[T]) apply(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := json.Marshal(document)

@@ -26,8 +26,8 @@ type problemKind struct {
 	status int
 	title  string
 	detail string // used if a problem has no other detail
-	// retryAfter is the time, in seconds, after which the same call can succeed. 0 means that it
-	// cannot.
+	// retryAfter is the number of seconds after which a retry can succeed. 0 means that a retry
+	// cannot succeed.
 	retryAfter int64
 }
 
@@ -272,8 +272,8 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// humaField returns the error of a field by its name in the API, without a prefix such as "body.",
-// and without its value, which may be secret.
+// humaField returns the error of a field. The field's name is that in the API, without a prefix
+// such as "body."; the field's value, which may be secret, is omitted.
 func humaField(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

@@ -83,7 +83,7 @@ func (s *server) routeTriggers(to huma.API) {
 	s.routeTries(to)
 }
 
-// routeTries adds the calls that test a trigger node.
+// routeTries registers the calls that test a trigger node.
 func (s *server) routeTries(to huma.API) {
 	register(to, call{
 		method:  http.MethodPost,

@@ -82,7 +82,7 @@ func (s *server) routeWorkflows(to huma.API) {
 	s.routeActive(to)
 }
 
-// routeActive adds the calls that activate and deactivate a workflow.
+// routeActive registers the calls that activate and deactivate a workflow.
 func (s *server) routeActive(to huma.API) {
 	route(to, call{
 		method:      http.MethodPost,
@@ -140,7 +140,8 @@ type OnlyNew struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
 
-// conditional is implemented by inputs with an If-Match. route calls it before the handler.
+// conditional is implemented by inputs with an If-Match header. route calls withCondition before
+// the handler.
 type conditional interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
@@ -150,7 +151,8 @@ func (c *OnlyIf) withCondition(ctx context.Context) (context.Context, error) {
 	return operate.IfUpdatedAt(ctx, version), err
 }
 
-// taggedWorkflow is a response with the workflow's ETag, for the If-Match of later calls.
+// taggedWorkflow is a response with the workflow's ETag, which clients can send as the If-Match of
+// later calls.
 type taggedWorkflow struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the workflow, for If-Match."`

@@ -20,7 +20,7 @@ type accountList struct {
 	Plans []planChoice
 }
 
-// planChoice is a plan in a form's list.
+// planChoice is a plan that can be selected in a form.
 type planChoice struct {
 	ID, Text string
 	Selected bool // selected by default in the form for a new account
@@ -43,7 +43,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	return list, err
 }
 
-// maxPlans is the maximum number of plans in a form's list.
+// maxPlans is the maximum number of plans that can be selected in a form.
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
@@ -72,7 +72,8 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText describes a plan's limit on bytes per day in decimal units, as operators configure it.
+// bytesText returns a plan's limit on bytes per day as text, in decimal units, as operators
+// configure it.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
@@ -87,7 +88,7 @@ func bytesText(plan api.Plan) string {
 	return ", " + count(n) + unit + " a day"
 }
 
-// rateText describes a rate limit briefly.
+// rateText returns a short text that describes a rate limit.
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
 	switch limit.WindowSeconds {

@@ -13,7 +13,7 @@ import (
 // allRefusals is the template data of the refusals page.
 type allRefusals struct {
 	listPage
-	Within string // time span: the ID of one of the spans
+	Within string // ID of the time span, which is one of spans
 	Rows   []refusedRow
 }
 

@@ -50,7 +50,7 @@ func (f auditFilter) query() url.Values {
 	})
 }
 
-// auditRow is an audit entry in the list.
+// auditRow is a row of the audit list.
 type auditRow struct {
 	api.AuditEntry
 	Who  string // name of the actor, for display
@@ -59,7 +59,8 @@ type auditRow struct {
 	More int // number of changed fields that are not shown
 }
 
-// changeText is the change of a field as text. An empty text means that the field was not set.
+// changeText describes the change of one field. An empty From or To means that the field was not
+// set.
 type changeText struct {
 	Field, From, To string
 	Execution       bool // To is the ID of an execution
@@ -111,7 +112,7 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 	return row
 }
 
-// changeValue returns a value as text, or "" for nil.
+// changeValue formats a value as text. It returns "" for nil.
 func changeValue(value any) string {
 	switch value := value.(type) {
 	case nil:

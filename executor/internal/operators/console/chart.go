@@ -29,7 +29,7 @@ type chart struct {
 // part is a category that a chart counts.
 type part struct {
 	Name  string
-	Class string // CSS class that sets its colour
+	Class string // CSS class that sets its color
 	Total int64
 }
 
@@ -90,8 +90,8 @@ func (chart) Middle() int { return chartHeight / 2 }
 // Empty reports whether all counts are 0.
 func (c chart) Empty() bool { return c.Max == 0 }
 
-// newChart returns a chart with n bars from first on. counts holds n counts for each part, keyed by
-// the part's name. draw also sets the totals of parts.
+// newChart returns a chart with n bars, the first of which begins at first. counts holds n counts
+// for each part, keyed by the part's name. newChart also sets the totals in parts.
 func newChart(
 	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
 ) chart {
@@ -135,7 +135,8 @@ type activity struct {
 	Total, Failed, Rejected int64
 }
 
-// activity counts the executions that match a filter in each of the last steps, up to now.
+// activity counts the executions that match a filter in each of the last steps intervals, up to
+// now.
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {

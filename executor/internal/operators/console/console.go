@@ -1,5 +1,5 @@
-// Package console is the operators' user interface in the browser: pages rendered by the server,
-// with JavaScript that calls the operators' API. Browsers load nothing from other hosts.
+// Package console is the operators' web interface: pages rendered by the server, with JavaScript
+// that calls the operators' API. Browsers load nothing from other hosts.
 package console
 
 import (

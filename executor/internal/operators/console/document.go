@@ -2,9 +2,9 @@ package console
 
 import "strings"
 
-// document is a JSON text on a page, as a tree that can be folded and as raw text.
+// document is a JSON text on a page, shown both as a tree that can be folded and as raw text.
 type document struct {
-	Name  string    // one word, shown to people and used in the IDs of elements
+	Name  string    // a single word, displayed and used in the IDs of elements
 	Tree  *jsonTree // nil means that the text is not JSON
 	Raw   string
 	Cut   bool   // Raw is truncated

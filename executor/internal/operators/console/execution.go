@@ -46,7 +46,7 @@ type request struct {
 
 type field struct{ Name, Value string }
 
-// maxReruns is the maximum number of a workflow's reruns that are searched for those of one
+// maxReruns is the maximum number of a workflow's reruns that are searched for the reruns of one
 // execution.
 const maxReruns = 500
 
@@ -85,8 +85,8 @@ func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// execution returns the data of an execution's page. If there is none, it responds with an error
-// page.
+// execution returns the data of an execution's page. If it cannot, it responds with an error page
+// and returns false.
 func (c *Console) execution(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p executionPage, found bool) {
@@ -133,8 +133,8 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	return p, nil
 }
 
-// Fragment returns the URL of the parts that change until the execution has ended, for
-// fragments.js. It returns "" if the execution has ended.
+// Fragment returns the URL from which fragments.js loads the parts that change until the execution
+// has ended. It returns "" if the execution has ended.
 func (p executionPage) Fragment() string {
 	if p.Waiting == "" {
 		return ""
@@ -142,7 +142,7 @@ func (p executionPage) Fragment() string {
 	return "/fragments/execution?" + url.Values{"id": {p.ExecutionID}}.Encode()
 }
 
-// Took returns the time between acceptance and the end, or zero if the execution has not ended.
+// Took returns the time from acceptance until the execution ended, or zero if it has not ended.
 func (p executionPage) Took() time.Duration { return took(p.Execution) }
 
 // Ended reports whether the execution has ended, including by rejection.
@@ -245,8 +245,8 @@ func fields(values execution.Values) []field {
 	return list
 }
 
-// reruns returns the reruns of an execution. The database has no index for them, so a bounded
-// number of the workflow's reruns are searched.
+// reruns returns the reruns of an execution. The database has no index for them, so it searches at
+// most maxReruns of the workflow's reruns. more reports whether there may be others.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {

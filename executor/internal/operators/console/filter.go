@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// span is a time span offered by a filter.
+// span is a time span that a filter offers.
 type span struct {
 	ID, Name string
 	Length   time.Duration
@@ -27,8 +27,8 @@ var (
 	})
 )
 
-// beginOf returns the beginning of a time span that ends now, or the zero time if within is "" or
-// unknown.
+// beginOf returns the beginning of the time span with the given ID, which ends now. It returns the
+// zero time if the ID is "" or unknown.
 func beginOf(within string) (at time.Time) {
 	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
 		at = time.Now().Add(-auditSpans[i].Length).UTC()
@@ -44,7 +44,7 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// known returns a parameter if it has a valid value, otherwise "". what describes a valid value in
+// known returns the value of a parameter, or "" if it is invalid. what describes a valid value in
 // messages.
 func (f *filterReader) known(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)

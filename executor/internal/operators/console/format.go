@@ -46,8 +46,8 @@ func hasKind(events *api.PutEvents, kind string) bool {
 	return events != nil && slices.Contains(events.Kinds, kind)
 }
 
-// timeElement returns an HTML element with a time, which times.js rewrites in the browser's time
-// zone. kind is relative, local or exact.
+// timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's
+// time zone. kind is relative, local or exact.
 func timeElement(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -77,7 +77,7 @@ func relative(t, now time.Time) string {
 		text = strconv.Itoa(int(d.Hours())) + " h"
 	case past:
 		text = strconv.Itoa(int(d.Hours()/24)) + " d"
-	default: // rounded, so that 90 days are not shown as 89 a minute later
+	default: // rounded; otherwise, 90 days would be shown as 89 a minute later
 		text = strconv.Itoa(int(math.Round(d.Hours()/24))) + " d"
 	}
 	if past {

@@ -50,7 +50,7 @@ var operators = map[string]string{
 	"$lte":    "is at most",
 }
 
-// conditionText describes a condition in words. Nested conditions are shown as JSON.
+// conditionText returns a condition in words. It shows nested conditions as JSON.
 func conditionText(value json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) == nil && list != nil {
@@ -102,8 +102,8 @@ type filterTrial struct {
 // KiB, and may be escaped.
 const maxTriedForm = 64 << 10
 
-// tryFilter renders the effect that an unsaved filter would have on the last requests of a node. An
-// invalid filter is answered 422 with a text that describes the error.
+// tryFilter shows which of the last requests to a node would match an unsaved filter. If the filter
+// is invalid, it responds with 422 and a text that describes the error.
 func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxTriedForm)
 	workflowID, nodeID := r.PostFormValue("workflow"), r.PostFormValue("node")
@@ -132,7 +132,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// problemOf describes the error in the first invalid field of a call.
+// problemOf returns the description of the first invalid field in an error of a call.
 func problemOf(err error) string {
 	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
 		return refused.Fields[0].Problem

@@ -9,7 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// Limits of a tree, to keep pages small whatever a sender has sent. The raw text shows the rest.
+// Limits of a tree, which keep pages small even if a sender sends large documents. The raw text
+// shows the rest.
 const (
 	maxTreeNodes = 2000
 	maxTreeDepth = 30
@@ -153,8 +154,8 @@ func quoted(text string) string {
 	return shown
 }
 
-// escapeUnseen escapes invisible characters: some reverse the text around them, and no value must
-// look like a different one. Joiners are kept because they are parts of words and emoji.
+// escapeUnseen escapes invisible characters. Some of them reverse the text around them, and no
+// value must look like a different one. Joiners are kept because they are parts of words and emoji.
 func escapeUnseen(text string) string {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	var shown strings.Builder

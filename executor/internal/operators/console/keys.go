@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// keyList is the data of the page of keys. It does not contain the keys' secrets: a secret is shown
-// only once, when the key is created.
+// keyList is the template data of the keys page. It does not contain the keys' secrets: a secret is
+// shown only once, when the key is created.
 type keyList struct {
 	listPage
 	Rows     []keyRow

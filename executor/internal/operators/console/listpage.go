@@ -22,7 +22,7 @@ type listPage struct {
 }
 
 // askList fetches the page of a list at the cursor in the request's query. query holds the list's
-// filters, and invalid describes the filters that were ignored.
+// filters as parameters, and invalid describes the filters that were ignored.
 func askList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.Page) (api.List[T], error),

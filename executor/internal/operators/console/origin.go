@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// origin returns the workflow and the node of an execution or a dead letter. The name of a workflow
-// without one is its ID.
+// origin returns the workflow and the node of an execution or a dead letter. If the workflow has no
+// name, WorkflowName is its ID.
 func (c *Console) origin(ctx context.Context, workflowID, nodeID string) (operate.Origin, error) {
 	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
 	of.WorkflowName = nameOr(of.WorkflowName, workflowID)

@@ -13,7 +13,7 @@ import (
 // overview is the template data of the home page.
 type overview struct {
 	Accounts, Workflows bool   // there is at least one
-	Loopback            string // public URL, if only this machine can reach it
+	Loopback            string // the public URL, if only this machine can reach it
 	Numbers             numbers
 	Newest              executionList
 }

@@ -65,10 +65,10 @@ func took(e operate.Execution) time.Duration {
 // Ended reports whether the execution has ended, including by rejection.
 func (r row) Ended() bool { return execution.Status(r.Status).Final() }
 
-// maxWhy is the maximum length of the reason for a failure in a list, in characters.
+// maxWhy is the maximum length, in characters, of a failure's cause in a list.
 const maxWhy = 300
 
-// Why returns the first line of why the execution failed, or "" if it did not fail.
+// Why returns the first line of the execution's error, or "" if the execution did not fail.
 func (r row) Why() string {
 	if execution.Status(r.Status) != execution.Failed {
 		return ""
@@ -80,8 +80,8 @@ func (r row) Why() string {
 	return line
 }
 
-// CanRequeue reports whether the execution is a dead letter whose trigger node still exists. The
-// stream may nevertheless have deleted its input.
+// CanRequeue reports whether the execution is a dead letter whose trigger node still exists.
+// Requeuing may still fail if the stream has deleted its input.
 func (r row) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }
@@ -107,7 +107,8 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 	return f, read.ignored
 }
 
-// panel returns the panel for a request, with the filters and position in the request's query.
+// panel returns the list of executions for a request, using the filters and the cursor in the
+// request's query.
 func (c *Console) panel(r *http.Request, path, workflowID string) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{
@@ -177,7 +178,7 @@ func (p executionList) Cleared() template.URL {
 	return queryText(executionList{NodeID: p.NodeID}.query(""))
 }
 
-// Fragment returns the URL of just the rows, for live.js.
+// Fragment returns the URL from which live.js loads only the rows.
 func (p executionList) Fragment() string {
 	query := p.query("")
 	query.Set("limit", strconv.Itoa(p.Limit))
@@ -198,9 +199,9 @@ func (p executionList) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll returns the API request of a button that replays all rejected executions that match the
-// filters. It returns nil if the API call does not support the filters, or there is nothing to
-// replay.
+// ReplayAll returns the body of the API request with which a button replays all rejected executions
+// that match the filters. It returns nil if the API call does not support the filters, or if there
+// is nothing to replay.
 func (p executionList) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
 		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
@@ -233,8 +234,8 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice
 	return workflows, accounts, err
 }
 
-// goToExecution redirects a search for an execution ID to that execution's page, and reports
-// whether it did. Any other ID is searched as a delivery ID.
+// goToExecution redirects to an execution's page if the request searches for an ID that is an
+// execution's, and reports whether it did. Any other ID is searched as a delivery ID.
 func (c *Console) goToExecution(w http.ResponseWriter, r *http.Request) bool {
 	id := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("delivery")))
 	if uuid.Validate(id) != nil {
@@ -257,7 +258,8 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 		})(w, r)
 }
 
-// newestRows returns the newest rows of a panel, and the link to the rows after them, for live.js.
+// newestRows returns the newest rows of a list of executions, and the link to the rows after them.
+// live.js requests them.
 func (c *Console) newestRows(r *http.Request) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{

@@ -14,7 +14,8 @@ type quota struct {
 	operate.Quota
 	ID, Name, Plan string
 	Rate           string // rate limit of workflows that have none
-	// Events holds the settings of the account's operator events, or nil if they start no workflow.
+	// Events holds the settings of the account's operator events. nil means that its events start
+	// no workflow.
 	Events *api.PutEvents
 }
 
@@ -48,7 +49,7 @@ func quotaOf(from operate.Quota) quota {
 	return q
 }
 
-// Text describes the quota briefly.
+// Text returns a short text that describes the quota.
 func (q quota) Text() string {
 	switch {
 	case q.Quota.Plan == nil:

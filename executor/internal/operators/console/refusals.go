@@ -12,8 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// refusals holds the number of a workflow's requests that were refused in the last 24 hours, by
-// code.
+// refusals counts, by code, a workflow's requests that were refused in the last 24 hours.
 type refusals struct {
 	WorkflowID string
 	Rows       []refusal
@@ -33,12 +32,12 @@ func (r refusals) Total() (n int64) {
 	return n
 }
 
-// Fragment returns the URL of the refusals, for fragments.js.
+// Fragment returns the URL from which fragments.js loads the refusals.
 func (r refusals) Fragment() string {
 	return "/fragments/refusals?" + url.Values{"workflow": {r.WorkflowID}}.Encode()
 }
 
-// advice explains, by code, what operators can do about refused requests.
+// advice describes, for each code of a refusal, what operators can do about it.
 var advice = map[webhook.Code]string{
 	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
 	webhook.WorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or the " +

@@ -21,11 +21,11 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages holds the templates by name. Each includes the layout and the shared parts.
+// pages holds the templates by name. Each template includes the layout and the shared parts.
 type pages map[string]*template.Template
 
-// viewer describes the caller as far as templates depend on it: by role, and by whether all
-// accounts are visible.
+// viewer holds the properties of a caller that templates depend on: the role, and whether the
+// caller has access to all accounts.
 type viewer struct {
 	role operate.Role // "" means that the visitor has not signed in
 	wide bool
@@ -35,9 +35,9 @@ func viewerOf(caller operate.Caller) viewer {
 	return viewer{caller.Role, caller.Role != "" && caller.AccountID == ""}
 }
 
-// parseForAll returns the pages for each possible reader. They are parsed for the first such
-// reader; those for visitors who have not signed in are parsed immediately, so that an error in a
-// template is noticed at the start.
+// parseForAll returns the pages for each possible viewer. They are parsed when such a viewer first
+// requests a page, except those for visitors who have not signed in. Those are parsed immediately,
+// so that an error in a template is noticed at startup.
 func parseForAll(assetsPath string) map[viewer]func() pages {
 	strangers := parsePages(assetsPath, viewer{})
 	all := map[viewer]func() pages{{}: func() pages { return strangers }}

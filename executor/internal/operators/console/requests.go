@@ -17,8 +17,8 @@ import (
 // requestMinutes is the number of minutes in the charts of requests.
 const requestMinutes = 60
 
-// maxCauses is the maximum number of causes shown separately in a chart. Any others are shown
-// together, except for a single one.
+// maxCauses is the maximum number of causes shown separately in a chart. If there are more, the
+// rest are shown together. A single further cause is also shown separately.
 const maxCauses = 4
 
 // requests holds the requests of the last hour by minute: their outcomes, and the causes of
@@ -75,8 +75,8 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 // others is the name of the part for all other causes.
 const others = "others"
 
-// causeParts returns the most frequent causes as parts. If there are too many, it adds the sum of
-// the others to causes.
+// causeParts returns the most frequent causes as parts. If there are too many, the last part is the
+// sum of the others, which causeParts adds to causes.
 func causeParts(causes map[string][]int64) []part {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

@@ -124,15 +124,16 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
 }
 
-// redirectByPage sends the browser to a path with a page instead of an HTTP redirect. Browsers send
-// a SameSite=Strict cookie only with requests initiated by a page of this site, and attribute a
-// redirect to the site whose link was followed.
+// redirectByPage sends the browser to a path by means of a page instead of an HTTP redirect.
+// Browsers send a SameSite=Strict cookie only with requests initiated by a page of this site. They
+// attribute a redirect to the site whose link was followed.
 func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to string) {
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// requireSession requires a session. If the browser followed a link on another site, it did not
-// send the session cookie. It is then sent to the same URL again, from a page of this site.
+// requireSession returns a handler that requires a session. If the browser followed a link on another
+// site, it did not send the session cookie. It then receives a page of this site that loads the same
+// URL again.
 func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.PageCaller(r)
@@ -159,9 +160,9 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath returns target if it is a path of this site, with or without a query, otherwise "/".
-// Browsers treat a backslash as a slash and skip control characters, so "/\host" leads to another
-// site, too.
+// localPath returns target if it is a path of this site, with or without a query, and does not begin
+// with /sign-. Otherwise, it returns "/". Browsers treat a backslash as a slash and skip control
+// characters, so "/\host" is also the URL of another site.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -30,7 +30,8 @@ type workflowPage struct {
 	Executions      executionList
 }
 
-// Fragment returns the URL of the parts that change while the page is open, for fragments.js.
+// Fragment returns the URL from which fragments.js loads the parts that change while the page is
+// open.
 func (p workflowPage) Fragment() string {
 	return "/fragments/workflow?" +
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
@@ -44,15 +45,15 @@ type choice struct {
 
 func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
-// trigger is the data of the Parameters pane. It does not contain the token, which the browser
-// fetches when an operator wants to see or copy it.
+// trigger is the template data of the Parameters pane. It does not contain the token, which the
+// browser fetches when an operator wants to see or copy it.
 type trigger struct {
 	WorkflowID, NodeID, Name string
 	URL                      string // the URL up to and including "token="
 	Loopback                 string // the public URL, if only this machine can reach it
 	Tokens                   []api.Token
-	// DeliveryIDs lists the sources of the delivery ID. A source has several places if they are
-	// needed together.
+	// DeliveryIDs lists the sources of the delivery ID. A source consists of several request fields
+	// if the ID is combined from them.
 	DeliveryIDs  [][]place
 	MaxBodyBytes int64
 	Rate         string
@@ -231,10 +232,10 @@ func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "
 // sender's public key.
 func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 
-// place is where a value is in a request.
+// place is a field of a request, as shown on the page.
 type place struct {
-	Name  string // name of a header or a field, or a JSON pointer
-	Where string // where the value is, for display; "" means in a header
+	Name  string // name of a header or a form field, or a JSON pointer
+	Where string // where the field is, for display; "" means that it is a header
 }
 
 // deliveryIDs converts sources of delivery IDs to a human-readable form.
@@ -254,8 +255,8 @@ func deliveryIDs(sources []string) [][]place {
 	return all
 }
 
-// maxLaidOut is the maximum number of brackets in a text that is formatted, because nested ones
-// make its size quadratic.
+// maxLaidOut is the maximum number of brackets in a text that readable formats. It is limited
+// because nested brackets make the size of the formatted text quadratic.
 const maxLaidOut = 2000
 
 // readable formats a JSON text on several lines. A text that already has several lines, or too many
@@ -271,7 +272,7 @@ func readable(text []byte) string {
 	return indented.String()
 }
 
-// activeBesides returns the first few other active workflows of the account.
+// activeBesides returns the first few active workflows of the account other than w.
 func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
 	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
 	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,

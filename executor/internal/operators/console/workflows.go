@@ -57,7 +57,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	// Limits the time for all rows together.
+	// Limit the time for all rows together.
 	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
 	defer cancel()
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
