@@ -131,9 +131,9 @@ func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to stri
 	c.render(w, r, http.StatusOK, "go-on", page{Title: "One moment", Refresh: to, Body: to})
 }
 
-// requireSession returns a handler that requires a session. If the browser followed a link on another
-// site, it did not send the session cookie. It then receives a page of this site that loads the same
-// URL again.
+// requireSession returns a handler that requires a session. If the browser followed a link on
+// another site, it did not send the session cookie. It then receives a page of this site that loads
+// the same URL again.
 func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := c.SignIn.PageCaller(r)
@@ -160,9 +160,9 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// localPath returns target if it is a path of this site, with or without a query, and does not begin
-// with /sign-. Otherwise, it returns "/". Browsers treat a backslash as a slash and skip control
-// characters, so "/\host" is also the URL of another site.
+// localPath returns target if it is a path of this site, with or without a query, and does not
+// begin with /sign-. Otherwise, it returns "/". Browsers treat a backslash as a slash and skip
+// control characters, so "/\host" is also the URL of another site.
 func localPath(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || u.Opaque != "" ||

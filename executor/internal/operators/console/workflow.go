@@ -212,7 +212,7 @@ func (t trigger) NeverCalled() bool {
 }
 
 // NotCalledYet reports whether the sender has neither sent a verified request nor completed its
-// handshake, so that it still has to be connected.
+// handshake, which means that it may not be connected yet.
 func (t trigger) NotCalledYet() bool {
 	return t.Sender != nil && t.Preset.Verifies && t.Sender.LastVerifiedAt.IsZero() &&
 		t.Sender.LastHandshakeAt.IsZero()
