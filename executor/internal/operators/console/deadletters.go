@@ -45,8 +45,8 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// Selected returns the body of the API request with which a button changes all matching dead
-// letters. It includes only those that already existed when the page was rendered.
+// Selected returns the request body for a button that requeues or dismisses all matching dead
+// letters. It selects only those that already existed when the page was rendered.
 func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow,

@@ -163,7 +163,7 @@ func (p executionPage) CanRequeue() bool {
 	return isDeadLetter(p.Execution) && p.Request.Known
 }
 
-// steps returns the known steps of an execution in order, and what it is waiting for.
+// steps returns the known steps of an execution in order, and what the execution is waiting for.
 func steps(r operate.Execution, storedAt time.Time) (known []step, waiting string) {
 	status := execution.Status(r.Status)
 	add := func(name, text, kind string, at time.Time) {

@@ -18,7 +18,8 @@ type overview struct {
 	Newest              executionList
 }
 
-// numbers is the part of the home page that is refreshed while the page is open.
+// numbers is the template data of the part of the home page that is refreshed while the page is
+// open.
 type numbers struct {
 	Requests   requests
 	Day        activity

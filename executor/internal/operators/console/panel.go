@@ -21,7 +21,7 @@ import (
 
 const panelRows = 25
 
-// executionList is a list of executions with its filters.
+// executionList is the template data of a list of executions with its filters.
 type executionList struct {
 	Path       string // path of the page that shows the panel
 	WorkflowID string // workflow whose executions are listed; "" means all workflows
@@ -52,7 +52,7 @@ type row struct {
 	ShowWorkflow bool
 }
 
-// Took returns the time between acceptance and the end, or zero if the execution has not ended.
+// Took returns the time from acceptance until the execution ended, or zero if it has not ended.
 func (r row) Took() time.Duration { return took(r.Execution) }
 
 func took(e operate.Execution) time.Duration {
@@ -199,9 +199,9 @@ func (p executionList) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll returns the body of the API request with which a button replays all rejected executions
-// that match the filters. It returns nil if the API call does not support the filters, or if there
-// is nothing to replay.
+// ReplayAll returns the request body for a button that replays all rejected executions that match
+// the filters. It returns nil if the API call does not support the filters, or if there is nothing
+// to replay.
 func (p executionList) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
 		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {

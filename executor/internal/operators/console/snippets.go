@@ -26,7 +26,7 @@ var languages = []struct{ id, name, file string }{
 }
 
 // snippets returns the examples for a webhook. baseURL ends with "token="; header is the first
-// header in which the delivery ID is looked for.
+// header that the delivery ID can be in.
 func snippets(baseURL, header string) []snippet {
 	replaced := strings.NewReplacer("{URL}", baseURL+tokenMark, "{HEADER}", header)
 	made := make([]snippet, len(languages))

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Caller is the authenticated caller of a method. Every method takes one, and rejects the zero
-// Caller.
+// Caller is the authenticated caller of a method. Every method of Service has a Caller parameter,
+// and rejects the zero Caller.
 type Caller struct {
 	Kind Kind
 	// ID is the ID of the key, or of the user at the identity provider. "" for the admin token.

@@ -38,8 +38,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// rawQuery returns the query string of a request. The values of a start are already
-// percent-encoded.
+// rawQuery returns a request's query string. The values in query are already percent-encoded.
 func rawQuery(query execution.Values) string {
 	var pairs []string
 	for name, values := range query {

@@ -21,7 +21,7 @@ import (
 )
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
-// has stored the start.
+// has stored the start message.
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Started, error) {

@@ -315,8 +315,8 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusal returns the code with which requests to an active workflow are refused because of the
-// plan, or "" if the plan allows them.
+// planRefusal returns the code of the error for requests to an active workflow that the account's
+// plan does not allow, or "" if the plan allows it.
 func (s *Service) planRefusal(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {
