@@ -37,8 +37,8 @@ type operation struct {
 	least operate.Role
 	about about
 	body  string
-	// besides is the code with which the operation fails here for every caller who may make the
-	// call. "" means that it succeeds.
+	// besides is the error code with which the operation fails in this test even for callers with
+	// permission. "" means that it succeeds.
 	besides string
 }
 
@@ -310,7 +310,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// A caller who may not make a call is told so, and not what is wrong with the request.
+// A caller without permission for a call is refused for that reason, not because of what is wrong
+// with the request.
 func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -335,8 +336,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// asIfNotThere compares the response about another account's object with that about an object that
-// does not exist.
+// asIfNotThere checks that the response about another account's object is the same as that about an
+// object that does not exist.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -438,7 +439,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 	again.close()
 
-	// A bulk call changes only objects of the caller's account, whatever it selects.
+	// A bulk call changes only objects of the caller's account, even if it selects others.
 	for _, c := range []struct{ path, body, want string }{
 		{
 			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
@@ -482,8 +483,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 	r.call("PUT", "/workflows/new",
 		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(422, api.CodeInvalid)
-	// A workflow that moves to another account takes no records along, and its old executions start
-	// nothing there.
+	// If a workflow moves to another account, its records stay behind, and its old executions start
+	// nothing in the other account.
 	r.put("/workflows/acme-wf",
 		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
@@ -523,8 +524,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// Text that the holder of a key can choose gives access to no other account, and text that only
-// resembles a key is not accepted.
+// Text that the holder of a key can choose never gives access to another account, and text that
+// only resembles a key is not accepted.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -213,8 +213,8 @@ func TestDeleteAccount(t *testing.T) {
 	r.get("/accounts/acme").is(200)
 }
 
-// A workflow that is created while its account is being deleted either keeps the account, or does
-// not exist in the end.
+// If a workflow is created while its account is being deleted, either the account is kept, or the
+// workflow does not exist in the end.
 func TestDeleteAccountDuringACreation(t *testing.T) {
 	t.Parallel()
 	r := start(t)

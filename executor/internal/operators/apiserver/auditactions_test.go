@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// recordAll records every start in the stream, like the recorder. It may be called repeatedly.
+// recordAll records every start message in the stream, as the recorder does. It may be called
+// repeatedly.
 func (r *rig) recordAll(now time.Time) {
 	r.t.Helper()
 	s := r.streamHandle()
@@ -36,9 +37,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// Every action of an operator on executions is in the audit log exactly once: its entry is stored
-// with the start, or with the change of the record. Repeating an action neither performs nor audits
-// it again.
+// Every action of an operator on executions is in the audit log exactly once. Its entry is stored
+// with the start message, or with the change of the record. Repeating an action neither performs
+// nor audits it again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -226,7 +226,8 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// Executions are restarted in the order in which they were accepted, however they were selected.
+// Executions are restarted in the order in which they were accepted, no matter how they were
+// selected.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()
 	const half = 40

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// accepted publishes the start of an execution and records it.
+// accepted publishes the start message of an execution and records it.
 func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	r.t.Helper()
 	sequence := r.message(stream.StartMessage(execution.Start{
@@ -33,7 +33,7 @@ func (r *rig) accepted(n int, change ...func(*store.Record)) {
 	})
 }
 
-// cancellations creates the bucket, as an executor does when it starts.
+// cancellations creates the cancellations bucket, as an executor does when it starts.
 func (r *rig) cancellations() {
 	r.t.Helper()
 	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
@@ -103,7 +103,7 @@ func (r *rig) audited(action string) (n int) {
 	return n
 }
 
-// In bulk, by ID or by workflow, finished executions are skipped.
+// A bulk cancellation, by ID or by workflow, skips finished executions.
 func TestCancelMany(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -143,7 +143,7 @@ func TestCancelMany(t *testing.T) {
 }
 
 // A cancellation begun by a process that stopped is completed by another one. If the bucket or the
-// database was restored from an older copy, it gets what it lacks from the other.
+// database was restored from an older copy, missing cancellations are restored from the other.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()

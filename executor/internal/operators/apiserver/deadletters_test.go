@@ -118,7 +118,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// failed publishes a start and records that the execution failed.
+// failed publishes a start message and records that the execution failed.
 func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	r.t.Helper()
 	s := execution.Start{
@@ -155,7 +155,7 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 	return s
 }
 
-// starts returns the reruns of an execution in the stream.
+// starts returns the start messages of an execution's reruns in the stream.
 func (r *rig) starts(id string) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -275,8 +275,8 @@ func TestRequeueIsRefused(t *testing.T) {
 	}
 }
 
-// However many calls requeue concurrently, and wherever one of them crashes, exactly one execution
-// starts.
+// Exactly one execution starts, no matter how many calls requeue concurrently and where one of them
+// crashes.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -316,7 +316,7 @@ func TestRequeueOnce(t *testing.T) {
 		t.Errorf("%+v", detail)
 	}
 
-	// A runner that knows how the ID is derived has used it for a report.
+	// A client that knows how the ID is derived has already used it for a report.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{
@@ -329,7 +329,7 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// Requeueing a message that the database refused records it under its original ID as soon as the
+// If a message that the database refused is requeued, it is recorded under its original ID once the
 // database accepts it. The same applies to a message that an old version quarantined by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()

@@ -398,8 +398,8 @@ func TestReruns(t *testing.T) {
 		t.Errorf("detail %q", p.Detail)
 	}
 
-	// A sample that encoding/json would reject can be used, too, and it is the current sample that
-	// is used.
+	// A sample payload that encoding/json would reject can be used, too. The rerun uses the current
+	// sample payload.
 	deep := strings.Repeat("[", 51_000) + strings.Repeat("]", 51_000)
 	r.put("/workflows/wf/triggers/node/sample-payload", deep).is(200)
 	r.post("/executions/"+id(1)+"/rerun", "").is(200)

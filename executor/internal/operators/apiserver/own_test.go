@@ -16,14 +16,14 @@ import (
 
 var own = stream.Place{Own: true}
 
-// ownStreams creates the own streams of the default queue.
+// ownStreams creates the default queue's own streams.
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	r.check(stream.EnsureOwn(r.t.Context(), r.JetStream, stream.DefaultSettings,
 		execution.DefaultQueue, stream.OwnLimits{}))
 }
 
-// phase sets which stream stores the starts of the default queue.
+// phase sets which stream stores the start messages of the default queue.
 func (r *rig) phase(phase stream.Phase) {
 	r.t.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
@@ -37,8 +37,8 @@ func (r *rig) phase(phase stream.Phase) {
 	r.check(err)
 }
 
-// startAt publishes the start of an execution of the default queue in one of its streams, and
-// records it.
+// startAt publishes a start message of the default queue to one of the queue's streams, and records
+// the execution.
 func (r *rig) startAt(at stream.Place, n int, body string) {
 	r.t.Helper()
 	sequence := r.message(at.StartMessage(execution.Start{
@@ -59,7 +59,7 @@ func (r *rig) startAt(at stream.Place, n int, body string) {
 	})}})
 }
 
-// ofPlace returns the number of starts of the default queue in one of its streams.
+// ofPlace returns the number of start messages of the default queue in one of its streams.
 func (r *rig) ofPlace(at stream.Place) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.Name(execution.DefaultQueue))
@@ -73,9 +73,9 @@ func (r *rig) ofPlace(at stream.Place) (n uint64) {
 	return n
 }
 
-// The input of an execution is read from the stream that has its start, wherever its queue is now.
-// Replays are stored where the queue is now, and a repeated one is recognised after the queue has
-// moved.
+// The input of an execution is read from the stream that has its start message, regardless of the
+// queue's current stream. Replays are stored in the current stream, and a repeated replay is
+// recognized after the queue has moved.
 func TestExecutionsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -111,8 +111,8 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A queue with starts in two streams is still one queue: what is waiting in both is counted, and a
-// pause and the limit of a group apply to the consumers of both.
+// A queue with start messages in two streams is still one queue: those waiting in either are
+// counted, and a pause and the limit of a group apply to the consumers in both.
 func TestAQueueInBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -133,8 +133,8 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.startAt(stream.Place{}, 1, "1")
 	r.startAt(own, 2, "2")
 	r.startAt(own, 3, "3")
-	// The group has no consumer in the queue's own stream yet, so all starts there are waiting for
-	// it.
+	// The group has no consumer in the queue's own stream yet, so all start messages in that stream
+	// are waiting for it.
 	var queue api.Queue
 	wait := func(want uint64) {
 		t.Helper()
@@ -161,7 +161,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 			t.Errorf("%s is not paused", at.Name("default"))
 		}
 	}
-	// The limit is divided because starts are waiting in both streams.
+	// The limit is divided because start messages are waiting in both streams.
 	eventually(t, func() bool {
 		return of(stream.Place{}).Config.MaxAckPending == 4 && of(own).Config.MaxAckPending == 3
 	})

@@ -125,8 +125,8 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 }
 
-// With If-Match, an account is changed only if it has not changed since it was read; with
-// If-None-Match, no account is replaced.
+// With If-Match, an account is changed only if it has not changed since it was read. With
+// If-None-Match, an existing account is not replaced.
 func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// startOf publishes the start of an execution of the default queue.
+// startOf publishes a start message of the default queue.
 func (r *rig) startOf(n int) {
 	r.t.Helper()
 	r.message(stream.StartMessage(execution.Start{
@@ -67,7 +67,7 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group requests work while starts are waiting for it without being
+// asksInVain waits until a group requests work while start messages are waiting for it but are not
 // delivered.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
@@ -84,8 +84,8 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 	})
 }
 
-// A paused queue delivers nothing: not to an existing group, not to a group that is created
-// meanwhile, and not after a restart of NATS. Waiting executions are delivered when the queue is
+// A paused queue delivers nothing: not to an existing group, not to a group that is created during
+// the pause, and not after a restart of NATS. Waiting executions are delivered when the queue is
 // resumed or the pause expires.
 func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r := start(t)
@@ -235,7 +235,8 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 	return entry.Action + " " + entry.Changes[0].Field
 }
 
-// A queue gets its own stream, then other settings, and goes back; each call can be repeated.
+// A queue gets its own stream, then the settings change, and then the queue moves back. Each call
+// is idempotent.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -37,7 +37,7 @@ func (r *rig) replays(id string) (found []*execution.Start) {
 	return found
 }
 
-// A replay has exactly the body, headers and query of the original, whatever they contain.
+// A replay has exactly the body, headers and query of the original.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -91,7 +91,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Each replay is another execution, unless it has the idempotency key of an earlier one.
+// Each replay starts another execution, unless it has the idempotency key of an earlier one.
 func TestReplayOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -189,7 +189,8 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// After the activation, all rejected executions of a time span are replayed, each once.
+// After a workflow has been activated, all rejected executions of a time span are replayed, each
+// once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)

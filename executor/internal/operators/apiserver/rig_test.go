@@ -320,7 +320,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 // id returns the n-th execution ID.
 func id(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n) }
 
-// lastStart returns the newest start in the stream.
+// lastStart returns the newest start message in the stream, and its sequence.
 func (r *rig) lastStart() (*execution.Start, uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)

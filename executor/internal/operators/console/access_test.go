@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Every page redirects visitors without a session to sign in, and then leads back to the page.
+// Every page redirects visitors without a session to the sign-in page, which then redirects them
+// back.
 func TestEveryPageRequiresSignIn(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -134,8 +135,8 @@ func TestSignInOnce(t *testing.T) {
 	if a := r.get("/sign-in?once=wrong"); a.status != http.StatusForbidden || len(a.cookies) > 0 {
 		t.Errorf("a wrong nonce: %d, %v", a.status, a.cookies)
 	}
-	// A program that only probes the link with HEAD, before a person follows it, does not use it
-	// up.
+	// A program that probes the link with HEAD before a person follows it does not invalidate the
+	// link.
 	if a := r.call(http.MethodHead, "/sign-in?once="+nonce, nil); len(a.cookies) > 0 {
 		t.Errorf("HEAD: %v", a.cookies)
 	}
@@ -156,8 +157,8 @@ func TestSignInOnce(t *testing.T) {
 	if signedIn.Load() != 1 {
 		t.Fatalf("the link signed in %d times", signedIn.Load())
 	}
-	// The response is not a redirect: with one, the browser would not send the new cookie if the
-	// link was on another site.
+	// The response is not an HTTP redirect, because after a redirect from a link on another site,
+	// the browser would not send the new cookie.
 	if following.status != http.StatusOK ||
 		!strings.Contains(following.body, `content="0; url=/accounts"`) {
 		t.Errorf("%d %s", following.status, following.body)
@@ -248,7 +249,7 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-// putAccount calls the API as a page's script does.
+// putAccount calls the API in the same way as a page's script.
 func (r *rig) putAccount(change ...func(*http.Request)) int {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut,

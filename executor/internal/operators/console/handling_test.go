@@ -10,7 +10,7 @@ import (
 )
 
 // A filter is tried on the last requests and on the sample payload before it is saved. They also
-// provide suggestions for places and values, but never those of secrets.
+// provide suggestions for fields and values, but never for those that hold secrets.
 func TestAFilterIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -113,7 +113,7 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 	}
 }
 
-// The provider that a request to a node without a sender appears to come from is shown on the
+// If a node has no sender, the provider that a request appears to come from is shown on the
 // request's page and on the node's.
 func TestARequestIsRecognised(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func TestJSONTree(t *testing.T) {
 	}
 }
 
-// A page stays small whatever a sender has sent.
+// A page stays small, no matter how large the JSON text is.
 func TestJSONTreeIsBounded(t *testing.T) {
 	t.Parallel()
 	wide := parseJSONTree([]byte("[" + strings.Repeat("[1],", 50_000) + "2]"))

@@ -41,7 +41,8 @@ func wantSecured(t *testing.T, what string, a answer) {
 	}
 }
 
-// inline matches markup that violates the content security policy, or needs other hosts.
+// inline matches markup that violates the content security policy, or that loads something from
+// other hosts.
 var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
 
 func TestEveryPage(t *testing.T) {
@@ -181,7 +182,7 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// There is a page for every input that the ingress accepts as JSON.
+// A page can be rendered for every input that the ingress accepts as JSON.
 func TestPagesOfExtremeInput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -207,7 +208,7 @@ func TestPagesOfExtremeInput(t *testing.T) {
 	}
 }
 
-// What a tree omits from an output is in its raw text, as for an input.
+// If a tree omits a part of an output, the raw text contains it, as for an input.
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -226,7 +227,7 @@ func TestPageOfALongOutput(t *testing.T) {
 	}
 }
 
-// execution publishes a start to the stream and waits until it is recorded.
+// execution publishes a start message to the stream and waits until it is recorded.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)
@@ -314,8 +315,8 @@ func TestPagesOfWorkflows(t *testing.T) {
 	}
 }
 
-// A search for the execution ID that a sender received leads to that execution. Any other ID may be
-// a delivery ID.
+// A search for the execution ID that a sender received redirects to that execution. Any other ID
+// may be a delivery ID.
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -339,7 +340,7 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	}
 }
 
-// Pages of 25 follow each other without gaps, whatever arrives meanwhile.
+// Pages of 25 rows follow each other without gaps, even if new rows arrive in the meantime.
 func TestPaging(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -517,8 +518,8 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 }
 
-// Before a plan is changed, the page names the workflows that would stop: among those that work
-// now, those that were activated last.
+// Before a plan is changed, the page names the workflows that would stop: those that were activated
+// last among those that currently work.
 func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// However many causes there are, a chart shows some of them separately and omits none.
+// A chart shows the most frequent causes separately and omits none, no matter how many there are.
 func TestChartOfCauses(t *testing.T) {
 	t.Parallel()
 	r := start(t)

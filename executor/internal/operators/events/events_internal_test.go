@@ -115,14 +115,14 @@ func (r *rig) failures(workflowID string, from, to int) {
 	r.check(err)
 }
 
-// turn does one round of Run.
+// turn performs one round of Run.
 func (r *rig) turn() {
 	r.t.Helper()
 	r.check(r.makeEvents(r.t.Context()))
 	r.check(r.publish(r.t.Context()))
 }
 
-// executions returns the starts published since the last call, with their inputs.
+// executions returns the start messages published since the last call, with their inputs.
 func (r *rig) executions() (starts []*execution.Start, inputs []Input) {
 	r.t.Helper()
 	executions, err := r.JetStream.Stream(r.t.Context(), stream.Name)
@@ -199,7 +199,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	}
 }
 
-// Whichever step a process crashes in, the next one does the rest, and nothing twice.
+// If a process crashes in any step, the next one completes the rest, and nothing happens twice.
 func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.OperatorEvents{})
@@ -293,7 +293,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// A storm leads to few events, which report everything once.
+// A storm leads to few events, and each cause is reported once.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.OperatorEvents{})

@@ -86,7 +86,7 @@ var mayCall = map[string]operate.Role{
 	"RevokeKey":      operate.Admin,
 }
 
-// Every call requires its caller. It is rejected without a caller, and with an insufficient role,
+// Every call requires a caller. Without a caller or with an insufficient role, it is rejected
 // before anything is read.
 func TestEveryCallNeedsACaller(t *testing.T) {
 	calls := reflect.ValueOf(operate.New(operate.Config{})) // panics if any dependency is used
@@ -153,8 +153,8 @@ func refusedKey(allowed bool) string {
 	return api.CodeForbidden
 }
 
-// codeOf returns the code that a call is rejected with, or "" if it is not rejected, which includes
-// a call that goes on to use a dependency.
+// codeOf returns the code that a call is rejected with. It returns "" if the call is not rejected,
+// even if it panics afterwards because a dependency is missing.
 func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (code string) {
 	defer func() {
 		if recover() != nil {

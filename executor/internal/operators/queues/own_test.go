@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A group that cannot create consumers gets one in its queue's own stream as well, and its
-// in-flight limit applies to both together.
+// If a group cannot create consumers itself, one is created for it in the queue's own stream as
+// well. The group's in-flight limit applies to both consumers together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -49,7 +49,7 @@ func start(t *testing.T, named ...string) *rig {
 	return r
 }
 
-// until calls Poll until the result is as wanted, with one line per queue.
+// until calls Poll until its result, formatted as one text, is want.
 func (r *rig) until(want string) []queues.Queue {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
@@ -155,8 +155,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.until("a: 1 wait, main has 0 and 1, other has 0 and 6; b: 0 wait")
 }
 
-// A killed runner no longer counts after a few seconds, and the executions that it had begun wait
-// again.
+// A killed runner no longer counts after a few seconds, and the executions that it had begun count
+// as waiting again.
 func TestAKilledRunnerIsMissed(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -234,8 +234,8 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
-// A queue that a workflow has just been assigned to is in the next result, however recent the last
-// poll was.
+// A queue that a workflow has just been assigned to is in the next result, no matter how recent the
+// last poll was.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// fixture is an executor's Mover, along with ingresses that store starts.
+// fixture is an executor's Mover, along with ingresses that store start messages.
 type fixture struct {
 	*registrytest.Registry
 	t         *testing.T
@@ -291,7 +291,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// Every executor sees that a move lasts, until it is complete.
+// While a move lasts, every executor reports its duration.
 func TestLongestMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -401,7 +401,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// While no executor is running, a closed queue reopens in its old place.
+// A closed queue reopens in its old stream, even while no executor is running.
 func TestAClosedQueueReopensByItself(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

@@ -19,7 +19,7 @@ type ingresses []*consistency.IngressSettings
 
 func (i ingresses) IngressSettings() []*consistency.IngressSettings { return i }
 
-// The servers that may be behind a public URL. A real ingress is tested in deploy/e2e.
+// These servers may be behind a public URL. A real ingress is tested in deploy/e2e.
 func TestWhoAnswers(t *testing.T) {
 	key := probe.NewKey()
 	asked := atomic.Int32{}

@@ -77,8 +77,8 @@ func TestOneLineForEachRequest(t *testing.T) {
 	}
 }
 
-// A client that leaves a page before its parts have arrived is not an error of the executor. A
-// change continues without its client, and its result is logged unchanged.
+// If a client leaves a page before its fragments have arrived, that is not an error of the
+// executor. A change continues without its client, and its result is logged unchanged.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

@@ -59,7 +59,7 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	}
 }
 
-// Neither the table of sources nor the number of delayed failures grows without bound.
+// Neither the number of stored sources nor the number of delayed failures grows without bound.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())

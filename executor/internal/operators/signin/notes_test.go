@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// With repeated sign-ins, the owner of a key can neither fill the audit log nor hide the sign-ins
+// By signing in repeatedly, the owner of a key can neither fill the audit log nor hide the sign-ins
 // of others.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -150,7 +150,7 @@ func (p *provider) signIn(rules ...string) *SignIn {
 	return New(Config{AdminToken: "admin-token", OIDC: NewOIDC(c)})
 }
 
-// begin begins a sign-in, and returns the browser's cookie and the state.
+// begin begins a sign-in. It returns the cookie that the browser stores, and the state parameter.
 func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	p.t.Helper()
 	w := httptest.NewRecorder()
@@ -168,8 +168,8 @@ func (p *provider) begin(s *SignIn) (cookie *http.Cookie, state string) {
 	return w.Result().Cookies()[0], p.asked.Get("state")
 }
 
-// answered returns the result of the provider's callback: the caller who is signed in, or why
-// nobody is.
+// answered calls the callback with the provider's response. It returns the caller who is then
+// signed in, or the error.
 func answered(
 	s *SignIn, query string, cookies ...*http.Cookie,
 ) (by operate.Caller, set []*http.Cookie, err error) {
@@ -222,8 +222,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || by != want {
 		t.Errorf("%+v, %v", by, err)
 	}
-	// Replaying the callback fails: the browser no longer has the cookie, and the code of anyone
-	// who has kept one has been used.
+	// Replaying the callback fails. The browser no longer has the cookie, and if someone has kept
+	// the cookie, the code has been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", by)
@@ -255,7 +255,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 }
 
-// A sign-in lasts an hour. After that the provider is asked again, and its current claims apply.
+// A sign-in lasts an hour. After that, the browser is redirected to the provider again, and the
+// user's current claims apply.
 func TestWhoLeavesAGroup(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -327,7 +328,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 
 var adminSession = session{Kind: operate.AdminToken}
 
-// Responses that a provider, or somebody in between, may send, and that must not sign in.
+// These responses, which a provider or a man in the middle may send, must not sign anyone in.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -408,7 +409,7 @@ func TestHostileProvider(t *testing.T) {
 	}
 }
 
-// A callback is accepted only in the browser that began the sign-in, and only for that sign-in.
+// A callback is accepted only from the browser that began the sign-in, and only for that sign-in.
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -481,7 +482,7 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	}
 }
 
-// Whether an address is verified is not combined with an address from another source.
+// If an address and email_verified come from different sources, they are not combined.
 func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

@@ -107,7 +107,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// The link that is printed at the start expires, so that a copy in a log does not sign in.
+// The link that is printed at startup expires, so that a copy of it in a log does not sign anyone
+// in.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{
