@@ -45,8 +45,8 @@ type Config struct {
 	Consumer string
 	// Queues reports how many executions wait in each queue, and which runners serve it.
 	Queues *queues.Watch
-	// Streams gives queues their own streams and moves them back. nil means that no queue can have
-	// its own stream.
+	// Streams moves queues to their own streams and back. nil means that no queue can have its own
+	// stream.
 	Streams *queuestreams.Mover
 	// Changes announces changed records to watchers.
 	Changes *changes.Changes
