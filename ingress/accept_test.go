@@ -108,7 +108,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// A request may repeat the token anywhere; neither a start nor a rejection contains it.
+// A request may repeat the token anywhere; neither a start message nor a rejection contains it.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -449,7 +449,8 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// The deadline for a body ends with the body: the connection can be used for further requests.
+// The deadline for reading a body applies only to that body: the connection can be used for further
+// requests.
 func TestABodyThatWasInTime(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
@@ -474,7 +475,7 @@ func TestABodyThatWasInTime(t *testing.T) {
 	}
 }
 
-// At shutdown, the ingress stops accepting connections and answers the requests in flight.
+// At shutdown, the ingress stops accepting connections and responds to the requests in flight.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// There is a problem for every code: without one, a refusal could not be written.
+// There is a problem for every code. Without one, a refusal with that code could not be written.
 func TestEveryCodeHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()

@@ -205,7 +205,7 @@ func (s *storedMessages) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
-// lastRefused is a refusalCounter that remembers the last refusal.
+// lastRefused is a refusalCounter that stores the last refusal.
 type lastRefused struct {
 	mu        sync.Mutex
 	userAgent string
@@ -223,7 +223,7 @@ func (l *lastRefused) agent() string {
 	return l.userAgent
 }
 
-// seenSenders is a senderCounter that remembers what it counts.
+// seenSenders is a senderCounter that stores what it counts.
 type seenSenders struct {
 	mu   sync.Mutex
 	last report.SenderObservation
@@ -248,7 +248,7 @@ func tryHandler(
 	return tryAnswering(tb, l, nil)
 }
 
-// tryAnswering does what tryHandler does, with the answer of the workflow's node.
+// tryAnswering is like tryHandler, but sets the answer setting of the workflow's node.
 func tryAnswering(
 	tb testing.TB, l lease, a *registry.Answer,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {

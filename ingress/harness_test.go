@@ -60,7 +60,7 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	return f
 }
 
-// publicURL is the URL with which senders reach the ingress.
+// publicURL is the URL that senders use to reach the ingress.
 const publicURL = "https://hooks.example.com"
 
 // defaults returns a configuration that only sets addresses.

@@ -12,9 +12,9 @@ type neverValid struct{}
 
 func (neverValid) AwaitValid(time.Time) bool { return false }
 
-// An ingress that was suspended, or is cut off from NATS, refuses nothing permanently: its copy of
-// the registry may be stale. Meanwhile the workflow may have been created, deactivated, or given
-// another token.
+// An ingress that was suspended, or is cut off from NATS, refuses nothing permanently, because its
+// copy of the registry may be stale. In the meantime the workflow may have been created or
+// deactivated, or may have received another token.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -45,8 +45,8 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	}
 }
 
-// An ingress that was suspended accepts nothing: its copy of the registry may be stale, and the
-// workflow may have been deactivated.
+// An ingress that was suspended accepts nothing, because its copy of the registry may be stale and
+// the workflow may have been deactivated.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[int]lease{

@@ -24,7 +24,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// startedIDs is a stream that accepts every message, and keeps only the IDs of the executions.
+// startedIDs is a stream that accepts every message but keeps only the execution IDs.
 type startedIDs chan string
 
 func (s startedIDs) ConfirmRepeat(*nats.Msg) (publish.Ack, error) {
@@ -36,8 +36,8 @@ func (s startedIDs) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return publish.Ack{Sequence: 1}, nil
 }
 
-// waitingServer is a server with one workflow whose answers wait. Its starts are not stored; the
-// test reports their ends.
+// waitingServer is a server with one workflow whose responses wait for the execution to finish. Its
+// start messages are not stored; the test reports the executions' final states.
 type waitingServer struct {
 	t       *testing.T
 	h       *handler
@@ -50,8 +50,8 @@ type waitingServer struct {
 
 const shortTimeout = 50 * time.Millisecond
 
-// serveWaiting serves HTTP/1.1 or HTTP/2. The time for an answer to be read, and that for a body,
-// are much shorter than the answers wait.
+// serveWaiting serves HTTP/1.1 or HTTP/2. The timeouts for a client to read a response and to send
+// a body are much shorter than the responses wait.
 func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -90,7 +90,7 @@ func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	return s
 }
 
-// post sends a request and returns the answer as "PROTOCOL STATUS BODY", or the error.
+// post sends a request and returns the response as "PROTOCOL STATUS BODY", or the error.
 func (s *waitingServer) post(ctx context.Context) <-chan string {
 	s.t.Helper()
 	result := make(chan string, 1)
@@ -145,9 +145,9 @@ func (s *waitingServer) expect(what string, got <-chan string, want string) {
 	}
 }
 
-// An answer waits longer than a body may take and than a client may take to read an answer. A
-// sender that goes away leaves nothing behind, and the others on its connection go on waiting. A
-// server that stops answers 202.
+// A response may wait longer than the timeouts for sending a body and for reading a response. A
+// sender that disconnects leaves nothing behind, and other requests on its connection continue to
+// wait. A server that stops responds with 202.
 func TestAnswersWaitOverEachProtocol(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {

@@ -18,11 +18,11 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// outputForms are the forms of the senders that show an output; "" is every other sender's.
+// outputForms lists the forms in which senders show an output. "" stands for all other senders.
 var outputForms = []sender.OutputForm{"", "text", "twiml-message", "twiml-say"}
 
-// writeOutput answers a request with an output, as the ingress does for a raw answer, and reads the
-// answer as a client.
+// writeOutput responds to a request with an output, as the ingress does for a raw answer, and reads
+// the response as a client does.
 func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Response, string) {
 	t.Helper()
 	h, _, _, _, _ := tryHandler(t, alwaysValid{})
@@ -38,7 +38,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	if d.e.status != recorder.Code {
 		t.Errorf("the log says %d, the answer %d", d.e.status, recorder.Code)
 	}
-	// Through the form on the wire, which must be readable.
+	// Write and read the response as it is sent over the network; it must be readable.
 	var wire bytes.Buffer
 	if err := recorder.Result().Write(&wire); err != nil {
 		t.Fatalf("the answer to %q cannot be sent: %v", output, err)
@@ -55,7 +55,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	return response, string(body)
 }
 
-// What a handler in Go returns as an HTTPResponse arrives at the sender.
+// If a handler in Go returns an HTTPResponse, the sender receives that response.
 func TestHTTPResponse(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 900_000)
@@ -152,14 +152,14 @@ func TestHTTPResponse(t *testing.T) {
 			}
 		}
 	}
-	// A handler that returns what JSON does not have fails as every handler does.
+	// A handler that returns a value that JSON cannot represent fails like any other handler.
 	if _, err := json.Marshal(runner.HTTPResponse{Body: func() {}}); err == nil {
 		t.Error("a func became JSON")
 	}
 }
 
-// An output whose http is not valid is answered 502, with the reason; the rest is an output like
-// any other.
+// If the http member of an output is invalid, the response is a 502 with the reason. Any other
+// output is returned as usual.
 func TestMalformedHTTP(t *testing.T) {
 	t.Parallel()
 	for _, http := range []string{
@@ -188,8 +188,8 @@ func TestMalformedHTTP(t *testing.T) {
 	}
 }
 
-// FuzzOutput checks that every output becomes an answer that can be sent and read, always the same
-// one, without a header that outputs do not set.
+// FuzzOutput checks that every output results in a response that can be sent and read, that is
+// always the same, and that has no header that outputs must not set.
 func FuzzOutput(f *testing.F) {
 	for _, seed := range []string{
 		`{"http":{"status":201,"headers":{"location":"/1","X-A":["a","b"]},"body":{"id":1}}}`,

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// inQueue creates an active workflow with a queue, and returns its token.
+// inQueue creates an active workflow that uses a queue, and returns its token.
 func (f *fixture) inQueue(id, queue string) (token string) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -73,8 +73,8 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// From the very next request on, an ingress stores starts where the phase requires; while the queue
-// is closed, it stores none.
+// From the very next request on, an ingress stores start messages where the phase requires. While
+// the queue is closed, it stores none.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)

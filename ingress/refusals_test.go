@@ -36,7 +36,7 @@ func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations
 	s.account("ultra", "none")
 
 	// Two workflows were active and had used up their rate limit when the account was moved to the
-	// plan free.
+	// free plan.
 	s.account("down", "pro")
 	s.workflowIn("down", "first", true, nil)
 	s.workflowIn("down", "past-limit", true, once)
@@ -100,7 +100,7 @@ func (s *situations) expect(row string, a answer, status int, code string) {
 		s.t.Errorf("%s: got %d %s, want %d %s", row, a.status, a.code(), status, code)
 		return
 	}
-	// Every refusal has the same form.
+	// Every refusal has the same response format.
 	if a.header.Get("Content-Type") != "application/problem+json" || a.body["success"] != false ||
 		a.body["status"] != float64(status) {
 		s.t.Errorf("%s: %v %s", row, a.header, a.raw)
@@ -225,8 +225,8 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
-// However many requests and bytes, declared or sent, one account holds, there is room for other
-// accounts.
+// There is room for other accounts, no matter how many requests and bytes, declared or sent, one
+// account holds.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]func(*ingress.Config){

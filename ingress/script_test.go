@@ -69,7 +69,7 @@ func TestWebhookContract(t *testing.T) {
 	}
 }
 
-// headers is the value of a flag that may be repeated.
+// headers is the value of a repeatable flag.
 type headers map[string]string
 
 func (h headers) String() string { return "" }
@@ -83,7 +83,7 @@ func (h headers) Set(text string) error {
 	return nil
 }
 
-// settings is the value of a flag NAME=VALUE that may be repeated.
+// settings is the value of a repeatable flag NAME=VALUE.
 type settings map[string]string
 
 func (s settings) String() string { return "" }
@@ -123,7 +123,7 @@ func (s *situations) scriptSender(ts *testscript.TestScript, neg bool, args []st
 }
 
 // scriptFilter implements "filter WORKFLOW [JSON]". It sets the filter of the workflow's node,
-// which is in the account pro. Without JSON it removes the filter.
+// which is in the pro account. Without JSON it removes the filter.
 func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: filter WORKFLOW [JSON]")
@@ -135,7 +135,7 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	s.putSettings(ts, neg, args[0], settings)
 }
 
-// putSettings replaces the settings of a workflow's node, which is in the account pro. If neg is
+// putSettings replaces the settings of a workflow's node, which is in the pro account. If neg is
 // set, they must be refused.
 func (s *situations) putSettings(
 	ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings,
@@ -160,7 +160,7 @@ func (s *situations) putSettings(
 }
 
 // scriptAnswer implements "answer WORKFLOW [SECONDS [raw]]". It makes the responses of the
-// workflow's node, which is in the account pro, wait. Without SECONDS they do not wait.
+// workflow's node, which is in the pro account, wait. Without SECONDS they do not wait.
 func (s *situations) scriptAnswer(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 1 || len(args) > 3 {
 		ts.Fatalf("usage: answer WORKFLOW [SECONDS [raw]]")
@@ -252,8 +252,8 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 }
 
 // scriptRaw implements "raw [-half] FILE". It sends the content of the file on a new connection,
-// with variables replaced and line ends as in HTTP. With -half the client closes its side after
-// sending.
+// with variables replaced and with line endings as in HTTP. With -half the client closes its side
+// after sending.
 func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []string) {
 	half := len(args) == 2 && args[0] == "-half"
 	if neg || (len(args) != 1 && !half) {

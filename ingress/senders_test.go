@@ -131,7 +131,7 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	}
 }
 
-// An ingress that cannot decrypt the secrets of a node accepts nothing there, and reports a
+// An ingress that cannot decrypt the secrets of a node accepts no requests to it, and reports a
 // temporary problem.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()

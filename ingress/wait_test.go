@@ -24,7 +24,7 @@ import (
 )
 
 // startRunner starts a runner of the default queue, which stops at the end of the test. The input,
-// or the field payload of a form, determines what it does: {"output": …} returns an output,
+// or the payload field of a form, determines what it does: {"output": …} returns an output,
 // {"fail": "…"} an error, and {"hang": true} waits until the execution is canceled or the test
 // ends.
 func (f *fixture) startRunner() {
@@ -84,9 +84,10 @@ func do(ctx context.Context, e runner.Execution) (any, error) {
 var waiting = flag.Int("waiting", 1500,
 	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
-// Waiting requests use nothing that others need: with slots for eight requests in flight, hundreds
-// wait while others are answered. Each gets the result of its execution. Beyond the maximum of an
-// account, and of the ingress, requests are answered 202 immediately.
+// Waiting requests occupy nothing that other requests need: with slots for eight requests in
+// flight, hundreds wait while others are answered. Each receives the result of its execution. If an
+// account or the ingress has reached its maximum of waiting requests, further requests receive a
+// 202 immediately.
 func TestManyRequestsWait(t *testing.T) {
 	t.Parallel()
 	const perAccount = 1000 // part of the documented contract
@@ -202,8 +203,8 @@ func TestManyRequestsWait(t *testing.T) {
 	}
 }
 
-// A waiting request frees its slot when its sender disconnects, and is answered 202 when the
-// ingress shuts down. Its execution continues in both cases.
+// A waiting request frees its slot when its sender disconnects, and receives a 202 when the ingress
+// shuts down. Its execution continues in both cases.
 func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxWaiting = 1 })

@@ -51,8 +51,8 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	}
 }
 
-// A server that accepts a connection but sends nothing takes longer than Timeout, so that was the
-// last attempt.
+// A server that accepts a connection but sends nothing takes longer than Timeout, so there is no
+// further attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -142,8 +142,9 @@ func TestNothingIsKeptForLater(t *testing.T) {
 	}
 }
 
-// A server error that nats.go does not know closes a connection for good. That is reported once,
-// with the reason, and readiness reports it, too. The connection's own Close is not reported.
+// A server error that nats.go does not recognize closes a connection permanently. This is reported
+// once, with the reason, and readiness reports it, too. When the program itself calls Close,
+// nothing is reported.
 func TestClosedForGood(t *testing.T) {
 	server := natstest.Start(t)
 	closed := make(chan error, 2)

@@ -236,7 +236,7 @@ func TestPortInUse(t *testing.T) {
 		"cluster port "+text, "used by another program")
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1",
 		"cannot use port")
-	// Only nats-server itself tries this port, which is another way to fail.
+	// Only nats-server itself tries to use this port, so the server fails in a different way.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
 }

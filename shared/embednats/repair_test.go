@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 )
 
-// Consumers work again after a power cut has damaged their states. The server itself refuses to
-// load such consumers and to create them again.
+// Consumers work again after a power cut has damaged their states. nats-server itself refuses both
+// to load such consumers and to create them again.
 func TestConsumersWhoseStateCannotBeRead(t *testing.T) {
 	for name, damage := range map[string]func(state []byte) []byte{
 		"cut off": func(state []byte) []byte { return state[:3] },

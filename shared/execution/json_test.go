@@ -60,8 +60,8 @@ func TestValidJSONReadsEachByteOfAString(t *testing.T) {
 	}
 }
 
-// encoding/json is the oracle where it agrees with the RFC: up to its depth of 10,000 and for valid
-// UTF-8.
+// FuzzValidJSON compares the result with that of encoding/json where that agrees with the RFC: up
+// to its depth of 10,000 and for valid UTF-8.
 func FuzzValidJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[1,2.5e-3,"x\u00e9",null,true]}`, `[[[]]]`, "\"\xff\"", `-0.0`, "\ufeff1", `"\ud800"`,

@@ -73,7 +73,7 @@ func TestMatch(t *testing.T) {
 		`{"ptr:/list":"a"}`:                                  false,
 		`{"ptr:/empty":""}`:                                  true,
 		`{"ptr:/a/b/c":"deep"}`:                              true,
-		// Of two members with the same name, the first counts.
+		// If two members have the same name, the first counts.
 		`{"ptr:/a/d":1}`:                        false,
 		`{"ptr:/no":null}`:                      false,
 		`{"ptr:/no":{"$not":"x"}}`:              true,
@@ -407,7 +407,7 @@ func encode(t testing.TB, v any, indent bool) string {
 	return string(text)
 }
 
-// Random filters give the same result for random documents as in a second evaluation.
+// For random filters and documents, the second evaluation gives the same result.
 func TestAgainstASecondEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	outcomes := map[bool]int{}
@@ -473,8 +473,8 @@ func FuzzFilter(f *testing.F) {
 }
 
 // ambiguous reports whether the second evaluation, which decodes into maps, interprets a document
-// differently. That is so for duplicate names, numbers that are too long for it, and nesting that
-// encoding/json refuses.
+// differently. This is the case for duplicate names, numbers that are too long for it, and nesting
+// that encoding/json refuses.
 func ambiguous(text string) bool {
 	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 ||
 		strings.ContainsAny(text, "eE") && strings.ContainsAny(text, "0123456789") {

@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/lifecycle"
 )
 
-// While a part stops, it can still use the parts before it, and Stop waits for it.
+// While a part stops, it can still use the parts that were started before it, and Stop waits for
+// it.
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (

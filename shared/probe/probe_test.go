@@ -25,7 +25,7 @@ func TestWhoCanAnswer(t *testing.T) {
 	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
-	// These answers come from another server or belong to another question.
+	// These answers come from another server, or are for another question.
 	old := probe.NewQuestion(keys)
 	for _, wrong := range []string{
 		"", question.Header(), strings.Split(question.Header(), ".")[2],

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ended is the panic that replaces the exit of a program that prints something and exits.
+// ended is the value that a program panics with instead of exiting after it has printed something.
 type ended int
 
 func printed(t *testing.T, flags any, arg string) (out string) {

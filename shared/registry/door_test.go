@@ -62,7 +62,7 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	}
 }
 
-// A change of the place is in force once the requests that began before it have ended.
+// A change of the queue's stream is in force once the requests that began before it have ended.
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

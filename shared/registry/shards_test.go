@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The table behaves like a map for any sequence of sets and removals, both before and after it is
-// published. There are enough keys for shards to grow, to have collisions and to become empty
+// The sharded table behaves like a map for any sequence of sets and removals, both before and after
+// it is published. There are enough keys for shards to grow, to have collisions and to become empty
 // again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()

@@ -56,8 +56,8 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// While the only workflow that the plan allows to be active is switched, deleted and created again,
-// no lookup finds it in excess of the plan's limit.
+// The plan allows only one active workflow. While that workflow is switched, deleted and created
+// again, no lookup finds it in excess of the plan's limit.
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
 	s := registry.NewSnapshot(nil)
@@ -168,7 +168,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup measures what each request does: look up a workflow among a million.
+// BenchmarkLookup measures the lookup that each request makes: of one workflow among a million.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{

@@ -184,7 +184,7 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	}
 }
 
-// The audit either names a field of a record or excludes it explicitly.
+// The audit log either names each field of a record or excludes it explicitly.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
 	var check func(of reflect.Type)

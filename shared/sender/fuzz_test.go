@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzTemplate checks that a message template of an operator is either refused or signs the whole
-// body.
+// FuzzTemplate checks that an operator's message template is either refused or covers the whole
+// body with the signature.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{",
@@ -132,7 +132,7 @@ func FuzzSplitters(f *testing.F) {
 	})
 }
 
-// FuzzPointer checks that a pointer finds the value that encoding/json finds at the same place.
+// FuzzPointer checks that a pointer resolves to the value that encoding/json finds.
 func FuzzPointer(f *testing.F) {
 	f.Add("/id", []byte(`{"id":"evt_1"}`))
 	f.Add("/a/0/b~1c", []byte(`{"a":[{"b/c":1.50}]}`))
@@ -188,8 +188,8 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice reports whether an object may have a duplicate member: one of the two parsers uses the
-// first, the other one the last.
+// hasTwice reports whether an object may have a duplicate member. One of the two parsers uses the
+// first of them, the other one the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A delivery ID that is put where the sender puts its own is found there, and the request can be
+// A delivery ID that is set where the sender sets its own is found there, and the request can be
 // signed afterwards.
 func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
@@ -110,8 +110,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// A request that cannot have a delivery ID where the sender puts it, or that cannot be signed, is
-// left unchanged.
+// If the delivery ID cannot be set where the sender sets it, or if the request cannot be signed,
+// the request is left unchanged.
 func TestWhatCannotBeTried(t *testing.T) {
 	stripe := compile(t, configOf(t, "stripe"))
 	for _, body := range []string{`[1]`, `"text"`, `{"id":`, `text`} {

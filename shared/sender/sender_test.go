@@ -114,8 +114,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A time that a provider's library reads differently from what was signed is refused: two times, or
-// a time with leading zeros.
+// A timestamp that a provider's library interprets differently from what was signed is refused: two
+// timestamps, or one with leading zeros.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -360,7 +360,7 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// The refusal of a secret describes what the preset expects: a public key where it is one, and
+// The refusal of a secret describes what the preset expects: that it is a public key, if so, and
 // never a prefix that only another kind of the preset's secrets has.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{

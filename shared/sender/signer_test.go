@@ -1,7 +1,7 @@
 package sender_test
 
-// The second signer implements each provider's scheme by hand, without the table and without the
-// engine, so a mistake in either shows.
+// The second signer implements each provider's scheme by hand, without presets.json and without the
+// engine, so it reveals mistakes in either.
 
 import (
 	"crypto/ecdsa"
@@ -66,7 +66,7 @@ func mac(h func() hash.Hash, key []byte, parts ...string) []byte {
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
 func b64(b []byte) string   { return base64.StdEncoding.EncodeToString(b) }
 
-// signer is one provider: the operator's settings and how a request is signed.
+// signer is one provider: the operator's settings, and how a request is signed.
 type signer struct {
 	name     string // of the case: the preset and what is special about it
 	preset   string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The embedded table can be parsed and has the texts that operators need.
+// The embedded presets.json can be parsed and has the texts that operators need.
 func TestTable(t *testing.T) {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
@@ -34,8 +34,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A table with an unknown member, or with an entry that would not protect against anything, is
-// refused.
+// A presets file with an unknown member, or with an entry that would not protect against anything,
+// is refused.
 func TestBadTables(t *testing.T) {
 	entry := func(verify string) string {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`

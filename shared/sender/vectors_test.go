@@ -109,8 +109,7 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// For third-party test vectors, each one that belongs to a preset gets the verdict that the file
-// states.
+// Each third-party test vector that belongs to a preset has the result that the file states.
 func TestVectorsFromOutside(t *testing.T) {
 	//nolint:forbidigo // other people's data, which stays where it is
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/service"
 )
 
-// A service whose connection to NATS is closed for good ends with an error, which lets a supervisor
-// restart it.
+// If a service's connection to NATS is closed permanently, the service ends with an error, so that
+// a supervisor can restart it.
 func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	server := natstest.Start(t)
 	config := service.Config{

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// full returns a start that has every field. A field that is added to the message must be added
-// here.
+// full returns a start message that has every field. A field that is added to the message must be
+// added here.
 func full(t *testing.T) *nats.Msg {
 	t.Helper()
 	s := execution.Start{
@@ -121,7 +121,7 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// DecodeBrief handles every field of the message.
+// DecodeBrief handles every field of a start message.
 func TestDecodeBriefKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart

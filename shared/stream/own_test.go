@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every subject in either place is recognized as its kind, and as no other.
+// Every subject, in the shared stream and in a queue's own stream, is recognized as its kind, and
+// as no other.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, place := range []stream.Place{{}, {Own: true}} {

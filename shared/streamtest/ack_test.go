@@ -17,7 +17,7 @@ import (
 
 const subject = "subject"
 
-// engine returns an Engine on a separate server with a stream, and the maximum size of a message.
+// engine returns a Publisher on a separate server with a stream, and the maximum size of a message.
 func engine(t *testing.T) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -40,7 +40,7 @@ func engine(t *testing.T) (e *ack.Publisher, s jetstream.Stream, maxPayload int6
 	return e, s, nc.MaxPayload()
 }
 
-// Concurrent callers each get the answer to their own message, and may reuse the message
+// Concurrent callers each receive the response to their own message, and may reuse the message
 // immediately.
 func TestPublishConcurrently(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message in the queue gets an answer, even one that the connection does not accept.
+// Every message in the queue gets a response, even one that the connection does not accept.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)
@@ -103,13 +103,13 @@ func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	all.Wait()
 }
 
-// answer is the answer that a caller of Send receives.
+// answer holds the arguments that PublishAsync passes to its callback.
 type answer struct {
 	ack ack.Ack
 	err error
 }
 
-// Send calls back exactly once, even for a message that the connection does not accept.
+// PublishAsync calls back exactly once, even for a message that the connection does not accept.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)

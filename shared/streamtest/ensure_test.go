@@ -58,8 +58,8 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// A stream of an earlier version has fewer subjects. Ensure adds the others, keeps the messages and
-// the settings of an operator, and refuses a stream that differs in anything else.
+// A stream of an earlier version has fewer subjects. Ensure adds the missing ones, and keeps the
+// messages and an operator's settings. It refuses a stream that differs in anything else.
 func TestEnsureAddsSubjects(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

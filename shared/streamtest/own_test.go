@@ -62,7 +62,7 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	// A repeat of a delivery is recognized by its remembered ID.
+	// A repeat of a delivery is recognized by its copied ID.
 	if ack, err := js.PublishMsg(ctx, own.MsgIDMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)

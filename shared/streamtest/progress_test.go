@@ -55,7 +55,7 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 }
 
-// Old reports are dropped in favor of new ones, and reports never use the space for starts.
+// Old reports are dropped in favor of new ones, and reports never use the space for start messages.
 func TestOldReportsGiveWay(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)

@@ -50,8 +50,8 @@ func write(t *testing.T, certFile, keyFile string, serial int64) {
 	}
 }
 
-// A renewed certificate is used without a restart. While only one of the two files is new, the old
-// pair stays in use.
+// A renewed certificate is used without a restart. As long as only one of the two files is new, the
+// old pair stays in use.
 func TestARenewedCertificateIsUsed(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Codes must return every declared code, in the order of the declarations: other tables are
+// Codes must return every declared code, in the order of the declarations, because other tables are
 // compared with it.
 func TestCodesAreAllOfThem(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit makes the checks that precede that of the workflow's state.
+// admit makes the checks that precede the check of the workflow's state.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Admitted, *Refusal) {

@@ -87,7 +87,8 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
-// Ingresses exchange numbers of bytes; their cost depends on the current plan.
+// Ingresses exchange numbers of bytes. How much of the limit they use up depends on the current
+// plan.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	here, there := NewLimits(), NewLimits()
 	at := here.origin.Add(time.Minute)

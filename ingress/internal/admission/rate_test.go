@@ -53,7 +53,7 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// What others have admitted must be made up for, but never more than one burst.
+	// Requests admitted by other ingresses must be made up for, but never by more than one burst.
 	behind := add(d, now, 5*time.Second, time.Minute)
 	if _, wait := takeRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
@@ -156,8 +156,8 @@ func threeIngresses(t *testing.T, lost float64) {
 	}
 }
 
-// What others admitted under a limit that is no longer in force must not use up the new one. Usage
-// from an ingress that does not send Each yet is counted.
+// Requests that other ingresses admitted under a limit that is no longer in force do not use up the
+// new limit. Usage from an ingress that does not send Each yet is counted.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
 		Requests: 2,

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }
 
-// bed is a NATS server with the streams, and a connection that reports.
+// bed is a NATS server with the streams, and a connection that publishes reports.
 type bed struct {
 	t    *testing.T
 	nats *natstest.Node
@@ -51,7 +51,7 @@ var waited = Execution{
 	Queue:      queue,
 }
 
-// report stores a report of the execution.
+// report publishes a report of the execution and waits until it is stored.
 func (b *bed) report(status execution.Status, output string) {
 	b.t.Helper()
 	msg, err := stream.ProgressMessage(queue, workflow, "node", "", execution.Progress{
@@ -69,8 +69,8 @@ func (b *bed) report(status execution.Status, output string) {
 	}
 }
 
-// begin begins to wait over a connection. The Wait reads the stream without a signal for the first
-// time after first.
+// begin begins a Wait over a connection. first is the time after which the Wait first reads the
+// stream without having received a signal.
 func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	b.t.Helper()
 	waits := New(nc, 10)
@@ -84,8 +84,8 @@ func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	return waits, wait
 }
 
-// loseSignals makes the server deliver no more reports to a Wait, as a server of a cluster does
-// that does not know of the subscription yet.
+// loseSignals makes the server deliver no more reports to a Wait. A server of a cluster does the
+// same if it does not have the subscription yet.
 func loseSignals(t *testing.T, w *Wait) {
 	t.Helper()
 	for _, sub := range w.subs {
@@ -108,8 +108,8 @@ func enough(int) bool { return true }
 
 const never = time.Hour
 
-// An end whose report is delivered to no one is found in the stream: by a reading without a signal,
-// and, if none is due before, at the limit.
+// If the report of a final state is delivered to no subscriber, it is found in the stream: by a
+// read without a signal or, if none is due before the limit, by the read at the limit.
 func TestALostReportIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -120,7 +120,7 @@ func TestALostReportIsFound(t *testing.T) {
 		loseSignals(t, wait)
 	}
 	b.report(execution.Running, "")
-	// The last reading finds that the execution runs, too.
+	// The last read also finds that the execution is running.
 	running.Await(t.Context(), time.Now(), enough).expect(t, Limit, execution.Running, "")
 	b.report(execution.Succeeded, "7")
 	b.report(execution.Failed, "") // a later one changes nothing
@@ -131,8 +131,8 @@ func TestALostReportIsFound(t *testing.T) {
 	soon.Await(ctx, time.Now().Add(never), enough).expect(t, Ended, execution.Succeeded, "7")
 }
 
-// An end that is reported while the connection to NATS is lost is found when it is back, however
-// long ago the last reading was.
+// A final state that is reported while the connection to NATS is lost is found after the reconnect,
+// no matter how long ago the last read was.
 func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -157,8 +157,8 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	(<-results).expect(t, Ended, execution.Succeeded, "7")
 }
 
-// A Wait that began before a connection got lost reads when it is back, also if Await is called
-// later: nothing is missed while the start is being stored.
+// A Wait that began before the connection was lost reads the stream after the reconnect, even if
+// Await is called only later. Nothing is missed while the start message is being stored.
 func TestAReconnectBeforeAwait(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -179,8 +179,8 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 	wait.Await(ctx, time.Now().Add(never), enough).expect(t, Ended, execution.Succeeded, "7")
 }
 
-// While NATS answers nothing, a request is answered within a second after its limit, even if a
-// reading has begun just before the limit.
+// While NATS does not respond, a request is answered within a second of its limit, even if a read
+// began just before the limit.
 func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -201,8 +201,8 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	}
 }
 
-// However a Wait ends, it leaves neither a place nor a subscription, and a Waits that has stopped
-// does not follow the connection.
+// However a Wait ends, it leaves neither an occupied slot nor a subscription behind. A Waits that
+// has been stopped no longer follows the connection.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -253,7 +253,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// Without memory for the output, a Wait tries again later.
+// If there is no memory for the output, a Wait retries later.
 func TestAnOutputWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t)

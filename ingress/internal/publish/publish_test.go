@@ -58,7 +58,8 @@ func newPublisher(
 	return p
 }
 
-// message returns a start. All starts have the same trace, which does not affect deduplication.
+// message returns a start message. All start messages have the same trace, which does not affect
+// deduplication.
 func message(t *testing.T, deliveryID string) *nats.Msg {
 	t.Helper()
 	id := uuid.NewString()
@@ -120,8 +121,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	}
 }
 
-// In a cluster, the server answers some concurrent repeats with "in process". No caller of Publish
-// sees that, and exactly one of them is the first.
+// In a cluster, the server responds to some concurrent repeats with "in process". No caller of
+// Publish receives that response, and exactly one of the callers stores the message.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -159,7 +160,7 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 }
 
 // During leader elections, every message with a delivery ID is stored once and confirmed, and its
-// sender does not notice them.
+// sender does not notice the elections.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -208,7 +209,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Logf("%d acknowledged over three changes of leader", total.Load())
 }
 
-// While the server is unavailable, Publish returns an error soon, and a refused message does not
+// While the server is unavailable, Publish soon returns an error, and a refused message does not
 // appear in the stream later.
 func TestNoGhosts(t *testing.T) {
 	t.Parallel()
@@ -248,7 +249,7 @@ func TestNoGhosts(t *testing.T) {
 }
 
 // If a server hangs, a message with a delivery ID may be refused although it is stored later. If it
-// is sent again, it is recognised, so it is stored only once.
+// is sent again, it is recognized, so it is stored only once.
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -376,7 +377,8 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 }
 
-// A message that was not stored is remembered until another message is stored.
+// Trouble reports that a message was not stored, until another message is stored or troubleFor has
+// passed.
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
@@ -434,7 +436,7 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// Repeat recognises a message that is in the deduplication window, and stores nothing, even if the
+// Repeat recognizes a message that is in the deduplication window. It stores nothing, even if the
 // stream has room.
 func TestRepeat(t *testing.T) {
 	t.Parallel()

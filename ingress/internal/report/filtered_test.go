@@ -59,8 +59,8 @@ func TestFilteredByNode(t *testing.T) {
 	}
 }
 
-// However many requests are filtered, a report fits in a NATS message, and requests without details
-// are counted.
+// A report fits in a NATS message no matter how many requests are filtered, and requests without
+// details are counted.
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // makes counts accumulate

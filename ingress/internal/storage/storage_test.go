@@ -24,8 +24,8 @@ func space(used int64) *storage.Space {
 	return s
 }
 
-// fill takes space for messages of 100 bytes until one is refused, and returns how many bytes it
-// took.
+// fill reserves space for messages of 100 bytes until one is refused, and returns how many bytes it
+// reserved.
 func fill(s *storage.Space, accountID string) (taken int64) {
 	for taken < 2*limit && s.Take(accountID, 100) {
 		taken += 100
@@ -34,8 +34,8 @@ func fill(s *storage.Space, accountID string) (taken int64) {
 }
 
 // Once the stream is nine tenths full, an account that holds an equal share is refused. One that
-// holds less finds room until it holds its share. However much others take, an account that holds
-// less than they do still finds room.
+// holds less can store messages until it holds its share. An account that holds less than the
+// others can always store messages, no matter how much they hold.
 func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -115,7 +115,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// Two ingresses learn what the other one takes.
+// Two ingresses exchange how much space they reserve.
 func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
@@ -139,8 +139,8 @@ func TestOfTwoIngresses(t *testing.T) {
 	}
 }
 
-// An ingress that has just started does not know who fills the stream. Until sums arrive, every
-// account finds a little room; after that, the heaviest account is refused.
+// An ingress that has just started does not know which accounts fill the stream. Until it receives
+// sums, it grants every account a little space. After that, the heaviest account is refused.
 func TestAfterAStart(t *testing.T) {
 	t.Parallel()
 	s := space(92_000)

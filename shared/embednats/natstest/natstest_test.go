@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// createStream creates the stream S, which remembers message IDs.
+// createStream creates the stream S, which deduplicates messages by ID.
 func createStream(t *testing.T, nc *nats.Conn, replicas int) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(nc)

@@ -102,8 +102,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
-// An ingress may take long to catch up. Changes wait for it from the moment when it announces
-// itself.
+// An ingress may take a long time to catch up. Changes wait for it from the moment when it
+// announces itself.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -262,8 +262,8 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 	}
 }
 
-// A follower requests messages again that the server has sent into a dead connection, which count
-// as delivered. It does so as soon as the connection is back, before any heartbeats are missed.
+// Messages that the server sent into a dead connection count as delivered. A follower requests them
+// again as soon as the connection is back, before any heartbeats are missed.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

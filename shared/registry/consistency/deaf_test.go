@@ -62,8 +62,8 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds calls try until the process that try cuts off still had its lease when the
-// change was made: a busy machine may need longer than a lease to get that far.
+// whileItsLeaseHolds calls try until held is true: the process that try cuts off still had its
+// lease when the change was made. A busy machine may need longer than a lease to get that far.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -75,7 +75,7 @@ func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 }
 
 // An executor that starts waits for the lease of an ingress that has just been cut off from NATS
-// and whose heartbeats it has never received.
+// and whose heartbeats the executor has never received.
 func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -121,8 +121,8 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	})
 }
 
-// Two servers do not reach each other, but both reach the leader. A change waits for the lease of
-// an ingress whose heartbeats are not received but which still renews it.
+// Two servers cannot reach each other, but both reach the leader. A change waits for the lease of
+// an ingress whose heartbeats are not received but which still renews its lease.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)

@@ -36,9 +36,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// Changes wait for a process that was killed until it is presumed dead, and no longer: with one
-// server, no process can be silent and renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess
-// uses a cluster.
+// Changes wait for a process that was killed until it is presumed dead, but no longer. With one
+// server, no process can be silent and still renew its lease.
+// TestAChangeWaitsForTheLeaseOfASilentProcess uses a cluster.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -102,7 +102,7 @@ func (r recreated) create(e *edit.Editor) error {
 	return err
 }
 
-// hasItsSecrets fails the test unless the token that opens the workflow is stored.
+// hasItsSecrets fails the test unless the new token and sample payload are stored.
 func (r recreated) hasItsSecrets() {
 	r.Helper()
 	info, err := r.Trigger(r.Context(), "wf", "node")
@@ -113,8 +113,8 @@ func (r recreated) hasItsSecrets() {
 	}
 }
 
-// A workflow that is created again keeps its secrets, whether the deletion of the secrets comes
-// between the new token and the new record or right after both.
+// A workflow that is created again keeps its secrets, even if the old secrets are deleted between
+// the writes of the new token and the new record, or right after both.
 func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	for name, recordFirst := range map[string]bool{
@@ -165,8 +165,8 @@ func (h *heldDirectory) Apply(c registry.Change) {
 	h.Directory.Apply(c)
 }
 
-// A workflow that is created again keeps its secrets even if the process that deletes it does not
-// know yet that it has been created again.
+// A workflow that is created again keeps its secrets, even if the process that deletes it has not
+// yet received the change that created it again.
 func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 	t.Parallel()
 	r := startRecreated(t)

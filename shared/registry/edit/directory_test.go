@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A workflow that can be read as active has already been counted. Otherwise a second one could be
+// A workflow that a reader sees as active has already been counted. Otherwise a second one could be
 // activated in excess of the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()

@@ -37,9 +37,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// An executor does not rely on a leader of the registry that does not reach the other servers.
-// These may have elected another leader, which stores changes. The old leader does not notice that,
-// and goes on responding to an executor that is connected to it.
+// An executor does not rely on a leader of the registry that cannot reach the other servers. They
+// may have elected another leader, which stores changes. The old leader does not notice that, and
+// still responds to an executor that is connected to it.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)

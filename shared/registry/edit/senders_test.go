@@ -30,7 +30,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those of the secrets that requests verify with at an ingress.
+// opens returns those of the given secrets with which requests are verified by an ingress.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -376,7 +376,7 @@ func TestReseal(t *testing.T) {
 }
 
 // Once a change of a sender has returned, every ingress accepts only requests that the new state
-// allows: none passes because of an earlier sender or a missing one.
+// allows. None is accepted because of an earlier sender or because there was none.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen or is cut off from NATS has an outdated registry. It does not answer
-// from it, even if it has nothing to write.
+// A process that was frozen or is cut off from NATS has an outdated registry. It does not respond
+// from that registry, even if it has nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

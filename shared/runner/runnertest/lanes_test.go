@@ -48,9 +48,9 @@ func (b *begins) end(key string) {
 	delete(b.running, key)
 }
 
-// Executions with the same key begin one after another, in the order of their starts, even if
-// attempts fail and a member of the group leaves. Executions without a key or with other keys
-// continue meanwhile.
+// Executions with the same key begin one after another, in the order of their start messages, even
+// if attempts fail and a member of the group leaves. Executions without a key or with other keys
+// continue in the meantime.
 func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -159,7 +159,7 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 }
 
 // An execution that has ended is not passed to a handler again if the server has lost the
-// acknowledgments of its lane's consumer: it would begin after later ones.
+// acknowledgments of its lane's consumer. Otherwise, it would begin after later ones.
 func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

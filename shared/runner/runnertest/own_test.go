@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A runner takes the executions of its queue from both the stream that all queues share and the
-// queue's own stream, follows moves without a restart, and reports each to the stream of reports
-// that belongs to its start's stream. Each execution runs once.
+// A runner receives the executions of its queue from both the stream that all queues share and the
+// queue's own stream. It follows moves without a restart. It reports each execution to the stream
+// of reports that belongs to the stream of its start message. Each execution runs once.
 func TestARunnerFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 8} {

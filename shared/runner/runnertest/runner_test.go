@@ -78,8 +78,8 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 	}
 }
 
-// A handler that works for a while is reported as running, including when it began. A negative
-// ReportRunningAfter reports it immediately.
+// A handler that runs for a while is reported as running, including when it began. If
+// ReportRunningAfter is negative, that is reported immediately.
 func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -299,7 +299,7 @@ func TestGroupsAndMembers(t *testing.T) {
 	}
 }
 
-// A runner that stops lets its handlers finish. It hands executions that it cannot finish to
+// A runner that stops lets its handlers finish. Executions that it cannot finish are redelivered to
 // another member.
 func TestStopping(t *testing.T) {
 	t.Parallel()
@@ -341,8 +341,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// The work of a runner that dies is redelivered to another member; the work of a runner whose
-// handlers run for a long time is not.
+// The executions of a runner that dies are redelivered to another member. Those of a runner whose
+// handlers run for a long time are not.
 func TestDyingAndWorkingForLong(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -375,7 +375,7 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// An execution that kills every process that runs it is given up without another attempt.
+// An execution that kills every process that runs it is abandoned without another attempt.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -473,7 +473,7 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	<-ran
 }
 
-// A runner takes no more messages than it has free concurrency slots. A message that waits for a
+// A runner requests no more messages than it has free concurrency slots. A message that waits for a
 // slot for longer than AckWait would also run on another member.
 func TestNothingWaitsForAPlace(t *testing.T) {
 	t.Parallel()
@@ -558,8 +558,8 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	}
 }
 
-// When NATS has lost its storage, the executor recreates the stream, and the runner continues with
-// it: it is not restarted and recreates its consumer itself.
+// When NATS has lost its storage, the executor recreates the stream. The runner then recreates its
+// consumer itself and continues without a restart.
 func TestARunnerGoesOnAfterNATSLostItsStore(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A message that the server has sent to a runner that then stops counts as an attempt: it is handed
-// back if there is another attempt, and is run otherwise.
+// A message that the server has sent to a runner that then stops counts as an attempt. If there is
+// another attempt, the message is returned to the server; otherwise, it is run.
 func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {

@@ -169,8 +169,8 @@ func TestPanicsInOptions(t *testing.T) {
 	}
 }
 
-// Options.Log gets a line for each attempt. Without it, failed attempts are logged to the default
-// log.
+// Options.Log receives a line for each attempt. If it is not set, failed attempts are logged to the
+// default log.
 func TestAttemptsAreLogged(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
