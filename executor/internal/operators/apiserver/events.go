@@ -187,7 +187,7 @@ func (s *server) executionEvents(
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
 	if refused, ok := errors.AsType[*operate.Error](err); ok &&
 		refused.Code == api.CodeUnauthorized {
-		return "", errStreamEnded // the key has been revoked meanwhile
+		return "", errStreamEnded // the key has been revoked in the meantime
 	}
 	if err != nil {
 		return "", err

@@ -34,7 +34,7 @@ type step struct {
 	At         time.Time
 	After      time.Duration // time since the previous step
 	First      bool
-	Kind       string // CSS class of the mark
+	Kind       string // CSS class of the step's marker
 }
 
 // request is the request that started an execution, if the stream still has it.
@@ -153,7 +153,8 @@ func (p executionPage) CanReplay() bool {
 	return p.Ended() && p.Request.Known && p.Request.Input != nil
 }
 
-// CanCancel reports whether the execution has not ended and has not been canceled.
+// CanCancel reports whether the execution has not ended and its cancellation has not been
+// requested.
 func (p executionPage) CanCancel() bool {
 	return !execution.Status(p.Status).Final() && p.CancelRequestedAt.IsZero()
 }

@@ -41,7 +41,7 @@ var formats = template.FuncMap{
 	"nameOr":     nameOr,
 }
 
-// hasKind reports whether the settings of operator events list a kind. events may be nil.
+// hasKind reports whether an account's operator event settings include a kind. events may be nil.
 func hasKind(events *api.PutEvents, kind string) bool {
 	return events != nil && slices.Contains(events.Kinds, kind)
 }

@@ -125,7 +125,7 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (executionList
 	return p, err
 }
 
-// fill fetches the rows after a cursor. "" means the newest rows.
+// fill fetches the rows after a cursor. An empty cursor means the newest rows.
 func (c *Console) fill(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
@@ -160,7 +160,7 @@ func (c *Console) fill(ctx context.Context, p *executionList, after string) erro
 	return nil
 }
 
-// query returns the panel's query with a cursor. "" means the newest rows.
+// query returns the panel's query with a cursor. An empty cursor means the newest rows.
 func (p executionList) query(after string) url.Values {
 	return queryOf(map[string]string{
 		"node": p.NodeID, "status": p.Filter.Status, "source": p.Filter.Source,

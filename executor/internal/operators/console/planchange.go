@@ -14,7 +14,7 @@ type planChange struct {
 	Rate    string // rate limit of the new plan
 }
 
-// planChangeFragment renders a warning if a change of plan would stop webhooks or lower their rate
+// planChangeFragment renders a warning if changing the plan would stop webhooks or lower their rate
 // limit. Otherwise it responds with 204.
 func (c *Console) planChangeFragment(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()

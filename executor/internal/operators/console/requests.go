@@ -75,8 +75,8 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 // others is the name of the part for all other causes.
 const others = "others"
 
-// causeParts returns the most frequent causes as parts. If there are too many, the last part is the
-// sum of the others, which causeParts adds to causes.
+// causeParts returns the most frequent causes as parts. If there are too many causes, the last part
+// is others, whose counts causeParts adds to causes.
 func causeParts(causes map[string][]int64) []part {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))

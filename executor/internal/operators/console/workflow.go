@@ -111,8 +111,8 @@ func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// workflow returns the data of a workflow's page without its lists. If that fails, it responds
-// itself, with an error page or a redirect to an execution.
+// workflow returns the data of a workflow's page without its lists. If it cannot, it responds with
+// an error page or a redirect to an execution, and returns false.
 func (c *Console) workflow(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p workflowPage, found bool) {

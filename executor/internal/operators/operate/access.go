@@ -14,9 +14,10 @@ import (
 // and rejects the zero Caller.
 type Caller struct {
 	Kind Kind
-	// ID is the ID of the key, or of the user at the identity provider. "" for the admin token.
+	// ID is the ID of the key, or of the user at the identity provider. It is "" for the admin
+	// token.
 	ID string
-	// Name is a name for people.
+	// Name is the caller's display name.
 	Name string
 	Role Role
 	// AccountID is the only account that the caller has access to. "" means all accounts.

@@ -168,7 +168,8 @@ func (s *Service) PatchAccount(
 	})
 }
 
-// PutAccount creates an account, or replaces it unless mustBeNew is true.
+// PutAccount creates or replaces an account. If mustBeNew is true, it does not replace an existing
+// account.
 func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Selection selects dead letters by IDs if IDs is not nil, and by a filter otherwise.
+// Selection selects dead letters by IDs if IDs is not nil, and by Filter otherwise.
 type Selection struct {
 	IDs    []string
 	Filter DeadLetterFilter
@@ -52,9 +52,9 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters, oldest first, at most MaxBulk of them: see
-// RequeueExecution. It counts the dead letters requeued by this call. Repeated and concurrent calls
-// requeue each dead letter only once.
+// RequeueDeadLetters requeues dead letters in the same way as RequeueExecution, oldest first, at
+// most MaxBulk of them. The result counts the dead letters requeued by this call. Repeated and
+// concurrent calls requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected Selection,
 ) (api.Requeued, error) {

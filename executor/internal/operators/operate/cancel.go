@@ -324,8 +324,8 @@ func (s *Service) eachCanceled(
 }
 
 // compareCancellations restores cancellations that exist only in the database or only in the
-// bucket. This happens when a power failure or a restore rolls one of them back. It stores the
-// missing keys, and requests the cancellation of executions that are only in the bucket.
+// bucket, because a power failure or a restore rolled one of them back. It stores the missing keys,
+// and requests the cancellation of executions that are only in the bucket.
 func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {

@@ -119,7 +119,7 @@ func apiCondition(c store.Condition) api.EventCondition {
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string { return registry.EventKinds() }
 
-// apiEventSetting converts a setting to the API's form; nil becomes nil.
+// apiEventSetting converts operator event settings to the API's form. nil becomes nil.
 func apiEventSetting(e *registry.OperatorEvents) *api.PutEvents {
 	if e == nil {
 		return nil

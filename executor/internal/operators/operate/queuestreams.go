@@ -85,8 +85,8 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	}
 }
 
-// withQueueChange changes a workflow. If the change assigns the workflow to a queue whose starts
-// are in a different stream, the workflow's delivery IDs are first copied to that stream.
+// withQueueChange changes a workflow. If the change assigns the workflow to a queue whose start
+// messages are in a different stream, the workflow's delivery IDs are first copied to that stream.
 func (s *Service) withQueueChange(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	move, ok := errors.AsType[*edit.QueueChangeError](err)

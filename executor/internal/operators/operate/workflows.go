@@ -150,7 +150,8 @@ func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return edit.IfUpdatedAt(ctx, at)
 }
 
-// PutWorkflow creates an inactive workflow, or replaces one unless mustBeNew is true.
+// PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true, it
+// does not replace an existing workflow.
 func (s *Service) PutWorkflow(
 	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
 ) (PutResult[api.Workflow], error) {

@@ -11,7 +11,7 @@ import (
 
 const (
 	// forgetMember is how long after its last announcement a runner still counts as a member. A
-	// killed runner does not announce its end.
+	// killed runner sends no announcement that it is leaving.
 	forgetMember = 4 * stream.RunnerHeartbeat
 	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
 	// groups. They are limited because any NATS client can make up names.

@@ -67,7 +67,7 @@ type BlockingExecution struct {
 type lane struct {
 	in      jetstream.Stream
 	subject string
-	oldest  uint64 // its first waiting start is at or after this stream sequence
+	oldest  uint64 // its first waiting start message is at or after this stream sequence
 }
 
 // streamState is one of a queue's streams with its consumers.

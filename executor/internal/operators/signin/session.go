@@ -23,8 +23,8 @@ const (
 	sessionLifetime = 12 * time.Hour
 )
 
-// overHTTPS reports whether the browser uses https, with this listener or with a proxy. A client
-// that lies about that can only lose its session.
+// overHTTPS reports whether the browser uses https to reach this listener or the proxy in front of
+// it. A client that lies about that can only lose its session.
 func overHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
@@ -120,7 +120,7 @@ func (s sessions) read(value string) (sess session, valid bool) {
 // for another.
 const sessionPurpose = "session"
 
-// seal signs a value for a purpose, and returns the signature and the value encoded.
+// seal signs a value for a purpose. It returns the signature and the value, encoded together.
 func (s sessions) seal(purpose string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

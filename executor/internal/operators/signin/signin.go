@@ -40,8 +40,8 @@ type Config struct {
 	Failures *Failures
 }
 
-// Keys looks up the callers whom API keys authenticate. Its methods return an error if the keys are
-// unavailable.
+// Keys looks up the caller that an API key authenticates. Its methods return an error if the keys
+// are unavailable.
 type Keys interface {
 	// ByText returns the caller of the key with the given secret text. known is false if there is
 	// no such key, or it has expired.
