@@ -13,11 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is the URL prefix of problem types. A problem's code follows as the fragment, which
-// is an anchor in the README.
+// problemType is the URL prefix of problem types. The fragment that follows is the problem's code,
+// which is also an anchor in the README.
 const problemType = "https://github.com/hookstart/hookstart#"
 
-// problem is the response to a refusal. Only the map problems assigns codes to statuses.
+// problem is the response to a refusal. Only the problems map assigns statuses to codes.
 type problem struct {
 	status    int
 	title     string
@@ -190,7 +190,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 		out.duplicate, out.handshake, out.filtered
 }
 
-// refuse writes a refusal as a problem, adapted to the node's sender. s may be nil.
+// refuse writes a refusal as a problem document, adapted to the node's sender. s may be nil.
 func (h *handler) refuse(
 	w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender,
 ) {
@@ -241,8 +241,8 @@ func (h *handler) refuse(
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// wholeSeconds returns d in seconds, rounded up so that a client that waits that long is not too
-// early.
+// wholeSeconds returns d in seconds, rounded up so that a client that waits that long does not
+// retry too early.
 func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }

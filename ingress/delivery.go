@@ -28,8 +28,8 @@ type delivery struct {
 	token      string
 
 	caller  admission.Admitted
-	pass    registry.StorePermit // counts the request as being stored in its stream
-	place   stream.Place         // where the start or the rejection is to be stored
+	pass    registry.StorePermit // permit that counts the request as being stored in its stream
+	place   stream.Place         // the stream for the start message or the rejection
 	request sender.Request       // for the node's sender, filter and order key
 
 	buffers
@@ -43,14 +43,14 @@ type delivery struct {
 	verified bool
 	verdict  sender.Verdict // the result of verifying the request
 
-	id         admission.DeliveryID // the delivery ID that counts
+	id         admission.DeliveryID // the delivery ID in effect
 	identified bool                 // id is set; its value may be empty
 }
 
 // outcome is the result of a request.
 type outcome struct {
 	refusal     *admission.Refusal
-	answer      *sender.Answer // replaces the ordinary response; nil means the ordinary one
+	answer      *sender.Answer // replaces the default response; nil means the default is sent
 	executionID string
 	duplicate   bool
 	handshake   bool

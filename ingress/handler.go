@@ -60,8 +60,8 @@ type publisher interface {
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
-// counted returns a publisher that counts in n the messages that p is publishing. If n is nil, it
-// returns p itself.
+// counted returns a publisher that publishes through p and keeps the number of messages being
+// published in n. If n is nil, it returns p itself.
 func counted(p publisher, n *atomic.Int64) publisher {
 	if n == nil {
 		return p
@@ -104,7 +104,7 @@ type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.SenderObservation)
 }
 
-// newHandler completes h, whose dependencies must be set, with the values of the configuration.
+// newHandler fills in h's settings from c and returns it. h's dependencies must already be set.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
 	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()),
@@ -160,16 +160,16 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve handles a request: decide makes the checks of steps.go and publishes the start, finish
-// writes the response, and finishEvent the metrics and the log line. Nothing before the publish
-// calls another process.
+// serve handles a request: decide runs the checks in steps.go and publishes the start message,
+// finish writes the response, and finishEvent records the metrics and the log line. Nothing before
+// the publish calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
 	h.begin(d.e, r, webhookRoute)
 	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
-	d.reading.release() // before end, which may drain a body
+	d.reading.release() // before finishEvent, which may drain a body
 }
 
 // serveOther answers a request whose method is not POST: with a handshake if the node's sender has

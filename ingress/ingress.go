@@ -82,8 +82,8 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// endpoint is the running webhook endpoint. Its method run calls the others in the order in which
-// they are declared.
+// endpoint is the running webhook endpoint. Its run method calls the other methods in the order in
+// which they are declared.
 type endpoint struct {
 	*service.Service
 	config   Config
@@ -93,7 +93,7 @@ type endpoint struct {
 
 	follower  *consistency.Follower
 	lease     *consistency.Lease
-	publisher *publish.Publisher // to the stream that the queues share
+	publisher *publish.Publisher // for the stream that the queues share
 	streams   *publish.Streams
 	handler   *handler
 }
@@ -150,8 +150,8 @@ func (e *endpoint) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// makeHandler creates the handler and its dependencies. They outlive ctx: they send their last
-// reports when they are stopped.
+// makeHandler creates the handler and its dependencies. The dependencies outlive ctx because they
+// send their last reports when they are stopped.
 func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	if e.publisher, err = publish.New(ctx, e.NATS, e.config.PublishTimeout); err != nil {
 		return err
@@ -204,8 +204,8 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	return nil
 }
 
-// announce joins the barrier: from then on, a change of the registry is confirmed only once this
-// process has applied it.
+// announce starts this process's heartbeat. From then on, a change of the registry is confirmed
+// only once this process has applied it.
 func (e *endpoint) announce(ctx context.Context) error {
 	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
 		&consistency.IngressSettings{

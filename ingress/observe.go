@@ -149,7 +149,7 @@ type answerLabels struct {
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
-// customStatus stands for every status set by an execution's output: label values must be ones that
+// customStatus stands for every status set by an execution's output. Label values must be ones that
 // this program chooses, so that their number is bounded.
 const customStatus = 0
 

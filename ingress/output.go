@@ -24,7 +24,7 @@ type response struct {
 	body        []byte
 }
 
-// errOutput is the error for an output whose member http is invalid.
+// errOutput is the error for an output whose http member is invalid.
 var errOutput = errors.New("the output's http is not valid")
 
 // readOutput converts an output to a response. An output {"http": {…}} sets status, headers and
@@ -48,7 +48,7 @@ func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
 	return r, nil
 }
 
-// readHTTP converts the member http of an output to a response. Unknown fields are an error.
+// readHTTP converts the http member of an output to a response. Unknown fields are an error.
 func readHTTP(text []byte) (r response, err error) {
 	var given struct {
 		Status  *int                       `json:"status"`
@@ -95,8 +95,8 @@ func readHTTP(text []byte) (r response, err error) {
 
 var contentTypeText = []string{"text/plain; charset=utf-8"}
 
-// unsentHeaders are the headers that an output cannot set: they concern the connection or the
-// length of the body (RFC 9110), or the ingress sets them.
+// unsentHeaders are the headers that an output cannot set, because they concern the connection or
+// the length of the body (RFC 9110), or because the ingress sets them.
 var unsentHeaders = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Proxy-Connection", "Te",
@@ -128,8 +128,8 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 	return headers, nil
 }
 
-// readHeader returns the values of a header, which is a string or a list of strings. It reports
-// whether the header is one of them.
+// readHeader returns the values of a header. ok is false unless the header is a string or a list of
+// strings.
 func readHeader(header json.RawMessage) (values []string, ok bool) {
 	var text *string // nil means null
 	if json.Unmarshal(header, &text) == nil {

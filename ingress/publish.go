@@ -18,8 +18,8 @@ import (
 // retryClosed is the Retry-After while a queue is moving to another stream.
 const retryClosed = time.Second
 
-// chooseStream finds the stream in which to store the start or the rejection. If it returns nil,
-// the caller must leave d.pass exactly once.
+// chooseStream chooses the stream for the start message or the rejection. If it returns nil, the
+// caller must release d.pass exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.caller.Workflow.AcquirePermit()
@@ -132,8 +132,8 @@ var errShare = fmt.Errorf("%w for this account: it holds its share of a stream t
 	publish.ErrStorageFull)
 
 // publishFairly publishes a message if the account may use the space. If it may not, a repeated
-// delivery is still recognised. The space of the shared stream is divided among accounts; that of a
-// queue's own stream is not, because an operator has given it to the queue.
+// delivery is still recognized. The space of the shared stream is divided among accounts. The space
+// of a queue's own stream is not, because an operator has assigned it to the queue.
 func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, error) {
 	var size int64
 	if h.space.IsLimited() && !inOwnStream(msg) {

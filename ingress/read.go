@@ -67,7 +67,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 	return nil
 }
 
-// idInBody reports whether the delivery ID may have to be taken from the body.
+// idInBody reports whether the delivery ID may have to be read from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
 	return s != nil && s.DeliveryInBody() && d.firstHeader(h.firstIDHeaders) == ""

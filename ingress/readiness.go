@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// staleAfter is how old the copy of the registry may be before this ingress reports that it is not
-// ready, so that a load balancer sends requests elsewhere. Requests are answered 503 from 2 s on;
-// the additional half second allows for a late renewal.
+// staleAfter is how old this process's copy of the registry may be before the ingress reports that
+// it is not ready, so that a load balancer sends requests elsewhere. Requests are answered 503 from
+// 2 s on; the additional half second allows for a late renewal.
 const staleAfter = 2500 * time.Millisecond
 
 // smallestMessage is the approximate size, in the stream, of a message without a body.
@@ -50,7 +50,7 @@ func checks(
 	}
 }
 
-// startStreams holds the streams that store starts.
+// startStreams holds the streams in which start messages are stored.
 type startStreams struct {
 	shared   *publish.Publisher
 	own      *publish.Streams

@@ -12,10 +12,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// findToken returns the token of a request: the first non-empty value of the parameter token, the
-// parameter access_token, and the header Authorization with the scheme Bearer, in this order. It
-// returns "" if there is none. It allocates nothing for a token that is not escaped, because the
-// request has not been authenticated yet.
+// findToken returns the token of a request. It is the first non-empty value among the token
+// parameter, the access_token parameter, and the Authorization header with the Bearer scheme, in
+// this order. findToken returns "" if there is none. It allocates nothing for a token that is not
+// escaped, because the request has not been authenticated yet.
 func findToken(raw string, header http.Header) string {
 	access := ""
 	for raw != "" {
@@ -44,8 +44,8 @@ const (
 	accessParameter = "access_token"
 )
 
-// bearerToken returns the token of the header Authorization, or "" if there is none with the scheme
-// Bearer.
+// bearerToken returns the token of the Authorization header, or "" if no such header has the Bearer
+// scheme.
 func bearerToken(header http.Header) string {
 	const bearer = "bearer "
 	for _, value := range header["Authorization"] {
@@ -89,8 +89,8 @@ func isNamed(name, want string) bool {
 
 // otherParameters parses a raw query and omits every parameter with the name of a token parameter,
 // whether or not its token is valid. Unlike url.ParseQuery it loses nothing: a semicolon is an
-// ordinary character, and a value that cannot be unescaped, or would not be UTF-8, stays as it was
-// sent.
+// ordinary character. A value that cannot be unescaped, or would not be UTF-8 afterwards, is kept
+// as sent.
 func otherParameters(raw string) execution.Values {
 	var others execution.Values
 	var room []string // backing array for the values; most names have one
@@ -163,8 +163,8 @@ func nextTrace(header http.Header) string {
 	return string(text[:])
 }
 
-// validTrace reports whether s has the format of W3C's traceparent, version 00. Later versions
-// begin with the same fields.
+// validTrace reports whether s is a valid W3C traceparent, in the format of version 00 or a later
+// version, which begins with the same fields.
 func validTrace(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false

@@ -27,7 +27,7 @@ var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
 }
 
-// decide returns the outcome of a request: parse, then the steps, then start.
+// decide returns the outcome of a request: it calls parse, then each step, then start.
 func (h *handler) decide(d *delivery, workflowID string) outcome {
 	if refusal := h.parse(d, workflowID); refusal != nil { // 1 to 4
 		return outcome{refusal: refusal}
@@ -40,8 +40,9 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 	return h.start(d) // 14
 }
 
-// parse checks for the workflow ID and the token, and the declared length of the body against the
-// maximum, and stores the workflow ID and the token in d. It does not read the body.
+// parse checks that the request has a workflow ID and a token, and that the declared length of the
+// body is within the maximum. It stores the workflow ID and the token in d. It does not read the
+// body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
@@ -96,8 +97,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 		return nil
 	}
 	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
-		// A request with an unreadable body is not a handshake; a later step, after the plan's,
-		// refuses it.
+		// A request with an unreadable body is not a handshake. A step after checkPlan refuses it.
 		return nil
 	}
 	now := time.Now()
@@ -170,8 +170,8 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 }
 
 // storeRejected records a call of an inactive workflow, with its body, so that operators can look
-// up the ID in the response and replay the request. If the stream does not store the record, reject
-// returns the stream's refusal instead. A body that cannot be read is omitted.
+// up the ID in the response and replay the request. If the stream does not store the record,
+// storeRejected returns the stream's refusal instead. A body that cannot be read is omitted.
 func (h *handler) storeRejected(d *delivery) *outcome {
 	if d.caller.Workflow.Active {
 		return nil
@@ -214,7 +214,7 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 	return &outcome{refusal: why}
 }
 
-// checkBody makes checks 11 to 13, which need the body.
+// checkBody runs checks 11 to 13, which need the body.
 func (h *handler) checkBody(d *delivery) *outcome {
 	if out := h.readWithID(d); out != nil {
 		return out

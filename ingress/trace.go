@@ -17,7 +17,7 @@ const webhookRoute = "/webhooks/{workflowId}"
 type spans struct {
 	tracer  trace.Tracer
 	request trace.Span
-	publish trace.Span // nil before there is a message to publish, and after it was published
+	publish trace.Span // nil before a message is ready to publish, and after its publish
 }
 
 // startSpans starts the request's span. If trusted is set, the span belongs to the sender's trace,

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// waitResult is the result of the execution that a response waited for, or the execution's state if
-// the response stopped waiting.
+// waitResult is the result of the execution that a response waited for. If the response stopped
+// waiting, it is the execution's state at that time.
 type waitResult struct {
 	await.Result
 
@@ -23,8 +23,8 @@ type waitResult struct {
 	form sender.OutputForm // how the sender expects an output
 }
 
-// startAndWait starts an execution and waits for it to finish. The limit counts from the start of
-// the request, so that a sender knows how long it has to wait at most.
+// startAndWait starts an execution and waits for it to finish. The time limit counts from the start
+// of the request, so that a sender knows how long it may have to wait.
 func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
 	caller := d.caller.Workflow
 	wait, err := h.waits.Begin(await.Execution{
@@ -105,7 +105,8 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 	d.e.duplicate = out.duplicate
 }
 
-// ending completes a sentence about an execution that did not succeed.
+// ending maps a final status to the words that complete a sentence about an execution that did not
+// succeed.
 var ending = map[execution.Status]string{
 	execution.Failed:   "failed",
 	execution.Canceled: "been canceled",

@@ -35,9 +35,9 @@ type Options struct {
 	Extra []nats.Option
 	// Log receives later events of the connection. It is required.
 	Log logrus.FieldLogger
-	// Closed is called once if the connection is closed for good other than by its Close method: it
-	// will not reconnect, and the program must be restarted. The error is the reason. nil means
-	// that the event is only logged.
+	// Closed is called once if the connection is closed for good other than by its Close method.
+	// The connection will not reconnect, and the program must be restarted. The error is the
+	// reason. If Closed is nil, the event is only logged.
 	Closed func(error)
 }
 
@@ -45,10 +45,10 @@ type Options struct {
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
 // Connect waits for a server and connects to it. The connection reconnects indefinitely. It does
-// not buffer messages while it is disconnected: otherwise, a message that the caller was told had
-// failed would still be stored after the reconnect. There is one exception: if the server reports
-// an error that nats.go does not know, such as a violation of a max_payload that has been lowered,
-// nats.go closes the connection for good. See Options.Closed.
+// not buffer messages while it is disconnected: otherwise, a message that was reported to the
+// caller as failed would still be stored after the reconnect. There is one exception: if the server
+// reports an error that nats.go does not know, such as a violation of a max_payload that has been
+// lowered, nats.go closes the connection for good. See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ func checkCA(file string) error {
 	return nil
 }
 
-// checkURLs returns an error for a URL that cannot be that of a server. Connect must not wait for
-// it.
+// checkURLs returns an error for a URL that cannot be a server's, so that Connect fails immediately
+// instead of waiting for it.
 func checkURLs(urls string) error {
 	urls = strings.Trim(urls, ", ") // nats.go also ignores a superfluous comma
 	for text := range strings.SplitSeq(urls, ",") {

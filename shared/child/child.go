@@ -32,8 +32,8 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 
 // Start starts the command, with Environment unless the command has an environment set. The caller
 // must end the process with Kill or Terminate. On Linux, the process also ends when this process
-// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command has SysProcAttr
-// set, only that determines these things.
+// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command's SysProcAttr is
+// set, it alone determines these two behaviors.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
 		cmd.Env = Environment()
@@ -60,7 +60,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogging is like Start, but appends the process's stdout and stderr to the file log.
+// StartLogging is like Start, but appends the process's stdout and stderr to the log file.
 func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

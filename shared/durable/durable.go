@@ -13,9 +13,9 @@ import (
 )
 
 // MkdirAll is like os.MkdirAll, and also syncs the folder and every parent that it creates, as well
-// as the folder above the first new one, which contains the new name. A folder that already exists
-// is also synced, together with its parent: a power cut may have come between its creation and its
-// sync.
+// as the folder above the first new one, which contains the new name. It also syncs a folder that
+// already exists, and its parent, because a power cut may have occurred between the folder's
+// creation and its sync.
 func MkdirAll(folder string, perm fs.FileMode) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {

@@ -76,8 +76,8 @@ type Options struct {
 	Cluster *Cluster
 
 	// AfterLast reports whether a consumer whose state the server cannot read begins after its
-	// stream's last message. Other such consumers begin with the first message. nil means that all
-	// of them do.
+	// stream's last message. If it returns false or is nil, such a consumer begins with the first
+	// message.
 	AfterLast func(stream, consumer string) bool `json:"-"`
 
 	// Log receives the server's log lines. It is called concurrently, must not block and must not
@@ -91,8 +91,8 @@ type Cluster struct {
 	Port   int      // port for the other nodes, on Options.Host; not 0
 	Routes []string // host:port of every node; may include the node's own
 
-	// Advertise is the host:port that other nodes are told to connect to, which is needed if there
-	// is a proxy between them. "" means the address that the node listens on. If it is set, clients
+	// Advertise is the host:port that other nodes are told to connect to. It is needed if there is
+	// a proxy between them. "" means the address that the node listens on. If it is set, clients
 	// are not told about the other nodes, which may also have proxies.
 	Advertise string
 }
@@ -245,8 +245,8 @@ func run(o Options, log *logger) (*server.Server, error) {
 	return ns, nil
 }
 
-// checkPorts returns an error if a port is in use. The server would notice that only after it has
-// recovered all streams.
+// checkPorts returns an error if a port is in use. The server would notice that only after
+// recovering all streams.
 func checkPorts(o Options) error {
 	if !o.NoListener && o.Port != 0 {
 		if err := checkPort("port", o.Host, o.Port); err != nil {
@@ -345,14 +345,14 @@ func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	}
 }
 
-// ClientURL returns the URL nats://host:port for clients, or "" if NoListener is set.
+// ClientURL returns the clients' URL, nats://host:port, or "" if NoListener is set.
 func (s *Server) ClientURL() string { return s.url }
 
 // InProcess returns an option that connects a client in this process without using the network:
 // nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
-// InProcessConn creates a connection for the option InProcess.
+// InProcessConn creates a connection for the InProcess option.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.running().InProcessConn() }
 
 func (s *Server) running() *server.Server {

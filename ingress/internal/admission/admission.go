@@ -1,5 +1,5 @@
-// Package admission decides whether a request may start an execution. It does no I/O: callers pass
-// the facts of the request and the time. It uses neither HTTP nor NATS.
+// Package admission decides whether a request may start an execution. It does no I/O and uses
+// neither HTTP nor NATS: callers pass in the relevant parts of the request and the time.
 package admission
 
 import (
@@ -75,7 +75,7 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Ref
 	}, nil
 }
 
-// CheckPlan checks what the account's plan allows.
+// CheckPlan returns a refusal if the account's plan does not allow the request, or nil.
 func (a Admitted) CheckPlan() *Refusal {
 	switch {
 	case !a.view.PlanHasWebhooks():

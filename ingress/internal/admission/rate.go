@@ -30,9 +30,9 @@ func (d debt) resetIfChanged(l registry.RateLimit) debt {
 // perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// takeRequest takes one request from the limit. From idle, l.Requests are accepted immediately,
-// then one every l.Window/l.Requests. It returns the new state, or how long to wait. A refused
-// request changes nothing.
+// takeRequest charges one request against the limit. From idle, l.Requests are accepted
+// immediately, then one every l.Window/l.Requests. It returns the new state, or how long to wait. A
+// refused request changes nothing.
 func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
@@ -63,8 +63,8 @@ type Usage struct {
 // sweepEvery is the interval between removals of idle entries.
 const sweepEvery = time.Minute
 
-// Limits tracks what busy workflows have used of their rate limits, and accounts of their bytes per
-// day, at this ingress and at others.
+// Limits tracks how much of its rate limit each busy workflow has used, and how many of its bytes
+// per day each busy account has used, at this ingress and at others.
 type Limits struct {
 	origin   time.Time
 	seed     maphash.Seed

@@ -34,8 +34,8 @@ const (
 	// signalLook is the time after which a Wait reads the stream again if it received a signal and
 	// did not find the report. This pause doubles with each read, too.
 	signalLook = time.Millisecond
-	// lookTimeout is the maximum duration of a read before the limit, which ends the read, too;
-	// lastTimeout is that of the last read, at the limit.
+	// lookTimeout is the maximum duration of a read before the limit; reaching the limit also ends
+	// such a read. lastTimeout is the maximum duration of the last read, which begins at the limit.
 	lookTimeout = time.Second
 	lastTimeout = 500 * time.Millisecond
 	// maxLooks is the maximum number of simultaneous reads. All requests read the stream when a
@@ -82,12 +82,12 @@ type Waits struct {
 	accounts map[string]int
 	stopping chan struct{}
 	stopped  bool
-	// back is closed when a lost connection is back, and replaced.
+	// back is closed and replaced when a lost connection is restored.
 	back chan struct{}
 }
 
-// New returns a Waits for at most most requests. It watches the connection until Stop, or until the
-// connection is closed.
+// New returns a Waits that lets up to most requests wait. It watches the connection until Stop is
+// called or the connection is closed.
 func New(nc *nats.Conn, most int) *Waits {
 	w := &Waits{
 		nc:       nc,
@@ -102,7 +102,7 @@ func New(nc *nats.Conn, most int) *Waits {
 	return w
 }
 
-// watch makes all requests read the stream when a lost connection is back.
+// watch makes all requests read the stream when a lost connection is restored.
 func (w *Waits) watch(changes chan nats.Status) {
 	defer w.nc.RemoveStatusListener(changes)
 	for {
@@ -121,7 +121,7 @@ func (w *Waits) watch(changes chan nats.Status) {
 	}
 }
 
-// nextBack returns a channel that is closed the next time that a lost connection is back.
+// nextBack returns a channel that is closed the next time that a lost connection is restored.
 func (w *Waits) nextBack() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +170,8 @@ func (w *Waits) leave(accountID string) {
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
 
-	Place  stream.Place // where the start is stored
-	HasOwn bool         // the queue has its own stream, which may hold an earlier start
+	Place  stream.Place // the stream that stores the start message
+	HasOwn bool         // the queue has its own stream, which may hold an earlier start message
 }
 
 // Wait waits for one execution to finish. Only one goroutine may use it.
@@ -182,7 +182,7 @@ type Wait struct {
 	subs      []*nats.Subscription
 	places    []reportSource // streams that may hold reports
 	running   bool           // a report had the status running
-	// back is closed when a connection that was lost since the last read is back.
+	// back is closed when a connection that was lost since the last read is restored.
 	back <-chan struct{}
 }
 

@@ -51,8 +51,8 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start announces what limits admits and what accounts take from space, and adds what other
-// ingresses announce to both.
+// Start begins to announce what limits has admitted and how much of space this ingress has used for
+// each account. It adds what other ingresses announce to limits and space.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.Space, registry registryView,
 	log logrus.FieldLogger,

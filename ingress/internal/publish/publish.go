@@ -19,7 +19,7 @@ import (
 // Reasons why the stream does not store a message.
 var (
 	// ErrUnavailable means that the stream did not answer in time, or could not be reached. A
-	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognised.
+	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognized.
 	// ErrUnavailable is also returned if it is unknown whether this request or an earlier one
 	// stored the message: a sender must never be told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
@@ -137,7 +137,7 @@ func (p *Publisher) Close() { p.acks.Close() }
 //
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish sends it again under
 // the same ID, until there is an answer or the time is up. Its traceparent must differ from that of
-// any other request: Publish recognises its own message by it. A message without a Nats-Msg-Id is
+// any other request: Publish recognizes its own message by it. A message without a Nats-Msg-Id is
 // sent only once, unless it was certainly not stored.
 func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
@@ -308,9 +308,9 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 	}
 }
 
-// isGone reports whether the stream has deleted a message, which is then too old to have been
-// stored by this request. A replica that lags does not have the message either, but its last
-// sequence is lower.
+// isGone reports whether the stream has deleted a message. Such a message is too old to have been
+// stored by this request. A lagging replica does not have the message either, but its last sequence
+// is lower.
 func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
 	s, err := p.lookUp(ctx)
 	if err != nil {
@@ -333,7 +333,7 @@ func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
 	return found, nil
 }
 
-// message reads the message with a sequence from the stream.
+// message reads the message with the given sequence number from the stream.
 func (p *Publisher) message(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	s, err := p.lookUp(ctx)
 	if err != nil {

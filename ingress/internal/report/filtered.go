@@ -16,12 +16,12 @@ import (
 // filteredInterval is the interval between reports of filtered requests.
 const filteredInterval = time.Second
 
-// Bounds of the memory, which also keep a report below the maximum size of a NATS message.
+// Bounds on memory use, which also keep a report below the maximum size of a NATS message.
 const (
 	// maxFilteredNodes is the maximum number of nodes; requests to further nodes are not counted
 	// until a report has been sent.
 	maxFilteredNodes    = 1000
-	maxFilteredRequests = 700 // further ones are only counted
+	maxFilteredRequests = 700 // maximum number kept; further ones are only counted
 )
 
 // Filtered counts the requests that did not match the filter of their node. It is safe for

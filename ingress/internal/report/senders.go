@@ -50,8 +50,8 @@ func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
 	return s
 }
 
-// Count adds what one request to an existing node showed about its sender, which has the given
-// preset.
+// Count adds what one request to an existing node showed about the node's sender. preset is that
+// sender's preset.
 func (s *Senders) Count(workflowID, nodeID, preset string, seen SenderObservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,39 +3,38 @@
 // share still finds room.
 //
 // # The rule
-//
 // The equal share is the stream's size divided by the number of accounts that hold something plus
 // one, for an account that is yet to come, but never by more than the number of accounts. While
-// less than nine tenths are used, nothing is refused. From then on, an account is refused if it
-// holds its share or more. In the last twentieth the share shrinks in proportion to the free space,
-// so that accounts below their share cannot use up the room of accounts that hold even less. In an
-// installation with one account, only the stream itself refuses messages.
+// less than nine tenths of the stream are used, nothing is refused. From then on, an account is
+// refused if it holds its share or more. In the last twentieth the share shrinks in proportion to
+// the free space, so that accounts below their share cannot use up the room of accounts that hold
+// even less. In an installation with one account, only the stream itself refuses messages.
 //
 // # Where the figures come from
 //
-// NATS reports how much a stream holds, but not for whom. Every ingress counts the space that it
-// takes for each account, and announces it to the others ten times a second, and whenever it has
-// taken a 256th of the stream. That is accurate for what was stored since the ingress started, and
-// messages expire at the latest after the stream's maximum age. What an ingress cannot know,
-// because it was stored before its start or because an announcement was lost, comes from an
-// executor: while the stream is eight tenths full or more, one executor reads the headers of all
-// its messages, adds up their sizes by account, and sends the sums every second. They replace the
-// ingress's counts, except for the most recent ones.
+// NATS reports how much a stream holds, but not for which account. Every ingress counts the space
+// that it uses for each account. It announces its counts to the others ten times a second, and
+// whenever it has used another 256th of the stream. The counts are accurate for messages stored
+// since the ingress started, and messages expire at the latest after the stream's maximum age. An
+// ingress cannot count messages that were stored before its start or whose announcement was lost.
+// An executor supplies those: while the stream is at least eight tenths full, one executor reads
+// the headers of all its messages, adds up their sizes by account, and sends the sums every second.
+// The sums replace the ingress's counts, except for the most recent ones.
 //
-// The alternatives are worse. Sums over the records in the database would include only the sizes of
-// bodies, and would be missing while the database is down. Counts stored by ingresses would lose
-// what a killed process has not written. Neither would notice that an operator has purged messages.
-//
+// The alternatives are worse. Sums over the execution records in the database would include only
+// the sizes of bodies, and would be missing while the database is down. Counts stored by ingresses
+// would lose whatever a killed process has not written. Neither would notice that an operator has
+// purged messages.
 // # How exact they are
 //
-// The sums are one or two seconds old. This ingress adds what it has counted since the last sums
-// but one, so up to two seconds of an account's messages count twice, but none is missing, unless
-// the executor lags by more than a second. What another ingress takes becomes known after a tenth
-// of a second, or after a 256th of the stream: until then, each of them may accept messages of an
-// account that has reached its share. Expired messages leave the sums in steps of one 256th of the
-// stream, and an ingress's counts in steps of an eighth of the stream's maximum age. What an
-// executor publishes itself (reruns, replays, operator events) is only in the sums, and is never
-// refused.
+// The sums are one or two seconds old. This ingress adds everything that it has counted since the
+// sums before the last ones. Up to two seconds of an account's messages therefore count twice, but
+// none is missing unless the executor lags by more than a second. Another ingress announces its
+// usage after a tenth of a second, or after a 256th of the stream. Until then, each ingress may
+// accept messages of an account that has reached its share. Expired messages leave the sums in
+// steps of one 256th of the stream, and an ingress's counts in steps of an eighth of the stream's
+// maximum age. Messages that an executor publishes itself (reruns, replays, operator events) are
+// only in the sums, and are never refused.
 //
 // While no executor runs, the last sums stay in force, and expired messages keep counting. An
 // ingress that starts then, or before the first sums arrive, does not know which account holds
@@ -67,8 +66,8 @@ const (
 	knownEnough = 10 // 1/knownEnough of the content may be unknown
 )
 
-// announceAfter determines when the space taken is announced to the other ingresses immediately:
-// once it exceeds 1/announceAfter of the stream's maximum size.
+// announceAfter sets a threshold: once the unannounced space exceeds 1/announceAfter of the
+// stream's maximum size, it is announced to the other ingresses immediately.
 const announceAfter = 256
 
 // ages is the number of generations of an ingress's counts; the oldest generation expires when a
@@ -90,11 +89,11 @@ type Space struct {
 	near   atomic.Bool // the stream is full enough for executors to send sums
 	summed atomic.Bool // an executor's sums are in use
 
-	// Crossed receives a value with each message while the stream is nine tenths full: the usage is
-	// then worth updating with SetUsage.
+	// Crossed receives a value with each message while the stream is nine tenths full, to signal
+	// that the usage should be updated with SetUsage.
 	Crossed chan struct{}
-	// Announce receives a value when this ingress has taken so much that it should tell the others
-	// immediately.
+	// Announce receives a value when this ingress has used so much space that it should announce
+	// the usage to the others immediately.
 	Announce chan struct{}
 
 	seed   maphash.Seed
@@ -166,10 +165,10 @@ func (s *Space) Take(accountID string, bytes int64) bool {
 // IsLimited reports whether the stream has a size limit. Without one, Take always returns true.
 func (s *Space) IsLimited() bool { return s.limit.Load() != 0 }
 
-// Return gives back the space of a message that was not stored.
+// Return releases the space of a message that was not stored.
 func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -bytes, -bytes) }
 
-// ReceiveUsage counts what another ingress has taken, or returned if it is negative.
+// ReceiveUsage counts the bytes that another ingress has taken, or returned if bytes is negative.
 func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
 
 // change counts space that was taken, or returned if bytes is negative. untold is the part of it

@@ -23,7 +23,7 @@ const (
 // a developer's environment cannot influence them. Variables that tests themselves read are kept.
 type Main struct{ *testing.M }
 
-// Run implements the Run method of testscript.TestingM.
+// Run implements the Run method of testscript's TestingM interface.
 func (m Main) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
