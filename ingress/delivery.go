@@ -35,7 +35,7 @@ type delivery struct {
 	buffers
 	reading bodyReservation
 	isRead  bool // read was called
-	// unread is set if the body could not be read. nil means that it was read.
+	// unread is set if the body could not be read. nil means that the body was read.
 	unread   *admission.Refusal
 	counted  bool              // limit accepted the request, so its body must be counted
 	payload  execution.Payload // set once the body has been read

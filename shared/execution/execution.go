@@ -1,5 +1,6 @@
-// Package execution is the domain model: an execution, its states, how its ID is derived, and how a
-// request body becomes the input of a workflow. It imports only the standard library.
+// Package execution is the domain model of executions. It defines an execution and its states, how
+// its ID is derived, and how a request body becomes the input of a workflow. It imports only the
+// standard library.
 package execution
 
 import (
@@ -31,7 +32,7 @@ func (s Status) Final() bool {
 	return s == Succeeded || s == Failed || s == Rejected || s == Canceled
 }
 
-// Follows reports whether an execution may change from the state before to s.
+// Follows reports whether an execution may change from the state before to the state s.
 func (s Status) Follows(before Status) bool {
 	switch s {
 	case Running:
@@ -45,7 +46,7 @@ func (s Status) Follows(before Status) bool {
 	}
 }
 
-// Source says what started an execution.
+// Source identifies the kind of event that started an execution.
 type Source string
 
 // The sources: a request to the webhook endpoint; an operator's rerun, replay or requeue; and an
@@ -65,8 +66,8 @@ var Sources = []Source{Webhook, Rerun, Event}
 // of parameters are as sent.
 type Values map[string][]string
 
-// Get returns the first value of name or, if there is no such name, of the header whose canonical
-// form is that of name. It returns "" if there is none.
+// Get returns the first value of name. If v has no such name, it treats name as a header name and
+// looks up its canonical form. It returns "" if there is none.
 func (v Values) Get(name string) string {
 	values, ok := v[name]
 	if !ok {
@@ -78,7 +79,7 @@ func (v Values) Get(name string) string {
 	return values[0]
 }
 
-// Start is the beginning of one execution: the message that a workflow runner receives.
+// Start is the start message of one execution, which a workflow runner receives.
 type Start struct {
 	ID         string // the execution's ID: a UUID in lower case
 	WorkflowID string // the workflow to run
@@ -117,8 +118,8 @@ type Rejection struct {
 	Queue      string    // the runner queue
 	DeliveryID string    // the sender's delivery ID; "" if it sent no valid one
 	At         time.Time // when the request arrived
-	// Payload is the body, or only its type if it was not read. Its kind is NoBody also if the body
-	// is declared as JSON but is not JSON.
+	// Payload is the body. If the body was not read, Payload holds only its Content-Type. Its kind
+	// is NoBody also if the body is declared as JSON but is not valid JSON.
 	Payload      Payload
 	DeclaredSize int64  // the body's length in bytes; the declared one if it was not read
 	Headers      Values // the request's headers, without credentials
@@ -136,7 +137,7 @@ type Rejection struct {
 type Progress struct {
 	ID string // the execution's ID
 	// Queue and WorkflowID come from the subject of the report. A runner can name any execution of
-	// its queue, so whoever records the report compares them with the record.
+	// its queue, so code that records the report must compare them with the execution record.
 	Queue      string
 	WorkflowID string    // see Queue
 	Status     Status    // Running, Succeeded, Failed or Canceled

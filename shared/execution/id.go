@@ -4,7 +4,7 @@ import "encoding/hex"
 
 // IDForDelivery returns the ID of the execution that a delivery starts. It is the same for the same
 // workflow, node and delivery ID, so a repeat is recognized without a lookup. It is a version 8
-// UUID (RFC 9562), made from a SHA-256.
+// UUID (RFC 9562), made from a SHA-256 hash.
 func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("start", workflowID, nodeID, deliveryID)
 }
@@ -22,9 +22,9 @@ func MarkSignedID(deliveryID string) string { return "\x00\x00" + deliveryID }
 // delivery ID of a request. Only the functions that make execution IDs use the result.
 func MarkEventID(eventID string) string { return "\x00\x00\x00" + eventID }
 
-// RejectedIDForDelivery returns the ID of the record of a delivery to an inactive workflow. It
-// differs from that of IDForDelivery: the same delivery can still start an execution once the
-// workflow is active.
+// RejectedIDForDelivery returns the ID of the execution record of a delivery to an inactive
+// workflow. It differs from the result of IDForDelivery, so the same delivery can still start an
+// execution once the workflow is active.
 func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
@@ -41,8 +41,8 @@ func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
-// hashUUID returns a UUID that is a hash of its arguments. Only the last one may contain a NUL, so
-// different arguments are never joined to the same text.
+// hashUUID returns a UUID that is a hash of its arguments. Only the last argument may contain a
+// NUL, so that different arguments never result in the same concatenation.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {
 	const nul = "\x00"
 	sum := SHA256("hookstart", nul, kind, nul, workflowID, nul, nodeID, nul, deliveryID)

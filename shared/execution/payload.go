@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// BodyKind says how the input is made from the body.
+// BodyKind determines how the input is made from the body.
 type BodyKind uint8
 
 // The kinds of bodies. NoBody is the kind of a rejected execution whose body was not read, or was
-// declared as JSON but is not JSON.
+// declared as JSON but is not valid JSON.
 const (
 	NoBody BodyKind = iota
 	JSON
@@ -24,7 +24,7 @@ const (
 // Payload is the body of a request, and how to interpret it.
 type Payload struct {
 	ContentType string // the Content-Type as sent, with its parameters
-	// Kind says how the input is made from Body.
+	// Kind determines how the input is made from Body.
 	Kind BodyKind
 	Body []byte // the body as sent
 }
@@ -57,8 +57,8 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.Trim(mediaType, " \t"), "application/json")
 }
 
-// Form parses an application/x-www-form-urlencoded body; some senders put JSON into its field
-// payload. If a pair cannot be unescaped, Form returns an error together with the other pairs.
+// Form parses an application/x-www-form-urlencoded body. Some senders put JSON into its payload
+// field. If a pair cannot be unescaped, Form returns an error together with the other pairs.
 func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Body)) }
 
 // Input returns the JSON document that is passed to the workflow:

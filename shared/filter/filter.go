@@ -1,7 +1,8 @@
 // Package filter decides which requests start an execution. A filter is a JSON object that maps
-// places in a request to conditions on the values there.
+// places in a request, such as a header or a JSON pointer into the body, to conditions on the
+// values there.
 //
-// The package is pure: it is given a request as a value and returns a verdict. Every filter that
+// The package does no I/O: its input is a request, and its output is a verdict. Every filter that
 // can be parsed can be evaluated for every request.
 package filter
 
@@ -27,7 +28,7 @@ const (
 
 // Error describes what is wrong with a filter. It is for the operator who set the filter.
 type Error struct {
-	Place  string // the place whose condition is wrong; "" for the whole filter
+	Place  string // the place in the request whose condition is wrong; "" for the whole filter
 	Detail string // what is wrong and what to do
 }
 
@@ -43,7 +44,7 @@ func (e *Error) Error() string {
 type Filter struct {
 	text       string
 	conditions []condition
-	pointers   *pointers // nil means that no condition is about the body's JSON
+	pointers   *pointers // nil means that no condition refers to the body's JSON
 }
 
 // condition is a test of the value at one place.

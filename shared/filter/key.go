@@ -16,8 +16,8 @@ const (
 	hashedKey = "sha256:"
 )
 
-// Key is a compiled place that contains the order key of a request. It is immutable and safe for
-// concurrent use.
+// Key is a compiled place, which is where a request contains its order key. It is immutable and
+// safe for concurrent use.
 type Key struct {
 	text     string
 	place    sender.Place
@@ -43,9 +43,10 @@ func ParseKey(text string) (*Key, error) {
 // String returns the place as it was given to ParseKey.
 func (k *Key) String() string { return k.text }
 
-// Value returns the key of a request: a string, or a number or a boolean as written. It returns ""
-// if the request has no key: there is nothing at the place, or an empty string, null, an object or
-// an array. A key that is too long or not UTF-8 is replaced by its hash.
+// Value returns the order key of a request: the text of a string, or a number or a boolean as
+// written. It returns "" if the request has no key, because there is nothing at the place, or
+// because the value is an empty string, null, an object or an array. A key that is too long or not
+// UTF-8 is replaced by its hash.
 func (k *Key) Value(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // pointers is a set of JSON pointers that are resolved together, in one pass over the document. The
-// pass stops as soon as all of them are decided.
+// pass stops as soon as all of them are resolved.
 type pointers struct {
 	root  *node
 	slots int // number of pointers
@@ -80,12 +80,12 @@ type scanner struct {
 	text  []byte
 	at    int
 	found []value
-	left  int    // number of pointers that are not yet decided
+	left  int    // number of pointers that are not yet resolved
 	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
-// value scans the value at the current position, which is the one that n stands for. It stops as
-// soon as all pointers are decided.
+// value scans the value at the current position, to which the path to n leads. It stops as soon as
+// all pointers are resolved.
 func (s *scanner) value(n *node) {
 	s.skipSpace()
 	before := s.left

@@ -25,12 +25,12 @@ type value struct {
 	// text is the value of a header, a form field or a query parameter, which has no type. It is ""
 	// for a value in JSON.
 	text string
-	// json is the value as written in the document. nil means that it is not from the document.
+	// json is the value as written in the document. nil means that the value is not from JSON.
 	json []byte
 }
 
-// equals reports whether a value equals a value in the filter. A text that is not from JSON equals
-// a number or a boolean that is written the same way.
+// equals reports whether a value equals a value in the filter. Text that is not from JSON equals a
+// number or a boolean that is written the same way.
 func (v value) equals(l *literal) bool {
 	switch l.kind {
 	case kindText:
@@ -94,7 +94,8 @@ type decimal struct {
 	exponent int64
 }
 
-// farExponent replaces exponents that are too large for any number of digits to make up for.
+// farExponent replaces exponents that are so large that no number of digits can compensate for
+// them.
 const farExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

@@ -10,18 +10,18 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A fault shows in /readyz after at most checkEvery plus checkTimeout: 3 s.
+// A fault appears in /readyz after at most checkEvery plus checkTimeout: 3 s.
 const (
 	checkEvery   = time.Second
 	checkTimeout = 2 * time.Second
 )
 
-// Check checks one thing that a program needs for its work.
+// Check tests one component that a program needs for its work.
 type Check struct {
-	// Part is the name of that thing in /readyz and in the log.
+	// Part is the component's name in /readyz and in the log.
 	Part string
-	// Ask returns nil if the part works, or an error that explains the problem to operators. It
-	// must return when its context ends. It is not called concurrently.
+	// Ask returns nil if the component works, or an error that explains the problem to operators.
+	// It must return when its context ends. It is not called concurrently.
 	Ask func(ctx context.Context) error
 }
 

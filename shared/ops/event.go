@@ -69,10 +69,10 @@ func (m Member) append(line []byte) []byte {
 // lineBuffers holds reusable buffers for lines.
 var lineBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}
 
-// LogEvent logs one line about something very frequent, such as a request. The line equals that of
-// log.WithFields, except that the members may be in a different order. For the log of a program,
-// Event collects lines and writes many at a time, without the maps of logrus. In measurements, that
-// saves 17 allocations and a tenth of the CPU time of a request.
+// LogEvent logs one line about a very frequent event, such as a request. The line equals that of
+// log.WithFields, except that the members may be in a different order. If log is a program's log,
+// LogEvent collects lines and writes many at a time, without the maps of logrus. In measurements,
+// that saves 17 allocations and a tenth of the CPU time of a request.
 func LogEvent(
 	log *logrus.Logger,
 	level logrus.Level,

@@ -13,7 +13,7 @@ import (
 // reflection, which caused a third of a request's allocations.
 type jsonLines struct{ program string }
 
-// own lists the members that every line has, sorted by name.
+// own lists the members that every line contains, sorted by name.
 var own = []string{"level", "msg", "program", "time"}
 
 // Format implements logrus.Formatter.
@@ -57,7 +57,7 @@ func (f jsonLines) append(
 	return append(line, '\n')
 }
 
-// appendOwn appends the value of a member that every line has.
+// appendOwn appends the value of a member that every line contains.
 func (f jsonLines) appendOwn(
 	line []byte, name string, level logrus.Level, at time.Time, message string,
 ) []byte {

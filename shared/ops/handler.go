@@ -68,8 +68,8 @@ func refuseHostNames(next http.Handler) http.Handler {
 	})
 }
 
-// setLevel sets the log level to the request's body, which must be a value that --log-level
-// accepts.
+// setLevel sets the log level to the request's body, which must be one of the values that
+// --log-level accepts.
 func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
 	if err != nil {

@@ -48,7 +48,7 @@ func (r *Readiness) Ready(part string) {
 	delete(r.waiting, part)
 }
 
-// Reasons returns one line for each part that is not ready, sorted.
+// Reasons returns one line for each part that is not ready. The lines are sorted.
 func (r *Readiness) Reasons() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,9 +76,9 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// LogAndOps returns the log and the Ops of a service. Those that are given are returned unchanged
-// and stay the caller's. Otherwise it creates them, and serves the Ops on addr until stop is
-// called.
+// LogAndOps returns the log and the Ops of a service. It returns a non-nil log or given unchanged;
+// the caller still owns them. Otherwise it creates them, and serves the new Ops on addr until stop
+// is called.
 func LogAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
@@ -128,9 +128,9 @@ func (o *Ops) Serve(
 	return listener.Addr().String(), stop, nil
 }
 
-// Listen is like net.Listen for TCP, but its errors name the flag and advise what to do. It refuses
-// an empty address, for example from an unset variable in a compose file, because net would listen
-// on every interface.
+// Listen is like net.Listen for TCP, but its errors name the flag and suggest a remedy. It refuses
+// an empty address, for example from an unset variable in a compose file, because net.Listen would
+// listen on every interface.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	if addr == "" {
 		return nil,

@@ -7,9 +7,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// ServerLog returns a logger for the messages of an http.Server about connections. Failures to
-// accept connections are logged as warnings, all other messages, which are about mistakes of
-// clients, at level debug.
+// ServerLog returns a logger for an http.Server's messages about connections. Failures to accept
+// connections are logged as warnings. All other messages are about clients' mistakes and are logged
+// at level debug.
 func ServerLog(log logrus.FieldLogger) *stdlog.Logger { return stdlog.New(serverLog{log}, "", 0) }
 
 type serverLog struct{ log logrus.FieldLogger }

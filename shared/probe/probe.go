@@ -1,10 +1,10 @@
-// Package probe lets an executor find out whether a URL leads to an ingress of its installation.
-// The executor sends a request that starts nothing, with a question in a header, and the ingress
-// answers in a header of the usual response.
+// Package probe lets an executor find out whether a URL reaches an ingress of its installation. The
+// executor sends a request that starts nothing, with a question in a header. The ingress answers in
+// a header of the usual response.
 //
 // Each ingress creates a key and sends it to the executors over NATS. Questions and answers are
-// signed with it. So only an executor can ask, only an ingress of this installation can answer, and
-// strangers notice nothing.
+// signed with that key. So only an executor can ask, only an ingress of this installation can
+// answer, and others cannot detect the probes.
 package probe
 
 import (
@@ -21,7 +21,7 @@ import (
 const Header = "Hookstart-Probe"
 
 // maxKeys is the maximum number of ingresses that one question addresses. If there are more, ask
-// several questions: only the ingress that the URL leads to can answer.
+// several questions: only the ingress that the URL reaches can answer.
 const maxKeys = 50
 
 // NewKey returns a new key for one ingress.
@@ -31,7 +31,7 @@ func NewKey() []byte {
 	return key
 }
 
-// Question is addressed to the ingresses that hold certain keys. It can be asked once.
+// Question is addressed to the ingresses that hold certain keys. It can be asked only once.
 type Question struct {
 	nonce string
 	keys  [][]byte
@@ -95,7 +95,7 @@ func (a *Answerer) Answer(question string) string {
 	return sign(a.key, "answer", nonce)
 }
 
-// isNewNonce reports whether a nonce is new, and remembers it.
+// isNewNonce reports whether a nonce is new, and records it.
 func (a *Answerer) isNewNonce(nonce string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

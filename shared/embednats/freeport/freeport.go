@@ -28,8 +28,8 @@ type Port struct {
 	reservation net.PacketConn
 }
 
-// Reserve finds a free port and reserves it by binding the UDP port with the same number. That
-// makes it visible as taken to other callers, including those in other processes.
+// Reserve finds a free port and reserves it by binding the UDP port with the same number. Other
+// callers, including those in other processes, then see the port as taken.
 func Reserve() (*Port, error) {
 	for range last - first {
 		p := &Port{Number: first + int(next.Add(1)%(last-first))}

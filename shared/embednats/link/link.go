@@ -1,4 +1,4 @@
-// Package link is a proxy between two programs that can fail in the ways that a network can.
+// Package link provides a proxy between two programs that can fail in the same ways as a network.
 package link
 
 import (
@@ -18,8 +18,8 @@ type Link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 and forwards to an address, or to the Unix socket at a
-// path, until Close.
+// New listens on a free port of 127.0.0.1 until Close. It forwards connections to the address to,
+// or to the Unix socket if to is a path.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {

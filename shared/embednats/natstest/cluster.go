@@ -114,8 +114,8 @@ func (c *Cluster) Restart(i int) {
 	c.awaitReplicas()
 }
 
-// Leader returns the index of the node that leads a stream. It waits until that is a node that is
-// neither stopped nor paused.
+// Leader returns the index of the node that leads a stream. It waits until the leader is a node
+// that is neither stopped nor paused.
 func (c *Cluster) Leader(stream string) int {
 	c.tb.Helper()
 	var urls []string

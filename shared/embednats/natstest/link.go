@@ -10,8 +10,8 @@ import (
 // Link is a path to a server that can be silenced and cut.
 type Link struct{ *link.Link }
 
-// NewLink opens a path to the server for a client whose connection the test wants to disturb. It is
-// closed when the test ends.
+// NewLink opens a path to the server for a client whose connection the test will disturb. The link
+// is closed when the test ends.
 func (n *Node) NewLink(tb testing.TB) Link {
 	tb.Helper()
 	l, err := link.New(strings.TrimPrefix(n.URL(), "nats://"))

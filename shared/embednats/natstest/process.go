@@ -42,8 +42,8 @@ func Main(m *testing.M) (code int) {
 }
 
 // ServeIfAsked runs the server and does not return if StartProcess has started this process. In any
-// other process it returns immediately. It is for a TestMain that cannot call Main, and must be
-// called there first.
+// other process it returns immediately. A TestMain that cannot call Main must call ServeIfAsked
+// first.
 func ServeIfAsked() {
 	servesIfAsked.Store(true)
 	//nolint:forbidigo // there is no cmd: the process is any package's test binary

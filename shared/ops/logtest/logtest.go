@@ -1,5 +1,5 @@
-// Package logtest provides logs for tests: one that discards everything, and a buffer that keeps
-// it.
+// Package logtest provides a log that discards everything and a buffer that keeps a log's output,
+// for use in tests.
 package logtest
 
 import (
@@ -17,7 +17,7 @@ func Quiet() *logrus.Logger {
 	return log
 }
 
-// Buffer keeps what is written to it. It is safe for concurrent use.
+// Buffer keeps everything that is written to it. It is safe for concurrent use.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
