@@ -9,9 +9,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// writeManual writes the manual page of a program with the macros of man(7). It contains the --help
-// texts of the program and of each of its verbs. The command line tool is for everybody and goes
-// into section 1; services are for administrators and go into section 8.
+// writeManual writes a program's manual page with the macros of man(7). It contains the --help
+// texts of the program and of each of its verbs. The page of the command line tool belongs in
+// section 1 (user commands), the pages of the services in section 8 (administration).
 func writeManual(w io.Writer, app *kong.Application, version string) error {
 	page := &manual{Writer: bufio.NewWriter(w)}
 	section := "8"
@@ -47,8 +47,8 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 	return page.Flush()
 }
 
-// flagsOf returns the flags of a verb and of the verbs above it, without those of the whole
-// program.
+// flagsOf returns the flags of a verb and of its parent verbs, without the flags of the program
+// itself.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
 		all = append(all, visible(node.Flags))
@@ -77,8 +77,8 @@ func (m *manual) macro(name string, args ...string) {
 	fmt.Fprintln(m)
 }
 
-// text writes text that is already escaped. A line that begins with a control character of roff
-// would be a macro, so it is prefixed.
+// text writes text that is already escaped. A line that begins with a roff control character would
+// be read as a macro, so it is prefixed.
 func (m *manual) text(text string) {
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		line = strings.TrimSpace(line)

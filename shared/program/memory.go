@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// gcPercent, leastRoom and heapRoom limit the garbage. gcPercent lets the heap grow to five times
-// the live data before a collection, and leastRoom lets it grow by at least that many bytes,
-// because there is little live data and the memory of a request is short-lived. With Go's default,
-// the ingress collects dozens of times a second under load, and each collection also empties the
-// buffer pools. With much live data, such as a million workflows, collections are rare anyway; then
-// the heap grows by heapRoom, but by no less than leastPercent. GOGC overrides all of them.
+// gcPercent, leastRoom and heapRoom limit how much garbage may accumulate. gcPercent lets the heap
+// grow to five times the live data before a collection, and leastRoom lets it grow by at least that
+// many bytes, because there is little live data and the memory of a request is short-lived. With
+// Go's default, the ingress collects dozens of times a second under load, and each collection also
+// empties the buffer pools. With much live data, such as a million workflows, collections are rare
+// anyway; then the heap grows by heapRoom, but by no less than leastPercent. GOGC overrides all of
+// them.
 const (
 	gcPercent    = 400
 	leastPercent = 30
@@ -32,8 +33,9 @@ func gcPercentFor(live uint64) int {
 	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
 }
 
-// boundGarbage adjusts the percentage after each collection, according to how much is live. Go has
-// no event for that, but it runs the finalizer of an object that a collection finds unreachable.
+// boundGarbage adjusts the percentage after each collection, according to the size of the live
+// heap. Go has no event for that, but it runs the finalizer of an object that a collection finds
+// unreachable.
 func boundGarbage() {
 	type witness struct{ percent int }
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

@@ -21,8 +21,8 @@ const EnvPrefix = "HOOKSTART"
 
 // Main fills a C, which is a struct with kong's tags, from the command line and the environment,
 // and calls run with it. The context of run ends on SIGINT or SIGTERM. Main returns if run returns
-// nil; it exits with 1 if run fails, and with 2 for invalid usage. Every program has the flag
-// --version.
+// nil. It exits with code 1 if run fails, and with code 2 for invalid usage. Every program has the
+// --version flag.
 func Main[C any](name, description string, run func(context.Context, C) error) {
 	var flags struct {
 		Config C `embed:""`
@@ -51,8 +51,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 }
 
-// Parse fills config like Main, but from the given flags only and not from the environment. Without
-// flags it sets the defaults.
+// Parse fills config from the given flags only, not from the environment. Without flags it sets the
+// defaults.
 func Parse(config any, flags ...string) error {
 	parser, err := kong.New(config, Files)
 	if err != nil {

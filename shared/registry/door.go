@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Place says where the starts of a queue are stored.
+// Place identifies where the start messages of a queue are stored.
 type Place uint32
 
-// The places where starts are stored.
+// The places where start messages are stored.
 const (
 	PlaceShared Place = iota // the stream that all queues share
 	PlaceOwn                 // the queue's own stream
@@ -17,10 +17,10 @@ const (
 )
 
 // While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
-// concerned. These constants limit how long that may last. The executor that does the copying
+// concerned. These constants limit how long that may last. The executor that copies the IDs
 // finishes, or gives up, within ClosedFor. If it is killed and no other executor takes over,
 // everything is stored where it was before as soon as reopenAfter has passed. That is safe because
-// the new place cannot be overlooked: an executor that finishes the copying stores the new place
+// no process can miss a new place: an executor that finishes the copying stores the new place
 // within ClosedFor, and a process that answers requests has applied every change that is older than
 // its lease, which is valid for 2 s.
 const (
@@ -40,7 +40,7 @@ type queuePlace struct {
 	place  atomic.Uint32 // a Place
 	before atomic.Uint32 // the place before the queue was closed
 	closed atomic.Int64  // clock reading when the queue was closed; 0 means that it is open
-	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier starts
+	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier start messages
 
 	epoch  atomic.Uint32
 	inside [2]atomic.Int64 // number of requests inside, indexed by the epoch's lowest bit
@@ -81,8 +81,8 @@ func (q *queuePlace) currentPlace() Place {
 	return place
 }
 
-// hasReopened reports whether a door that was closed at the given clock reading is open again
-// because no executor finished the copying in time.
+// hasReopened reports whether a queue or workflow that was closed at the given clock reading is
+// open again because no executor finished the copying in time.
 func hasReopened(
 	closed int64,
 ) bool {
@@ -128,7 +128,7 @@ func (q *queuePlace) awaitIdle() {
 	}
 }
 
-// workflowPlace decides where the starts of one workflow are stored.
+// workflowPlace determines where the start messages of one workflow are stored.
 type workflowPlace struct {
 	queue *queuePlace
 	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
@@ -146,7 +146,7 @@ func (d *workflowPlace) init(queue *queuePlace, closed bool) {
 	}
 }
 
-// replace marks the door as moved if next differs from it, and reports whether it does.
+// replace marks d as moved if next differs from it, and reports whether it does.
 func (d *workflowPlace) replace(next *workflowPlace) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
@@ -155,10 +155,11 @@ func (d *workflowPlace) replace(next *workflowPlace) (differs bool) {
 	return true
 }
 
-// StorePermit is the permission to store one start of a workflow.
+// StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
-	Place Place // where to store it; PlaceClosed means that it must be refused for now
-	// HasOwn means that the queue has its own stream, which may hold starts whatever Place is.
+	Place Place // where to store the message; PlaceClosed means refuse it for now
+	// HasOwn means that the queue has its own stream, which may hold start messages whatever Place
+	// is.
 	HasOwn bool
 	// Moved means that the workflow has a later record. The caller must look it up again.
 	Moved bool
@@ -166,8 +167,9 @@ type StorePermit struct {
 	epoch uint32
 }
 
-// AcquirePermit returns a pass that says where to store a start or a rejection of the workflow. The
-// caller must call Leave when it has finished storing, whether or not that succeeded.
+// AcquirePermit returns a StorePermit, whose Place is where to store a start message or a rejection
+// of the workflow. The caller must call Release when it has finished storing, whether or not that
+// succeeded.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.door.queue
 	if q == nil {
@@ -185,14 +187,14 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	return p
 }
 
-// Release marks that the start has been stored, or will not be.
+// Release marks that the message has been stored, or will not be.
 func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
 	}
 }
 
-// queue returns the door of a queue, and creates it if there is none.
+// queue returns the queuePlace of a queue, and creates it if there is none.
 func (t *tables) queue(name string) *queuePlace {
 	q := t.queues[name]
 	if q == nil {
@@ -202,8 +204,8 @@ func (t *tables) queue(name string) *queuePlace {
 	return q
 }
 
-// PlaceOf returns the current place of a queue's starts. It is for messages only: whoever stores a
-// start needs a Pass.
+// PlaceOf returns the current place of a queue's start messages. It is only for messages to people:
+// code that stores a start message needs a StorePermit.
 func (s *Snapshot) PlaceOf(queue string) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +215,7 @@ func (s *Snapshot) PlaceOf(queue string) Place {
 	return PlaceShared
 }
 
-// OwnStreams returns the names of the queues whose starts are stored in the queue's own stream.
+// OwnStreams returns the names of the queues whose start messages are stored in their own streams.
 func (s *Snapshot) OwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

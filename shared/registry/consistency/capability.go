@@ -19,7 +19,7 @@ const (
 	Answers Capability = "answers"
 	// OrderKeys is the capability to order a trigger node's executions by order key.
 	OrderKeys Capability = "orderKey"
-	// OwnStreams is the capability to store a queue's starts in the queue's own stream.
+	// OwnStreams is the capability to store a queue's start messages in the queue's own stream.
 	OwnStreams Capability = "ownStreams"
 )
 
@@ -46,7 +46,7 @@ func capabilitiesNamed(names []string) []Capability {
 	return capabilities
 }
 
-// IngressesLacking returns the instance IDs, sorted, of the live ingresses that lack a capability.
+// IngressesLacking returns the sorted instance IDs of the live ingresses that lack a capability.
 func (r *Membership) IngressesLacking(c Capability) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

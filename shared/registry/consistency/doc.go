@@ -31,10 +31,10 @@
 //     relyFor + 4 × heartbeat ≤ lifetime
 //
 //     P may also be silent because two servers of a cluster are partitioned while both reach the
-//     leader of the registry: then P still renews its lease. So Membership.Wait remembers a silent
-//     process for forgetAfter, and waits until relyFor after the change was stored: by then every
-//     lease that does not cover the change has expired. A single server cannot be partitioned:
-//     there, Wait does not wait for a process that has been silent for lifetime.
+//     leader of the registry: then P still renews its lease. So Membership.Wait keeps track of a
+//     silent process for forgetAfter, and waits until relyFor after the change was stored: by then
+//     every lease that does not cover the change has expired. A single server cannot be
+//     partitioned: there, Wait does not wait for a process that has been silent for lifetime.
 //
 //     A process that was frozen and resumes finds its lease expired, too: Lease.IsValid reads the
 //     clock for each request, and the process responds with 503 until the lease is renewed.

@@ -36,8 +36,8 @@ type Sink interface {
 	Reset()
 }
 
-// Settler is a Sink that may apply a change before the change is in force. The barrier waits until
-// it is: see Heartbeat.
+// Settler is a Sink that may apply a change before the change is in force. The barrier,
+// Membership.Wait, waits until the change is in force: see Heartbeat.
 type Settler interface {
 	// Unsettled returns the first revision that is not yet in force, or 0 if all are, and a channel
 	// that is closed when another one comes into force. The channel is nil if there is nothing to
@@ -84,14 +84,14 @@ type Follower struct {
 	covers    bucketEnd // end of the bucket when that consumer was created; guarded by applying
 
 	mu       sync.Mutex
-	created  time.Time // when the followed bucket was created
+	created  time.Time // when the bucket that is being followed was created
 	target   uint64    // revision that completes the loading
 	loaded   bool
 	revision uint64
 	// storedAt is when the server stored that revision. Zero means unknown.
 	storedAt time.Time
 	stored   bucketEnd // end of the bucket when it was last seen
-	applied  uint64    // end of the last extent that has been applied completely
+	applied  uint64    // end of the last bucketEnd that has been applied completely
 	// rewritten reports whether the stream now holds a different message at the last applied
 	// revision.
 	rewritten bool
@@ -102,23 +102,23 @@ type Follower struct {
 	// restored reports whether the registry has been restored from the copy in the database since
 	// it was loaded. The loaded data may then contain records that the registry no longer has.
 	restored bool
-	// distrusted is the stamp that the identity had when the registry was seen to have gone back to
-	// an earlier state. Before that, the bucket created at distrustedIn had reached the revision
-	// distrustedAt. "" means that this has not been seen.
+	// distrusted is the stamp that the identity had when the registry was found to have gone back
+	// to an earlier state. "" means that this has not been found. Before the registry went back,
+	// the bucket created at distrustedIn had reached the revision distrustedAt.
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// differs is when the stream was first seen to be a bucket other than the followed one. The
-	// zero time means that it is the followed one.
+	// differs is when the stream was first found to be a different bucket from the followed one.
+	// The zero time means that it is the followed one.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }
 
 // bucketEnd is the last sequence of a bucket. The message with that sequence can be missing, for
 // example after a power cut, and then no applied revision ever reaches it. But if a consumer that
-// was created later has nothing more to deliver, everything up to the extent has been applied. That
-// conclusion is valid only for a bucket without replicas, which is on one server: with several
-// servers, the consumer's may lag behind.
+// was created later has nothing more to deliver, everything up to the bucketEnd has been applied.
+// That conclusion is valid only for a bucket without replicas, which is on one server: with several
+// servers, the consumer's server may lag behind.
 type bucketEnd struct {
 	load int // the number of the load that the sequence belongs to
 	last uint64
@@ -190,7 +190,7 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 	f.stored.last = info.State.LastSeq
 }
 
-// markApplied records that everything up to an extent has been applied. The caller must hold mu.
+// markApplied records that everything up to held has been applied. The caller must hold mu.
 func (f *Follower) markApplied(held bucketEnd) {
 	if held.load == f.stored.load && held.last > f.applied {
 		f.applied = held.last
@@ -486,8 +486,8 @@ func (f *Follower) changed() <-chan struct{} {
 func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
 
 // CatchUp waits until the sink has applied everything that is stored now. It fails with
-// ErrNotCurrent if the bucket may not be the followed one, if the server that responds may no
-// longer be the leader of the registry's stream, or if the registry has no identity.
+// ErrNotCurrent if the bucket may be a different one from the followed one, if the responding
+// server may no longer be the leader of the registry's stream, or if the registry has no identity.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	if err := f.CatchUpUnidentified(ctx); err != nil {
 		return err
@@ -530,7 +530,7 @@ func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// hasIdentity reports whether the registry has an identity that can be relied on.
+// hasIdentity reports whether the registry has an identity that the follower can rely on.
 func (f *Follower) hasIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -553,7 +553,7 @@ func (f *Follower) WentBack() bool {
 }
 
 // HasMajority reports whether a majority of a stream's servers, including the leader, has been in
-// contact with the leader so recently that they will not elect another one while a lease that is
+// contact with the leader recently. If so, they will not elect another leader while a lease that is
 // renewed now is valid. A leader that is partitioned from the others does not notice it and goes on
 // responding.
 func HasMajority(servers *jetstream.ClusterInfo) bool {
@@ -570,7 +570,7 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkBucket returns an error if a bucket is not the followed one. Once that has been so for
+// checkBucket returns an error if a bucket is not the followed one. Once that has been the case for
 // relyFor, it reloads everything instead. revision is one that had been applied before the bucket
 // was looked up.
 func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) error {
@@ -589,7 +589,7 @@ func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) erro
 		}
 	}
 	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt {
-		// It was only a server of a cluster that lagged behind.
+		// It was only a cluster's server that lagged behind.
 		f.distrusted = ""
 	}
 	differs := f.differs

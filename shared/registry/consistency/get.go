@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// ErrNoMajority means that the server that responds for a stream does not reach a majority of the
+// ErrNoMajority means that the server responding for a stream cannot reach a majority of the
 // stream's replicas, so its responses may be out of date.
 var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
 
 // Get returns one message of a stream from the stream's leader. It fails with leader.ErrNoMessage
-// if there is no such message, and with ErrNoMajority if the leader does not reach a majority, so
-// that its response may be out of date.
+// if there is no such message, and with ErrNoMajority if the leader cannot reach a majority,
+// because its response may then be out of date.
 func Get(
 	ctx context.Context, js jetstream.JetStream, name string, question leader.Question,
 ) (*jetstream.RawStreamMsg, error) {

@@ -113,8 +113,8 @@ func (l *Lease) run(ctx context.Context) {
 }
 
 // renew requests the newest revision from NATS and extends the lease, which runs from the moment
-// when the request was sent. It reports whether to try again immediately: the connection was lost,
-// perhaps with the response, and has been re-established.
+// when the request was sent. again means that the caller should retry immediately, because the
+// connection was lost, perhaps with the response, and has been re-established.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Membership is the set of processes that follow the registry, and the revision that each of them
-// has applied. It learns both from their heartbeats.
+// Membership tracks the processes that follow the registry, and the revision that each of them has
+// applied. It receives both in their heartbeats.
 type Membership struct {
 	nc   *nats.Conn
 	self string
@@ -21,8 +21,8 @@ type Membership struct {
 
 	mu         sync.Mutex
 	members    map[string]member
-	echo       uint64 // the last number that came back
-	asked      uint64 // the last number that was sent
+	echo       uint64 // the highest echo number that was received back
+	asked      uint64 // the last echo number that was sent
 	changed    chan struct{}
 	since      time.Time // when the subscription last had a gap
 	reconnects uint64    // number of reconnects of nc when since was set
@@ -44,8 +44,8 @@ func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Now())
 }
 
-// JoinFirst is like Join, for a caller that has just started NATS itself, which means that no
-// process can have followed the registry in the last 3 s. Its first change need not wait for
+// JoinFirst is like Join, for a caller that has just started NATS itself. No process can then have
+// followed the registry in the last 3 s, so the caller's first change need not wait for
 // disconnected processes.
 func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Time{})
@@ -94,8 +94,8 @@ func (r *Membership) receive(msg *nats.Msg) {
 	r.changed = make(chan struct{})
 }
 
-// LaggingError means that a change is stored, but that not every live process has announced in time
-// that it has applied the change.
+// LaggingError means that a change is stored, but that not every live process announced in time
+// that it had applied the change.
 type LaggingError struct {
 	Revision uint64
 	Behind   []string // role and instance ID of each process
@@ -107,9 +107,9 @@ func (e *LaggingError) Error() string {
 }
 
 // Wait waits until every process that may answer requests has applied a revision. If the membership
-// started or reconnected less than lifetime ago, Wait first waits for the rest of that time: until
-// then, a process that no heartbeat was received from may still have a valid lease. If ctx ends
-// first, Wait returns a *LaggingError.
+// started or reconnected less than lifetime ago, Wait first waits for the rest of that time,
+// because until then a process whose heartbeats were not received may still have a valid lease. If
+// ctx ends first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	// An announcement that was made before the change may not have arrived yet. A message that this
 	// membership sends to itself now arrives after it.
@@ -153,9 +153,9 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// lagging returns the processes that may answer requests and have not applied a revision, and how
-// long it takes until the first of them is presumed dead. It removes processes that have been
-// silent for forgetAfter. The caller must hold mu.
+// lagging returns the processes that may answer requests and have not applied a revision. next is
+// how long it takes until the first of them is presumed dead. lagging removes processes that have
+// been silent for forgetAfter. The caller must hold mu.
 func (r *Membership) lagging(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {

@@ -34,12 +34,12 @@ type Heartbeat struct {
 	done chan struct{}
 }
 
-// StartHeartbeat adds this process to the barrier, so that changes wait for it. It returns once the
-// follower's copy is current; the process may then answer requests from it. settings is for an
-// ingress and nil for other processes; about may be zero.
+// StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
+// change. It returns once the follower's copy is current; the process may then answer requests from
+// that copy. settings is for an ingress and nil for other processes; about may be zero.
 //
-// The order matters. A change stored before the announcement is in the registry that is read after
-// it, and the barrier of a later change includes this process.
+// The order matters. A change that was stored before the announcement is in the registry that is
+// read after the announcement, and Membership.Wait includes this process for later changes.
 func StartHeartbeat(
 	ctx context.Context, nc *nats.Conn, f *Follower, role string, settings *IngressSettings,
 	about ProcessInfo, log logrus.FieldLogger,
@@ -78,7 +78,7 @@ func StartHeartbeat(
 	return a, nil
 }
 
-// Stop leaves the barrier, after which changes no longer wait for this process.
+// Stop announces that this process is leaving, after which changes no longer wait for it.
 func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done

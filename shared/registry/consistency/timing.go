@@ -9,8 +9,8 @@ const (
 	heartbeat = 250 * time.Millisecond
 	// lifetime is how long a process must be silent before it is presumed dead.
 	lifetime = 3 * time.Second
-	// forgetAfter is how long a membership remembers a process that fell silent without calling
-	// Stop.
+	// forgetAfter is how long a membership keeps track of a process that fell silent without
+	// calling Stop.
 	forgetAfter = 10 * time.Minute
 	// relyFor is the length of a lease: how long a process may answer from its copy of the registry
 	// without confirming that the copy is current.

@@ -36,9 +36,9 @@ func (e *Editor) PutAccount(
 	})
 }
 
-// ChangeAccount changes an existing account in one step: modify changes its name and plan, and
-// nothing that another call has stored is lost. If the account changes meanwhile, modify is called
-// again.
+// ChangeAccount changes an existing account atomically: modify changes its name and plan, and
+// nothing that another call has stored is lost. If the account changes concurrently, modify is
+// called again.
 func (e *Editor) ChangeAccount(
 	ctx context.Context, id string, modify func(name, plan *string) error,
 ) (*registry.Account, error) {
@@ -93,7 +93,7 @@ func (e *Editor) replaceAccount(
 }
 
 // DeleteAccount deletes an account. It fails with ErrAccountNotEmpty if the account has workflows
-// or keys. If a workflow is put into the account at the same time, one of the two calls fails.
+// or keys. If a workflow is added to the account at the same time, one of the two calls fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
 	err := e.change(ctx, func() (uint64, error) {
@@ -124,7 +124,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkOwner fails if a workflow's account was deleted while the workflow was being put into it. In
+// checkOwner fails if a workflow's account was deleted while the workflow was being added to it. In
 // that case it also deletes the workflow if it is new.
 func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {

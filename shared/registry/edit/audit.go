@@ -17,11 +17,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A change and its audit entry are one message: the record, with the entry in a header. So one is
-// never stored without the other, no matter which process is killed at which moment. The executors
-// copy the entries, in order, from the buckets' streams to the database, where the entry's ID is
-// unique. The buckets keep a record's earlier revisions until their entries have been copied: see
-// History.
+// A change and its audit entry are one message: the record, with the entry in a header. So neither
+// is ever stored without the other, no matter which process is killed at which moment. The
+// executors copy the entries, in order, from the buckets' streams to the database, where the
+// entry's ID is unique. The buckets keep a record's earlier revisions until their entries have been
+// copied: see History.
 
 // History is the maximum number of revisions of one record that a bucket keeps. Executors usually
 // copy the audit entries within moments. The limit is high so that no entry is lost while the
@@ -113,9 +113,9 @@ func decodeHeader(encoded string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// DecodeEntry returns the entry in the header of a stored record, if there is one. Some revisions
-// have none: an intent, which is carried out by the change of another record; the secrets of a new
-// node; and records restored from a backup.
+// DecodeEntry returns the audit entry in the header of a stored record, if there is one. Some
+// revisions have none: an intent, which is carried out by the change of another record; the secrets
+// of a new node; and records restored from a backup.
 func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
 	encoded := header.Get(registry.HeaderAudit)
 	if encoded == "" {
@@ -127,8 +127,8 @@ func DecodeEntry(header nats.Header) (e AuditEntry, exists bool, err error) {
 	return e, true, nil
 }
 
-// NewEntry returns an entry that is not about a record of the registry, for example about a
-// sign-in.
+// NewEntry returns an entry that does not refer to a record of the registry, for example an entry
+// for a sign-in.
 func NewEntry(actor Actor, action string) AuditEntry {
 	return AuditEntry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
@@ -148,8 +148,8 @@ func BucketOf(action string) string {
 	return ""
 }
 
-// entryOf returns the audit entry for a change of the record under key, and reports whether there
-// is one. after is nil for a deletion.
+// entryOf returns the audit entry for a change of the record under key. audited is false if the
+// change has none. after is nil for a deletion.
 func (e *Editor) entryOf(
 	ctx context.Context, key string, after registry.Record,
 ) (entry AuditEntry, audited bool) {
@@ -202,7 +202,7 @@ func (e *Editor) entryOf(
 	return entry, true
 }
 
-// actionOf returns the stable name of the change of a record.
+// actionOf returns the stable name of the action that changed a record.
 func actionOf(kind string, before, after registry.Record, fields []string) string {
 	switch {
 	case before == nil:
@@ -237,8 +237,8 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
-// actionOfQueue returns the stable name of a change of a queue's settings. now holds the fields
-// after the change.
+// actionOfQueue returns the stable name of the action that changed a queue's settings. now holds
+// the fields after the change.
 func actionOfQueue(fields []string, now map[string]value) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {
@@ -268,7 +268,7 @@ func closedDiffers(before, after registry.Record) bool {
 	return wasOne && nowOne && was.Closed != now.Closed
 }
 
-// isStreamField reports whether a field of a queue is about the queue's own stream.
+// isStreamField reports whether a field of a queue configures the queue's own stream.
 func isStreamField(field string) bool {
 	_, name, _ := strings.Cut(field, "].")
 	return name == "stream" || strings.HasPrefix(name, "stream.")
@@ -278,8 +278,8 @@ func all(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
-// nodeOf returns the one trigger node that all of the fields belong to, or "" if there is no such
-// node.
+// nodeOf returns the ID of the trigger node that all of the fields belong to, or "" if they do not
+// all belong to one node.
 func nodeOf(fields []string) (node string) {
 	for _, field := range fields {
 		rest, ok := strings.CutPrefix(field, "triggers[")
@@ -295,11 +295,11 @@ func nodeOf(fields []string) (node string) {
 // value is the value of a field.
 type value struct {
 	shown  any    // nil means that the value is not shown
-	hidden string // tells secret values apart
+	hidden string // distinguishes secret values
 }
 
-// fieldsOf returns the fields of a record that are set, keyed by the names in their "audit" tags,
-// which are the names in the operators' API.
+// fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
+// are the names in the operators' API.
 func fieldsOf(record registry.Record) map[string]value {
 	return fieldsUnder("", record)
 }
@@ -313,7 +313,7 @@ func fieldsUnder(prefix string, record registry.Record) map[string]value {
 	return fields
 }
 
-// addFields adds the fields of record that are set to a map, with a prefix before each name.
+// addFields adds the non-zero fields of record to a map, with a prefix before each name.
 func addFields(to map[string]value, prefix string, record reflect.Value) {
 	for i := range record.NumField() {
 		tag, option, _ := strings.Cut(record.Type().Field(i).Tag.Get("audit"), ",")
@@ -387,7 +387,7 @@ func changedFields(was, after map[string]value) (fields []string) {
 	return fields
 }
 
-// changesOf returns the old and new values of the fields, at most maxChanges of them.
+// changesOf returns the old and new values of at most maxChanges of the fields.
 func changesOf(fields []string, was, now map[string]value) (changes []FieldChange) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
 		changes = append(

@@ -61,8 +61,8 @@ func (r *records) adjustQueueCount(w *registry.Workflow, change int) {
 	}
 }
 
-// Versioned is a record with its revision. An update names the revision it is based on, and thus
-// cannot overwrite a concurrent change.
+// Versioned is a record with its revision. An update specifies the revision that it is based on, so
+// it cannot overwrite a concurrent change.
 type Versioned[T any] struct {
 	Record   T
 	Revision uint64 // the sequence of the record in the bucket's stream
@@ -84,8 +84,8 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	}
 }
 
-// Apply implements consistency.Sink. It updates the snapshot first: activations rely on every
-// record that can be read having been counted.
+// Apply implements consistency.Sink. It updates the snapshot first, because activations rely on the
+// snapshot having counted every record that can be read.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
