@@ -20,7 +20,7 @@ type OperatorEvents struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// The kinds of operator events. A kind with the suffix Recovered reports that a condition is over.
+// The kinds of operator events. A kind with the Recovered suffix reports that a condition is over.
 const (
 	ExecutionFailed = "execution.failed"
 	QueueUnattended = "queue.unattended"
@@ -40,7 +40,7 @@ func EventKinds() []string {
 	}
 }
 
-// Wants reports whether events of a kind start the workflow. A nil e wants none.
+// Wants reports whether events of a kind start the workflow. It returns false if e is nil.
 func (e *OperatorEvents) Wants(kind string) bool {
 	return e != nil && (len(e.Kinds) == 0 || slices.Contains(e.Kinds, kind))
 }

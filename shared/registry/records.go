@@ -9,8 +9,8 @@ import (
 )
 
 // The records of the registry. Records from a Directory or a Change are shared and must not be
-// modified: modify a Clone. Times are UTC; the zero time means not set. The tag "audit" is for
-// package edit: it is the field's name in the audit, followed by ",hidden" if the audit must not
+// modified: modify a Clone. Times are UTC; the zero time means not set. The "audit" tag is for
+// package edit. It is the field's name in the audit, followed by ",hidden" if the audit must not
 // show the value. Fields tagged "-" are not in the audit.
 
 // RateLimit limits requests. After a period without requests, Requests requests are admitted
@@ -25,7 +25,7 @@ type Plan struct {
 	ID              string
 	WebhookTriggers bool      // whether workflows may have webhook triggers
 	MaxActive       int64     // active workflows with webhook triggers, or Unlimited
-	RateLimit       RateLimit // rate limit of each workflow that has none itself
+	RateLimit       RateLimit // rate limit of each workflow that does not have one
 	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 
@@ -112,15 +112,15 @@ type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
 	Tokens []NodeToken `audit:"tokens,hidden"` // newest first; any unexpired one opens the node
-	// Sender says how requests are verified. nil means that only the token is checked.
+	// Sender determines how requests are verified. nil means that only the token is checked.
 	Sender *Sender `audit:"sender"`
 	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
 	Filter string `audit:"filter"`
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
 	Answer *Answer `audit:"answer"`
-	// OrderKey says where a request contains its order key. "" means that the executions are not
-	// ordered.
+	// OrderKey identifies where a request contains its order key. "" means that the executions are
+	// not ordered.
 	OrderKey string `audit:"orderKey"`
 
 	unknown unknownFields `audit:"-"`
@@ -134,7 +134,7 @@ type Answer struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// Clone returns a copy. If a is nil, it returns nil.
+// Clone returns a copy, or nil if a is nil.
 func (a *Answer) Clone() *Answer {
 	if a == nil {
 		return nil
@@ -162,14 +162,14 @@ func (t NodeToken) Expiry() time.Time {
 	return time.Unix(0, t.ExpiresAt).UTC()
 }
 
-// Sender configures how a trigger node verifies its requests. Package sender does the verifying:
-// see OpenSender.
+// Sender configures how a trigger node verifies its requests. OpenSender decrypts it for package
+// sender, which does the verification.
 type Sender struct {
-	Preset string `audit:"preset"` // the ID of an entry in the table of package sender
+	Preset string `audit:"preset"` // the ID of a preset in package sender's built-in table
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings holds the settings that are not secret, keyed by the preset's setting names.
-	// SealedSettings holds the secret ones, each encrypted for SettingPurpose.
+	// SealedSettings holds the secret settings, each encrypted for SettingPurpose.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
@@ -240,7 +240,7 @@ type Installation struct {
 	unknown unknownFields
 }
 
-// Queue holds the settings of a queue. Its runners also read the record: see
+// Queue holds the settings of a queue. The queue's runners also read the record: see
 // stream.ReadQueueSettings.
 type Queue struct {
 	Name string `audit:"-"`
@@ -253,8 +253,8 @@ type Queue struct {
 	// means that no workflow of the queue has ever had an order key, and that the queue has no
 	// lanes.
 	Lanes int64 `audit:"-"`
-	// Stream is the queue's own stream. nil means that the queue's starts are in the stream that
-	// all queues share.
+	// Stream is the queue's own stream. nil means that the queue's start messages are in the stream
+	// that all queues share.
 	Stream *QueueStream `audit:"stream"`
 
 	unknown unknownFields `audit:"-"`
@@ -262,7 +262,7 @@ type Queue struct {
 
 // QueueStream holds the phase and the settings of a queue's own stream.
 type QueueStream struct {
-	Phase    StreamPhase `audit:"-"`        // where starts are stored now
+	Phase    StreamPhase `audit:"-"`        // where start messages are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
 	// in whole seconds; 0 means as long as in the shared stream
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
@@ -273,19 +273,20 @@ type QueueStream struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// StreamPhase says where a queue's starts are stored while the queue moves to its own stream or
-// back. The values are those of the enum in proto.
+// StreamPhase identifies where a queue's start messages are stored while the queue moves to its own
+// stream or back. The values are those of the enum in proto.
 type StreamPhase int32
 
-// The phases, in the order in which a queue goes through them.
+// The phases, in the order in which a queue goes through them. Each comment names the stream in
+// which start messages are stored.
 const (
-	// To the shared stream, while the delivery IDs are copied to the queue's own stream.
+	// The shared stream, while the delivery IDs are copied to the queue's own stream.
 	MovingIn  StreamPhase = iota + 1
-	ClosedIn              // nowhere, while the last delivery IDs are copied to the own stream
-	Own                   // to the own stream
-	MovingOut             // to the own stream; the delivery IDs are copied to the shared one
-	ClosedOut             // nowhere, while the last delivery IDs are copied to the shared stream
-	Draining              // to the shared stream; the own one is kept until it is empty
+	ClosedIn              // none, while the last delivery IDs are copied to the own stream
+	Own                   // the own stream
+	MovingOut             // the own stream; the delivery IDs are copied to the shared one
+	ClosedOut             // none, while the last delivery IDs are copied to the shared stream
+	Draining              // the shared stream; the own one is kept until it is empty
 )
 
 // streamPhases are the names of the phases in the operators' API.
@@ -306,7 +307,7 @@ func (p StreamPhase) IsMoving() bool {
 	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
 }
 
-// Place returns where an ingress stores the starts of the queue. q may be nil.
+// Place returns where an ingress stores the start messages of the queue. q may be nil.
 func (q *Queue) Place() Place {
 	switch {
 	case q == nil || q.Stream == nil:
@@ -346,7 +347,7 @@ func (q *Queue) Clone() *Queue {
 	return &own
 }
 
-// TriggerSecrets holds the secrets of a trigger node. It is the record in SecretsBucket, which an
+// TriggerSecrets holds the secrets of a trigger node. It is a record in SecretsBucket, which an
 // ingress may not read.
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
@@ -395,7 +396,7 @@ func (w *Workflow) Trigger(nodeID string) *Trigger {
 	return nil
 }
 
-// Clone returns a copy that shares nothing that may be modified. The clone of nil is nil.
+// Clone returns a copy that shares nothing that may be modified. It returns nil if s is nil.
 func (s *Sender) Clone() *Sender {
 	if s == nil {
 		return nil

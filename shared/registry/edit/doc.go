@@ -1,5 +1,5 @@
-// Package edit changes the registry: accounts, workflows, tokens, plans. The executor, the
-// command line's backup and restore, and tests import it; an ingress never does.
+// Package edit changes the registry: accounts, workflows, tokens and plans. The executor, the
+// command line tool's backup and restore commands, and tests import it; an ingress never does.
 //
 // A method of an Editor returns once its change is in force at every process: see package
 // consistency. It checks a change against a Directory, which holds the registry's records in

@@ -16,11 +16,11 @@ import (
 )
 
 // Editor changes the registry. It is safe for concurrent use, even by several processes: an update
-// names the revision that it is based on, and is retried after a conflict. When a method returns
-// without an error, its change is in force at every live process from the very next request on.
-// After an error, the change may or may not have been stored. Methods can be called again after an
-// error, except for Rotate, which would add another token, and RevealCaptured, which returns a
-// secret only once.
+// specifies the revision that it is based on, and is retried after a conflict. When a method
+// returns without an error, its change is in force at every live process from the very next request
+// on. After an error, the change may or may not have been stored. Methods can be called again after
+// an error, except for RotateToken, which would add another token, and RevealCaptured, which
+// returns a secret only once.
 type Editor struct {
 	js         jetstream.JetStream
 	registry   jetstream.KeyValue
@@ -33,11 +33,11 @@ type Editor struct {
 	// that senders' secrets cannot be stored at all.
 	keys *seal.Keys
 	now  func() time.Time
-	home DatabaseCopy // nil means that there is no second home
+	home DatabaseCopy // nil means that there is no DatabaseCopy
 }
 
-// WithDatabaseCopy makes the editor confirm a change only once home has it. WithDatabaseCopy must
-// be called before all other methods.
+// WithDatabaseCopy makes the editor confirm a change only once home has stored it. WithDatabaseCopy
+// must be called before all other methods.
 func (e *Editor) WithDatabaseCopy(home DatabaseCopy) *Editor {
 	e.home = home
 	return e
@@ -81,7 +81,7 @@ func NewEditor(
 	}, nil
 }
 
-// errRetry means that a concurrent change was stored first, so the change must be tried again.
+// errRetry means that a concurrent change was stored first, so the change must be retried.
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
@@ -109,8 +109,8 @@ func (e *Editor) EnsureCurrentOrRestoring(ctx context.Context) error {
 // storeDeadlineKey is the context key of the deadline that WithStoreDeadline sets.
 type storeDeadlineKey struct{}
 
-// WithStoreDeadline returns a context in which a change is either stored before at or fails. It may
-// take longer until the change is in force.
+// WithStoreDeadline returns a context in which a change fails unless it is stored before at. The
+// change may come into force later.
 func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
@@ -135,7 +135,7 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 // store calls try until it has written, or until it has been refused a second time, with a
 // directory that is certainly current. (The directory of a process that was frozen or disconnected
 // from NATS may be stale.) try returns the revision that must be in force, even with errUnchanged.
-// store returns the revision of the last call.
+// store returns the revision from the last call.
 func (e *Editor) store(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
@@ -186,7 +186,7 @@ func dependsOnDirectory(err error) bool {
 }
 
 // awaitConfirmed waits until a revision is in force at this process and at all others, and until
-// the second home has everything that was stored.
+// the DatabaseCopy contains everything that was stored.
 func (e *Editor) awaitConfirmed(
 	ctx context.Context,
 	revision uint64,
@@ -198,8 +198,8 @@ func (e *Editor) awaitConfirmed(
 	return errors.Join(e.membership.Wait(ctx, revision), e.awaitDatabaseCopy(ctx, stored))
 }
 
-// put stores a record over the revision that it is based on. Revision 0 means that the record is
-// new.
+// put stores a record, replacing the revision that it is based on. Revision 0 means that the record
+// is new.
 func (e *Editor) put(
 	ctx context.Context, kv jetstream.KeyValue, key string, record registry.Record, revision uint64,
 ) (uint64, error) {
@@ -237,7 +237,7 @@ func (e *Editor) put(
 	return stored, err
 }
 
-// remove deletes a record of the registry whose revision must be the given one.
+// remove deletes a record of the registry if its revision is still the given one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := nats.Header{kvOperation: {"DEL"}}
 	if entry, audited := e.entryOf(ctx, key, nil); audited {
@@ -265,7 +265,7 @@ func (e *Editor) publish(
 }
 
 // deletedRevision returns the revision that deleted a record. It returns 0 if the record exists or
-// never existed, or if that cannot be found out.
+// never existed, or if the newest revision cannot be read.
 func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key string) uint64 {
 	last, err := newestRevision(ctx, e.js, kv.Bucket(), key)
 	if err != nil || last == nil || !last.deleted {
@@ -285,7 +285,7 @@ func (e *UncertainError) Error() string {
 // Unwrap returns the underlying error.
 func (e *UncertainError) Unwrap() error { return e.cause }
 
-// mapConflict maps the server's error "wrong last sequence" to errRetry, and a missing response to
+// mapConflict maps the server's "wrong last sequence" error to errRetry, and a missing response to
 // an UncertainError. A replicated bucket reports the former with a different error code.
 func mapConflict(err error, key string) error {
 	var api *jetstream.APIError

@@ -41,7 +41,7 @@ var ErrTooManyTokens = errors.New("too many old tokens still work")
 // is not stored.
 var ErrTooManySecrets = errors.New("too many secrets still work")
 
-// ErrIngressTooOld means that a live ingress is too old to enforce the setting.
+// ErrIngressTooOld means that a live ingress is too old to enforce a setting.
 var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 
 // ErrLastSecret means that the sender would have no valid secret left.

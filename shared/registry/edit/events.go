@@ -18,7 +18,7 @@ const (
 	MaxSilentAfter = 366 * 24 * time.Hour
 )
 
-// PutEvents makes an account's events start a workflow, and reports whether they started none
+// PutEvents makes an account's events start a workflow. created means that they started none
 // before.
 func (e *Editor) PutEvents(
 	ctx context.Context, accountID string, events registry.OperatorEvents,
@@ -42,8 +42,8 @@ func (e *Editor) PutEvents(
 	return a, created, err
 }
 
-// RemoveEvents makes an account's events start no workflow. It fails with ErrNotFound if they start
-// none already.
+// RemoveEvents stops an account's events from starting a workflow. It fails with ErrNotFound if
+// they start none already.
 func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	_, err := e.changeEvents(ctx, accountID,
 		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
@@ -55,7 +55,8 @@ func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	return err
 }
 
-// changeEvents replaces an account's OperatorEvents. nil means that its events start no workflow.
+// changeEvents replaces an account's OperatorEvents with those that wanted returns. If wanted
+// returns nil, the account's events start no workflow.
 func (e *Editor) changeEvents(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error),

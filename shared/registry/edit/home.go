@@ -14,15 +14,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// DatabaseCopy is the registry's second home: a copy of both buckets outside NATS. An Editor
-// confirms a change only once the copy has it.
+// DatabaseCopy is a copy of both buckets outside NATS, in the database. An Editor confirms a change
+// only once the copy contains it.
 type DatabaseCopy interface {
-	// AwaitCopied waits until the copy has all revisions of a bucket up to the given one, or until
-	// ctx ends.
+	// AwaitCopied waits until the copy contains all revisions of a bucket up to the given one, or
+	// until ctx ends.
 	AwaitCopied(ctx context.Context, bucket string, revision uint64) error
 }
 
-// CopiedRecord is a record as the registry's second home keeps it.
+// CopiedRecord is a record in the form in which a DatabaseCopy keeps it.
 type CopiedRecord struct {
 	Key     string
 	Data    []byte // the data as stored in NATS; empty if the record was deleted
@@ -51,9 +51,9 @@ func ReadInstallation(
 // ErrConcurrent means that another process has written the registry's identity in the meantime.
 var ErrConcurrent = errors.New("another process has written the registry's identity meanwhile")
 
-// WriteInstallation stores the registry's identity, with a new stamp, over the revision that
-// ReadInstallation returned. It fails with ErrConcurrent if the identity has a different revision
-// by now.
+// WriteInstallation stores the registry's identity, with a new stamp, replacing the revision over,
+// which ReadInstallation returned. It fails with ErrConcurrent if the identity has a different
+// revision by now.
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64,
 ) (rev uint64, err error) {
@@ -74,8 +74,8 @@ func WriteInstallation(
 }
 
 // AdvanceRevision deletes the revisions of a bucket up to and including above, and makes the next
-// revision follow above. With it, the revisions of a bucket that was lost continue where they
-// ended. Repeating the call does not delete anything that was stored after the first one.
+// revision follow above. The revisions of a bucket that was lost can thus continue where they
+// ended. Repeating the call does not delete anything that was stored after the first call.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -97,9 +97,9 @@ const (
 	fillStall = 10 * time.Second
 )
 
-// RestoreMissing stores the records that a bucket has no revision of, and returns how many it has
-// stored. It leaves an existing record unchanged: another process has stored it, from the same
-// copy. It skips deleted records and the registry's identity.
+// RestoreMissing stores the records that have no revision in the bucket, and returns how many it
+// has stored. It leaves an existing record unchanged, because another process has stored it from
+// the same copy. It skips deleted records and the registry's identity.
 func RestoreMissing(
 	ctx context.Context, js jetstream.JetStream, bucket string, records []CopiedRecord,
 ) (stored int, err error) {
@@ -159,8 +159,8 @@ func noteStored(ctx context.Context, bucket string, revision uint64) {
 	}
 }
 
-// awaitDatabaseCopy waits until the second home has everything that a change has stored. If it does
-// not get it in time, awaitDatabaseCopy returns a *consistency.LaggingError.
+// awaitDatabaseCopy waits until the DatabaseCopy contains everything that a change has stored. If
+// that does not happen in time, awaitDatabaseCopy returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.home == nil {
 		return nil

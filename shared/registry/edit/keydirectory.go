@@ -25,7 +25,7 @@ func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
 	return d.current.keys.Get(id)
 }
 
-// KeyByHash returns the key whose text has the given SHA-256, and reports whether it exists.
+// KeyByHash returns the key whose text has the given SHA-256 hash, and reports whether it exists.
 func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

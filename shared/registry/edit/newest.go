@@ -19,8 +19,8 @@ type revision struct {
 }
 
 // newestRevision returns the newest revision of a record, or nil if the record never existed. It
-// asks the leader of the bucket's stream, which must reach a majority. The client's KeyValue would
-// ask any replica, which may not have the newest revision yet.
+// queries the leader of the bucket's stream, which must reach a majority. The client's KeyValue
+// would query any replica, which may not have the newest revision yet.
 func newestRevision(
 	ctx context.Context,
 	js jetstream.JetStream,

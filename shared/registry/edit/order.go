@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// prepareOrder makes everything ready for storing a workflow whose nodes have order keys. It fails
-// with ErrIngressTooOld if a live ingress would ignore a new order key, and it gives the workflow's
-// queue its lanes before a start can be stored in one. before is nil if the workflow is new.
+// prepareOrder prepares for storing a workflow whose nodes have order keys. It fails with
+// ErrIngressTooOld if a live ingress would ignore a new order key. It adds lanes to the workflow's
+// queue before a start message can be stored in one. before is nil if the workflow is new.
 func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {
@@ -38,8 +38,8 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 }
 
 // addLanes stores the number of lanes in the record of a queue that has none. A queue keeps its
-// lanes even when none of its workflows has an order key anymore, because they may still hold
-// starts.
+// lanes even when none of its workflows has an order key anymore, because the lanes may still hold
+// start messages.
 func (e *Editor) addLanes(ctx context.Context, name string) error {
 	have, ok := e.directory.Queue(name)
 	if ok && have.Record.Lanes > 0 {

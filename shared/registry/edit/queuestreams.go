@@ -19,8 +19,8 @@ const (
 	maxStreamAge     = 10 * 365 * 24 * time.Hour
 )
 
-// QueueStreamSpec is the part of a queue's own stream that an operator sets. The zero value means
-// that the stream is like the shared one, without a limit on its size.
+// QueueStreamSpec holds the settings of a queue's own stream that an operator can set. The zero
+// value means that the stream is like the shared one, without a limit on its size.
 type QueueStreamSpec struct {
 	MaxBytes      int64         // size at which new messages are refused; 0 means no limit
 	MaxAge        time.Duration // whole seconds; 0 means the maximum age of the shared stream
@@ -57,7 +57,7 @@ func (s *QueueStreamSpec) Check() error {
 	return nil
 }
 
-// StreamSpecOf returns the settings of a queue's own stream that an operator sets.
+// StreamSpecOf returns the settings of s that an operator can set.
 func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 	return QueueStreamSpec{
 		MaxBytes:      s.MaxBytes,
@@ -68,9 +68,9 @@ func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 }
 
 // SetQueueStream sets the settings of a queue's own stream. A queue that has none begins to move to
-// it, and a queue that is moving back stays in it; the executor's package queuestreams carries out
-// the move. SetQueueStream fails with ErrIngressTooOld if a live ingress would go on storing in the
-// shared stream.
+// one, and a queue that is moving back to the shared stream stays in its own. The executor's
+// package queuestreams carries out the move. SetQueueStream fails with ErrIngressTooOld if a live
+// ingress would go on storing in the shared stream.
 func (e *Editor) SetQueueStream(
 	ctx context.Context, name string, spec QueueStreamSpec,
 ) (*registry.Queue, error) {
@@ -118,11 +118,11 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 	})
 }
 
-// SetStreamPhase stores the next phase of a queue's move; phase 0 removes the queue's own stream
+// SetStreamPhase stores the next phase of a queue's move. Phase 0 removes the queue's own stream
 // from the record. If the record does not have the given revision, SetStreamPhase fails with
-// ErrChangedSince: another executor or an operator was faster. When it returns without an error,
-// the phase is in force. It returns the revision of the new record even if the phase is stored but
-// not known to be in force.
+// ErrChangedSince, because another executor or an operator has changed it first. When it returns
+// without an error, the phase is in force. It returns the revision of the new record even if the
+// phase is stored but not known to be in force.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
@@ -143,9 +143,9 @@ func (e *Editor) SetStreamPhase(
 	return is, err
 }
 
-// QueueChangeError means that a workflow cannot change its queue in one step, because the two
-// queues' starts are in different streams. The workflow's delivery IDs must be copied first, while
-// the workflow is closed.
+// QueueChangeError means that a workflow cannot change its queue in one step, because the start
+// messages of the two queues are in different streams. The workflow's delivery IDs must be copied
+// first, while the workflow is closed.
 type QueueChangeError struct{ WorkflowID, From, To string }
 
 func (e *QueueChangeError) Error() string {
@@ -161,8 +161,8 @@ var ErrQueueMoves = errors.New("the queue is moving to another stream")
 var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
 	"the queue would move")
 
-// checkQueueChange returns an error if a change would give a workflow another queue, and that is
-// not possible now.
+// checkQueueChange returns an error if a change would move a workflow to a different queue while
+// that is not possible.
 func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 	if before == nil || before.Queue == after.Queue {
 		return nil

@@ -76,11 +76,11 @@ func Reseal(
 	return done, nil
 }
 
-// surveyed is the maximum number of nodes whose tokens Survey tries to decrypt.
+// surveyed is the maximum number of nodes whose tokens KeyCoverage tries to decrypt.
 const surveyed = 1_000
 
-// KeyCoverage tries to decrypt secrets with the editor's keys: those of all senders, and the tokens
-// and sample payloads of some nodes. It stops early when enough returns true.
+// KeyCoverage counts how many secrets the editor's keys can decrypt: it tries those of all senders,
+// and the tokens and sample payloads of some nodes. It stops early when enough returns true.
 func (e *Editor) KeyCoverage(
 	ctx context.Context, enough func(registry.KeyCoverage) bool,
 ) (found registry.KeyCoverage, err error) {
@@ -140,8 +140,8 @@ func (r *Resealed) add(written bool, err error) error {
 	return nil
 }
 
-// resealRecord replaces one record, and retries until no other change was stored first. If anew
-// returns nil, the record is left unchanged.
+// resealRecord replaces one record, and retries as long as a concurrent change is stored first. If
+// anew returns nil, the record is left unchanged.
 func resealRecord(
 	ctx context.Context, kv jetstream.KeyValue, key string,
 	anew func(data []byte) (registry.Record, error),

@@ -202,8 +202,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
 }
 
-// storeSampleOfNew stores the sample payload of a node that is being created. It has no audit entry
-// because it is part of that change.
+// storeSampleOfNew stores the sample payload of a node that is being created. The payload has no
+// separate audit entry because it is part of that change.
 func (e *Editor) storeSampleOfNew(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -323,7 +323,8 @@ func sealTrigger(
 	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
-// changeSecrets changes a node's secrets, and retries until no other change was stored first.
+// changeSecrets changes a node's secrets, and retries as long as a concurrent change is stored
+// first.
 func (e *Editor) changeSecrets(
 	ctx context.Context, workflowID, nodeID string, edit func(*registry.TriggerSecrets),
 ) error {
@@ -347,13 +348,13 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// forgetTimeout limits how long secrets are deleted after a change whose context has ended.
+// forgetTimeout is the maximum duration of deleting secrets after a change whose context has ended.
 const forgetTimeout = 5 * time.Second
 
 // deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
 // if err is a LaggingError: the change is stored, and a retry would find no removed nodes. For any
-// other error it deletes nothing and returns err. It returns the error of the deletion if err is
-// nil.
+// other error it deletes nothing and returns err. If err is nil, it returns the error of the
+// deletion.
 func (e *Editor) deleteRemovedSecrets(
 	ctx context.Context,
 	workflowID string,
@@ -372,8 +373,8 @@ func (e *Editor) deleteRemovedSecrets(
 	return err
 }
 
-// deleteSecrets deletes the secrets of removed nodes, except those of a node that another process
-// has created again meanwhile.
+// deleteSecrets deletes the secrets of removed nodes. It keeps the secrets of a node that another
+// process has created again meanwhile.
 func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs []string) error {
 	for _, nodeID := range nodeIDs {
 		_, revision, err := e.readSecrets(ctx, workflowID, nodeID)

@@ -50,7 +50,7 @@ type SecretInfo struct {
 // minShownLength is the minimum length of a secret whose last four characters may be shown.
 const minShownLength = 8
 
-// MaxEndAfter is the longest that earlier secrets may stay valid after a new one was set.
+// MaxEndAfter is the maximum time that older secrets may stay valid after a new one was set.
 const MaxEndAfter = MaxKeepOld
 
 // Sender returns a node's sender, or nil if the node has none.
@@ -126,8 +126,8 @@ func (e *Editor) requireCapability(c consistency.Capability) error {
 	return nil
 }
 
-// PutSender creates or replaces a node's sender, and reports whether it created it. Its errors
-// include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and seal.ErrNoKey.
+// PutSender creates or replaces a node's sender. created means that the node had none before. Its
+// errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and seal.ErrNoKey.
 func (e *Editor) PutSender(
 	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
 ) (info *SenderInfo, created bool, err error) {
@@ -182,9 +182,9 @@ func (e *Editor) PutSender(
 	return info, created, err
 }
 
-// AddSenderSecret adds a secret to a node's sender and makes it the newest. expireOlderSecrets is
-// how long the other secrets stay valid, unless they expire earlier: 0 revokes them immediately,
-// and nil leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
+// AddSenderSecret adds a secret to a node's sender and makes it the newest. endOthers is how long
+// the other secrets stay valid, unless they expire earlier: 0 revokes them immediately, and nil
+// leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
 // seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration,
@@ -231,7 +231,7 @@ func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id 
 	return err
 }
 
-// RemoveSender removes the sender of a node. Only the token is checked from then on. It fails with
+// RemoveSender removes the sender of a node. From then on, only the token is checked. It fails with
 // ErrNotFound if the node has no sender.
 func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) error {
 	_, err := e.changeExistingSender(ctx, workflowID, nodeID,
@@ -241,9 +241,10 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret stores a secret that was received from a node's provider, encrypted for
-// registry.AboutCaptured, if the node's sender is waiting for one. It does nothing if it cannot
-// decrypt the box, because the provider can be made to send the secret again.
+// CaptureSenderSecret stores a secret that was received from a node's provider if the node's sender
+// is waiting for one. box is the secret, encrypted for registry.CapturedPurpose.
+// CaptureSenderSecret does nothing if it cannot decrypt the box, because the provider can be made
+// to send the secret again.
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
@@ -421,8 +422,8 @@ func (s *senderEdit) replace(texts []string) {
 	}
 }
 
-// add puts a secret that never expires first. A secret that already exists is moved there and no
-// longer expires.
+// add adds a secret that never expires at the front. If the secret already exists, it is moved to
+// the front and no longer expires.
 func (s *senderEdit) add(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.LiveSecrets(s.editor.now()) {
@@ -438,8 +439,8 @@ func (s *senderEdit) add(text string) {
 	s.secrets = append([]senderSecret{added}, s.secrets...)
 }
 
-// expireOlderSecrets makes all secrets but the first expire at the given time, unless they expire
-// earlier.
+// expireOlderSecrets makes all secrets except the first expire at the given time, unless they
+// expire earlier.
 func (s *senderEdit) expireOlderSecrets(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
@@ -478,8 +479,8 @@ func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender
 	return after, s.sealSettings(after, config.Settings)
 }
 
-// mergeSettings returns the settings of the new sender: the given ones that are not empty, and the
-// secret ones that are kept.
+// mergeSettings returns the settings of the new sender: the given settings that are not empty, and
+// the existing secret settings that given does not name.
 func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)

@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit,
-// even if the workflow is already active but exceeds its plan's limit.
+// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit
+// if the plan does not allow that, even if the workflow is already active but exceeds its plan's
+// limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, true)
 }
@@ -20,10 +21,10 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 	return e.switchTo(ctx, id, false)
 }
 
-// switchTo makes two writes: first it stores the intent in the account's record, which serves as
-// the lock, and then it updates the workflow's record. Of two concurrent calls, one fails to update
-// the account and starts again. A call that finds an intent that was not carried out carries it out
-// first.
+// switchTo writes twice: first it stores the intent in the account's record, which serves as the
+// lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
+// update the account and starts again. A call that finds an intent that was not carried out carries
+// it out first.
 func (e *Editor) switchTo(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -94,8 +95,8 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedSwitch returns the workflow that the account's last transition has not been carried out
-// for, and reports whether there is one.
+// unfinishedSwitch returns the workflow for which the account's last transition has not been
+// carried out, and reports whether there is one.
 func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, ok := e.directory.Workflow(last.WorkflowID)

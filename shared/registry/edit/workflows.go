@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// WorkflowSpec is the part of a workflow that an operator sets.
+// WorkflowSpec holds the settings of a workflow that an operator can set.
 type WorkflowSpec struct {
 	ID        string
 	AccountID string
@@ -25,8 +25,8 @@ type WorkflowSpec struct {
 	// Within is the only account that an existing workflow may belong to. A workflow of another
 	// account is reported as not found. "" means any account.
 	Within string
-	// IfNew makes the change fail with ErrChangedSince if the workflow exists and differs from what
-	// is requested.
+	// IfNew makes the change fail with ErrChangedSince if the workflow exists and differs from the
+	// requested one.
 	IfNew bool
 }
 
@@ -35,7 +35,8 @@ type ifUpdatedAtKey struct{}
 
 // IfUpdatedAt returns a context in which changes of a workflow fail with ErrChangedSince unless the
 // workflow was last changed at the given time, to the microsecond. A change that finds the workflow
-// already as requested does not fail, so it can be repeated. The zero time allows any version.
+// already as requested does not fail, so the change is idempotent. The zero time allows any
+// version.
 func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
 }
@@ -69,7 +70,7 @@ func checkUnchanged(ctx context.Context, w *registry.Workflow) error {
 	return ErrChangedSince
 }
 
-// TriggerSpec is the part of a trigger node that an operator sets.
+// TriggerSpec holds the settings of a trigger node that an operator can set.
 type TriggerSpec struct {
 	NodeID        string
 	Name          string
@@ -78,14 +79,14 @@ type TriggerSpec struct {
 	TriggerSettings
 }
 
-// TriggerSettings holds the settings that govern how a node handles requests. They are set as a
-// whole: a setting that is omitted is removed.
+// TriggerSettings holds the settings that govern how a node handles requests. They are replaced as
+// a whole: a setting that is omitted is removed.
 type TriggerSettings struct {
 	// Filter selects the requests that start an execution: see package filter. nil or a JSON null
 	// selects all.
 	Filter []byte
-	// OrderKey says where a request contains its order key. "" means that the executions are not
-	// ordered.
+	// OrderKey identifies where a request contains its order key. "" means that the executions are
+	// not ordered.
 	OrderKey string
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
@@ -118,8 +119,8 @@ func (s TriggerSettings) check(at func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// newCapabilities returns the capabilities that every ingress must have for the settings that the
-// existing node, have, does not already have. have may be nil.
+// newCapabilities returns the capabilities that every ingress must have for the settings that are
+// new compared to the existing node have. have may be nil.
 func (s TriggerSettings) newCapabilities(have *registry.Trigger) (needed []consistency.Capability) {
 	var before, after registry.Trigger
 	if have != nil {
@@ -198,10 +199,10 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-// PutWorkflow creates an inactive workflow or replaces an existing one, and reports whether it
-// created it. A node that stays keeps its tokens, and also its sample payload if none is given. A
-// new node gets a token. PutWorkflow fails with ErrIngressTooOld if a live ingress cannot enforce a
-// new setting.
+// PutWorkflow creates an inactive workflow or replaces an existing one. created means that the
+// workflow is new. A node that already exists keeps its tokens, and also its sample payload if none
+// is given. A new node gets a token. PutWorkflow fails with ErrIngressTooOld if a live ingress
+// cannot enforce a new setting.
 func (e *Editor) PutWorkflow(
 	ctx context.Context, spec WorkflowSpec,
 ) (w *registry.Workflow, created bool, err error) {
@@ -213,8 +214,8 @@ func (e *Editor) PutWorkflow(
 	})
 }
 
-// ChangeWorkflow changes an existing workflow in one step: nothing that another call has stored is
-// lost. If the workflow changes meanwhile, modify is called again.
+// ChangeWorkflow changes an existing workflow atomically: nothing that another call has stored is
+// lost. If the workflow changes concurrently, modify is called again.
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
@@ -236,7 +237,7 @@ func (e *Editor) ChangeWorkflow(
 	return w, err
 }
 
-// specOf returns the part of a workflow that an operator sets.
+// specOf returns the settings of a workflow that an operator can set.
 func specOf(w *registry.Workflow) WorkflowSpec {
 	spec := WorkflowSpec{ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue}
 	if w.RateLimit != (registry.RateLimit{}) {
@@ -288,8 +289,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 				w.AccountID),
 		}
 	}
-	// Transitions are numbered per account, and so far none of this account's is about this
-	// workflow.
+	// Transitions are numbered per account, and none of this account's transitions so far concerns
+	// this workflow.
 	w.AccountID, w.Transition = account.ID, account.LastTransition.Number
 	return nil
 }
@@ -361,8 +362,8 @@ func (e *Editor) replaceWorkflow(
 	return w, created, err
 }
 
-// mergeTriggers replaces the nodes of w by those of specs. Existing nodes keep their tokens and new
-// nodes get one. It returns the secrets of the new nodes.
+// mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens and
+// new nodes get one. It returns the secrets of the new nodes.
 func (e *Editor) mergeTriggers(
 	ctx context.Context, w *registry.Workflow, specs []TriggerSpec,
 ) (added []nodeSecrets, err error) {
@@ -398,7 +399,7 @@ func (e *Editor) mergeTriggers(
 	return added, nil
 }
 
-// droppedNodes returns the IDs of the nodes of before that after does not have. Both may be nil.
+// droppedNodes returns the IDs of the nodes that before has and after does not. Both may be nil.
 func droppedNodes(before, after *registry.Workflow) []string {
 	if before == nil {
 		return nil
@@ -429,7 +430,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	return e.deleteRemovedSecrets(ctx, id, nodes, err)
 }
 
-// prepareStore makes the last checks before a changed workflow is stored, and prepares its queue.
+// prepareStore runs the last checks before a changed workflow is stored, and prepares its queue.
 // before is nil if the workflow is new.
 func (e *Editor) prepareStore(ctx context.Context, before, after *registry.Workflow) error {
 	if err := checkUnchanged(ctx, before); err != nil {
