@@ -31,9 +31,9 @@ func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 // CopyStreams returns the names of the streams behind the ingresses' copy: see edit.EnsureCopy.
 func CopyStreams() []string { return []string{Stream} }
 
-// The keys of Bucket: one for the plan catalog, one for the installation's identity, and one for
-// each account, workflow, key of the operators' API, and queue that has settings. For these four
-// the ID or the name follows the prefix.
+// The keys of Bucket. There is one key for the plan catalog, one for the installation's identity,
+// and one for each account, workflow, key of the operators' API, and queue that has settings. For
+// these four the ID or the name follows the prefix.
 const (
 	PlansKey        = "plans"
 	InstallationKey = "installation"
@@ -43,7 +43,7 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the header of a stored record that holds who made the change and what it changed:
+// HeaderAudit is the header of a stored record that states who made the change and what it changed:
 // see package edit.
 const HeaderAudit = "Hookstart-Audit"
 

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every secret is encrypted for exactly one of these purposes, so no box can be put in another's
-// place.
+// Every secret is encrypted for exactly one of these purposes, so no box can be substituted for
+// another.
 
 // TriggerPurpose returns the purpose for which the tokens and the sample payload of a node are
 // encrypted.

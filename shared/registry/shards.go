@@ -19,8 +19,8 @@ type keyed interface {
 // change copies one shard, which is 8 KB in a table of that size.
 type shards[V keyed] struct {
 	seed maphash.Seed
-	// whether the table is complete. Before that, the writer fills the shards in place and readers
-	// find nothing.
+	// published reports whether the table is complete. Before that, the writer fills the shards in
+	// place and readers find nothing.
 	published atomic.Bool
 	shard     [shardCount]atomic.Pointer[shard[V]]
 }

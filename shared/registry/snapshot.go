@@ -12,7 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Webhook is the part of a workflow that a request needs. It is immutable: a change replaces it.
+// Webhook is the part of a workflow that is needed to handle a request. It is immutable: a change
+// replaces it.
 type Webhook struct {
 	ID         string
 	AccountID  string
@@ -22,7 +23,7 @@ type Webhook struct {
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
-	door       workflowPlace // decides where the workflow's starts are stored
+	door       workflowPlace // determines where the workflow's start messages are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -32,29 +33,29 @@ func (w *Webhook) compare(other *Webhook) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
 
-// Node is the part of a webhook trigger node that a request needs.
+// Node is the part of a webhook trigger node that is needed to handle a request.
 type Node struct {
 	ID     string
 	Tokens []NodeToken // newest first; expired tokens may still be among them
-	// Sender verifies the node's requests. nil means that the token alone decides, unless
-	// UnusableSenders is set.
+	// Sender verifies the node's requests. If it is nil, only the token is checked, unless Unusable
+	// is set.
 	Sender *sender.Sender
-	// Filter decides which requests start an execution. nil means that every request does, unless
-	// UnusableSenders is set.
+	// Filter selects the requests that start an execution. If it is nil, every request does, unless
+	// Unusable is set.
 	Filter *filter.Filter
-	// OrderKey says where a request contains its order key. nil means that the executions are not
-	// ordered, unless UnusableSenders is set.
+	// OrderKey identifies where a request contains its order key. If it is nil, the executions are
+	// not ordered, unless Unusable is set.
 	OrderKey *filter.Key
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
 	Answer *Answer
-	// UnusableSenders is the reason why the node cannot decide about requests: this process cannot
-	// decrypt the secrets of its sender, or cannot interpret its sender, its filter or its order
-	// key. Such a node must refuse every request. nil means that the node is usable.
+	// Unusable is the reason why the node cannot handle requests: this process cannot decrypt the
+	// secrets of its sender, or cannot interpret its sender, its filter or its order key. Such a
+	// node must refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
-// View is everything that a request needs to know about its workflow and the account's plan.
+// View is a workflow and its account's plan, as needed to handle a request.
 type View struct {
 	Workflow *Webhook
 	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
@@ -73,7 +74,7 @@ func (v View) Limit() RateLimit {
 	return v.Plan.RateLimit
 }
 
-// account is the part of an account that a request needs. It is immutable.
+// account is the part of an account that is needed to handle a request. It is immutable.
 type account struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
@@ -93,7 +94,7 @@ func (a *account) allows(w *Webhook) bool {
 // owner is the part of an account that the writer needs.
 type owner struct {
 	id     string
-	known  bool       // whether the account has a record; otherwise only workflows name it
+	known  bool       // whether the account has a record; otherwise only workflows refer to it
 	plan   string     // the ID of the account's plan
 	active []*Webhook // the active workflows, in no particular order
 }
@@ -123,10 +124,10 @@ type tables struct {
 	plans   Plans
 	owners  map[string]*owner // by account ID
 	texts   map[string]string // strings that many records share: see intern
-	// unusable holds, for each workflow with an unusable sender, the reason (see
-	// Node.UnusableSenders).
+	// unusable holds, for each workflow with an unusable sender, the reason (see Node.Unusable).
 	unusable map[string]error
-	// opened holds the workflows with encrypted senders' secrets that could all be decrypted.
+	// opened holds the workflows that have encrypted senders' secrets, all of which could be
+	// decrypted.
 	opened map[string]struct{}
 	queues map[string]*queuePlace // the queues named by workflows or records
 	keys   *seal.Keys             // decrypt senders' secrets
@@ -202,8 +203,8 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 	return len(unusable), why
 }
 
-// KeyCoverage counts the workflows with encrypted senders' secrets, by whether the keys decrypt
-// them.
+// KeyCoverage counts the workflows with encrypted senders' secrets that the keys can and cannot
+// decrypt.
 func (s *Snapshot) KeyCoverage() (found KeyCoverage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +225,7 @@ func (s *Snapshot) Apply(c Change) {
 	}
 }
 
-// Unsettled implements consistency.Settler: the changes from revision since on are not yet in
+// Unsettled implements consistency.Settler. The changes from revision since on are not yet in
 // force, because requests that began before them are still storing. since is 0 if all changes are
 // in force.
 func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) {
@@ -272,7 +273,7 @@ func (t *tables) viewOf(w *Webhook) View {
 	return view
 }
 
-// apply applies a change. It returns the queues in which requests may still be storing according to
+// apply applies a change. It returns the queues to which requests may still be storing according to
 // the state before the change.
 func (t *tables) apply(c Change) (moved []*queuePlace) {
 	switch {
@@ -366,7 +367,8 @@ func (t *tables) owner(accountID string) *owner {
 	return o
 }
 
-// dropEmptyOwner deletes an account's owner if it has neither a record nor active workflows.
+// dropEmptyOwner deletes an account's owner if the account has neither a record nor active
+// workflows.
 func (t *tables) dropEmptyOwner(accountID string) {
 	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)
@@ -379,8 +381,8 @@ func (t *tables) recomputeAllActive() {
 	}
 }
 
-// recomputeActive recomputes which of an account's active workflows the plan allows: those that
-// were activated first.
+// recomputeActive recomputes which of an account's active workflows the plan allows. It allows
+// those that were activated first.
 func (t *tables) recomputeActive(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {
@@ -472,8 +474,7 @@ func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
 // IDs, keeping all of them would take more memory than it saves.
 const maxTexts = 10_000
 
-// intern returns a string equal to text, so that a string used by many records is in memory only
-// once.
+// intern returns a string equal to text. A string used by many records is thus in memory only once.
 func (t *tables) intern(text string) string {
 	if same, ok := t.texts[text]; ok {
 		return same

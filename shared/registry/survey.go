@@ -14,7 +14,7 @@ type KeyCoverage struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // why one of the closed ones could not be decrypted
+	Why     error    // why one of the Closed could not be decrypted
 }
 
 // Add counts one encrypted value. err is the error from decrypting it, or nil. Errors that are not

@@ -12,7 +12,7 @@ import (
 // TokenPrefix is the prefix of every token. It makes a leaked token recognizable.
 const TokenPrefix = "hst_"
 
-// TokenHash is the SHA-256 of a token's text. The ingress has only the hashes of tokens.
+// TokenHash is the SHA-256 hash of a token's text. The ingress has only the hashes of tokens.
 type TokenHash [sha256.Size]byte
 
 // NewToken returns a new token: 256 random bits, URL-safe.

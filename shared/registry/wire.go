@@ -498,8 +498,8 @@ func limitFromWire(n *int64) int64 {
 	return *n
 }
 
-// decodePlainWorkflow decodes a plain workflow, as most are: one that only has fields that
-// workflows have had from the beginning, without a sender, filter, order key or answer, in the
+// decodePlainWorkflow decodes a plain workflow. Most workflows are plain: they have only fields
+// that workflows have had from the beginning, without a sender, filter, order key or answer, in the
 // encoding of this version. It returns nil for any other data. A process reads all workflows when
 // it starts, perhaps a million, and this function takes a third of the time and memory of
 // proto.Unmarshal.
@@ -539,7 +539,7 @@ func decodePlainWorkflow(data []byte) *Workflow {
 	return w
 }
 
-// fields reads the fields of a message, which must be sorted by number. It fails on anything else.
+// fields reads the fields of a message, which must be sorted by number. It fails if they are not.
 type fields struct {
 	rest   []byte
 	failed bool

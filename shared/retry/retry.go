@@ -1,5 +1,5 @@
 // Package retry repeats requests to NATS, because a cluster does not respond while it elects a
-// leader. It also provides the necessary delays.
+// leader. It also provides the delays between attempts.
 package retry
 
 import (

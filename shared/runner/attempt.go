@@ -65,7 +65,7 @@ func (r *runner) begin(msg jetstream.Msg, o *laneState) {
 // freePlace frees a concurrency slot.
 func (r *runner) freePlace() { r.places <- struct{}{} }
 
-// failExhausted fails an execution that no runner has finished in any of its attempts.
+// failExhausted fails an execution that no runner has finished in any of its allowed attempts.
 func (r *runner) failExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
@@ -74,8 +74,8 @@ func (r *runner) failExhausted(m *message) {
 	r.freePlace()
 }
 
-// runOrdered makes an attempt at an execution that has an order key, unless the execution has
-// already ended or another member may have it.
+// runOrdered makes an attempt at an execution that has an order key. It does not call the handler
+// if the execution has already ended or another member may have it.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	ended, err := r.hasEnded(r.working, m)
@@ -101,7 +101,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	r.freePlace()
 }
 
-// errNotRun is the error of the span of an attempt in which the handler was not called.
+// errNotRun is the error recorded in the span of an attempt in which the handler was not called.
 var errNotRun = errors.New("the handler was not called: the execution has ended, or another " +
 	"member may have it")
 
@@ -165,7 +165,7 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 }
 
 // retryDelay returns how long to wait before the next attempt. attempt is the number of the last
-// one.
+// attempt.
 func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	if o.after > 0 {
 		return o.after
@@ -175,8 +175,8 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// end reports a final state, and acknowledges the message once the report is confirmed. If it is
-// not confirmed, the execution runs again.
+// end reports a final state, and acknowledges the message once the report is confirmed. If the
+// report is not confirmed, the execution runs again.
 func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
@@ -202,7 +202,8 @@ func (r *runner) end(m *message, p execution.Progress, o outcome) {
 	})
 }
 
-// handBack returns the message to the group: it is redelivered to any member after the delay.
+// handBack returns the message to the group, so that it is redelivered to any member after the
+// delay.
 func (r *runner) handBack(m *message, after time.Duration) {
 	r.underway.remove(m)
 	if r.underway.hasLease(m) {
@@ -211,8 +212,9 @@ func (r *runner) handBack(m *message, after time.Duration) {
 	r.markDone(m)
 }
 
-// reportRunning publishes a report that the execution is running. The report is not confirmed: the
-// final one makes up for a lost one. A report that arrives after the final one has no effect.
+// reportRunning publishes a report that the execution is running. The report is not confirmed,
+// because the final report makes up for a lost one. A report that arrives after the final one has
+// no effect.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -223,14 +225,14 @@ func (r *runner) reportRunning(m *message) {
 	}
 }
 
-// placeOf returns the place that a message was stored in.
+// placeOf returns the place of the stream in which a message is stored: shared or the queue's own.
 func placeOf(msg jetstream.Msg) stream.Place {
 	place, _ := stream.PlaceOf(msg.Subject())
 	return place
 }
 
-// progressMessage returns a report for the stream of reports that belongs to the stream of the
-// start.
+// progressMessage returns a report as a message. Its subject belongs to the stream of reports that
+// goes with the stream of the start message.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID = start.ID

@@ -16,11 +16,11 @@ import (
 // A cancellation is a key in a bucket. The executor stores it before it checks whether the
 // execution has been delivered to any group. If it has not, the executor ends the execution as
 // canceled and reports that to the operator. A runner looks for new keys after a message has
-// arrived and before its handler begins. So for each execution, one of two things holds: either it
-// was delivered before the executor's check, and the executor leaves the final state to the runner;
-// or it was delivered afterwards, and then the key was stored before the runner looked for it, and
-// the handler is never called. This works without clocks, and without a live runner. Messages that
-// arrive together share a request, so it costs a busy runner little.
+// arrived and before its handler begins. So one of two cases applies to each execution. If it was
+// delivered before the executor's check, the executor leaves the final state to the runner. If it
+// was delivered afterwards, the key was stored before the runner looked for it, and the handler is
+// never called. This works without clocks, and without a live runner. Messages that arrive together
+// share a request, so it costs a busy runner little.
 //
 // A runner that finds the key reports the state CANCELED and acknowledges the message. For every
 // reader, the first final report that is stored counts.
@@ -39,8 +39,8 @@ const (
 	// cancelTries is the number of failed requests after which a runner that has never received a
 	// response runs executions without looking for cancellations.
 	cancelTries = 3
-	// cancelAgain is how long the runner then waits before it tries again: either the executor is
-	// too old to have the bucket, or the runner's NATS account may not read it.
+	// cancelAgain is how long such a runner waits before it tries again. Either the executor is too
+	// old to have the bucket, or the runner's NATS account may not read it.
 	cancelAgain = 30 * time.Second
 )
 
@@ -54,17 +54,18 @@ type cancellations struct {
 	ids    map[string]struct{} // the IDs of the canceled executions
 	// last is the revision of the newest key that has been read.
 	last uint64
-	// readable reports whether a request has ever succeeded. From then on, none is given up.
+	// readable reports whether a request has ever succeeded. From then on, failed requests are
+	// always retried.
 	readable bool
 	// failures counts failed requests as long as none has succeeded.
 	failures int
 	offUntil time.Time // no request is sent before this; zero means no pause
 }
 
-// bucketRead is one reading of the bucket. Several calls may wait for it.
+// bucketRead is one read of the bucket. Several calls may wait for it.
 type bucketRead struct {
-	done chan struct{} // closed when the reading is finished
-	err  error         // error of the reading; set before done is closed
+	done chan struct{} // closed when the read is finished
+	err  error         // error of the read; set before done is closed
 }
 
 func newCancellations(nc *nats.Conn) *cancellations {
@@ -72,7 +73,7 @@ func newCancellations(nc *nats.Conn) *cancellations {
 }
 
 // has reports whether an execution has been canceled, according to the contents of the bucket after
-// the call has begun. It retries until it can read the bucket or ctx ends.
+// the call began. It retries until it can read the bucket or ctx ends.
 func (c *cancellations) has(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
@@ -91,7 +92,7 @@ func (c *cancellations) has(ctx context.Context, executionID string) (bool, erro
 	}
 }
 
-// knows reports whether an execution is among the cancellations that have been read.
+// knows reports whether an execution is among the cancellations read so far.
 func (c *cancellations) knows(executionID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +100,7 @@ func (c *cancellations) knows(executionID string) bool {
 	return ok
 }
 
-// read waits for a reading of the bucket that begins after the call.
+// read waits for a read of the bucket that begins after the call.
 func (c *cancellations) read(ctx context.Context) error {
 	c.mu.Lock()
 	if time.Now().Before(c.offUntil) {

@@ -14,9 +14,9 @@ import (
 )
 
 // While a runner is running, its queue may get lanes, and may get its own stream and lose it again.
-// The queue's record in the registry contains that, and the runner polls the record. Starts that
-// are in the shared stream when a queue gets its own remain there, so the runner consumes from
-// both.
+// The queue's record in the registry shows that, and the runner polls the record. Start messages
+// that are in the shared stream when a queue gets its own stream remain there, so the runner
+// consumes from both.
 
 const (
 	// followEvery is the interval at which a runner reads its queue's record.
@@ -25,15 +25,15 @@ const (
 	followReading = 5 * time.Second
 )
 
-// follow takes executions from the queue's lanes and its own stream, as soon as these exist, until
-// ctx ends. main is the group's consumer in the shared stream.
+// follow consumes executions from the queue's lanes and its own stream, as soon as these exist,
+// until ctx ends. main is the group's consumer in the shared stream.
 func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) {
 	var taking sync.WaitGroup
 	defer taking.Wait()
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	leave := func() {} // stops taking executions from the queue's own stream
-	begun := 0         // number of lanes that executions are already taken from
+	leave := func() {} // stops consuming from the queue's own stream
+	begun := 0         // number of lanes that are already being consumed
 	for {
 		settings, known := r.readSettings(ctx, js)
 		if known {
@@ -81,8 +81,8 @@ func (r *runner) readSettings(
 	}
 }
 
-// takeOwn begins to take executions from the queue's own stream, and returns a function that stops
-// that.
+// takeOwn begins to consume executions from the queue's own stream, and returns a function that
+// stops it.
 func (r *runner) takeOwn(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,

@@ -19,7 +19,7 @@ import (
 // it. So the members need no coordination among themselves. Two things are left to the runner:
 //
 // A runner that was frozen or cut off for longer than AckWait must not continue an execution that
-// another member may have by now: see lease.
+// another member may have by now: see hasLease.
 //
 // A server that has lost a consumer's acknowledgments redelivers an execution that has already
 // ended, after later ones with the same key. Its final report was stored before it was
@@ -44,27 +44,26 @@ const (
 // lane is a lane of the queue. Its executions are in the shared stream and in the queue's own
 // stream, if there is one; they have one order across both.
 //
-// At any time, all executions of a lane in one of the two places are older than all those in the
-// other: an operator cannot move a queue to a place where executions with an order key are still
-// waiting from an earlier move. So the runner requests messages from the newer place only once the
-// group has finished with the older one. The queue's record determines which one is newer. It is
-// read again after a message from the newer place has arrived, because the queue may have moved in
-// between.
-// the queue may have moved in between.
+// At any time, all executions of a lane in one of the two streams are older than all those in the
+// other, because an operator cannot move a queue to a stream where executions with an order key are
+// still waiting from an earlier move. So the runner requests messages from the newer stream only
+// once the group has finished with the older one. The queue's record determines which one is newer.
+// It is read again after a message from the newer stream has arrived, because the queue may have
+// moved in between.
 type lane struct {
 	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
 	held        *heldMessage // nil means that no message is being held
 }
 
-// laneConsumer is the group's consumer of a lane in one place.
+// laneConsumer is the group's consumer of a lane in one stream.
 type laneConsumer struct {
 	stream.Place
 	consumer jetstream.Consumer // nil means not looked up yet
 	failed   int                // number of consecutive failed requests
 }
 
-// consumeLane takes the executions of one lane, one after another, until ctx ends. main is the
+// consumeLane runs the executions of one lane, one after another, until ctx ends. main is the
 // group's consumer in the shared stream.
 func (r *runner) consumeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
@@ -118,7 +117,7 @@ func (r *runner) findLane(
 	return find(&l.shared, main)
 }
 
-// runNext takes the next execution of a lane, and waits until it is acknowledged or handed back.
+// runNext runs the next execution of a lane, and waits until it is acknowledged or handed back.
 // taken is false if there is none at the moment.
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
@@ -144,7 +143,7 @@ func (r *runner) runNext(
 	return r.takeFrom(ctx, js, l, newer)
 }
 
-// takeFrom takes the next execution of a lane in one place.
+// takeFrom runs the next execution of a lane in one stream.
 func (r *runner) takeFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -167,7 +166,7 @@ func (r *runner) takeFrom(
 	return true, nil
 }
 
-// takeHeld takes the execution that is being held, if it may begin now.
+// takeHeld runs the execution that is being held, if it may begin now.
 func (r *runner) takeHeld(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -187,10 +186,10 @@ func (r *runner) takeHeld(
 	return true, nil
 }
 
-// mayBegin reports whether an execution of a lane that came from a place may begin: either the
-// place is the older one, or the group has finished with the lane in the other place. It reads the
-// queue's record for each execution, because the queue may have moved to its own stream and back
-// since follow read it. It retries until the given time if it cannot find out.
+// mayBegin reports whether an execution of a lane may begin. It may if its stream, given by place,
+// is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
+// the queue's record for each execution, because the queue may have moved to its own stream and
+// back since follow read the record. It retries until the given time if it cannot determine that.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time,
 ) bool {
@@ -220,7 +219,7 @@ func (r *runner) mayBegin(
 	return false
 }
 
-// laneDrained reports whether the group has finished with all executions of a lane in a place.
+// laneDrained reports whether the group has finished with all executions of a lane in a stream.
 func (r *runner) laneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place,
 ) (bool, error) {
@@ -282,7 +281,7 @@ func (h *heldMessage) release() jetstream.Msg {
 	return h.msg
 }
 
-// runTaken begins an execution of a lane, for which the caller has taken a concurrency slot, and
+// runTaken begins an execution of a lane, for which the caller has reserved a concurrency slot, and
 // waits until it is acknowledged or handed back. asked is when the message was requested.
 func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
@@ -298,7 +297,7 @@ func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Tim
 }
 
 // pullLane requests the next message of a lane. The message is nil if there is none at the moment;
-// otherwise, pullLane has taken a concurrency slot for it.
+// otherwise, pullLane has reserved a concurrency slot for it.
 func (r *runner) pullLane(
 	ctx context.Context, consumer jetstream.Consumer,
 ) (msg jetstream.Msg, asked time.Time, err error) {
@@ -368,9 +367,10 @@ type laneState struct {
 
 // A lease is the period in which no other member can have a message of a lane: at least AckWait
 // from the moment when the server last recorded progress on it. The first lease begins with the
-// request for the message, which precedes its delivery. A heartbeat extends the lease, counted from
-// when it was sent, if the server confirms it before the lease has expired. A later confirmation
-// does not exclude that the server delivered the message to another member in between.
+// request for the message, which precedes its delivery. If the server confirms a heartbeat before
+// the lease has expired, the lease is extended from the moment when the heartbeat was sent. A later
+// confirmation does not rule out that the server delivered the message to another member in
+// between.
 
 // hasLease reports whether the lease of a message has not expired. A message without an order key
 // needs no lease.

@@ -16,10 +16,11 @@ import (
 const lookEvery = time.Second
 
 // replaceConsumer recreates the group's consumer after NATS has lost its storage. It runs until ctx
-// ends, and looks for the consumer after each reconnect: the server reports the deletion of a
-// consumer to waiting requests, but not that the consumer is missing after the storage was lost,
-// and the runner would request messages forever. replaceConsumer creates the consumer only in a new
-// stream: in the known stream, a new consumer would redeliver executions that have already ended.
+// ends, and looks for the consumer after each reconnect. The server reports the deletion of a
+// consumer to waiting requests. It does not report that the consumer is missing after the storage
+// was lost, so the runner would request messages forever. replaceConsumer creates the consumer only
+// in a new stream: in the known stream, a new consumer would redeliver executions that have already
+// ended.
 //
 // It does the same for the queue's own stream. main is the group's consumer in the shared stream.
 //

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// outcome is the result of one attempt. It holds the results of the methods of the handler's error,
-// which may panic and are therefore called only once, in failure.
+// outcome is the result of one attempt. The methods of the handler's error may panic, so failure
+// calls them only once and stores their results here.
 type outcome struct {
 	output    []byte        // JSON; nil means none
 	err       error         // nil means that the attempt succeeded
 	reason    string        // the text of err
-	permanent bool          // whether another attempt is ruled out
+	permanent bool          // whether the execution must not be retried
 	after     time.Duration // delay before the next attempt; 0 leaves it to Options.Backoff
 }
 

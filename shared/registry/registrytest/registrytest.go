@@ -80,8 +80,8 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// Identify writes the registry's identity, for the first time or again, as an executor does once it
-// has found that the registry is the newest.
+// Identify writes the registry's identity, or writes it again, as an executor does once it has
+// confirmed that the registry is the newest.
 func Identify(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error

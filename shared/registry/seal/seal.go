@@ -1,6 +1,6 @@
 // Package seal encrypts secrets at rest with AES-256-GCM and keys from a file. A sealed secret,
-// called a box, is bound to its record and cannot be opened as another record's, so somebody who
-// can write records still cannot swap their secrets.
+// called a box, is bound to its record and cannot be opened as another record's. A person who can
+// write records still cannot swap their secrets.
 package seal
 
 import (
@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// ErrNoKey means that a key is missing: either there is none to seal with, or the one that sealed a
-// box is not there.
+// ErrNoKey means that a key is missing: either there is no key to seal with, or the key that a box
+// was sealed with is not in the file.
 var ErrNoKey = errors.New("the key is missing")
 
 // MissingKeyError names the missing key that a box was sealed with. It matches ErrNoKey under
@@ -34,8 +34,8 @@ func (e *MissingKeyError) Error() string {
 // Is reports whether target is ErrNoKey.
 func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 
-// ErrBroken means that a box cannot be opened although its key is there: it is damaged, or it
-// belongs to another record.
+// ErrBroken means that a box cannot be opened although its key is present: the box is damaged, or
+// it belongs to another record.
 var ErrBroken = errors.New("the sealed secret cannot be decrypted: it is damaged, or belongs to " +
 	"another record")
 
@@ -61,9 +61,9 @@ func NewKeyLine() string {
 	return "k" + strings.ToLower(rand.Text()[:8]) + ":" + base64.StdEncoding.EncodeToString(key[:])
 }
 
-// ReadFile reads a key file: lines of the form id:base64(32 bytes). The first key is used for
-// sealing; all of them open boxes. Empty lines and lines that begin with # are ignored. If path is
-// "", it returns nil: no keys. No error quotes a key.
+// ReadFile reads a key file, whose lines have the form id:base64(32 bytes). The first key is used
+// for sealing; all of them open boxes. Empty lines and lines that begin with # are ignored. If path
+// is "", it returns nil, which means no keys. No error quotes a key.
 func ReadFile(path string) (*Keys, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the nil Keys are of use
@@ -131,7 +131,7 @@ func (k *Keys) IDs() []string {
 }
 
 // KeyID returns the ID of the key that a box is sealed with, or "" if this version does not know
-// the form of the box.
+// the format of the box.
 func KeyID(box []byte) string {
 	id, _, err := parseHead(box)
 	if err != nil {
@@ -177,8 +177,8 @@ func (k *Keys) IsCurrent(box []byte) bool {
 	return err == nil && k != nil && id == k.first
 }
 
-// parseHead returns the ID of the key that a box is sealed with, and the box's head, which names
-// it.
+// parseHead returns the ID of the key that a box is sealed with, and the box's head, which contains
+// that ID.
 func parseHead(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != version || len(box) < 2+int(box[1]) {
 		return "", nil, fmt.Errorf("%w: it has a form that this version does not know", ErrBroken)

@@ -1,5 +1,5 @@
-// Command github is an example of a runner. It takes GitHub's webhooks from a queue, processes only
-// those that GitHub has signed, and returns what they are about.
+// Command github is an example of a runner. It consumes GitHub's webhooks from a queue, processes
+// only those that GitHub has signed, and returns a summary of each.
 package main
 
 import (

@@ -17,7 +17,7 @@ var (
 
 // verify checks GitHub's signature, which is "sha256=" followed by the HMAC of the body in hex.
 // hmac.Equal takes the same time for every wrong signature, so an attacker cannot find the right
-// one digit by digit.
+// signature one digit at a time.
 func verify(secret, body []byte, signature string) error {
 	if signature == "" {
 		return errUnsigned
