@@ -44,22 +44,22 @@ type inFlight struct {
 // key identifies the message of an execution. The sequence alone is not enough: a stream that a
 // power cut has set back reuses sequences.
 type key struct {
-	sequence uint64 // in the stream of the start
+	sequence uint64 // in the stream that holds the start message
 	id       string // of the execution
 }
 
 // message is a message in flight with its current attempt. Until the message is removed,
-// underway.mu guards the fields below the comment "guarded".
+// inFlight.mu guards the fields that follow "guarded".
 type message struct {
 	key
-	place    stream.Place // where its start is stored
+	place    stream.Place // where the start message is stored
 	start    *execution.Start
 	attempt  int        // counts from 1
 	began    time.Time  // when the message arrived
 	calledAt time.Time  // when the handler was called
 	ordered  *laneState // nil for a message without an order key
 
-	// guarded
+	// guarded by inFlight.mu
 	jetstream.Msg           // the last delivery
 	heartbeat     time.Time // when the last heartbeat was sent
 	// handling is the handler's context. It is nil before the handler is called, and after it has
@@ -74,7 +74,7 @@ type message struct {
 	published func(error)             // called with nil once report is stored, or with an error
 }
 
-// newInFlight returns an underway, which the caller must close.
+// newInFlight returns an inFlight, which the caller must close.
 func newInFlight(r *runner) (*inFlight, error) {
 	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
@@ -96,8 +96,8 @@ func newInFlight(r *runner) (*inFlight, error) {
 	return u, nil
 }
 
-// openOwn makes it possible to publish reports on executions in a queue's own stream. It must be
-// called before the first of them is added.
+// openOwn prepares for publishing reports on executions in a queue's own stream. It must be called
+// before the first message from that stream is added.
 func (u *inFlight) openOwn(queue string) error {
 	if u.ownAcks != nil {
 		return nil
@@ -120,8 +120,8 @@ func (u *inFlight) close() {
 }
 
 // add sends heartbeats for a message until it is removed or its report is stored. It returns false
-// if the message is already in flight here: a NATS server that restarts can forget heartbeats and
-// redeliver the message. The new delivery then replaces the old one.
+// if the message is already in flight here, which can happen because a NATS server that restarts
+// can forget heartbeats and redeliver the message. The new delivery then replaces the old one.
 func (u *inFlight) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,8 +183,8 @@ func (u *inFlight) cancelHandlers(canceled func(executionID string) bool) {
 }
 
 // publish publishes a report and repeats it until the stream confirms it; repeated reports are
-// harmless. It calls published once: with nil, or with an error if there is no confirmation within
-// AckWait.
+// harmless. It calls published exactly once: with nil, or with an error if there is no confirmation
+// within AckWait.
 func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.reported, m.published = report, time.Now(), published

@@ -1,5 +1,5 @@
-// Package runner is the kit for programs that run workflows. It takes executions from the stream,
-// calls a handler for each, and reports the result.
+// Package runner is for programs that run workflows. It consumes executions from the stream, calls
+// a handler for each, and reports the result.
 //
 // # What a runner can rely on
 //
@@ -8,13 +8,12 @@
 // or lost its connection before the report was stored, if it did not return in time, and after an
 // error. Make its effects idempotent, with the execution's ID as the key: the primary key of an
 // insert, the idempotency key of a call.
-//
-// Executions with an order key (a setting of a trigger node) run one after another: within a group,
+// Executions with an order key (a setting of a trigger node) run one after another. Within a group,
 // executions of one workflow with the same key run one at a time, in the order in which they were
 // accepted, even after retries and when a member dies. An execution that keeps failing blocks its
 // key until its last attempt. Executions without a key have no order. If a runner was frozen or cut
-// off for longer than AckWait, it cancels the context of a handler of such an execution with the
-// cause ErrLost, because another member may have begun the execution.
+// off for longer than AckWait, it cancels the contexts of the handlers of such executions with the
+// cause ErrLost, because another member may have begun the executions.
 //
 // An execution ends once, as succeeded, failed or canceled; later reports have no effect.
 //
@@ -82,12 +81,13 @@ type Execution struct {
 
 // Handler runs one execution. It returns the output: a value that encoding/json can marshal, a
 // json.RawMessage, or nil for none. The execution fails if the output does not fit into a NATS
-// message (max_payload, 1 MB by default). After an error or a panic there is another attempt, up to
+// message (max_payload, 1 MB by default). After an error or a panic the execution is retried, up to
 // Options.Attempts, unless the error is Permanent. The context ends after Options.Timeout, and when
 // the runner's DrainTimeout has passed.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent marks an error after which there must be no further attempt. Permanent(nil) is nil.
+// Permanent marks an error after which the execution must not be retried. It returns nil if err is
+// nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +100,7 @@ type permanentError struct{ error }
 func (e *permanentError) Unwrap() error { return e.error }
 
 // RetryAfter marks an error after which the next attempt begins after the given delay instead of
-// that of Options.Backoff. It is useful if a target has specified when it may be called again. If
+// the delay from Options.Backoff. Use it if a target has specified when it may be called again. If
 // the attempt was the last one, the execution still fails. RetryAfter returns nil if err is nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
@@ -122,7 +122,7 @@ func MaxOutput(nc *nats.Conn) int64 { return nc.MaxPayload() - reportOverhead }
 
 // Options are the options of a runner. Only Group is required.
 type Options struct {
-	// Queue is the queue whose executions the runner takes. "" means the default queue.
+	// Queue is the queue whose executions the runner consumes. "" means the default queue.
 	Queue string
 	// Group is the name that the members of a group share, [A-Za-z0-9_-]{1,64}. It is part of the
 	// durable consumer's name: a group that restarts continues where it stopped.
@@ -151,7 +151,7 @@ type Options struct {
 	// that, their contexts are canceled and other members get their executions. 0 means 30 s.
 	DrainTimeout time.Duration
 	// OnReady is called once, when the group's consumer has been found or created: from then on the
-	// runner takes executions. It must return quickly. It may be nil.
+	// runner consumes executions. It must return quickly. It may be nil.
 	OnReady func()
 	// Log receives one line for each attempt: at level info if the attempt succeeded or was handed
 	// back, otherwise at warn. A panic in one of these options is logged at error. nil means
@@ -186,7 +186,7 @@ const (
 	Failed      Result = "failed"       // final: the execution has failed
 	Canceled    Result = "canceled"     // final: an operator has canceled the execution
 	TriedAgain  Result = "tried again"  // the attempt failed, and another one follows
-	HandedBack  Result = "handed back"  // the runner is stopping, or may have lost the message
+	HandedBack  Result = "handed back"  // the runner is stopping, or another member may have the message
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
 	Unreadable  Result = "unreadable"   // the message cannot be decoded
 )
@@ -242,8 +242,8 @@ type runner struct {
 	// concurrency slots with lanes or with the consumer in the queue's own stream.
 	sharing context.Context    //nolint:containedctx // it says since when places are shared
 	share   context.CancelFunc // cancels sharing
-	// phase is the stream.Phase in the queue's record when it was last read: where new starts of
-	// the queue are stored.
+	// phase is the stream.Phase in the queue's record when it was last read. It determines where
+	// the queue's new start messages are stored.
 	phase atomic.Int32
 	// own is the consumer in the queue's own stream; nil while the runner does not use it.
 	own atomic.Pointer[source]

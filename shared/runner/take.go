@@ -13,11 +13,11 @@ import (
 
 // pullExpiry is how long a request for messages stays at the server. In a cluster where runners are
 // in a separate NATS account, the server does not notice when the runner that sent a request is
-// gone: a message that it sends in response is redelivered after AckWait, as the next attempt.
+// gone. A message that it sends in response is redelivered after AckWait, as the next attempt.
 const pullExpiry = 5 * time.Second
 
-// source is a consumer of the group that the runner takes executions without an order key from: the
-// one in the shared stream, or the one in the queue's own stream.
+// source is a consumer of the group that delivers executions without an order key: the one in the
+// shared stream, or the one in the queue's own stream.
 type source struct {
 	stream.Place
 	consumer jetstream.Consumer
@@ -83,14 +83,14 @@ func isTemporary(err error) bool {
 var errPull = errors.New("the request for messages has failed")
 
 // waitsAt reports whether requests to a source wait until there are messages. If the queue has its
-// own stream, they wait where the last execution came from, because a request that waits reserves
-// concurrency slots. The other source is polled at intervals.
+// own stream, only requests to the source of the last execution wait, because a waiting request
+// reserves concurrency slots. The other source is polled at intervals.
 func (r *runner) waitsAt(s *source) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
-// drainTokens waits for one token and then takes all that are available. It returns their number,
-// or 0 if ctx ends first.
+// drainTokens waits for one token and then receives all that are available. It returns their
+// number, or 0 if ctx ends first.
 func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	select {
 	case <-tokens:
@@ -107,10 +107,10 @@ func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 }
 
 // pull requests as many messages as there are free concurrency slots, and begins them as they
-// arrive, until it has received them all or ctx ends. Each request has a separate iterator: an
-// iterator that lives longer requests more messages as soon as half of them have been taken, no
-// matter how long their handlers run. A message that waits for a slot for longer than AckWait would
-// also run on another member.
+// arrive, until it has received them all or ctx ends. Each request has a separate iterator. An
+// iterator that lives longer would request more messages as soon as half of them have been
+// received, no matter how long their handlers run. A message that waits for a slot for longer than
+// AckWait would also run on another member.
 func (r *runner) pull(ctx context.Context, s *source, places int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places),
 		jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry),
@@ -168,8 +168,8 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	return true
 }
 
-// isLastAttempt reports whether a message is in its last attempt. If it were handed back now, it
-// would fail at the next member without any handler having been called in this attempt.
+// isLastAttempt reports whether a message is in its last attempt. If the message were handed back
+// now, it would fail at the next member without any handler having been called in this attempt.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Answer is a response that a provider requires instead of the ordinary one.
+// Answer is a response that a provider requires instead of the default one.
 type Answer struct {
 	// Status is the HTTP status.
 	Status      int
@@ -30,14 +30,14 @@ type Handshake struct {
 	// Answer is the response if Verdict is OK.
 	Answer Answer
 	// Verdict reports whether the request is from the provider, as far as that can be determined.
-	// If it is not OK, the request is refused.
+	// If the verdict is not OK, the request is refused.
 	Verdict Verdict
 	// Secret is a secret that the provider sent and that must be stored, or "".
 	Secret string
 }
 
-// handshakeSpec is a handshake in the table. Its response is one of Echo, HMAC and JSON, or only a
-// status.
+// handshakeSpec is a handshake in the built-in table, presets.json. Its response is one of Echo,
+// HMAC and JSON, or only a status.
 type handshakeSpec struct {
 	Title  string            `json:"title"`
 	Method string            `json:"method"` // POST by default
@@ -48,8 +48,8 @@ type handshakeSpec struct {
 	HMAC   *hmacAnswer       `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
-	// Headers maps further headers of the response to the source of their value, to text: and a
-	// fixed value, or to rate: and the source of the rate that the provider requests.
+	// Headers maps further headers of the response to their values. A value is a source, "text:"
+	// and a fixed text, or "rate:" and the source of the rate that the provider requests.
 	Headers map[string]string `json:"headers"`
 }
 
@@ -203,7 +203,8 @@ func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID strin
 	return a
 }
 
-// headerAnswer returns the value of a response header, or "" if the response has no such header.
+// headerAnswer returns the value of a response header, or "" if the header is to be omitted. from
+// describes the value: see handshakeSpec.Headers.
 func headerAnswer(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
@@ -226,9 +227,9 @@ func headerAnswer(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns the number of requests per minute that a sender is permitted: the rate it
-// requests if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no limit.
-// Anything but a whole number above zero is not a request for a rate.
+// permittedRate returns the number of requests per minute that a sender is permitted: the requested
+// rate if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no limit. A
+// requested rate that is not a whole number above zero is ignored.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {
@@ -261,7 +262,8 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	return text
 }
 
-// replySpec is a response to a delivery in the table. The first one whose conditions hold is used.
+// replySpec is a response to a delivery in the built-in table. The first replySpec whose conditions
+// hold is used.
 type replySpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default
@@ -289,7 +291,7 @@ func (e *entry) compileReplies() ([]reply, error) {
 	return replies, nil
 }
 
-// Reply returns the response to a delivery that has been stored, or nil for the ordinary one.
+// Reply returns the response to a delivery that has been stored, or nil for the default response.
 func (s *Sender) Reply(r *Request) *Answer {
 	for i := range s.replies {
 		if allHold(s.replies[i].when, r) {

@@ -10,9 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// idSource says where a delivery ID may be: in one source, or in several that are all required.
+// idSource describes where a delivery ID may be: in one source, or in several that are all
+// required.
 type idSource struct {
-	text   string // as written in the table or the setting
+	text   string // as written in the built-in table or the setting
 	parts  []source
 	absent []source // sources that must have no value
 	body   bool     // whether a part is in the body
@@ -23,16 +24,16 @@ type idSource struct {
 // DeliveryID is a delivery ID from one of the sender's sources.
 type DeliveryID struct {
 	ID string // "" means that the request has none
-	// Derived reports whether the ID comes from the body or is a hash, which makes it differ from
-	// the same text in a header. See execution.DerivedDelivery.
+	// Derived reports whether the ID comes from the body or is a hash. Such an ID differs from the
+	// same text in a header. See execution.MarkDerivedID.
 	Derived bool
-	// Signed reports whether the verified signature covers the ID, which makes it differ from the
-	// same text anywhere else. See execution.SignedDelivery.
+	// Signed reports whether the verified signature covers the ID. Such an ID differs from the same
+	// text anywhere else. See execution.MarkSignedID.
 	Signed bool
 }
 
-// parseIDSource parses a source of a delivery ID. In the table (own is true) it may consist of
-// several parts, joined by " + "; "!" marks a part that must be absent.
+// parseIDSource parses a source of a delivery ID. A source from the built-in table (own is true)
+// may consist of several parts, joined by " + "; "!" marks a part that must be absent.
 func parseIDSource(text string, own bool) (idSource, error) {
 	texts := []string{text}
 	if own {
@@ -59,7 +60,7 @@ func parseIDSource(text string, own bool) (idSource, error) {
 const maxSources = 16
 
 // DeliverySources returns the sources of a sender's delivery IDs, in order and in the notation of
-// the setting deliveryId: first those that the signature covers, then the others. A source of the
+// the deliveryId setting: first those that the signature covers, then the others. A source of the
 // preset may consist of several parts, joined by " + "; a part after "!" must be absent. Secret
 // settings may be omitted.
 func DeliverySources(
@@ -86,8 +87,8 @@ func DeliverySources(
 	return signed, other, nil
 }
 
-// deliveryTexts returns the sources that an operator has set, or else the entry's own. own reports
-// which.
+// deliveryTexts returns the sources that an operator has set, or else the entry's own sources. own
+// is true for the entry's own sources.
 func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
@@ -96,7 +97,7 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 		}
 		return texts, false
 	}
-	if header := settings["idHeader"]; header != "" { // a setting of the preset hmac
+	if header := settings["idHeader"]; header != "" { // a setting of the hmac preset
 		return []string{"header:" + header}, false
 	}
 	return e.ownDelivery(), true
@@ -151,7 +152,7 @@ func (s *Sender) SignsDelivery() bool {
 }
 
 // SignedDelivery returns the delivery ID that is covered by the signature that verified the
-// request. If there is one, nothing else in the request counts as a delivery ID. A signed body is
+// request. If there is one, nothing else in the request is used as a delivery ID. A signed body is
 // interpreted without the headers, because they are not signed.
 func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
@@ -175,9 +176,9 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
 	return DeliveryID{}
 }
 
-// UnsignedDelivery returns the ID from the first source that has one. It ignores sources that are
-// covered by the signature that verified the request: see SignedDelivery. An ID that is too long or
-// not printable is hashed, because the sender cannot change it.
+// UnsignedDelivery returns the ID from the first source that contains one. It ignores sources that
+// are covered by the signature that verified the request: see SignedDelivery. An ID that is too
+// long or not printable is hashed, because the sender cannot change it.
 func (s *Sender) UnsignedDelivery(r *Request, v Verdict) DeliveryID {
 	for i := range s.delivery {
 		id := &s.delivery[i]
@@ -207,7 +208,7 @@ func delivery(text string, body bool) DeliveryID {
 }
 
 // value returns the ID at a source: its value, or the joined values of all its parts. If signed is
-// true, only the first value of a header counts, because only that one is signed.
+// true, only the first value of a header is used, because only that one is signed.
 func (id *idSource) value(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.present(r, true) {

@@ -5,8 +5,8 @@ import (
 	"net/textproto"
 )
 
-// methods returns the entry's verification methods. Those of a general preset are built from its
-// settings. drop lists the headers that contain the secret.
+// methods returns the entry's verification methods. The methods of a general preset are built from
+// its settings. drop lists the headers that contain the secret.
 func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
 	if e.General != "" && !validHeaderName(header) {
@@ -25,7 +25,7 @@ func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []
 	}
 }
 
-// hmacMethod returns the method of the preset hmac, built from its settings.
+// hmacMethod returns the method of the hmac preset, built from its settings.
 func hmacMethod(settings map[string]string) (methodSpec, error) {
 	spec := methodSpec{
 		Scheme:    schemeHMAC,

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// key is a secret as one method uses it.
+// key is a secret in the form in which one method uses it.
 type key struct {
 	method    int
 	id        string
@@ -24,7 +24,7 @@ type key struct {
 
 func (k *key) isValid(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
 
-// secretKindError means that the secret's prefix is that of another kind of secret. It is reported
+// secretKindError means that the secret has the prefix of another kind of secret. It is reported
 // only if no method fails with a more specific error.
 type secretKindError struct{ text string }
 

@@ -35,7 +35,7 @@ const (
 	hashNamed     = "named"      // the signature names its hash: sha256=…
 )
 
-// methodSpec is one verification method in the table.
+// methodSpec is one verification method in the built-in table.
 type methodSpec struct {
 	Scheme    string     `json:"scheme"`
 	Hash      string     `json:"hash"`      // sha1, sha256, sha512, named
@@ -50,13 +50,13 @@ type methodSpec struct {
 	Message         string    `json:"message"` // {body} by default
 	Time            *timeSpec `json:"time"`
 	RefuseEmptyBody bool      `json:"refuseEmptyBody"`
-	// UnsignedDelivery holds the sources of delivery IDs that this signature covers, in order.
+	// Delivery holds the sources of delivery IDs that this signature covers, in order.
 	Delivery []string          `json:"delivery"`
 	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
 	Setting  map[string]string `json:"setting"` // the method is used only with these settings
 
 	id *source // the source of {id} in the message
-	by string  // list separator of the preset hmac
+	by string  // list separator of the hmac preset
 }
 
 // splitSpec describes how a value is split into items, which are separated by By. With Assign, an
@@ -199,12 +199,12 @@ type candidate struct {
 // key, which is slow.
 const maxSignatures = 16
 
-// twoTimes takes the place of the time if a value contains two different ones, because it is not
-// known which of them was signed.
+// twoTimes replaces the time if a value contains two different times, because it is not known which
+// of them was signed.
 const twoTimes = "two times"
 
-// candidates appends the signatures in a value that can be decoded to found. It also returns the
-// time, if the value contains one.
+// candidates decodes the signatures in a value, appends them to found and returns the result. It
+// omits those that cannot be decoded. It also returns the time, if the value contains one.
 func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
 	items := []string{value}
 	if separator := m.spec.separator(); separator != "" {
@@ -305,7 +305,8 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	return closest
 }
 
-// refusalRank ranks refusals. The one closest to a valid signature is reported.
+// refusalRank returns the rank of a refusal. The lowest rank is closest to a valid signature and is
+// reported.
 func refusalRank(v Verdict) int {
 	switch {
 	case v.Reason == "": // the method does not apply to the request
@@ -432,7 +433,7 @@ func (s *Sender) compare(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// compareEach compares the secrets in a body. All of them must be right.
+// compareEach compares the secrets in a body. All of them must match.
 func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
@@ -515,8 +516,7 @@ func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText
 	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
 }
 
-// sameText compares two strings in a time that does not depend on their contents. It returns 1 if
-// they are equal, otherwise 0.
+// sameText compares two strings in constant time. It returns 1 if they are equal, otherwise 0.
 func sameText(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])

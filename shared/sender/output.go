@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// outputSpec is a form of outputs in the table. The first one whose conditions hold is used.
+// outputSpec is a form of outputs in the built-in table. The first outputSpec whose conditions hold
+// is used.
 type outputSpec struct {
 	When map[string]string `json:"when"`
 	Form OutputForm        `json:"form"`
@@ -60,8 +61,8 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 	return ""
 }
 
-// Answer returns the response that contains an output, or nil if the output is to be the body
-// unchanged. output must be one JSON text.
+// Answer returns the response that contains an output, or nil if the output itself is the response
+// body. output must be one JSON text.
 func (f OutputForm) Answer(output []byte) *Answer {
 	text, isText := outputText(output)
 	switch f {
@@ -86,8 +87,8 @@ func (f OutputForm) Answer(output []byte) *Answer {
 	return nil
 }
 
-// outputText returns the text of an output: a JSON string, or the only member, named text, of an
-// object. hookstart run wraps an output that is not JSON in such an object.
+// outputText returns the text of an output. The output is a JSON string, or an object whose only
+// member is named text. "hookstart run" wraps an output that is not JSON in such an object.
 func outputText(output []byte) (text string, ok bool) {
 	if json.Unmarshal(output, &text) == nil && string(bytes.TrimSpace(output)) != "null" {
 		return text, true
@@ -99,7 +100,7 @@ func outputText(output []byte) (text string, ok bool) {
 	return text, members["text"] != nil && json.Unmarshal(members["text"], &text) == nil
 }
 
-// twiml returns a text as TwiML. A text that begins with < is taken to be TwiML already.
+// twiml returns a text as TwiML. A text that begins with < is assumed to be TwiML already.
 func (f OutputForm) twiml(text string) []byte {
 	if strings.HasPrefix(strings.TrimSpace(text), "<") {
 		return []byte(strings.TrimSpace(text))

@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Place says where a value is in a request, in the notation of a trigger node's settings.
+// Place identifies a value in a request, in the notation of a trigger node's settings.
 type Place struct{ source source }
 
 var errPlace = errors.New("a place is header:Name, ptr:/json/pointer, form:field or query:name")
 
-// ParsePlace parses a place. It refuses places that contain a secret, because places and the values
-// they are compared with are shown.
+// ParsePlace parses a place. It refuses places that contain a secret, because both places and the
+// values that they are compared with are shown to operators.
 func ParsePlace(text string) (Place, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
@@ -64,7 +64,7 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	return "", false
 }
 
-// Document returns the JSON text that pointers refer to: the form field payload, or else the body.
+// Document returns the JSON text that pointers refer to: the payload form field, or else the body.
 // It returns nil if that is not JSON.
 func (r *Request) Document() []byte {
 	text := r.Body

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// SetDeliveryID puts a delivery ID where the sender would put it. It changes the header or the body
-// of a request that is about to be signed. Of several sources it uses the one that the request
-// already has, otherwise the first header, otherwise the first one that is possible. If there is
-// none, SetDeliveryID returns false and changes nothing.
+// SetDeliveryID stores a delivery ID in a request that is about to be signed, in the header or the
+// part of the body where the sender would put it. If there are several sources, it uses the one
+// that the request already contains, otherwise the first header, otherwise the first source that is
+// possible. If there is none, SetDeliveryID returns false and changes nothing.
 func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	if id == "" {
 		return false
@@ -40,8 +40,8 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// put stores value in the part of r that looks like an ID, by default the last one, and in every
-// part that r leaves empty. It reports whether it could.
+// put stores value in the part of r that looks like an ID, or in the last part if none does, and in
+// every part that r leaves empty. It reports whether that was possible.
 func (id *idSource) put(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -61,7 +61,7 @@ func (id *idSource) put(r *Request, value string) bool {
 	return true
 }
 
-// looksLikeID reports whether the name of a source looks like that of an ID: id, uuid, Ce-Id,
+// looksLikeID reports whether the name of a source looks like the name of an ID: id, uuid, Ce-Id,
 // MessageSid.
 func (s source) looksLikeID() bool {
 	name := s.name

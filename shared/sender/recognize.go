@@ -13,8 +13,8 @@ import (
 // headerInMessage matches the headers in a message template.
 var headerInMessage = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
-// telltales maps each header that only one preset names to that preset. GitHub's
-// X-Hub-Signature-256 is not among them, because others also send it.
+// telltales maps each header that only one preset uses to that preset. GitHub's X-Hub-Signature-256
+// is not among them, because others also send it.
 var telltales = sync.OnceValue(func() map[string]*entry {
 	owners := map[string][]*entry{}
 	for _, e := range table() {
@@ -52,8 +52,8 @@ var telltales = sync.OnceValue(func() map[string]*entry {
 })
 
 // Recognize returns the preset that a request seems to be from, judging by the headers that only
-// one preset has. It verifies nothing: anybody can send these headers. ok is false if no preset
-// fits, or if several fit equally well.
+// one preset uses. It verifies nothing: anybody can send these headers. ok is false if no preset
+// matches, or if several match equally well.
 func Recognize(r *Request) (p Preset, ok bool) {
 	if e, _ := recognize(r); e != nil {
 		return e.preset(), true
@@ -89,7 +89,7 @@ func recognize(r *Request) (best *entry, header string) {
 }
 
 // IsURLCheck reports whether a request is the check that Slack, and providers with the same kind of
-// check, verify a webhook URL with. A node without a sender does not answer it.
+// check, use to verify a webhook URL. A node without a sender does not answer it.
 func IsURLCheck(r *Request) bool {
 	if !r.IsJSON {
 		return false
@@ -98,8 +98,8 @@ func IsURLCheck(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// likelySender returns a hint for a refused request that looks like one from a provider other than
-// the node's own, or "".
+// likelySender returns a hint for a refused request that looks like one from a different provider
+// than the node's. It returns "" if there is no such provider.
 func (s *Sender) likelySender(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {

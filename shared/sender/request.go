@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Request is a request to verify. It caches what has been parsed, so only one goroutine may use it.
+// Request is a request to verify. It caches parsed values, so only one goroutine may use it.
 type Request struct {
 	// Method is the HTTP method in upper case.
 	Method string
@@ -23,8 +23,8 @@ type Request struct {
 	// a signature over the URL then never verifies.
 	URL  string
 	Body []byte // the body as sent
-	// IsJSON means that Body is known to be one JSON text. If it is false, that has not been
-	// determined.
+	// IsJSON means that Body is known to be one JSON text. If it is false, Body has not been
+	// checked.
 	IsJSON bool
 	// PerMinute is the number of requests per minute that the node's rate limit permits. 0 means no
 	// limit.
@@ -34,7 +34,7 @@ type Request struct {
 	form     *form
 }
 
-// header returns the first value of a header that is not empty, or "".
+// header returns the first non-empty value of a header, or "".
 func (r *Request) header(canonical string) string {
 	for _, value := range r.Header[canonical] {
 		if value != "" {
@@ -44,7 +44,8 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// json returns the parsed JSON of Document. If there is none, the result does not exist.
+// json returns the parsed JSON of Document. If there is none, the result's Exists method returns
+// false.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		var document gjson.Result
@@ -56,7 +57,7 @@ func (r *Request) json() gjson.Result {
 	return *r.document
 }
 
-// payload returns the bytes that Gitea signs: the JSON in the field payload of a URL-encoded form,
+// payload returns the bytes that Gitea signs: the JSON in the payload field of a URL-encoded form,
 // otherwise the body.
 func (r *Request) payload() []byte {
 	if isFormType(r.header("Content-Type")) {
@@ -67,8 +68,8 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// fieldsBesidePayload describes the content of a form other than its field payload, which alone is
-// signed. It returns "" if there is none.
+// fieldsBesidePayload describes the contents of a form other than its payload field, which alone is
+// signed. It returns "" if there are none.
 func (r *Request) fieldsBesidePayload() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -112,7 +113,7 @@ func (f *form) first(name string) (value string, ok bool) {
 
 type field struct{ name, value string }
 
-// formValue returns the first value of a form field. ok is false if there is none, or if
+// formValue returns the first value of a form field. It returns false if there is none, or if
 // Content-Type does not declare the body a form.
 func (r *Request) formValue(name string) (string, bool) {
 	if r.form == nil {
@@ -138,8 +139,8 @@ func (r *Request) readForm() form {
 	return f
 }
 
-// parseForm parses application/x-www-form-urlencoded. Pairs that cannot be unescaped are omitted,
-// and ok is then false.
+// parseForm parses application/x-www-form-urlencoded text. It omits pairs that cannot be unescaped,
+// and sets the result's ok field to false if there are any.
 func parseForm(text string) form {
 	f := form{ok: true}
 	for text != "" {
@@ -204,7 +205,7 @@ func readParts(boundary string, body []byte) form {
 	return f
 }
 
-// queryValue returns the first value of a query parameter, unescaped, or "".
+// queryValue returns the first value of a query parameter, unescaped, or "" if there is none.
 func (r *Request) queryValue(name string) string {
 	for _, f := range parseForm(r.Query).fields {
 		if f.name == name {

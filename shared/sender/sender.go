@@ -1,8 +1,8 @@
 // Package sender implements how providers sign requests, where their delivery IDs are, which
 // handshakes they begin with, and which responses they expect. Each provider is an entry of one
-// table, presets.json; the engine is the same for all of them.
+// built-in table, presets.json; the code is the same for all of them.
 //
-// The package is pure: it is given a request as a value and the current time, and returns a
+// The package does no I/O: it receives a request as a value and the current time, and returns a
 // verdict. No error, reason or response contains a secret or an expected signature.
 package sender
 
@@ -22,7 +22,7 @@ import (
 // MaxSecrets is the maximum number of unexpired secrets of one sender.
 const MaxSecrets = 4
 
-// Config is the sender of one trigger node as an operator set it.
+// Config is the sender of one trigger node as configured by an operator.
 type Config struct {
 	Preset   string            // an ID or an alias of one of Presets
 	Secrets  []Secret          // in plain text, newest first
@@ -96,8 +96,8 @@ func Compile(c Config) (*Sender, error) {
 	return s, err
 }
 
-// build returns the part of a sender that does not need secrets: its methods and the sources of its
-// delivery IDs.
+// build returns a sender with its methods and the sources of its delivery IDs, but without its
+// secrets. settings holds the validated settings, including defaults.
 func build(c Config) (s *Sender, settings map[string]string, err error) {
 	e, err := find(c.Preset)
 	if err != nil {
@@ -208,8 +208,8 @@ func (s *Sender) Preset() string { return s.entry.ID }
 // Verifies reports whether the sender's requests are verified.
 func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
-// WaitsForSecret reports whether the sender has no secret yet and must store the one that the first
-// handshake transmits.
+// WaitsForSecret reports whether the sender has no secret yet and must store the secret that the
+// first handshake transmits.
 func (s *Sender) WaitsForSecret() bool { return s.entry.captures() && len(s.keys) == 0 }
 
 // GivesUpOn4xx reports whether the provider drops the delivery, or the whole webhook, after a 4xx
@@ -217,13 +217,13 @@ func (s *Sender) WaitsForSecret() bool { return s.entry.captures() && len(s.keys
 func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 
 // SecretHeaders returns the canonical names of the headers that contain the secret itself. They are
-// never passed on.
+// never forwarded.
 func (s *Sender) SecretHeaders() []string { return s.drop }
 
-// Challenge returns the value of WWW-Authenticate in a refusal.
+// Challenge returns the value of the WWW-Authenticate header in a refusal.
 func (s *Sender) Challenge() string { return s.challenge }
 
-// NeedsURL reports whether the URL is signed, in which case the ingress must know its public URL.
+// NeedsURL reports whether the URL is signed. If it is, the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
@@ -242,7 +242,7 @@ func (s *Sender) Methods() []string {
 // post is the method of every delivery.
 const post = "POST"
 
-// Names of the settings that presets of every kind have.
+// Names of settings that are not specific to one preset.
 const (
 	settingTolerance  = "toleranceSeconds"
 	settingDeliveryID = "deliveryId"

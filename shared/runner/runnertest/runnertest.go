@@ -1,5 +1,5 @@
 // Package runnertest simulates Hookstart in tests of runners: it starts executions as an ingress
-// does, and reads the reports.
+// does, and reads the runners' reports.
 package runnertest
 
 import (
@@ -63,8 +63,8 @@ func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	i.setPhase(tb, queue, stream.PhaseDraining)
 }
 
-// DeleteOwn deletes the own stream of a queue that has moved out, as an executor does once all
-// messages in it have expired.
+// DeleteOwn deletes the own stream of a queue that has moved back to the shared stream. An executor
+// does so once all messages in it have expired.
 func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseShared)
@@ -73,8 +73,8 @@ func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	}
 }
 
-// place returns where to store a start. It gives the queue lanes if the start is the first with an
-// order key.
+// place returns where to store a start message. If the message is the first one with an order key,
+// place adds lanes to the queue.
 func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
 	tb.Helper()
 	i.mu.Lock()
@@ -129,7 +129,7 @@ type Post struct {
 	Query       execution.Values
 	DeliveryID  string
 	// OrderKey is the order key. "" means that the execution is not ordered. When a queue gets its
-	// first key, its runners notice within seconds that it has lanes.
+	// first key, its runners detect within seconds that it has lanes.
 	OrderKey string
 }
 
