@@ -186,7 +186,7 @@ const (
 	Failed      Result = "failed"       // final: the execution has failed
 	Canceled    Result = "canceled"     // final: an operator has canceled the execution
 	TriedAgain  Result = "tried again"  // the attempt failed, and another one follows
-	HandedBack  Result = "handed back"  // the runner is stopping, or another member may have the message
+	HandedBack  Result = "handed back"  // the runner is stopping, or another member may have it
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
 	Unreadable  Result = "unreadable"   // the message cannot be decoded
 )

@@ -10,7 +10,7 @@ import (
 )
 
 // shownHeaders lists the canonical names of headers whose values are recorded separately from a
-// request's other headers, or that have a meaning for HTTP. A secret in one of them would be shown
+// request's other headers, or that have a meaning in HTTP. A secret in one of them would be shown
 // or lost.
 var shownHeaders = canonicalNames(slices.Concat(
 	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
@@ -23,9 +23,9 @@ var shownHeaders = canonicalNames(slices.Concat(
 var credentials = canonicalNames(webhook.SecretHeaders())
 
 // CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
-// delivery ID or as another part of a record. Compile accepts such a Config because earlier
-// versions stored them; the resulting Sender ignores those sources of a delivery ID. The error is a
-// *ConfigError.
+// delivery ID or as another part of a record. Its error is a *ConfigError. Compile accepts such a
+// Config because earlier versions stored them, but the resulting Sender does not use those sources
+// for delivery IDs.
 func CheckSecretsHidden(c Config) error {
 	e, err := find(c.Preset)
 	if err != nil {
@@ -64,8 +64,8 @@ func CheckSecretsHidden(c Config) error {
 	return nil
 }
 
-// SecretInBody reports whether requests of a preset contain the secret outside the headers, usually
-// in the body, which is recorded and passed on.
+// SecretInBody reports whether requests of a preset contain the secret outside the headers. It is
+// then usually in the body, which is recorded and forwarded.
 func SecretInBody(preset string) bool {
 	e, err := find(preset)
 	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {

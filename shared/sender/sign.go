@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Errors of Sign. Their texts are for the operator who tests a trigger.
+// Errors of Sign. Their texts are for an operator who tests a trigger.
 var (
 	// ErrPublicKey means that only the provider can sign, because Hookstart has only its public
 	// key.
@@ -22,8 +22,8 @@ var (
 	ErrNoSecret = errors.New("the sender has no secret that works")
 	// ErrNoURL means that the URL is signed but unknown.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
-	// ErrBody means that the sender signs only bodies of a certain form, which this body does not
-	// have.
+	// ErrBody means that the sender signs only bodies in a certain format, and this body is not in
+	// that format.
 	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this " +
 		"body has another one")
 )
@@ -36,8 +36,8 @@ type Signed struct {
 }
 
 // Sign signs a request as the sender would, with its newest secret, to test a trigger. Verify
-// accepts the result if called with the same now. For a preset that does not verify, Sign changes
-// nothing.
+// accepts the result if it is called with the same now. If the preset does not verify requests,
+// Sign changes nothing.
 func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	s, err := Compile(c)
 	if err != nil {
@@ -46,7 +46,7 @@ func Sign(c Config, r Request, now time.Time) (Signed, error) {
 	return s.Sign(r, now)
 }
 
-// Sign signs a request like the function Sign.
+// Sign signs a request in the same way as the Sign function.
 func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 	why := ErrNoSecret
 	if !s.Verifies() {
@@ -84,7 +84,7 @@ func (r *Request) mutableCopy() Request {
 	return c
 }
 
-// sign adds a signature to a request in the form that the method verifies.
+// sign adds a signature to a request, in the form that the method verifies.
 func (m *method) sign(r *Request, k *key, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
@@ -125,7 +125,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	return m.signature.put(r, m.formatSignature(sum, hashName, timeText))
 }
 
-// expected returns the signature that the method would accept, and the hash it was computed with.
+// expected returns the signature that the method would accept, and the name of its hash.
 func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
 		if sums := twilioSums(k.bytes, r); len(sums) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// coversID reports whether the method's signature covers all parts of a delivery ID's source.
+// coversID reports whether the method's signature covers all parts of the source of a delivery ID.
 func (m *method) coversID(id *idSource) bool {
 	for _, s := range slices.Concat(id.parts, id.absent) {
 		if !m.covers(s) {
@@ -19,8 +19,8 @@ func (m *method) coversID(id *idSource) bool {
 	return len(id.parts) > 0
 }
 
-// covers reports whether the method's signature covers a source: either the source is part of the
-// signed message, or it is in the body and the whole body is signed.
+// covers reports whether the method's signature covers a source. It does if the source is part of
+// the signed message, or if it is in the body and the whole body is signed.
 func (m *method) covers(s source) bool {
 	switch m.scheme {
 	case schemeStatic, schemeBasic: // these do not sign anything
@@ -43,9 +43,10 @@ func (m *method) covers(s source) bool {
 	return false
 }
 
-// signedView returns the request as the signature covers it. The meaning of a signed body must not
-// depend on Content-Type, which is not signed: by changing it, an attacker who has copied a request
-// could hide its delivery ID and send it with a different one.
+// signedView returns the request with only the data that the signature covers. The meaning of a
+// signed body must not depend on Content-Type, which is not signed. Otherwise, an attacker who has
+// copied a request could change its Content-Type to hide its delivery ID and send it with a
+// different one.
 func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
@@ -62,8 +63,8 @@ func (m *method) signedView(r *Request) *Request {
 			document = gjson.ParseBytes(text)
 		}
 		view.form, view.document = new(form), &document
-	// The message names each source that is signed. They are read as they were when the request was
-	// verified.
+	// The message names each source that is signed. Their values are read in the same way as when
+	// the request was verified.
 	default:
 		return r
 	}
@@ -71,7 +72,7 @@ func (m *method) signedView(r *Request) *Request {
 }
 
 // readSigned parses a body regardless of its Content-Type: as JSON, or else as a form. The form's
-// field payload may contain JSON.
+// payload field may contain JSON.
 func (r *Request) readSigned(sent *Request) {
 	document := sent.json()
 	if !document.Exists() || sent.form.isForm() {

@@ -16,7 +16,7 @@ type source struct {
 	// part of the signature.
 	name    string
 	pointer []string // the tokens of a JSON pointer
-	every   bool     // whether the token * in the pointer means every element of an array
+	every   bool     // whether a "*" token in the pointer means every element of an array
 }
 
 type sourceKind uint8
@@ -39,8 +39,8 @@ func validHeaderName(name string) bool {
 
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource parses a source. In the table (own is true) there are more kinds, and the token * in
-// a pointer means every element.
+// parseSource parses a source. If own is true, text is from the built-in table: then more kinds are
+// allowed, and a "*" token in a pointer means every element.
 func parseSource(text string, own bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -70,7 +70,7 @@ func parseSource(text string, own bool) (source, error) {
 // maxPointer is the maximum number of tokens in a pointer.
 const maxPointer = 32
 
-// parsePointer parses a JSON pointer (RFC 6901) to a value below the whole document.
+// parsePointer parses a JSON pointer (RFC 6901). The pointer must not refer to the whole document.
 func parsePointer(text string) ([]string, error) {
 	if !strings.HasPrefix(text, "/") {
 		return nil, fmt.Errorf("the JSON pointer %q must begin with a slash", text)
@@ -92,9 +92,9 @@ func parsePointer(text string) ([]string, error) {
 	return tokens, nil
 }
 
-// values returns all values of a header that are not empty. For a pointer through an array, it
-// returns one value for each element, or nil if any element lacks it. For other sources it returns
-// at most one value.
+// values returns all non-empty values of a header. For a pointer through an array, it returns one
+// value for each element, or nil if any element lacks it. For other sources it returns at most one
+// value.
 func (s source) values(r *Request) []string {
 	switch s.kind {
 	case fromHeader:
@@ -138,8 +138,8 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// present reports whether the request has a value at s, of any JSON type. A JSON null counts only
-// if null is true.
+// present reports whether the request has a value at s, of any JSON type. It ignores a JSON null
+// unless null is true.
 func (s source) present(r *Request, null bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""
@@ -151,10 +151,11 @@ func (s source) present(r *Request, null bool) bool {
 	return at.Exists() && (null || at.Type != gjson.Null)
 }
 
-// maxValues is the maximum number of values that a pointer may collect. With more, it has none.
+// maxValues is the maximum number of values that a pointer may collect. If there are more, the
+// pointer has no value.
 const maxValues = 1000
 
-// point collects the strings and numbers that a pointer refers to. ok is false if any is missing.
+// point appends the strings and numbers that a pointer refers to. ok is false if any is missing.
 func (s source) point(values []string, at gjson.Result, pointer []string) (all []string, ok bool) {
 	if len(pointer) == 0 {
 		switch {
@@ -208,7 +209,7 @@ func child(parent gjson.Result, token string) gjson.Result {
 	return found
 }
 
-// arrayIndex parses an array index of RFC 6901: digits without leading zeros.
+// arrayIndex parses an RFC 6901 array index: digits without leading zeros.
 func arrayIndex(token string) (int, bool) {
 	if token == "" || len(token) > 7 || (len(token) > 1 && token[0] == '0') {
 		return 0, false
@@ -223,10 +224,10 @@ func arrayIndex(token string) (int, bool) {
 	return index, true
 }
 
-// condition requires that a source of a request has a certain value, any value, or no value.
+// condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
 	source source
-	value  string // "*" means any value that is not empty; "" means no value
+	value  string // "*" means any non-empty value; "" means no value
 }
 
 func compileConditions(when map[string]string) ([]condition, error) {

@@ -14,7 +14,7 @@ import (
 //go:embed presets.json
 var presetsJSON []byte
 
-// Preset describes one entry of the table to operators.
+// Preset describes one entry of the built-in table of senders to operators.
 type Preset struct {
 	// ID is the name of the preset in a Config.
 	ID string
@@ -28,7 +28,7 @@ type Preset struct {
 	Secret   *SecretInfo // nil means that the preset has no secret
 	// Settings holds the settings that a Config of this preset may have.
 	Settings   []Setting
-	Setup      []string // the steps to set it up, in the provider's terms
+	Setup      []string // the steps to set up the webhook, in the provider's terms
 	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones first
 	SignedIDs  []string // those of DeliveryID that are signed
 	Handshakes []string // the titles of the handshakes
@@ -73,7 +73,7 @@ type entry struct {
 	// General is hmac or header if the method is built from the settings. "" means that Verify
 	// holds the methods.
 	General string `json:"general"`
-	// UnsignedDelivery holds the sources of delivery IDs that no signature covers, in order.
+	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
 	Replies      []replySpec     `json:"replies"`
@@ -101,7 +101,7 @@ func (e *entry) otherKeys() []string {
 
 func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }
 
-// table returns the embedded table. A test ensures that it can be parsed.
+// table returns the built-in table of senders. A test ensures that it can be parsed.
 var table = sync.OnceValue(func() []*entry {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
@@ -110,7 +110,7 @@ var table = sync.OnceValue(func() []*entry {
 	return entries
 })
 
-// readTable parses a table. Unknown members and duplicate IDs are errors.
+// readTable parses a table of senders. Unknown members and duplicate IDs are errors.
 func readTable(text []byte) ([]*entry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -219,7 +219,7 @@ func (e *entry) hasTime() bool {
 	})
 }
 
-// Presets returns all presets, in the order of the table.
+// Presets returns all presets, in the order of the built-in table.
 func Presets() []Preset {
 	entries := table()
 	presets := make([]Preset, len(entries))
@@ -262,7 +262,7 @@ func (e *entry) preset() Preset {
 	return p
 }
 
-// notes returns the entry's notes and, if a delivery ID is not signed, a note about the
+// notes returns the entry's notes. If a delivery ID is not signed, it adds a note about the
 // consequences.
 func (e *entry) notes() []string {
 	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
@@ -279,13 +279,13 @@ func (e *entry) notes() []string {
 	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
 }
 
-// unsignedNote describes the consequences of a delivery ID that the signature does not cover.
+// unsignedNote describes the consequences if the signature does not cover the delivery ID.
 const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// challenge returns the value of WWW-Authenticate. Except for the standard schemes, its parameter
-// is the preset's ID, which is a valid token.
+// challenge returns the value of the WWW-Authenticate header. Except for the standard schemes, its
+// parameter is the preset's ID, which is a valid token.
 func (e *entry) challenge() string {
 	switch e.ID {
 	case "bearer":

@@ -102,8 +102,8 @@ func (t template) has(kind partKind) bool {
 // coversBody reports whether the whole body is signed.
 func (t template) coversBody() bool { return t.has(partBody) || t.has(partPayload) }
 
-// firstMissingPart returns the first source in the template that the request has no value for, or
-// "".
+// firstMissingPart returns the first source in the template for which the request has no value, or
+// "" if there is none.
 func (t template) firstMissingPart(r *Request) string {
 	for i := range t {
 		if t[i].kind == partSource && t[i].source.value(r) == "" {
@@ -113,7 +113,7 @@ func (t template) firstMissingPart(r *Request) string {
 	return ""
 }
 
-// String returns the source in the table's notation.
+// String returns the source in the notation of the built-in table.
 func (s source) String() string {
 	switch s.kind {
 	case fromHeader:
@@ -137,7 +137,7 @@ func (s source) String() string {
 	}
 }
 
-// write passes the parts of the signed message to write, in order. time is the time as it was sent.
+// write passes the parts of the signed message to write, in order. time is the time as sent.
 func (t template) write(write func([]byte), r *Request, time string, secret []byte) {
 	for i := range t {
 		switch p := &t[i]; p.kind {

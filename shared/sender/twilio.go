@@ -16,10 +16,10 @@ import (
 // bodyHash is the URL parameter that contains the hash of a body that is not a form.
 const bodyHash = "bodySHA256"
 
-// twilioSums returns the signatures that a request of Twilio may have: over the URL and, for a
-// form, every name with its values, sorted. For other bodies, the URL contains the hash of the
-// body. Twilio signs the URL with or without its port. If the request cannot be from Twilio,
-// twilioSums returns nil.
+// twilioSums returns the signatures that a request from Twilio may have. Twilio signs the URL, with
+// or without its port, and for a form also every name with its values, sorted. For other bodies,
+// the URL contains the hash of the body. If the request cannot be from Twilio, twilioSums returns
+// nil.
 func twilioSums(secret []byte, r *Request) [][]byte {
 	var tail []byte
 	if claimed := r.queryOfURL(bodyHash); claimed != "" {
@@ -45,7 +45,7 @@ func twilioSums(secret []byte, r *Request) [][]byte {
 	return sums
 }
 
-// queryOfURL returns the first value of a parameter of the signed URL, or "".
+// queryOfURL returns the first value of a parameter of the signed URL, or "" if there is none.
 func (r *Request) queryOfURL(name string) string {
 	_, query, _ := strings.Cut(r.URL, "?")
 	for _, f := range parseForm(query).fields {
@@ -56,8 +56,8 @@ func (r *Request) queryOfURL(name string) string {
 	return ""
 }
 
-// sortedFields returns the field names, sorted by bytes, each followed by its distinct values,
-// sorted.
+// sortedFields returns the field names, sorted by bytes. Each name is followed by its distinct
+// values, also sorted.
 func sortedFields(fields []field) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b field) int {
@@ -74,8 +74,8 @@ func sortedFields(fields []field) []byte {
 	return text.Bytes()
 }
 
-// urlsWithAndWithoutPort returns a URL twice: with its port, or the default port of its scheme, and
-// without a port.
+// urlsWithAndWithoutPort returns a URL twice: once with its port, or the default port of its
+// scheme, and once without a port.
 func urlsWithAndWithoutPort(text string) []string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -1,4 +1,4 @@
-// Package service implements what an ingress and an executor have in common: log, metrics,
+// Package service implements the parts that an ingress and an executor share: log, metrics,
 // readiness, traces, a listener with or without TLS, a connection to NATS, and a graceful shutdown.
 package service
 
@@ -24,8 +24,8 @@ import (
 // Config configures a service. Its fields have the same meaning as those with the same names in the
 // services' configurations.
 type Config struct {
-	Name   string // "ingress" or "executor": in logs, metrics and readiness
-	Serves string // what the service provides, for people, such as "the webhook endpoint"
+	Name   string // "ingress" or "executor"; used in logs, metrics and readiness
+	Serves string // what the service provides, in words, such as "the webhook endpoint"
 
 	Addr     string // address of the service; ignored if Listener is set
 	OpsAddr  string // address of metrics and health checks; ignored if Ops is set
@@ -47,7 +47,7 @@ type Config struct {
 	Ops      *ops.Ops       // nil means that the service serves a separate endpoint on OpsAddr
 }
 
-// Service is a service that has begun. Its Parts are stopped in reverse order.
+// Service is a running service. Its Parts are stopped in reverse order.
 type Service struct {
 	lifecycle.Parts
 	Ops       *ops.Ops            // Config.Ops, or the one that the service created
@@ -62,9 +62,9 @@ type Service struct {
 	closed   chan error // receives the reason if the connection to NATS is closed for good
 }
 
-// Run begins a service and calls run, which must connect it and serve until its context ends. All
-// parts have stopped when Run returns. If ctx has ended, Run returns nil: it is not a failure if
-// the caller ends the service while it is starting.
+// Run starts a service and calls run, which must connect it and serve until its context ends. All
+// parts have stopped when Run returns. If ctx has ended, Run returns nil, because it is not a
+// failure if the caller stops the service while it is starting.
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
@@ -78,8 +78,8 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 	return err
 }
 
-// begin listens before anything else, so that a port in use is reported immediately. Requests are
-// served once everything is ready.
+// begin starts to listen before anything else, so that a port in use is reported immediately.
+// Requests are served once everything is ready.
 func (s *Service) begin(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
@@ -106,9 +106,9 @@ func (s *Service) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// Connect connects to NATS. It waits until it is connected, ConnectTimeout has passed or ctx ends.
-// If the connection is later closed for good, Serve returns, and a supervisor can restart the
-// program.
+// Connect connects to NATS. It returns when the service is connected, ConnectTimeout has passed or
+// ctx ends. If the connection is later closed for good, Serve returns, so that a supervisor can
+// restart the program.
 func (s *Service) Connect(ctx context.Context) (err error) {
 	c := s.config
 	s.closed = make(chan error, 1)
@@ -128,8 +128,8 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 }
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
-// server fails, or when the connection to NATS is closed for good. Before it returns, it gives
-// requests in flight ShutdownGrace to finish, and stops all parts. about holds further fields of
+// server fails, or when the connection to NATS is closed for good. Before it returns, it allows
+// requests in flight ShutdownGrace to finish, and stops all parts. about holds further fields for
 // the log line that announces the service. ready may be nil.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(

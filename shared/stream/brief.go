@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// DecodeBrief is like Decode but omits the data that is not kept in the database: a start has no
-// headers, query or body, and bodyBytes is the size of the body. DecodeBrief refuses exactly the
-// messages that Decode refuses. Its results share no memory with data.
+// DecodeBrief is like Decode but omits the data that is not kept in the database: a start message
+// is decoded without headers, query and body, and bodyBytes is the size of the body. DecodeBrief
+// refuses exactly the messages that Decode refuses. Its results share no memory with data.
 func DecodeBrief(
 	subject string, header nats.Header, data []byte,
 ) (event DecodedMessage, bodyBytes int, err error) {
@@ -38,9 +38,9 @@ var (
 	errNotUTF8   = errors.New("a text is not UTF-8")
 )
 
-// decodeStartBrief reads the fields one by one, in the form in which encodeStart writes them:
-// proto.Unmarshal would copy the body and create a message for each header. A test compares the
-// results with those of the generated code.
+// decodeStartBrief reads the fields of a start message one by one, in the format that encodeStart
+// writes. It does not use proto.Unmarshal, which would copy the body and create a message for each
+// header. A test compares the results with those of the generated code.
 func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
 	bodyBytes := 0
@@ -68,7 +68,8 @@ func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// briefStart is a start that is being decoded. The parts of a timestamp may arrive separately.
+// briefStart is a start message that is being decoded. The parts of a timestamp may arrive
+// separately.
 type briefStart struct {
 	execution.Start
 	kind           int32
@@ -146,10 +147,10 @@ func (s *briefStart) takeTime(data []byte) error {
 	})
 }
 
-// The bounds of the seconds of a valid Timestamp, which is in the years 1 to 9999.
+// The bounds of the seconds of a valid Timestamp, which covers the years 1 to 9999.
 const minSeconds, maxSeconds = -62135596800, 253402300799
 
-// timeFromParts returns the time of a Timestamp, or the zero time if it is invalid.
+// timeFromParts returns the time that a Timestamp represents, or the zero time if it is invalid.
 func timeFromParts(seconds, nanos int64) time.Time {
 	if seconds < minSeconds || seconds > maxSeconds || nanos < 0 || nanos > 999_999_999 {
 		return time.Time{}
@@ -167,9 +168,9 @@ func checkValues(data []byte) error {
 	})
 }
 
-// eachField calls do for each field of a message: with number for a varint, or with value, which is
-// then not nil, for a field with a length. It skips fields of other types, which Hookstart does not
-// use.
+// eachField calls do for each field of a message. For a varint, it passes number and a nil value.
+// For a field with a length, it passes a value that is not nil. It skips fields of other types,
+// which Hookstart does not use.
 func eachField(
 	data []byte, do func(field protowire.Number, number uint64, value []byte) error,
 ) error {

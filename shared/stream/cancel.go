@@ -19,7 +19,7 @@ import (
 // CancellationsBucket is the bucket of the executions that an operator has canceled. The key is the
 // execution's ID. A key is kept as long as messages are kept in the stream, because a canceled
 // message must be recognized for as long as it can be redelivered. The message itself is not
-// deleted: NATS would forget its delivery ID with it.
+// deleted, because NATS would then forget its delivery ID as well.
 const CancellationsBucket = "cancellations"
 
 // CancellationsStream is the stream behind the bucket.
@@ -47,7 +47,7 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 	return nil
 }
 
-// PutCancellation stores that an execution is to be canceled. Once it has returned,
+// PutCancellation records that an execution must be canceled. Once it has returned,
 // NextCancellation finds the cancellation. An existing cancellation of the execution is left
 // unchanged.
 func PutCancellation(
@@ -65,9 +65,9 @@ func PutCancellation(
 }
 
 // NextCancellation returns the ID of the first canceled execution at or after revision from, and
-// its revision. The ID is "" if there is none. The request goes to the leader of the bucket, so
-// everything that PutCancellation has stored by then is found. NextCancellation fails with
-// jetstream.ErrBucketNotFound if there is no bucket.
+// its revision. The ID is "" if there is none. The request is sent to the leader of the bucket's
+// stream, so everything that PutCancellation has stored by then is found. NextCancellation fails
+// with jetstream.ErrBucketNotFound if there is no bucket.
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {

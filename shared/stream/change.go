@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State is the configuration and the contents of EXECUTIONS.
+// State holds the settings of EXECUTIONS and figures about its contents.
 type State struct {
 	Settings
 	Messages uint64    // number of messages in the stream
@@ -42,7 +42,7 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 // and the maximum age of PROGRESS, on a running installation. The queues' own streams get the same
 // deduplication window, and the same maximum age unless they have one themselves. A shorter maximum
 // age deletes older messages immediately. A longer deduplication window applies to later deliveries
-// and to those that the server still remembers. ChangeSettings is idempotent. Executors that start
+// and to those whose IDs the server still keeps. ChangeSettings is idempotent. Executors that start
 // afterwards must be configured with the same settings.
 func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {

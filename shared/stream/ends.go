@@ -12,24 +12,24 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// AnyQueue stands for every queue in the subject of reports. It is needed because a workflow may
-// have been moved to another queue since its execution was started.
+// AnyQueue stands for any queue in the subject of reports. It is needed because a workflow may have
+// been moved to another queue since its execution was started.
 const AnyQueue = "*"
 
-// statusNotFound is the status of the server's response if there is no such message.
+// statusNotFound is the status in the server's response if there is no such message.
 const statusNotFound = "404"
 
-// FirstEnd returns the first final report of an execution that PROGRESS has stored. That is the one
-// that counts: later ones change nothing. If there is none, FirstEnd returns the last report that
-// the execution is running, or nil. queue may be AnyQueue. Any replica of the stream may respond,
-// and it may lag behind for a moment.
+// FirstEnd returns the first final report of an execution that PROGRESS has stored. That report is
+// decisive: later ones change nothing. If there is none, FirstEnd returns the last report that the
+// execution is running, or nil. queue may be AnyQueue. Any replica of the stream may respond, and
+// it may lag behind for a moment.
 func FirstEnd(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
 	return Place{}.FirstEnd(ctx, nc, queue, workflowID, executionID)
 }
 
-// FirstEnd is like the function FirstEnd, but reads the stream of reports of this place. In a
+// FirstEnd is like the FirstEnd function, but reads the stream of reports that belongs to p. For a
 // queue's own stream, queue must not be AnyQueue.
 func (p Place) FirstEnd(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
@@ -55,8 +55,8 @@ func (p Place) FirstEnd(
 	}
 }
 
-// nextMessage returns the first report on a subject at or after a sequence, or nil if there is
-// none.
+// nextMessage returns the first report on a subject at or after the sequence number from, or nil if
+// there is none.
 func nextMessage(
 	ctx context.Context, nc *nats.Conn, subject string, from uint64,
 ) (*nats.Msg, error) {

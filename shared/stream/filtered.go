@@ -17,8 +17,7 @@ import (
 // filters.
 const FilteredSubject = "reports.filtered"
 
-// Filtered counts the requests that did not match the filter of one trigger node since the last
-// report.
+// Filtered counts the requests that did not match one trigger node's filter since the last report.
 type Filtered struct {
 	WorkflowID, NodeID string
 
@@ -26,11 +25,11 @@ type Filtered struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest is the part of such a request that is kept.
+// FilteredRequest is the part of a filtered request that is kept.
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" if it has none
-	Place      string    // where the condition did not hold, such as a path; at most MaxPlace bytes
+	Place      string    // where the condition failed, such as a path; at most MaxPlace bytes
 }
 
 const (
@@ -40,8 +39,8 @@ const (
 	MaxPlace = 500
 )
 
-// FilteredMessage encodes a report. The message may be sent more than once; it is applied once.
-// 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
+// FilteredMessage encodes a report. The message may be sent more than once, but is applied only
+// once. 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
 func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
@@ -62,7 +61,7 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 	return reportMessage(FilteredSubject, reportID, report)
 }
 
-// truncate returns the beginning of a string, at most length bytes, as valid UTF-8.
+// truncate returns the beginning of a string as valid UTF-8, at most length bytes long.
 func truncate(text string, length int) string {
 	return strings.ToValidUTF8(text[:min(len(text), length)], "")
 }

@@ -9,28 +9,29 @@ import (
 )
 
 // Within each group of runners, the executions of one workflow that have the same order key are
-// delivered one at a time, in the order of the stream. The starts of a queue that have an order key
-// are divided into lanes by their workflow and key. Each group has one consumer for each lane, and
-// the consumer may have one unacknowledged message at a time. So the server delivers the next start
-// of a lane only after the previous one has been acknowledged, however often that one was retried,
-// and whichever member of the group died meanwhile.
+// delivered one at a time, in the order of the stream. A queue's start messages that have an order
+// key are divided into lanes by their workflow and key. Each group has one consumer for each lane,
+// and the consumer may have one unacknowledged message at a time. So the server delivers the next
+// start message of a lane only after the previous one has been acknowledged, however often that one
+// was retried, and even if a member of the group has died meanwhile.
 //
 // The number of lanes limits the number of consumers. Keys that share a lane wait for each other.
 
-// maxLanes is the largest number of lanes that a runner accepts in a queue's record.
+// maxLanes is the maximum number of lanes that a runner accepts in a queue's record.
 const maxLanes = 1_000
 
-// LaneSubject returns the wildcard subject of all starts in one lane of a queue. It is the filter
-// subject of the lane's consumers.
+// LaneSubject returns the wildcard subject of all start messages in one lane of a queue. It is the
+// filter subject of the lane's consumers.
 func LaneSubject(queue string, lane int) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + ".>"
 }
 
-// OrderedSubjects returns the wildcard subject of all starts of a queue that have an order key.
+// OrderedSubjects returns the wildcard subject of all start messages of a queue that have an order
+// key.
 func OrderedSubjects(queue string) string { return orderedPrefix + queue + ".>" }
 
-// ConsumerSubject returns the filter subject of the runners' consumers that receive the start with
-// the given subject. It returns "" for the subject of any other message.
+// ConsumerSubject returns the filter subject of the runners' consumers that receive the start
+// message with the given subject. It returns "" for the subject of any other message.
 func ConsumerSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {
@@ -43,8 +44,8 @@ func ConsumerSubject(subject string) string {
 	}
 }
 
-// HasEnded reports whether the last report on a subject, which must be that of one execution's
-// reports, is a final one. Any replica may respond, and it may lag a moment behind the leader.
+// HasEnded reports whether the last report on a subject is final. The subject must be that of one
+// execution's reports. Any replica may respond, and it may lag a moment behind the leader.
 func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+StreamOf(subject)+"."+subject, nil)
 	if err != nil {

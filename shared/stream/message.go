@@ -22,37 +22,38 @@ const (
 	HeaderTrace       = "traceparent"
 )
 
-// HeaderActor is the header that names the operator who requested a start, for the audit.
+// HeaderActor is the header that names the operator who requested a start message, for the audit.
 const HeaderActor = "Hookstart-Actor"
 
 // contentType is the Content-Type of every message.
 const contentType = "application/protobuf"
 
-// StartMessage returns the message that starts an execution. If the start has a delivery ID, the
-// message's Nats-Msg-Id is the execution ID, which is a hash of the delivery ID.
+// StartMessage returns the message that starts an execution. If s has a delivery ID, the message's
+// Nats-Msg-Id is the execution ID, which is a hash of the delivery ID.
 func StartMessage(s execution.Start) (*nats.Msg, error) { return Place{}.StartMessage(s) }
 
-// StartMessage is like the function StartMessage, but for a start that is stored in this place.
+// StartMessage is like the StartMessage function, but the message is for the stream that p
+// identifies.
 func (p Place) StartMessage(s execution.Start) (*nats.Msg, error) {
 	return new(StartEncoder).MessageAt(p, s)
 }
 
-// StartEncoder is reusable memory for the message of one start at a time: its data and its headers.
-// The zero value is ready to use.
+// StartEncoder is reusable memory for one start message at a time: its data and its headers. The
+// zero value is ready to use.
 type StartEncoder struct {
 	msg    nats.Msg
 	values *headerValues // the values of msg.Header
 }
 
-// Message returns the same message as StartMessage, in the memory of r. The message is valid until
-// the next call of Message or MessageAt.
+// Message returns the same message as StartMessage, in r's memory. The message is valid until the
+// next call of Message or MessageAt.
 func (r *StartEncoder) Message(
 	s execution.Start,
 ) (*nats.Msg, error) {
 	return r.MessageAt(Place{}, s)
 }
 
-// MessageAt is like Message, but for a start that is stored in the given place.
+// MessageAt is like Message, but the message is for the stream that p identifies.
 func (r *StartEncoder) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
@@ -81,8 +82,8 @@ func (r *StartEncoder) Trim(most int) {
 // RejectedMessage returns the message that records a rejected request.
 func RejectedMessage(r execution.Rejection) (*nats.Msg, error) { return Place{}.RejectedMessage(r) }
 
-// RejectedMessage is like the function RejectedMessage, but for a request that is stored in this
-// place.
+// RejectedMessage is like the RejectedMessage function, but the message is for the stream that p
+// identifies.
 func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
 		ExecutionId: r.ID,
@@ -119,16 +120,16 @@ func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// ProgressMessage returns the message of a runner's report. It has the node and the trace of the
-// execution's start.
+// ProgressMessage returns the message of a runner's report. Its headers hold the node and the trace
+// of the execution's start message.
 func ProgressMessage(
 	queue, workflowID, nodeID, trace string, p execution.Progress,
 ) (*nats.Msg, error) {
 	return Place{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
 }
 
-// ProgressMessage is like the function ProgressMessage, but for an execution whose start is stored
-// in this place.
+// ProgressMessage is like the ProgressMessage function, but for an execution whose start message is
+// stored in the stream that p identifies.
 func (p Place) ProgressMessage(
 	queue, workflowID, nodeID, trace string, of execution.Progress,
 ) (*nats.Msg, error) {
@@ -174,10 +175,10 @@ type DecodedMessage struct {
 }
 
 // ErrUnreadable means that a message cannot be decoded as the kind of message that its subject
-// names.
+// specifies.
 var ErrUnreadable = errors.New("unreadable message")
 
-// Decode decodes a start, a rejection or a runner's report. Its errors wrap ErrUnreadable.
+// Decode decodes a start message, a rejection or a runner's report. Its errors wrap ErrUnreadable.
 func Decode(subject string, header nats.Header, data []byte) (DecodedMessage, error) {
 	var (
 		event DecodedMessage
@@ -261,7 +262,8 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	// Accept a kind that only a later version defines: the rejection can still be looked up.
+	// Accept a kind that only a later version defines, so that the rejection can still be looked
+	// up.
 	kind := execution.NoBody
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
@@ -363,7 +365,8 @@ func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
 	return hookstartv1.ExecutionSource_EXECUTION_SOURCE_WEBHOOK
 }
 
-// sourceFromWire decodes the source of a start. An unknown source is treated as a webhook request.
+// sourceFromWire decodes the source of a start message. An unknown source is treated as a webhook
+// request.
 func sourceFromWire(s hookstartv1.ExecutionSource) execution.Source {
 	switch s { //nolint:exhaustive // the others are requests
 	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN:

@@ -8,15 +8,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nudges are how long Next waits before it calls the iterator again, to make the iterator send a
-// pull request that it forgot.
+// nudges are the durations for which Next waits before it calls the iterator again, to make the
+// iterator send a pull request that it omitted.
 var nudges = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
 // Next returns the next message of a consumer. It blocks until there is one. It fails if the
 // iterator was stopped or cannot continue; missed heartbeats are not errors.
 //
-// It works around a bug of nats.go 1.55.0 (jetstream/pull.go): the iterator does not send a pull
-// request while the previous one is still being sent. If all messages of the previous one are
+// It works around a bug in nats.go 1.55.0 (jetstream/pull.go): the iterator does not send a pull
+// request while the previous one is still being sent. If all messages of the previous request are
 // consumed before it counts as sent, no request is outstanding, and the iterator waits until it
 // misses a heartbeat. Every call of the iterator's Next sends a request if none is outstanding.
 func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {

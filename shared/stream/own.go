@@ -25,9 +25,9 @@ import (
 //	executions.queue.{queue}.remembered.{workflowId}
 //	executions.reports.{queue}.{workflowId}.{executionId}
 //
-// A message on a "remembered" subject carries only the Nats-Msg-Id of a start in another stream. It
-// makes this stream recognize repeats of that delivery after a move. Runners have no consumer for
-// it, and the executor does not record it.
+// A message on a "remembered" subject carries only the Nats-Msg-Id of a start message in another
+// stream. It makes this stream recognize repeats of that delivery after a move. Runners have no
+// consumer for it, and the executor does not record it.
 
 const (
 	ownNamePrefix     = "QUEUE_"
@@ -43,8 +43,8 @@ func OwnName(queue string) string { return ownNamePrefix + queue }
 // OwnProgressName returns the name of a queue's own stream of reports.
 func OwnProgressName(queue string) string { return ownProgressPrefix + queue }
 
-// QueueOfStream returns the queue whose own stream of starts has the given name. ok is false if the
-// name is that of another stream.
+// QueueOfStream returns the queue whose own stream of start messages has the given name. ok is
+// false if the name belongs to another stream.
 func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownNamePrefix) }
 
 func queueOf(name, prefix string) (queue string, ok bool) {
@@ -55,17 +55,18 @@ func queueOf(name, prefix string) (queue string, ok bool) {
 }
 
 // QueueOfProgressStream returns the queue whose own stream of reports has the given name. ok is
-// false if the name is that of another stream.
+// false if the name belongs to another stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
 	return queueOf(name, ownProgressPrefix)
 }
 
-// Place says where a queue's starts are stored. The zero value is the shared stream.
+// Place identifies the stream in which a queue's start messages are stored. The zero value is the
+// shared stream.
 type Place struct {
 	Own bool // true for the queue's own stream
 }
 
-// Name returns the name of the stream that starts and rejections are stored in.
+// Name returns the name of the stream in which start messages and rejections are stored.
 func (p Place) Name(queue string) string {
 	if p.Own {
 		return OwnName(queue)
@@ -73,7 +74,8 @@ func (p Place) Name(queue string) string {
 	return Name
 }
 
-// ProgressName returns the name of the stream of reports about the starts in this place.
+// ProgressName returns the name of the stream of reports on executions whose start messages are in
+// p.
 func (p Place) ProgressName(queue string) string {
 	if p.Own {
 		return OwnProgressName(queue)
@@ -81,7 +83,7 @@ func (p Place) ProgressName(queue string) string {
 	return ProgressName
 }
 
-// StartSubject returns the subject of a start without an order key.
+// StartSubject returns the subject of a start message without an order key.
 func (p Place) StartSubject(queue, workflowID, nodeID string) string {
 	if p.Own {
 		return ownPrefix + queue + ".start." + workflowID + "." + nodeID
@@ -89,7 +91,7 @@ func (p Place) StartSubject(queue, workflowID, nodeID string) string {
 	return StartSubject(queue, workflowID, nodeID)
 }
 
-// OrderedSubject returns the subject of a start with an order key.
+// OrderedSubject returns the subject of a start message with an order key.
 func (p Place) OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	if p.Own {
 		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + "." + workflowID + "." +
@@ -106,8 +108,8 @@ func (p Place) RejectedSubject(queue, workflowID, nodeID string) string {
 	return RejectedSubject(queue, workflowID, nodeID)
 }
 
-// MsgIDSubject returns the subject of a message that carries the Nats-Msg-Id of a start that
-// another stream has for the workflow.
+// MsgIDSubject returns the subject of a message that carries only the Nats-Msg-Id of one of the
+// workflow's start messages in another stream.
 func (p Place) MsgIDSubject(queue, workflowID string) string {
 	if p.Own {
 		return ownPrefix + queue + ".remembered." + workflowID
@@ -123,7 +125,8 @@ func (p Place) ProgressSubject(queue, workflowID, executionID string) string {
 	return ProgressSubject(queue, workflowID, executionID)
 }
 
-// QueueSubject returns the wildcard subject of all starts of a queue that have no order key.
+// QueueSubject returns the wildcard subject of all start messages of a queue that have no order
+// key.
 func (p Place) QueueSubject(queue string) string {
 	if p.Own {
 		return ownPrefix + queue + ".start.>"
@@ -131,7 +134,8 @@ func (p Place) QueueSubject(queue string) string {
 	return QueueSubject(queue)
 }
 
-// OrderedSubjects returns the wildcard subject of all starts of a queue that have an order key.
+// OrderedSubjects returns the wildcard subject of all start messages of a queue that have an order
+// key.
 func (p Place) OrderedSubjects(queue string) string {
 	if p.Own {
 		return ownPrefix + queue + ".ordered.>"
@@ -139,7 +143,7 @@ func (p Place) OrderedSubjects(queue string) string {
 	return OrderedSubjects(queue)
 }
 
-// LaneSubject returns the wildcard subject of all starts in one lane of a queue.
+// LaneSubject returns the wildcard subject of all start messages in one lane of a queue.
 func (p Place) LaneSubject(queue string, lane int) string {
 	if p.Own {
 		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
@@ -147,7 +151,7 @@ func (p Place) LaneSubject(queue string, lane int) string {
 	return LaneSubject(queue, lane)
 }
 
-// SubjectOf returns the subject of a start.
+// SubjectOf returns the subject of a start message.
 func (p Place) SubjectOf(s *execution.Start) string {
 	if s.OrderKey == "" {
 		return p.StartSubject(s.Queue, s.WorkflowID, s.NodeID)
@@ -156,16 +160,16 @@ func (p Place) SubjectOf(s *execution.Start) string {
 	return p.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
 }
 
-// MsgIDMessage returns the message that makes the stream of this place recognize repeats of a
-// delivery whose start is in another stream. id is the Nats-Msg-Id of that start.
+// MsgIDMessage returns a message that makes p's stream recognize repeats of a delivery whose start
+// message is in another stream. id is the Nats-Msg-Id of that start message.
 func (p Place) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
 	msg := nats.NewMsg(p.MsgIDSubject(queue, workflowID))
 	msg.Header[jetstream.MsgIDHeader] = []string{id}
 	return msg
 }
 
-// PlaceOf returns the place that a subject belongs to, and the queue if the place is that queue's
-// own stream. For the shared stream, queue is "".
+// PlaceOf returns the Place that a subject belongs to. queue is the queue if the Place is that
+// queue's own stream, and "" if it is the shared stream.
 func PlaceOf(subject string) (p Place, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Place{Own: true}, queue
@@ -177,8 +181,8 @@ func PlaceOf(subject string) (p Place, queue string) {
 	return Place{}, ""
 }
 
-// StreamOf returns the name of the stream that the subject of a start, a rejection or a report
-// belongs to.
+// StreamOf returns the name of the stream that the subject of a start message, a rejection or a
+// report belongs to.
 func StreamOf(subject string) string {
 	p, queue := PlaceOf(subject)
 	if IsProgress(subject) {
@@ -187,8 +191,8 @@ func StreamOf(subject string) string {
 	return p.Name(queue)
 }
 
-// parseOwnSubject splits a subject of a queue's own stream of starts into the queue and the tail.
-// The tail begins like the part that follows "executions." in the shared stream's subjects.
+// parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the
+// tail. The tail begins like the part that follows "executions." in the shared stream's subjects.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownPrefix)
 	if !ok {
@@ -197,16 +201,16 @@ func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	return strings.Cut(rest, ".")
 }
 
-// StartParts holds the parts of a start's subject.
+// StartParts holds the parts of a start message's subject.
 type StartParts struct {
 	Place
 	Queue      string
-	Lane       int // -1 means that the start has no order key
+	Lane       int // -1 means that there is no order key
 	WorkflowID string
 	NodeID     string
 }
 
-// ParseStartSubject splits the subject of a start into its parts. ok is false for any other
+// ParseStartSubject splits the subject of a start message into its parts. ok is false for any other
 // subject.
 func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	s.Lane = -1
@@ -243,7 +247,7 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 	return s, true
 }
 
-// IsMsgIDSubject reports whether a subject is that of a message that carries only a Nats-Msg-Id.
+// IsMsgIDSubject reports whether a subject belongs to a message that carries only a Nats-Msg-Id.
 func IsMsgIDSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
@@ -251,11 +255,12 @@ func IsMsgIDSubject(subject string) bool {
 	return strings.HasPrefix(subject, rememberedPrefix)
 }
 
-// Phase says where a queue's starts are stored while the queue moves to its own stream or back. The
-// values are those of hookstartv1.QueueStreamPhase.
+// Phase identifies where a queue's start messages are stored while the queue moves to its own
+// stream or back. The values are those of hookstartv1.QueueStreamPhase.
 type Phase int32
 
-// The phases, in the order in which a queue goes through them.
+// The phases, in the order in which a queue goes through them. Each comment names the stream in
+// which start messages are stored.
 const (
 	PhaseShared Phase = iota // in the shared stream; the queue does not have its own
 	// In the shared stream, while delivery IDs are copied to the queue's own stream.
@@ -267,8 +272,8 @@ const (
 	PhaseDraining  // in the shared stream, until the own stream's messages have expired
 )
 
-// Place returns where the queue's starts are stored. open is false if none are accepted at the
-// moment; the place is then the one that the queue is leaving.
+// Place returns where the queue's start messages are stored. open is false if none are accepted at
+// the moment; place is then the one that the queue is leaving.
 func (p Phase) Place() (place Place, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
@@ -284,11 +289,11 @@ func (p Phase) Place() (place Place, open bool) {
 
 // QueueStream is a queue's own stream, according to the queue's record. The zero value means none.
 type QueueStream struct {
-	Phase  Phase     // where starts are stored now
+	Phase  Phase     // where start messages are stored now
 	Limits OwnLimits // as set by an operator
 }
 
-// OwnLimits holds the limits of a queue's own stream. The zero value means those of the shared
+// OwnLimits holds the limits of a queue's own stream. The zero value means the limits of the shared
 // stream, but without a maximum size.
 type OwnLimits struct {
 	// MaxBytes is the size at which the stream refuses new messages. 0 means no limit.
@@ -321,7 +326,7 @@ func (l OwnLimits) placement() *jetstream.Placement {
 	return &jetstream.Placement{Tags: l.PlacementTags}
 }
 
-// OwnConfig returns the configuration of a queue's own stream of starts and rejections.
+// OwnConfig returns the configuration of a queue's own stream of start messages and rejections.
 func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
 	config.Name, config.Subjects = OwnName(queue), []string{ownPrefix + queue + ".>"}
@@ -343,8 +348,8 @@ func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.St
 var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 
 // EnsureOwn creates a queue's own streams, or changes their limits if they exist. s holds the
-// settings of EXECUTIONS. A shorter maximum age deletes older messages immediately. EnsureOwn can
-// be repeated.
+// settings of EXECUTIONS. A shorter maximum age deletes older messages immediately. EnsureOwn is
+// idempotent.
 func EnsureOwn(
 	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
 ) error {
@@ -362,8 +367,8 @@ func EnsureOwn(
 		}
 	}
 	starts, reports := s.OwnConfig(queue, limits), s.OwnProgressConfig(queue, limits)
-	// Create the stream of reports first: a runner that finds a start must be able to report its
-	// final state.
+	// Create the stream of reports first: a runner that receives a start message must be able to
+	// report the execution's final state.
 	for {
 		err := createOrUpdate(ctx, js, &reports)
 		if !tooLarge(err) || reports.MaxBytes <= minProgressBytes {
@@ -372,7 +377,7 @@ func EnsureOwn(
 			}
 			break
 		}
-		// The server reserves the space of the limit, as in ensureProgress.
+		// The server reserves the disk space for the limit, as in ensureProgress.
 		reports.MaxBytes /= 4
 	}
 	return createOrUpdate(ctx, js, &starts)
@@ -420,8 +425,8 @@ func DeleteOwn(ctx context.Context, js jetstream.JetStream, queue string) error 
 	return nil
 }
 
-// Streams returns the names of the existing streams of starts and of those of reports: EXECUTIONS
-// and PROGRESS, and the queues' own streams.
+// Streams returns the names of all existing streams of start messages (EXECUTIONS and the queues'
+// own) and of all existing streams of reports (PROGRESS and the queues' own).
 func Streams(ctx context.Context, js jetstream.JetStream) (starts, reports []string, err error) {
 	names := js.StreamNames(ctx, jetstream.WithStreamListSubject("executions.>"))
 	for name := range names.Name() {

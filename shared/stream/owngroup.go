@@ -14,8 +14,9 @@ import (
 )
 
 // OwnConfig returns the configuration of the group's consumer in the queue's own stream. shared is
-// the group's consumer in the shared stream. The group receives everything that it has not skipped
-// on purpose: the own stream from the beginning, unless the group was configured to begin later.
+// the group's consumer in the shared stream. The new consumer begins with the first message of the
+// own stream, unless the group was configured to begin later. So the group receives everything that
+// it was not configured to skip.
 func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	config := g.ConsumerConfigAt(Place{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message
@@ -30,8 +31,8 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewerPlace returns the place of the queue's newer starts: where new starts are stored or, if none
-// are accepted at the moment, where they were stored last.
+// NewerPlace returns the Place of the queue's newest start messages: where they are stored now or,
+// if none are accepted at the moment, where they were stored last.
 func (p Phase) NewerPlace() Place {
 	place, _ := p.Place()
 	return place
@@ -41,7 +42,7 @@ func (p Phase) NewerPlace() Place {
 func (p Phase) HasOwnStream() bool { return p != PhaseShared }
 
 // ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
-// It takes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
+// It makes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
 // account may not read the record. Any replica may respond, and it may lag a moment behind the
 // leader.
 func ReadQueueSettings(
@@ -93,9 +94,9 @@ func Drained(
 }
 
 // OrderedDrained reports whether no execution of a queue that has an order key is still waiting in
-// a place, that is, whether every group with lanes there has acknowledged all of them. If no group
-// has lanes there, it reports whether no such execution is stored. A stream that does not exist
-// contains none.
+// a stream. That is the case if every group with lanes there has acknowledged all of them or, if no
+// group has lanes there, if no such execution is stored. It returns true if the stream does not
+// exist.
 func OrderedDrained(
 	ctx context.Context, js jetstream.JetStream, place Place, queue string,
 ) (bool, error) {
@@ -157,9 +158,9 @@ func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []OwnQueue, 
 	return queues, nil
 }
 
-// EnsureOwnGroups creates, in a queue's own stream, a consumer for each group that has one in the
-// shared stream, unless it exists. So a group that is offline while its queue moves, or that may
-// not create consumers, finds its consumer when it comes back.
+// EnsureOwnGroups creates consumers in a queue's own stream: one for each group that has a consumer
+// in the shared stream, unless it already exists. So a group that is offline while its queue moves,
+// or that may not create consumers, finds its consumer when it comes back.
 func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) error {
 	shared, err := js.Stream(ctx, Name)
 	if err != nil {

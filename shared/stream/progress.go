@@ -9,10 +9,10 @@ import (
 )
 
 // ProgressName is the name of the stream of runners' reports. If reports were stored in EXECUTIONS,
-// they could use up a delivery's Nats-Msg-Id or the space for starts.
+// they could use up a delivery's Nats-Msg-Id or the space for start messages.
 const ProgressName = "PROGRESS"
 
-// minProgressBytes is the smallest size limit to try if the disk has little space.
+// minProgressBytes is the smallest size limit to try if there is little disk space.
 const minProgressBytes = 16 << 20
 
 // The server's error codes for a size limit that does not fit; see errors.json of nats-server.
@@ -28,10 +28,10 @@ const (
 // A report is lost only if it is dropped before it has been recorded, that is, if the database is
 // unavailable for longer than it takes runners to fill the stream with reports.
 //
-// The stream ignores Nats-Msg-Id: two reports with the same one are two reports. The server has no
-// setting for that: a window of zero means two minutes, and the minimum is 100 ms. Only a stream
-// with a source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so this
-// stream has a source that never delivers anything.
+// The stream ignores Nats-Msg-Id, so that two reports with the same one are both stored. The server
+// has no setting for that: a window of zero means two minutes, and the minimum is 100 ms. Only a
+// stream with a source may have no window (stream.go of nats-server 2.15.2, checkStreamCfg), so
+// this stream has a source that never delivers anything.
 func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	maxBytes := s.ProgressMaxBytes
 	if maxBytes == 0 {
@@ -63,7 +63,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressBytes:
-			// The server reserves the space of the limit. On a small disk, the stream gets a
+			// The server reserves the disk space for the limit. On a small disk, the stream gets a
 			// smaller limit to leave space for others.
 			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound

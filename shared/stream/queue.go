@@ -21,8 +21,8 @@ import (
 // a paused consumer to any client, even after a restart. Because groups come and go, an operator's
 // settings are stored in a record of the registry, and executors repeatedly apply the record to the
 // consumers. That alone would leave a gap: a group that is created while the queue is paused would
-// receive work until an executor looks. So a process that creates a consumer reads the record
-// before and after: see EnsureRunnerConsumer.
+// receive work until an executor applies the record. So a process that creates a consumer reads the
+// record before and after creating it: see EnsureRunnerConsumer.
 
 // The bucket and the key prefix of the settings. They equal the constants of package registry,
 // which a runner does not import.
@@ -34,20 +34,20 @@ const (
 // maxInFlight is the MaxAckPending of a group that has no limit.
 const maxInFlight = 10_000
 
-// forever is when a pause without an end would end: in JetStream, every pause has an end.
+// forever is the end of a pause that has no end, because in JetStream every pause must have one.
 var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mark is added to the end of a pause by an operator. It tells such a pause from others, for
-// example one during the restoring of a backup, which end at a whole microsecond.
+// mark is added to the end time of a pause by an operator. It distinguishes such a pause from
+// others, for example one during the restoring of a backup, whose end time is a whole microsecond.
 const mark = time.Nanosecond
 
-// QueueSettings holds the settings of a queue that an operator has stored. The zero value means no
+// QueueSettings holds the settings that an operator has stored for a queue. The zero value means no
 // settings.
 type QueueSettings struct {
 	Paused      bool      // the queue was paused; the pause may be over: see PausedUntil
 	PausedUntil time.Time // the zero time means until it is resumed
-	// By group; 0 means that the operator has removed the limit, and no entry that there never was
-	// one.
+	// MaxInFlight holds the limits, keyed by group. 0 means that the operator has removed the
+	// limit; no entry means that there has never been one.
 	MaxInFlight map[string]int64
 	// Lanes is the number of lanes. 0 means that the queue has none, because none of its workflows
 	// has ever had an order key.
@@ -105,8 +105,9 @@ func readQueueSettings(
 	return s, entry.Revision(), err
 }
 
-// ReadPhase returns where a queue's starts are stored according to the queue's record. The request
-// goes to the leader of the registry, so a phase that was stored before the call is seen.
+// ReadPhase returns the Phase in a queue's record, which determines where the queue's start
+// messages are stored. The request is sent to the leader of the registry's stream, so ReadPhase
+// sees every phase that was stored before the call.
 func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
 	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Question{
 		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
@@ -121,8 +122,8 @@ func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase
 	return settings.Stream.Phase, err
 }
 
-// pauseUntil returns until when the consumers of the queue are to be paused, or nil if they are
-// not.
+// pauseUntil returns the time until which the consumers of the queue must be paused, or nil if they
+// must not be paused.
 func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
@@ -143,9 +144,9 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// ackPending returns the MaxAckPending of a group's consumer for a limit on the group. Each lane
-// may have one more execution in flight, so the number of lanes is subtracted, but the result is at
-// least 1.
+// ackPending returns the MaxAckPending of a group's consumer, given a limit for the group. Each
+// lane may have one more execution in flight, so the number of lanes is subtracted, but the result
+// is at least 1.
 func (s QueueSettings) ackPending(limit int64) int {
 	if limit == 0 {
 		return maxInFlight
@@ -153,7 +154,7 @@ func (s QueueSettings) ackPending(limit int64) int {
 	return max(1, int(limit)-s.Lanes)
 }
 
-// isLaneConsumer reports whether a consumer is that of a lane.
+// isLaneConsumer reports whether a consumer belongs to a lane.
 func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 	_, tail, own := parseOwnSubject(config.FilterSubject)
 	if own {
@@ -163,7 +164,7 @@ func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 }
 
 // EnforceQueueSettings applies the settings of a queue to the existing consumer of a group. It does
-// nothing if they are already applied, and it does not touch pauses other than an operator's.
+// nothing if they are already applied, and it does not change pauses other than an operator's.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,
@@ -197,7 +198,7 @@ func EnforceQueueSettings(
 	return nil
 }
 
-// pauseWait is how long pausing a consumer may take in a cluster.
+// pauseWait is the maximum time that pausing a consumer may take in a cluster.
 const pauseWait = 5 * time.Second
 
 // awaitPause waits until the leader of a consumer reports that the consumer is paused. A clustered
@@ -234,10 +235,10 @@ func awaitPause(
 // consumer a few seconds later.
 const settingsWait = 5 * time.Second
 
-// EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist, it is created
-// with the settings of its queue. The settings are read again after the consumer has been created.
-// A pause stored before that second read is applied here. A pause stored later finds the consumer,
-// because an executor stores the record before it lists the consumers.
+// EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,
+// EnsureRunnerConsumer creates it with the settings of its queue, and then reads the settings
+// again. A pause stored before that second read is applied here. A pause stored later is applied by
+// an executor, which stores the record before it lists the consumers and therefore finds this one.
 func EnsureRunnerConsumer(
 	ctx context.Context, js jetstream.JetStream, g RunnerGroup, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
@@ -287,8 +288,8 @@ func EnsureRunnerConsumer(
 // ErrOtherConsumer means that a consumer has the name of a group's consumer but different subjects.
 var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
 
-// checkSubject returns ErrOtherConsumer if a consumer's subject differs from that in config. That
-// happens if the name of another group of the queue ends with a hyphen and a number.
+// checkSubject returns ErrOtherConsumer if a consumer's subject differs from the subject in config.
+// That happens if the name of another group of the queue ends with a hyphen and a number.
 func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",

@@ -39,8 +39,8 @@ type RefusedRequest struct {
 // MaxUserAgent is the maximum number of bytes of a User-Agent header that are kept.
 const MaxUserAgent = 120
 
-// RefusalsMessage encodes a report. The message may be sent more than once; its counts are applied
-// once. 2,000 counts fit into NATS's default max_payload of 1 MB.
+// RefusalsMessage encodes a report. The message may be sent more than once, but its counts are
+// applied only once. 2,000 counts fit into NATS's default max_payload of 1 MB.
 func RefusalsMessage(reportID string, at time.Time, counts []RefusalCount) (*nats.Msg, error) {
 	report := &hookstartv1.RefusalReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, c := range counts {
@@ -104,7 +104,7 @@ func UserAgent(text string) string {
 	return string(kept)
 }
 
-// reportMessage returns a message for the stream REPORTS.
+// reportMessage returns a message for the REPORTS stream.
 func reportMessage(subject, reportID string, report proto.Message) (*nats.Msg, error) {
 	data, err := proto.Marshal(report)
 	if err != nil {

@@ -23,8 +23,8 @@ type Replication struct {
 func (r Replication) Done() bool { return r.Current == r.Want }
 
 // SetReplicas changes the number of replicas of existing streams, one stream after another, and
-// waits until the replicas are complete. It calls progress twice a second while it waits. An
-// interrupted call loses nothing and can be repeated.
+// waits until the replicas are complete. It calls progress twice a second while it waits. It is
+// idempotent, and an interrupted call loses nothing.
 func SetReplicas(
 	ctx context.Context, js jetstream.JetStream, names []string, replicas int, progress func(
 		Replication,
@@ -59,8 +59,8 @@ const (
 	codeNoPeers   = 10005
 )
 
-// tooFewServers replaces the server's errors about missing servers by an ErrTooFewServers for
-// people, and returns other errors unchanged.
+// tooFewServers replaces the server's errors about missing servers with an ErrTooFewServers that
+// explains them to people. It returns other errors unchanged.
 func tooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {

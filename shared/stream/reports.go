@@ -18,13 +18,13 @@ import (
 // executors.
 const ReportsName = "REPORTS"
 
-// ReportsSubjects is the wildcard subject of that stream.
+// ReportsSubjects is the wildcard subject of the REPORTS stream.
 const ReportsSubjects = "reports.>"
 
 // DuplicatesSubject is the subject of the reports that count suppressed repeats.
 const DuplicatesSubject = "reports.duplicates"
 
-// EnsureReports creates the stream REPORTS if it does not exist.
+// EnsureReports creates the REPORTS stream if it does not exist.
 func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, ReportsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -36,15 +36,15 @@ func EnsureReports(ctx context.Context, js jetstream.JetStream, replicas int) er
 	return err
 }
 
-// reportsConfig returns the configuration of the stream REPORTS.
+// reportsConfig returns the configuration of the REPORTS stream.
 func reportsConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        ReportsName,
 		Description: "hookstart: what ingresses counted, on its way to the executors",
 		Subjects:    []string{ReportsSubjects},
 		Retention:   jetstream.LimitsPolicy,
-		// Counts are less important than starts: if no executor consumes them, the oldest are
-		// dropped first.
+		// Counts are less important than start messages: if no executor consumes them, the oldest
+		// are dropped first.
 		Discard:    jetstream.DiscardOld,
 		Storage:    jetstream.FileStorage,
 		Replicas:   replicas,
@@ -54,8 +54,8 @@ func reportsConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// DuplicatesMessage encodes a report. The message may be sent more than once; its counts are
-// applied once.
+// DuplicatesMessage encodes a report. The message may be sent more than once, but its counts are
+// applied only once.
 func DuplicatesMessage(reportID string, at time.Time, counts map[string]int64) (*nats.Msg, error) {
 	report := &hookstartv1.DuplicateReport{ReportId: reportID, At: timestamppb.New(at)}
 	for id, count := range counts {

@@ -46,8 +46,8 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 	return g.ConsumerConfigAt(Place{}, ackWait)
 }
 
-// ConsumerConfigAt returns the configuration of the group's consumer in a place of the queue. The
-// consumer's name is the same in every place.
+// ConsumerConfigAt returns the configuration of the group's consumer in the stream that p
+// identifies. The consumer's name is the same in every stream.
 func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
@@ -65,7 +65,7 @@ func (g RunnerGroup) LaneConsumer(lane int) string {
 }
 
 // LaneConfig returns the configuration of the group's consumer for a lane. main is the group's
-// consumer in the same place, and the lane's consumer begins where main began. The server delivers
+// consumer in the same stream, and the lane's consumer begins where main began. The server delivers
 // one message of the lane at a time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	p, _ := PlaceOf(main.Config.FilterSubject)
@@ -85,8 +85,8 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	return config
 }
 
-// LaneOfConsumer returns the group and the lane of a consumer that belongs to a lane of the queue.
-// ok is false for any other consumer.
+// LaneOfConsumer returns the group and the lane of a consumer for one of the queue's lanes. ok is
+// false for any other consumer.
 func LaneOfConsumer(
 	config jetstream.ConsumerConfig, queue string,
 ) (group string, lane int, ok bool) {
@@ -107,8 +107,8 @@ func LaneOfConsumer(
 	return group, lane, ours && suffixed
 }
 
-// EnsureConsumer returns a durable consumer, and creates it if it does not exist. Its stream is the
-// one that its filter subject belongs to. An existing consumer is never changed.
+// EnsureConsumer returns a durable consumer, and creates it if it does not exist. The filter
+// subject determines the stream. An existing consumer is never changed.
 func EnsureConsumer(
 	ctx context.Context, js jetstream.JetStream, config jetstream.ConsumerConfig,
 ) (jetstream.Consumer, error) {
@@ -127,8 +127,8 @@ func EnsureConsumer(
 }
 
 // RunnerPresence is the prefix of the subjects of runners' heartbeats, on core NATS. The rest of a
-// subject is {queue}.{group}.{instance}, where the instance names one process. A heartbeat has no
-// data, except for a process's last one: RunnerLeaves.
+// subject is {queue}.{group}.{instance}, where the instance identifies one process. A heartbeat has
+// no data, except for a process's last one, whose data is RunnerLeaves.
 const RunnerPresence = "hookstart.runners."
 
 // RunnerLeaves is the data of a runner's last heartbeat.

@@ -16,7 +16,7 @@ import (
 // SendersSubject is the subject of the ingresses' reports about senders.
 const SendersSubject = "reports.senders"
 
-// SenderObservation is the activity of one node's sender since the last report.
+// SenderObservation describes the activity of one node's sender since the last report.
 type SenderObservation struct {
 	WorkflowID, NodeID string
 	Preset             string // the preset in force; "" means that the node had no sender
@@ -30,7 +30,7 @@ type SenderObservation struct {
 	RefusedReason string // why it was refused, in words; at most MaxReason bytes
 
 	Deliveries int64 // number of deliveries that were stored
-	WithoutID  int64 // number of those without a delivery ID
+	WithoutID  int64 // number of stored deliveries that had no delivery ID
 	Refused    int64 // number of requests that were refused because of their signature
 
 	Captured []byte // an encrypted secret received from the provider; empty means none
@@ -39,8 +39,8 @@ type SenderObservation struct {
 // MaxReason is the maximum number of bytes of RefusedReason.
 const MaxReason = 200
 
-// SendersMessage encodes a report. The message may be sent more than once; it is applied once.
-// 1,000 entries fit into NATS's default max_payload of 1 MB.
+// SendersMessage encodes a report. The message may be sent more than once, but is applied only
+// once. 1,000 entries fit into NATS's default max_payload of 1 MB.
 func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {

@@ -11,16 +11,17 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// StorageSubject is the core NATS subject on which executors tell ingresses how much each account
-// stores in a stream.
+// StorageSubject is the core NATS subject on which executors report to ingresses how much each
+// account stores in a stream.
 const StorageSubject = "hookstart.storage"
 
-// StorageConsumer is the name of the consumer that an executor reads the headers of all messages of
-// a stream with, to add up how much each account stores. It takes no work away from runners.
+// StorageConsumer is the name of the consumer through which an executor reads the headers of all
+// messages of a stream, to add up how much each account stores. It does not affect the runners'
+// consumers.
 const StorageConsumer = "storage"
 
-// MaxStorageAccounts is the maximum number of accounts in such a message. The accounts that store
-// least are left out, which keeps the message below the server's limit.
+// MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. The accounts
+// that store least are omitted, which keeps the message below the server's limit.
 const MaxStorageAccounts = 5000
 
 // messageOverhead is the number of bytes that the server stores for a message in addition to its
@@ -66,6 +67,6 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	return message.GetStream(), sums, nil
 }
 
-// MoveConsumer is the name of the consumer that an executor reads the delivery IDs of a stream with
-// when a queue or a workflow leaves the stream. It takes no work away from runners.
+// MoveConsumer is the name of the consumer through which an executor reads the delivery IDs of a
+// stream when a queue or a workflow leaves the stream. It does not affect the runners' consumers.
 const MoveConsumer = "move"

@@ -1,5 +1,5 @@
 // Package stream defines how Hookstart uses JetStream: the streams, their subjects, and the
-// encoding of starts, rejections and reports.
+// encoding of start messages, rejections and reports.
 package stream
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Name is the name of the shared stream of starts and rejections.
+// Name is the name of the shared stream of start messages and rejections.
 const Name = "EXECUTIONS"
 
 // The prefixes of the subjects of each kind of message.
@@ -28,21 +28,21 @@ const (
 	progressPrefix = "executions.progress."
 )
 
-// StartSubject returns the subject of a start. The arguments must be valid names, which contain no
-// dot.
+// StartSubject returns the subject of a start message. The arguments must be valid names, which
+// contain no dot.
 func StartSubject(queue, workflowID, nodeID string) string {
 	return startPrefix + queue + "." + workflowID + "." + nodeID
 }
 
-// OrderedSubject returns the subject of a start with an order key.
+// OrderedSubject returns the subject of a start message with an order key.
 func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + "." + workflowID + "." + nodeID
 }
 
-// SubjectOf returns the subject of a start in the shared stream.
+// SubjectOf returns the subject of a start message in the shared stream.
 func SubjectOf(s *execution.Start) string { return Place{}.SubjectOf(s) }
 
-// IsStart reports whether a subject is that of a start, with or without an order key.
+// IsStart reports whether a subject belongs to a start message, with or without an order key.
 func IsStart(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "start.") || strings.HasPrefix(tail, "ordered.")
@@ -50,7 +50,7 @@ func IsStart(subject string) bool {
 	return strings.HasPrefix(subject, startPrefix) || strings.HasPrefix(subject, orderedPrefix)
 }
 
-// isRejected reports whether a subject is that of a rejected request.
+// isRejected reports whether a subject belongs to a rejected request.
 func isRejected(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "rejected.")
@@ -68,7 +68,7 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 	return progressPrefix + queue + "." + workflowID + "." + executionID
 }
 
-// IsProgress reports whether a subject is that of a runner's report.
+// IsProgress reports whether a subject belongs to a runner's report.
 func IsProgress(subject string) bool {
 	return strings.HasPrefix(subject, progressPrefix) || strings.HasPrefix(subject, reportsPrefix)
 }
@@ -87,15 +87,15 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 	return parts[0], parts[1], parts[2], true
 }
 
-// QueueSubject returns the wildcard subject of all starts of a queue that have no order key. It is
-// the filter subject of a runner group's consumer.
+// QueueSubject returns the wildcard subject of all start messages of a queue that have no order
+// key. It is the filter subject of a runner group's consumer.
 func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
 
 // Settings holds the configurable settings of the streams.
 type Settings struct {
 	Replicas    int           // 1, or 3 or 5 in a cluster
 	MaxAge      time.Duration // how long messages are kept, whether consumed or not
-	DedupWindow time.Duration // how long a delivery ID is remembered; at most MaxAge
+	DedupWindow time.Duration // length of the deduplication window; at most MaxAge
 	// MaxBytes is the size at which EXECUTIONS refuses new messages. 0 means no limit.
 	MaxBytes int64
 	// ProgressMaxBytes is the size limit that PROGRESS is created with. When it is reached,
@@ -113,7 +113,7 @@ var DefaultSettings = Settings{
 
 // Config returns the configuration of EXECUTIONS. After a restart, the server rebuilds the
 // deduplication window from the stored messages, so no message may be removed before it expires.
-// That is why the retention is by limits, with DiscardNew.
+// That is why the retention policy is LimitsPolicy, with DiscardNew.
 func (s Settings) Config() jetstream.StreamConfig {
 	maxBytes := s.MaxBytes
 	if maxBytes == 0 {
@@ -162,9 +162,10 @@ func (s Settings) Validate() error {
 // a shorter age would delete messages.
 var ErrMismatch = errors.New("exists with other settings")
 
-// Ensure creates the streams EXECUTIONS and PROGRESS, or checks the settings of existing ones. It
+// Ensure creates the EXECUTIONS and PROGRESS streams, or checks the settings of existing ones. It
 // adds subjects that an earlier version did not configure; that does not affect stored messages. A
-// different number of replicas is not a mismatch: a command changes it on a running installation.
+// different number of replicas is not a mismatch, because a command changes it on a running
+// installation.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
 	existing, err := js.Stream(ctx, Name)
@@ -229,8 +230,8 @@ func mismatch(name string, differences []string) error {
 		name, ErrMismatch, strings.Join(differences, ", "))
 }
 
-// Differences describes how the settings of an existing stream differ from the configured ones, by
-// the same comparison as in Ensure.
+// Differences describes how the settings of an existing stream differ from the configured ones,
+// using the same comparison as Ensure.
 func Differences(
 	ctx context.Context, js jetstream.JetStream, name string, s Settings,
 ) ([]string, error) {
@@ -249,7 +250,7 @@ func Differences(
 	return mismatches(have, want), nil
 }
 
-// orUnlimited returns a limit as the server expresses it: -1 means no limit.
+// orUnlimited returns a limit in the server's notation, in which -1 means no limit.
 func orUnlimited[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1
@@ -264,7 +265,7 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 			all = append(all, fmt.Sprintf("%s is %v, configured %v", what, have, want))
 		}
 	}
-	// A later version may have added subjects under executions. They do not disturb this version.
+	// A later version may have added subjects under executions. They do not affect this version.
 	others := difference(have.Subjects, want.Subjects)
 	others = slices.DeleteFunc(others, func(s string) bool {
 		return strings.HasPrefix(s, "executions.")
@@ -289,13 +290,13 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	return all
 }
 
-// Wait waits until the stream EXECUTIONS exists. The executor creates it.
+// Wait waits until the EXECUTIONS stream exists. The executor creates it.
 func Wait(ctx context.Context, js jetstream.JetStream) error {
 	_, err := Find(ctx, js)
 	return err
 }
 
-// Find waits until the stream EXECUTIONS exists, and returns it.
+// Find waits until the EXECUTIONS stream exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, Name)

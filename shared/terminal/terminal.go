@@ -1,5 +1,5 @@
-// Package terminal shows the progress of a tool: on a terminal as one line that is rewritten, in a
-// file or a pipe as plain lines.
+// Package terminal shows the progress of a tool. On a terminal, it rewrites a single line; in a
+// file or a pipe, it writes plain lines.
 package terminal
 
 import (
@@ -22,7 +22,7 @@ func Is(out io.Writer) bool {
 type Line struct {
 	out     io.Writer
 	rewrite bool
-	open    bool // whether a line is shown that the next one will replace
+	open    bool // whether a line is shown; the next one will replace it
 }
 
 // NewLine returns a Line that writes to out.

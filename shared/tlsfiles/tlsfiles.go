@@ -26,10 +26,10 @@ func CheckFlags(certFile, keyFile string) error {
 	return nil
 }
 
-// Listen returns the listener with TLS for HTTP/1.1, and registers the metric
-// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files, it returns the
-// listener unchanged, and the metric is 0. A renewed certificate is used for new connections after
-// at most 10 s. If it cannot be read, that is logged and the old one stays in use.
+// Listen returns listener with TLS for HTTP/1.1, and registers the metric
+// hookstart_{component}_certificate_expiry_timestamp_seconds. Without files, it returns listener
+// unchanged, and the metric is 0. A renewed certificate is used for new connections after at most
+// 10 s. If it cannot be read, an error is logged and the old one stays in use.
 func Listen(
 	listener net.Listener, certFile, keyFile, component string, metrics prometheus.Registerer,
 	log logrus.FieldLogger,
@@ -73,8 +73,8 @@ type state struct {
 	size     int64
 }
 
-// current returns the certificate. It reloads the files if they have changed and were last checked
-// at least lookEvery ago.
+// current returns the certificate. It reloads the files if they have changed, but checks them at
+// most once per lookEvery.
 func (f *files) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,8 @@ func (f *files) load() error {
 	return f.loadLocked()
 }
 
-// loadLocked loads the files. It records their states only if the certificate and the key belong
-// together, so that it is tried again otherwise. The caller must hold mu.
+// loadLocked loads the files. It records their states only if the certificate and the key match;
+// otherwise loading is retried later. The caller must hold mu.
 func (f *files) loadLocked() error {
 	seen := f.states()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)

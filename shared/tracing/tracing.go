@@ -1,13 +1,13 @@
-// Package tracing defines the form of Hookstart's spans, and how a span is propagated in a message:
-// in its header traceparent. It imports only OpenTelemetry's API; shared/otlp sends spans.
+// Package tracing defines the form of Hookstart's spans, and how a span is propagated in a
+// message's traceparent header. It imports only OpenTelemetry's API; shared/otlp sends spans.
 //
 // # The content of a span
 //
 // Names and attributes follow OpenTelemetry's semantic conventions; other attributes begin with
-// hookstart. The number of span names is limited by the kinds of messages and methods. A span never
-// contains secrets or anything that a stranger chose: no URL, path or query (which contains the
-// token), no header, no body and no output. IDs of workflows and executions become attributes only
-// once they have been validated.
+// "hookstart.". The number of span names is limited by the kinds of messages and methods. A span
+// never contains secrets or anything that a stranger chose: no URL, path or query (which contains
+// the token), no header, no body and no output. IDs of workflows and executions become attributes
+// only once they have been validated.
 package tracing
 
 import (
@@ -44,7 +44,7 @@ func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 		trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// traceparent is a carrier for OpenTelemetry's propagator. It holds only the header traceparent.
+// traceparent is a carrier for OpenTelemetry's propagator. It holds only the traceparent header.
 type traceparent string
 
 func (t *traceparent) Get(name string) string {
@@ -75,7 +75,7 @@ func Traceparent(ctx context.Context) string {
 	return string(carrier)
 }
 
-// StartSend begins the span of publishing a message to a stream. The message is to carry that span.
+// StartSend begins the span of publishing a message to a stream. The message must carry that span.
 func StartSend(
 	ctx context.Context, tracer trace.Tracer, subject, executionID string,
 ) (context.Context, trace.Span) {
@@ -88,8 +88,8 @@ func StartSend(
 		))
 }
 
-// StartProcess begins the span of processing a message, as a child of the span that the message
-// carries (parent). The span's name begins with operation.
+// StartProcess begins the span of processing a message, as a child of parent, the span that the
+// message carries. The span's name begins with operation.
 func StartProcess(
 	ctx context.Context, tracer trace.Tracer,
 	operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption,
@@ -122,7 +122,7 @@ func StartBatch(
 }
 
 // Fail marks a span as failed. kind must be one of a few values. why is for people; only its first
-// line is used, without the stack of a panic.
+// line is used, which excludes the stack of a panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)

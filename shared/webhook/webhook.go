@@ -1,12 +1,14 @@
-// Package webhook defines what the ingress, the operators' API, the console and the command line
-// share: refusal codes, header names and limits.
+// Package webhook defines the refusal codes, header names and limits that the ingress, the
+// operators' API, the console and the command line tool share.
 package webhook
 
-// Code says why a request was refused. Codes are part of the contract with senders.
+// Code identifies the reason why a request was refused. Codes are part of the contract with
+// senders.
 type Code string
 
-// The refusal codes, about in the order in which the causes are checked: a sender's signature needs
-// the body, so it is checked as late as ingress/steps.go says.
+// The refusal codes, approximately in the order in which the causes are checked. A sender's
+// signature is checked later than its position suggests, because that needs the body: see
+// ingress/steps.go.
 const (
 	MethodNotAllowed  Code = "method_not_allowed"
 	NotFound          Code = "not_found"
@@ -47,7 +49,8 @@ func Codes() []Code {
 // MaxBodyBytes is the default limit on the length of a body in bytes.
 const MaxBodyBytes = 102_400
 
-// HeaderExecutionID is set on every response of the endpoint that has an execution ID.
+// HeaderExecutionID is the response header that holds the execution ID. It is set on every response
+// of the endpoint that has one.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
 // FirstDeliveryIDHeaders returns the headers that are searched for a delivery ID before all others,
@@ -57,11 +60,11 @@ func FirstDeliveryIDHeaders() []string {
 }
 
 // DefaultDeliveryIDHeaders returns the default list of headers that are searched for a delivery ID
-// after the first ones. They are those of code hosts, Standard Webhooks and other widespread
-// senders. Each identifies the delivery and stays the same when the delivery is repeated. Headers
-// that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID, X-Hook-UUID) or that proxies
-// set (X-Request-Id) must not be in the list: all deliveries after the first would be taken for
-// repeats.
+// after FirstDeliveryIDHeaders. They are the headers of code hosts, Standard Webhooks and other
+// widespread senders. Each identifies the delivery and stays the same when the delivery is
+// repeated. Headers that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID,
+// X-Hook-UUID) or that proxies set (X-Request-Id) must not be in the list, because all deliveries
+// after the first would then be mistaken for repeats.
 func DefaultDeliveryIDHeaders() []string {
 	return []string{
 		"X-GitHub-Delivery", "X-Gitea-Delivery", "X-Forgejo-Delivery", "X-Gogs-Delivery",
@@ -71,7 +74,7 @@ func DefaultDeliveryIDHeaders() []string {
 	}
 }
 
-// SecretHeaders returns the headers that are never passed on to a runner: credentials, and secrets
+// SecretHeaders returns the headers that are never forwarded to a runner: credentials, and secrets
 // that a sender sends in plain text.
 func SecretHeaders() []string {
 	return []string{

@@ -17,15 +17,15 @@ var ErrNoMessage = errors.New("the stream has no such message")
 
 // Question selects one message of a stream.
 type Question struct {
-	// Sequence is the sequence of the message. With NextBySubject, it is the first sequence to be
-	// considered. 0 means that LastBySubject selects the message.
+	// Sequence is the sequence number of the message. With NextBySubject, it is the first sequence
+	// number to be considered. 0 means that LastBySubject selects the message.
 	Sequence      uint64 `json:"seq,omitempty"`
 	LastBySubject string `json:"last_by_subj,omitempty"` // selects the last message on a subject
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
 }
 
-// Get returns one message of a stream from the stream's leader. The methods of jetstream.Stream use
-// any replica, which may not have the newest messages yet. Get fails with ErrNoMessage if the
+// Get returns one message of a stream from the stream's leader. The methods of jetstream.Stream
+// query any replica, which may not have the newest messages yet. Get fails with ErrNoMessage if the
 // leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. A
 // leader that has lost contact with the other servers does not notice it immediately: see
 // consistency.Get of the registry.
