@@ -37,9 +37,9 @@ type delivery struct {
 	isRead  bool // read was called
 	// unread is set if the body could not be read. nil means that the body was read.
 	unread   *admission.Refusal
-	counted  bool              // limit accepted the request, so its body must be counted
+	counted  bool              // checkLimits accepted the request, so its body must be counted
 	payload  execution.Payload // set once the body has been read
-	notJSON  bool              // Content-Type says JSON, but the body is not valid JSON
+	notJSON  bool              // Content-Type declares JSON, but the body is not valid JSON
 	verified bool
 	verdict  sender.Verdict // the result of verifying the request
 

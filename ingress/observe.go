@@ -144,12 +144,12 @@ type signatureRefusal struct {
 
 // answerLabels holds the labels of the counter of requests.
 type answerLabels struct {
-	// status is the HTTP status. customStatus stands for any status set by an execution's output.
+	// status is the HTTP status. customStatus represents any status set by an execution's output.
 	status int
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
-// customStatus stands for every status set by an execution's output. Label values must be ones that
+// customStatus represents every status set by an execution's output. Label values must be ones that
 // this program chooses, so that their number is bounded.
 const customStatus = 0
 

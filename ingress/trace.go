@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// webhookRoute stands for the path of every webhook in spans, which never contain the path itself.
+// webhookRoute replaces the path of every webhook in spans, which never contain the path itself.
 const webhookRoute = "/webhooks/{workflowId}"
 
 // spans holds the spans of one request: the request's, and the publish span as its child.

@@ -16,8 +16,8 @@ const (
 	hashedKey = "sha256:"
 )
 
-// Key is a compiled place, which is where a request contains its order key. It is immutable and
-// safe for concurrent use.
+// Key is a compiled place: the header, field or JSON pointer that contains the order key of a
+// request. It is immutable and safe for concurrent use.
 type Key struct {
 	text     string
 	place    sender.Place

@@ -84,8 +84,8 @@ type scanner struct {
 	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
-// value scans the value at the current position, to which the path to n leads. It stops as soon as
-// all pointers are resolved.
+// value scans the value at the current position, which is the value that n selects. It stops as
+// soon as all pointers are resolved.
 func (s *scanner) value(n *node) {
 	s.skipSpace()
 	before := s.left

@@ -7,7 +7,7 @@ import (
 )
 
 // Files decodes flags of the type "path". An empty value, such as HOOKSTART_PLANS= in a compose
-// file, means no file; kong would take it to be the current folder.
+// file, means no file; kong would interpret it as the current folder.
 var Files = kong.NamedMapper("path",
 	kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		var path string

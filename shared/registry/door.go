@@ -204,7 +204,7 @@ func (t *tables) queue(name string) *queuePlace {
 	return q
 }
 
-// PlaceOf returns the current place of a queue's start messages. It is only for messages to people:
+// PlaceOf returns the current place of a queue's start messages. Use it only in messages to people:
 // code that stores a start message needs a StorePermit.
 func (s *Snapshot) PlaceOf(queue string) Place {
 	s.mu.Lock()

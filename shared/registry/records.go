@@ -81,7 +81,7 @@ type Transition struct {
 type Actor struct {
 	Kind string `json:"kind"`           // admin-token, key, user or system
 	ID   string `json:"id,omitempty"`   // the ID of the key or of the user; otherwise ""
-	Name string `json:"name,omitempty"` // the name of the key or of the user, for people
+	Name string `json:"name,omitempty"` // the display name of the key or of the user
 }
 
 // Workflow is a workflow that webhooks can start.
@@ -199,7 +199,7 @@ type SenderSecret struct {
 	ID        string // identifies the secret where its text must not appear
 	Sealed    []byte // the text, encrypted for SecretPurpose; empty means that it is a public key
 	PublicKey string // the text of a public key; "" means that Sealed holds a secret
-	Last4     string // the last characters of the text, for people; "" if the text is short
+	Last4     string // the last characters of the text, for display; "" if the text is short
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
 	// Unseen means that the secret was received from the provider and has not been shown to an

@@ -225,7 +225,7 @@ func (r *runner) reportRunning(m *message) {
 	}
 }
 
-// placeOf returns the place of the stream in which a message is stored: shared or the queue's own.
+// placeOf returns the Place of the stream in which a message is stored.
 func placeOf(msg jetstream.Msg) stream.Place {
 	place, _ := stream.PlaceOf(msg.Subject())
 	return place

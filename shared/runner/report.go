@@ -194,7 +194,7 @@ func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) 
 
 // send publishes a report once. A response to any attempt counts until AckWait has passed.
 func (u *inFlight) send(m *message) {
-	attempt := *m.report // the engine gives each attempt its own reply subject
+	attempt := *m.report // acks sets a separate reply subject for each attempt
 	acks := u.acks
 	if m.place.Own {
 		acks = u.ownAcks

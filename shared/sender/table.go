@@ -20,7 +20,7 @@ type Preset struct {
 	ID string
 	// Aliases holds other names that a Config may use instead of ID.
 	Aliases []string
-	// Title is the provider's name, for people.
+	// Title is the provider's display name.
 	Title string
 	Docs  string // URL of the provider's documentation
 	// Verifies reports whether requests are verified with a secret or a public key.
@@ -38,10 +38,10 @@ type Preset struct {
 
 // SecretInfo describes the secret of a preset.
 type SecretInfo struct {
-	// Label is what the provider's pages call the secret.
+	// Label is the name of the secret on the provider's pages.
 	Label    string
 	Public   bool // whether it is a public key, which may be shown
-	Choose   bool // whether the operator chooses it and gives it to the provider
+	Choose   bool // whether the operator chooses it and enters it at the provider
 	Captured bool // whether the provider sends it; until then, the preset may have none
 	Max      int  // maximum number of secrets that are valid at the same time
 }
@@ -197,7 +197,8 @@ func find(id string) (*entry, error) {
 	return nil, &ConfigError{"preset", "there is no such preset"}
 }
 
-// allSettings returns the preset's own settings and those that all presets of its kind have.
+// allSettings returns the preset's own settings, followed by the settings that all presets of its
+// kind have.
 func (e *entry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {

@@ -121,8 +121,8 @@ func StartBatch(
 			))...)
 }
 
-// Fail marks a span as failed. kind must be one of a few values. why is for people; only its first
-// line is used, which excludes the stack of a panic.
+// Fail marks a span as failed. kind must be one of a few values. why is human-readable; only its
+// first line is used, which excludes the stack of a panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)

@@ -136,8 +136,8 @@ func (l *Limits) TakeUsage() map[string]Usage {
 	return usage
 }
 
-// ReceiveUsage counts what another ingress admitted for a workflow, unless it did so under a limit
-// other than the given one, which is in force here.
+// ReceiveUsage counts the requests that another ingress has admitted for a workflow. It ignores
+// requests admitted under a limit other than limit, which is in force here.
 func (l *Limits) ReceiveUsage(
 	workflowID string,
 	used Usage,

@@ -1,12 +1,12 @@
 // Package await waits for executions to finish, on behalf of requests whose responses contain the
 // result.
 //
-// A Wait subscribes to the reports of one execution before the start is published, so that it
-// misses no report. A report is only a signal: NATS may deliver one that the stream does not store,
-// or in an order other than the stream's. The result is the first final report in the stream. A
-// signal may also get lost, when a connection breaks or while a cluster does not know of the
-// subscription yet. A Wait therefore also reads the stream when a lost connection is back, and from
-// time to time without a signal.
+// A Wait subscribes to the reports of one execution before the start message is published, so that
+// it misses no report. A report is only a signal: NATS may deliver one that the stream does not
+// store, or in an order other than the stream's. The result is the first final report in the
+// stream. A signal may also get lost, when a connection breaks or before a cluster has learned of
+// the subscription. A Wait therefore also reads the stream when a lost connection is restored, and
+// from time to time without a signal.
 //
 // A Wait costs memory and a subscription. It needs no goroutine other than the request's.
 package await
@@ -39,7 +39,7 @@ const (
 	lookTimeout = time.Second
 	lastTimeout = 500 * time.Millisecond
 	// maxLooks is the maximum number of simultaneous reads. All requests read the stream when a
-	// lost connection to NATS is back.
+	// lost connection to NATS is restored.
 	maxLooks = 256
 	// signals is the number of reports that a Wait buffers.
 	signals = 4
@@ -327,7 +327,7 @@ func (w *Wait) note(msg *nats.Msg) bool {
 	return event.Progress.Status.Final()
 }
 
-// readEnd reads the stream, and returns the final report of the execution, or nil if there is none.
+// readEnd reads the stream and returns the final report of the execution, or nil if there is none.
 func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -171,8 +171,8 @@ func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -byt
 // ReceiveUsage counts the bytes that another ingress has taken, or returned if bytes is negative.
 func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
 
-// change counts space that was taken, or returned if bytes is negative. untold is the part of it
-// that has not been announced to the other ingresses yet.
+// change counts space that was taken, or returned if bytes is negative. untold is the number of
+// these bytes that have not been announced to the other ingresses yet.
 func (s *Space) change(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return

@@ -1,5 +1,5 @@
-// Package natstest gives a test a real NATS server with JetStream, or a cluster, in the test's
-// process or in processes that can be killed. Nothing needs to be installed.
+// Package natstest provides tests with a real NATS server with JetStream, or a cluster, in the
+// test's process or in processes that can be killed. Nothing needs to be installed.
 //
 //	func TestMyRunner(t *testing.T) {
 //		server := natstest.Start(t)

@@ -36,8 +36,8 @@ var system = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// entryKey is the context key of an audit entry that is to be stored with a record instead of
-	// the one that entryOf derives from the change.
+	// entryKey is the context key of an audit entry. That entry is stored with a record instead of
+	// the entry that entryOf derives from the change.
 	entryKey struct{}
 )
 
@@ -74,7 +74,7 @@ type FieldChange struct {
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
 
-// notShown stands for values that are secret or large.
+// notShown replaces values that are secret or large.
 const notShown = "(not shown)"
 
 // Limits on an entry, which must fit into the record's message.

@@ -11,7 +11,7 @@ var ErrNotFound = errors.New("not found")
 
 // NotFoundError names what was not found.
 type NotFoundError struct {
-	What string // a description for people, for example: workflow "orders"
+	What string // a human-readable description, for example: workflow "orders"
 }
 
 func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Error() }
@@ -53,7 +53,7 @@ var ErrNoSample = errors.New("no sample payload is configured")
 // InvalidError describes an invalid request of an operator.
 type InvalidError struct {
 	Field   string // the field's path in the operators' API, such as triggers[0].nodeId
-	Problem string // what is wrong, for people
+	Problem string // what is wrong, human-readable
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }

@@ -45,8 +45,8 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
 }
 
-// MoveToOwnStream gives a queue its own stream, as an operator does, or moves the queue back into
-// its own stream if that still exists. Executions started afterwards are stored there.
+// MoveToOwnStream creates a queue's own stream, as an operator does, or moves the queue back to its
+// own stream if that still exists. Executions started afterwards are stored there.
 func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
 	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue,

@@ -240,8 +240,8 @@ func (e *Publisher) watch(lost chan nats.Status) {
 	}
 }
 
-// failWaiters removes the waiters for which which returns true, and calls their answered functions
-// with err.
+// failWaiters removes the waiters selected by the function which, and calls their answered
+// functions with err.
 func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 	var failed []*waiter
 	e.mu.Lock()
