@@ -247,7 +247,7 @@ func wholeSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// Values of headers that never change. They are shared and must not be modified.
+// Header values that never change. They are shared and must not be modified.
 var (
 	contentTypeJSON = []string{"application/json"}
 	cacheNothing    = []string{"no-store"}
@@ -284,8 +284,9 @@ func (h *handler) answerFiltered(d *delivery) {
 	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
-// extendWriteDeadline extends the write deadline of a slow request. The server sets its deadline
-// when it has read the headers, which is enough for most requests, and setting another costs time.
+// extendWriteDeadline extends the write deadline of a slow request. The server sets the deadline
+// when it has read the headers, which is enough for most requests. Setting it again for every
+// request would cost time.
 func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
 		// If deadlines are not supported, there is none to extend.

@@ -17,10 +17,10 @@ const (
 	stepFactor = 4
 )
 
-// rateGrace is how long a body may take before its average rate must reach the minimum.
+// rateGrace is how long a body may take before its average rate must reach MinBodyRate.
 const rateGrace = 5 * time.Second
 
-// bodyReservation is a body that is being read, and its share of the limits.
+// bodyReservation tracks a body that is being read and its share of the limits.
 type bodyReservation struct {
 	h         *handler
 	accountID string
@@ -126,8 +126,8 @@ func overloaded() *admission.Refusal {
 	return &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 }
 
-// unreadable maps a read error to a refusal: the body is too long, or it is incomplete or did not
-// arrive in time.
+// unreadable maps a read error to a refusal: either the body is too long, or it is incomplete or
+// did not arrive in time.
 func unreadable(err error) *admission.Refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return &admission.Refusal{Code: webhook.BodyTooLarge}
@@ -135,8 +135,8 @@ func unreadable(err error) *admission.Refusal {
 	return &admission.Refusal{Code: webhook.BodyUnreadable}
 }
 
-// maxDiscard is the maximum number of bytes that are drained from a body only to keep the
-// connection.
+// maxDiscard is the maximum number of bytes that are drained from a body to keep the connection
+// usable.
 const maxDiscard = 256 << 10
 
 // allowEarlyAnswer allows the response to be sent before the body has been read. Otherwise net/http

@@ -13,11 +13,11 @@ type buffers struct {
 	headers execution.Values // the headers to forward
 }
 
-// keptBuffer is the maximum size, in bytes, of a buffer that returns to the pool. Without it, a few
-// long bodies would leave oversized buffers to later requests.
+// keptBuffer is the maximum size, in bytes, of a buffer that is returned to the pool. Without it, a
+// few long bodies would leave oversized buffers to later requests.
 const keptBuffer = 16 << 10
 
-// keptHeaders is the maximum number of entries of a headers map that returns to the pool.
+// keptHeaders is the maximum number of entries in a headers map that is returned to the pool.
 const keptHeaders = 64
 
 // reset clears the buffers and drops those that have grown too large for the pool.
@@ -44,7 +44,7 @@ func newBuffers() buffers {
 	return buffers{message: new(stream.StartEncoder), headers: execution.Values{}}
 }
 
-// forBody returns a slice of n bytes for the body. Its contents are undefined.
+// forBody returns a slice of n bytes for the body. The contents of the slice are undefined.
 func (b *buffers) forBody(n int64) []byte {
 	if int64(cap(b.body)) < n {
 		b.body = make([]byte, n)

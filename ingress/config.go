@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Config configures an ingress. The struct tags define the program's flags and their defaults,
+// Config configures an ingress. Its struct tags define the command-line flags and their defaults,
 // which program.Parse fills in. A zero Config is not valid, because 0 has a meaning for several
 // flags.
 type Config struct {
@@ -53,11 +53,12 @@ type Config struct {
 	NATSOptions []nats.Option `kong:"-"`
 	// Listener accepts the connections. If it is nil, the ingress listens on Addr.
 	Listener net.Listener `kong:"-"`
-	// Log replaces the program's logger; its level overrides LogLevel. nil means the program's
-	// logger.
+	// Log replaces the program's logger; its level overrides LogLevel. nil means that the ingress
+	// uses the program's logger.
 	Log *logrus.Logger `kong:"-"`
 	// Ops is an ops endpoint that this process shares with other services and serves itself; the
-	// ingress then opens no ops listener. nil means that the ingress serves a separate one.
+	// ingress then opens no ops listener. If Ops is nil, the ingress serves a separate ops
+	// endpoint.
 	Ops *ops.Ops `kong:"-"`
 	// Publishing counts the messages being stored, for other services in this process. It may be
 	// nil.
@@ -81,7 +82,7 @@ func (c *Config) allDeliveryIDHeaders() []string {
 
 // A message needs space in addition to the body: for the request line and headers (at most 32 KB)
 // encoded as protobuf, for IDs, and for NATS headers. With many short parameters the encoding is up
-// to three times as long as the request line and headers were.
+// to three times as long as the request line and headers.
 const (
 	messageOverhead = 64 << 10  // enough for an ordinary request
 	mostOverhead    = 160 << 10 // enough for any request

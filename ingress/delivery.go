@@ -55,7 +55,8 @@ type outcome struct {
 	duplicate   bool
 	handshake   bool
 	filtered    bool // the request does not match the node's filter
-	// waited is the result of waiting for the execution. nil means that the response did not wait.
+	// waited is the result of waiting for the execution. nil means that the response did not wait
+	// for it.
 	waited *waitResult
 }
 

@@ -92,7 +92,7 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// filterCounter counts requests that did not match the filter of their node. It is implemented by
+// filterCounter counts requests that did not match their node's filter. It is implemented by
 // *report.Filtered.
 type filterCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
@@ -172,8 +172,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // before finishEvent, which may drain a body
 }
 
-// serveOther answers a request whose method is not POST: with a handshake if the node's sender has
-// one for that method, otherwise with 405.
+// serveOther answers a request whose method is not POST. If the node's sender has a handshake for
+// that method, it answers the handshake, otherwise it answers 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()

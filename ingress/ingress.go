@@ -1,6 +1,5 @@
-// Package ingress is the webhook endpoint. It validates a request and publishes an execution-start
-// message to the stream. It answers 200 only after the stream has confirmed that the message is
-// stored.
+// Package ingress is the webhook endpoint. It validates a request and publishes a start message to
+// the stream. It answers 200 only after the stream has confirmed that the message is stored.
 package ingress
 
 import (

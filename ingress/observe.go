@@ -20,8 +20,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// event holds what one request adds to the log and the metrics. It contains no unvalidated input:
-// no path, no header, no token, and a workflow ID only once the workflow has been found.
+// event holds the data that one request adds to the log and the metrics. It contains no unvalidated
+// input: no path, no header, no token, and a workflow ID only once the workflow has been found.
 type event struct {
 	start       time.Time
 	route       string // the pattern of the path, or ""
@@ -278,7 +278,8 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	return m
 }
 
-// addSenders looks up the counters of all presets once instead of for each request.
+// addSenders looks up the counters of all presets in advance, so that they need not be looked up
+// for each request.
 func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus.CounterVec) {
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {

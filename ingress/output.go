@@ -103,11 +103,12 @@ var unsentHeaders = []string{
 	"Trailer", "Transfer-Encoding", "Upgrade", "X-Content-Type-Options", webhook.HeaderExecutionID,
 }
 
-// readHeaders returns the headers that an output sets. A value is a string or a list of strings. It
-// omits unsentHeaders, and also cookies unless the output enables them.
+// readHeaders returns the headers that an output sets. The value of a header is a string or a list
+// of strings. unsentHeaders are omitted, and so are cookies unless the output enables them.
 func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
-	// Names that differ only in case are the same header. Sorting gives its values an order.
+	// Names that differ only in case are the same header. Sorting makes the order of its values
+	// deterministic.
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		values, ok := readHeader(given[name])
 		if !ok {

@@ -89,8 +89,8 @@ func (h *handler) store(d *delivery, id string) outcome {
 	return out
 }
 
-// retryUnavailable is the Retry-After while the stream is unavailable: about as long as a server
-// takes to restart, or a cluster to elect a leader.
+// retryUnavailable is the Retry-After while the stream is unavailable. It is about as long as a
+// server takes to restart, or a cluster to elect a leader.
 const retryUnavailable = 2 * time.Second
 
 // publish publishes an account's message and maps an error of the stream to a refusal. unencoded is

@@ -25,8 +25,8 @@ type redactor struct {
 }
 
 const (
-	// minTokenLength is the minimum number of characters after the prefix for text to count as a
-	// token; a token has 43.
+	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
+	// a token; a token has 43.
 	minTokenLength = 20
 	// shortestRedacted is the minimum length of the other values that are redacted: a message must
 	// not become longer than the request.
@@ -64,8 +64,8 @@ func (h *redactor) add(raw string, shortest int) {
 	}
 }
 
-// redact returns text with its tokens replaced by redactedToken. It returns text itself if there
-// are none.
+// redact returns text with its tokens replaced by redactedToken. If there are none, it returns text
+// unchanged.
 func (h redactor) redact(text string) string {
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, registry.TokenPrefix) {
@@ -121,7 +121,7 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// comparedEscaped is the number of characters of an escaped value that are compared; if they match,
+// comparedEscaped is the number of characters of an escaped value that are compared. If they match,
 // the value is removed.
 const comparedEscaped = 64
 
@@ -215,8 +215,8 @@ func (h redactor) forwardedHeaders(
 	return into
 }
 
-// redactAll returns the values with their tokens replaced. It returns the same slice if there are
-// none.
+// redactAll returns the values with their tokens replaced. If there are none, it returns the same
+// slice.
 func (h redactor) redactAll(values []string) []string {
 	for i, value := range values {
 		clean := h.redact(headerText(value))

@@ -142,8 +142,8 @@ func headerText(s string) string {
 	return text.String()
 }
 
-// nextTrace returns a W3C traceparent for this request: a new span in the sender's trace, or in a
-// new trace if the sender sent none that is valid.
+// nextTrace returns a W3C traceparent for this request. It is a new span in the sender's trace, or
+// in a new trace if the sender sent no valid traceparent.
 func nextTrace(header http.Header) string {
 	var ids [24]byte
 	//nolint:gosec // IDs, no secrets; |1: never zero

@@ -41,8 +41,8 @@ const overloadStatus = http.StatusServiceUnavailable
 // 4xx.
 const retryInactive = time.Minute
 
-// adaptRefusal adapts a refusal to the node's sender: one that does not retry after a 4xx gets a
-// 503 for a rate limit or an inactive workflow. s may be nil.
+// adaptRefusal adapts a refusal to the node's sender. A sender that does not retry after a 4xx gets
+// a 503 for a rate limit or an inactive workflow. s may be nil.
 func adaptRefusal(
 	s *sender.Sender, p problem, refusal admission.Refusal,
 ) (problem, admission.Refusal) {

@@ -16,7 +16,7 @@ import (
 // request. The names of the scripts in testdata/webhook begin with the numbers below.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).admit, // 5, 6
-	// A handshake starts nothing, so it is answered whatever the state of the plan and the
+	// A handshake starts nothing, so it is answered regardless of the state of the plan and the
 	// workflow.
 	(*handler).answerHandshake,
 	(*handler).checkPlan,     // 7, 8
@@ -59,7 +59,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit looks up the workflow and the trigger node by the ID in the path and the token.
+// admit looks up the workflow by the ID in the path, and the trigger node by the token.
 func (h *handler) admit(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return newRefusal(webhook.WorkflowNotFound, 0)

@@ -59,8 +59,8 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	return out
 }
 
-// wait waits for an execution to finish. Meanwhile the request occupies neither a slot among those
-// in flight nor the buffers of its body.
+// wait waits for an execution to finish. Meanwhile the request does not count as in flight and does
+// not hold the buffers of its body.
 func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waitResult) {
 	d.reading.release()
 	d.payload, d.request.Body = execution.Payload{}, nil

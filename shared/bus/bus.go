@@ -23,13 +23,14 @@ type Options struct {
 	URL string
 	// Name is shown in the server's list of connections.
 	Name string
-	// Timeout limits how long Connect waits for the first connection. Later, reconnecting never
-	// gives up.
+	// Timeout limits how long Connect waits for the first connection. After that, the connection
+	// reconnects indefinitely.
 	Timeout time.Duration
 	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means no
 	// credentials.
 	CredsFile string
-	// CAFile is a file with the certificate authority of the servers. "" means the system's.
+	// CAFile is a file with the certificate authority of the servers. "" means the system's
+	// authorities.
 	CAFile string
 	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
@@ -120,7 +121,7 @@ func (o *Options) closed(nc *nats.Conn) {
 	}
 }
 
-// A server whose host fails does not close its connections. The connection is given up after the
+// A server whose host fails does not close its connections. The connection is abandoned after the
 // third ping in a row without a reply, 2 to 3 seconds after the server's last message. A ping costs
 // 6 bytes each way.
 const (

@@ -19,7 +19,7 @@ type Process struct {
 }
 
 // SelfCommand returns a command that starts this binary again under another name, its role. The
-// binary's main or TestMain finds the role in os.Args[0].
+// binary's main or TestMain reads the role from os.Args[0].
 func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -44,7 +44,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// Linux kills the child when the thread that started it exits, so keep the thread.
+		// Linux kills the child when the thread that started it exits, so keep this goroutine on
+		// its thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()

@@ -66,7 +66,7 @@ type Options struct {
 	MaxPayload int32
 
 	// MaxStore is the maximum total size of all streams in bytes. 0 means three quarters of the
-	// space that is free at the start.
+	// disk space that is free when the server starts.
 	MaxStore int64
 
 	// MonitorPort is the TCP port for /healthz and the server's metrics, on Host. 0 means none.
@@ -136,7 +136,7 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// complete returns the options with all defaults, or an error if they are invalid.
+// complete returns the options with all defaults filled in, or an error if they are invalid.
 func (o Options) complete() (Options, error) {
 	if o.StoreDir == "" {
 		return o, errors.New("the NATS server needs a store folder")
@@ -259,8 +259,8 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// busyFor is how long a port may be in use before that is an error. An earlier server may be about
-// to exit, and a forked process holds its parent's sockets until its program runs.
+// busyFor is how long a port may be in use before checkPort returns an error. An earlier server may
+// be about to exit, and a forked process holds its parent's sockets until its program runs.
 const busyFor = 500 * time.Millisecond
 
 // checkPort returns an error if a port stays in use for busyFor.
@@ -322,8 +322,8 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitRoutes waits for the listener for other nodes, the only one that the server opens in the
-// background. It returns the server's fatal error, if there is one.
+// awaitRoutes waits for the listener for other nodes, which is the only one that the server opens
+// in the background. It returns the server's fatal error, if there is one.
 func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
@@ -361,9 +361,9 @@ func (s *Server) running() *server.Server {
 	return s.nats
 }
 
-// Health returns an error that describes what keeps the server from working, or nil. A stream or a
-// consumer whose file could not be written does not work again until the server is restarted, even
-// when there is space on the disk again.
+// Health returns an error that describes why the server does not work, or nil if it does. If a file
+// of a stream or a consumer could not be written, that stream or consumer does not work again until
+// the server is restarted, even when there is space on the disk again.
 func (s *Server) Health() error {
 	if health := s.running().Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)

@@ -11,8 +11,8 @@ import (
 // Status is the state of an execution.
 type Status string
 
-// The states. An execution goes from queued through running to succeeded or failed, or becomes
-// canceled on the way; or it is rejected from the beginning. Succeeded, Failed, Rejected and
+// The states. An execution goes from queued through running to succeeded or failed. It may become
+// canceled on the way, or it is rejected from the beginning. Succeeded, Failed, Rejected and
 // Canceled are final.
 const (
 	Queued    Status = "queued"
@@ -60,10 +60,10 @@ const (
 // Sources holds all sources.
 var Sources = []Source{Webhook, Rerun, Event}
 
-// Values holds the headers or the query parameters of a request: each name with its values, in the
-// order in which they were sent. The names themselves have no order. Names of headers are in
-// canonical form (X-Github-Event), no matter how they were sent; Get finds them in any form. Names
-// of parameters are as sent.
+// Values holds the headers or the query parameters of a request. It maps each name to its values,
+// in the order in which they were sent. The names themselves have no order. Header names are in
+// canonical form (X-Github-Event), no matter how they were sent; Get finds them in any form.
+// Parameter names are as sent.
 type Values map[string][]string
 
 // Get returns the first value of name. If v has no such name, it treats name as a header name and

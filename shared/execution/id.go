@@ -10,12 +10,13 @@ func IDForDelivery(workflowID, nodeID, deliveryID string) string {
 }
 
 // MarkDerivedID marks a delivery ID that comes from the body or is a hash. The mark keeps it from
-// colliding with one from a header. Only the functions that make execution IDs use the result.
+// colliding with a delivery ID from a header. Only the functions that make execution IDs use the
+// result.
 func MarkDerivedID(deliveryID string) string { return "\x00" + deliveryID }
 
 // MarkSignedID marks a delivery ID that is covered by the sender's signature. The mark keeps it
-// from colliding with any other, from a header or derived. Only the functions that make execution
-// IDs use the result.
+// from colliding with any other delivery ID, whether from a header or derived. Only the functions
+// that make execution IDs use the result.
 func MarkSignedID(deliveryID string) string { return "\x00\x00" + deliveryID }
 
 // MarkEventID marks the ID of an operator event. The mark keeps it from colliding with the
@@ -29,14 +30,14 @@ func RejectedIDForDelivery(workflowID, nodeID, deliveryID string) string {
 	return hashUUID("rejected", workflowID, nodeID, deliveryID)
 }
 
-// IDForRequeue returns the ID of the execution that a requeue starts. It is the same for the same
-// original, so requeuing twice starts only one execution.
+// IDForRequeue returns the ID of the execution that a requeue starts. It is always the same for one
+// original execution, so requeuing twice starts only one execution.
 func IDForRequeue(executionID string) string {
 	return hashUUID("requeue", "", "", executionID)
 }
 
 // IDForReplay returns the ID of the execution that a replay with an idempotency key starts. It is
-// the same for the same original and key.
+// always the same for one original execution and key.
 func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }

@@ -5,8 +5,8 @@ import "hash/fnv"
 // Lanes is the number of lanes of a queue that has ordered executions.
 const Lanes = 16
 
-// LaneOf returns the lane of the executions of a workflow that have an order key: the FNV-1a hash
-// (32 bits) of the workflow's ID, a NUL and the key, modulo Lanes.
+// LaneOf returns the lane of a workflow's executions that have the given order key. It is the
+// FNV-1a hash (32 bits) of the workflow's ID, a NUL and the key, modulo Lanes.
 func LaneOf(workflowID, orderKey string) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(workflowID))

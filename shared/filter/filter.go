@@ -26,7 +26,7 @@ const (
 	maxDepth = 16
 )
 
-// Error describes what is wrong with a filter. It is for the operator who set the filter.
+// Error describes a mistake in a filter. It is for the operator who set the filter.
 type Error struct {
 	Place  string // the place in the request whose condition is wrong; "" for the whole filter
 	Detail string // what is wrong and what to do

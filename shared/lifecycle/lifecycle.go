@@ -11,8 +11,8 @@ import (
 // Parts holds the parts of a process. The zero value is empty and ready to use. It must be used
 // from a single goroutine; only the parts themselves run concurrently.
 //
-// Each part that is started with Go or Start has a separate context. It ends together with the
-// context that the part was started with, or earlier, when it is the part's turn to stop.
+// Each part that is started with Go or Start has a separate context. It ends when the context that
+// was passed to Go or Start ends, or earlier, when it is the part's turn to stop.
 type Parts struct {
 	stops    []func()
 	services []*Part

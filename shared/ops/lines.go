@@ -13,8 +13,8 @@ var stderr = &lineWriter{out: os.Stderr}
 // Flush writes the collected lines of the log. It must be called before the process exits.
 func Flush() { stderr.flush() }
 
-// lateBy is how long an event's line may be held back. A process that is killed loses the lines of
-// that period.
+// lateBy is how long an event's line may be held back. If the process is killed, the lines of that
+// period are lost.
 const lateBy = 5 * time.Millisecond
 
 // maxWaiting is the maximum total size in bytes of the lines that are held back.

@@ -19,7 +19,7 @@ import (
 )
 
 // Version is the release of the program, or the output of git describe. Commit is the commit and
-// its time. The build sets both.
+// its time. The build sets both variables.
 var (
 	Version = "dev"
 	Commit  = "unknown"
@@ -60,7 +60,8 @@ func (r *Readiness) Reasons() []string {
 	return reasons
 }
 
-// Ops holds what a process exposes to operators. Services in one process share it.
+// Ops holds the metrics, the readiness and the traces of a process. Services in one process share
+// it.
 type Ops struct {
 	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry

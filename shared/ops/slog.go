@@ -7,8 +7,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Slog returns a logger that writes to log, for packages that only support the standard library's
-// loggers. Groups are ignored: their attributes become members of the line like all others.
+// Slog returns a logger that writes to log, for packages that support only slog. Groups are
+// ignored: their attributes become members of the line like all others.
 func Slog(log logrus.FieldLogger) *slog.Logger { return slog.New(slogHandler{log}) }
 
 type slogHandler struct{ log logrus.FieldLogger }

@@ -64,7 +64,7 @@ func Start(
 }
 
 // tracingRequested reports whether OpenTelemetry's variables request spans. It returns false if
-// none is set: OpenTelemetry's default, a collector on this machine, hardly ever exists.
+// none is set, because OpenTelemetry's default, a collector on this machine, hardly ever exists.
 func tracingRequested(getenv func(string) string) (bool, error) {
 	var given string // name of the endpoint variable in effect
 	for _, name := range []string{

@@ -37,8 +37,8 @@ type Question struct {
 	keys  [][]byte
 }
 
-// NewQuestion returns a new question to the ingresses that hold the keys. Keys beyond maxKeys are
-// ignored.
+// NewQuestion returns a new question addressed to the ingresses that hold the keys. Keys beyond
+// maxKeys are ignored.
 func NewQuestion(keys [][]byte) Question {
 	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
 }

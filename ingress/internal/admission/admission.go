@@ -24,7 +24,7 @@ type Admission struct {
 	limits   *Limits
 }
 
-// New returns an Admission that looks workflows up in r and counts requests in limits.
+// New returns an Admission that looks up workflows in r and counts requests in limits.
 func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
 // Admitted is a request whose workflow and node have been found.
@@ -115,8 +115,8 @@ func (a *Admission) CheckLimits(admitted Admitted, bodyBytes int64, at time.Time
 	return nil
 }
 
-// RefuseInactive returns the refusal of a request to an inactive workflow, with the ID under which
-// the request is recorded.
+// RefuseInactive returns the refusal of a request to an inactive workflow. The refusal contains the
+// ID of the execution record of the request.
 func (a Admitted) RefuseInactive(d DeliveryID) *Refusal {
 	id := newID()
 	if d.ID != "" {
@@ -160,8 +160,8 @@ func (a Admitted) ExecutionID(d DeliveryID) string {
 	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
 }
 
-// nodeOfToken returns the node that an unexpired token belongs to, and the token's ID, or nil if
-// there is none.
+// nodeOfToken returns the node that an unexpired token belongs to, and the token's ID. If there is
+// none, node is nil.
 func nodeOfToken(
 	w *registry.Webhook, token string, at time.Time,
 ) (node *registry.Node, tokenID string) {

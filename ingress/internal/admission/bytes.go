@@ -17,7 +17,7 @@ func byteLimit(perDay int64) registry.RateLimit {
 }
 
 // byteCost returns the fraction of a day that n bytes use up if perDay bytes are allowed. It is at
-// most two days, which is more than a limit counts.
+// most two days, which exceeds every limit.
 func byteCost(n, perDay int64) time.Duration {
 	if n >= 2*perDay {
 		return 2 * day
@@ -29,8 +29,9 @@ func byteCost(n, perDay int64) time.Duration {
 }
 
 // waitForBytes returns how long to wait until a body of the account may be read; 0 means no wait.
-// It counts nothing: AddBytes counts what was read. A body of unknown length (n < 0) needs room for
-// one byte. A body that is longer than the bytes of a day needs a day's allowance that is unused.
+// It counts nothing, because AddBytes counts what was read. A body of unknown length (n < 0) needs
+// an allowance of one byte. A body longer than the daily limit needs a completely unused daily
+// allowance.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	s := l.account(accountID)

@@ -9,16 +9,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// debt is the state of a workflow in GCRA, the generic cell rate algorithm.
+// debt is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type debt struct {
-	// tat is the theoretical arrival time: when the workflow will be idle if no more requests
-	// arrive, on the same clock as now.
+	// tat is the theoretical arrival time, which is when the workflow or account will be idle if no
+	// more requests arrive. It is on the same clock as now.
 	tat time.Duration
 	// limit is the rate limit that tat is based on.
 	limit registry.RateLimit
 }
 
-// resetIfChanged returns the state for a limit. A changed limit starts from idle: what was counted
+// resetIfChanged returns d, or an idle state if d is for a different limit: usage that was counted
 // under the old limit must not cause a refusal under the new one.
 func (d debt) resetIfChanged(l registry.RateLimit) debt {
 	if d.limit == l {
@@ -45,9 +45,10 @@ func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wa
 	return d, 0
 }
 
-// add adds a cost that has already been incurred, such as that of requests admitted by other
-// ingresses. If it exceeds the limit, nothing is accepted until the excess is made up for, so that
-// all ingresses together keep the limit. At most one burst of excess counts, whatever the cost.
+// add adds a cost that has already been incurred, such as the cost of requests that other ingresses
+// have admitted. If it exceeds the limit, nothing is accepted until the excess is made up for, so
+// that all ingresses together keep the limit. At most one burst of excess is added, whatever the
+// cost.
 func add(d debt, now, cost time.Duration, burst time.Duration) debt {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
@@ -100,8 +101,8 @@ func (l *Limits) hash(id string) uint64 {
 	return maphash.String(l.seed, id) % uint64(len(l.shards))
 }
 
-// takeRequest counts a request of a workflow and returns 0, or returns how long to wait until
-// another one is accepted.
+// takeRequest counts a request of a workflow and returns 0. If the rate limit is exceeded, it
+// counts nothing and returns how long to wait until another request is accepted.
 func (l *Limits) takeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
@@ -123,7 +124,8 @@ func (l *Limits) takeRequest(
 	return wait
 }
 
-// TakeUsage returns what this ingress has admitted since the last call, keyed by workflow ID.
+// TakeUsage returns the requests that this ingress has admitted since the last call, keyed by
+// workflow ID.
 func (l *Limits) TakeUsage() map[string]Usage {
 	usage := map[string]Usage{}
 	for i := range l.shards {

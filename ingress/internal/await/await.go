@@ -193,8 +193,8 @@ type reportSource struct {
 	queue string
 }
 
-// Begin reserves a slot and subscribes to the reports of an execution. It returns nil, without an
-// error, if no slot is free. The caller must call End.
+// Begin reserves a slot and subscribes to the reports of an execution. If no slot is free, it
+// returns nil without an error. The caller must call End.
 func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	if !w.enter(execution.AccountID) {
 		return nil, nil //nolint:nilnil // no place is no error
@@ -260,8 +260,9 @@ func (w *Wait) signal() {
 }
 
 // Await waits until the execution has finished, the limit is reached, the sender has disconnected,
-// or Waits.Stop is called. ctx is the request's context. take reserves memory for an output of the
-// given number of bytes, and reports whether there was enough; if not, the Wait tries again later.
+// or Waits.Stop is called. ctx is the request's context. take must reserve memory for an output of
+// the given number of bytes and report whether there was enough; if it returns false, Await tries
+// again later.
 func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()

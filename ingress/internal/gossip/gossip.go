@@ -1,5 +1,5 @@
-// Package gossip exchanges among ingresses what each of them has admitted, because the rate limits
-// and the limits on bytes apply to all of them together.
+// Package gossip exchanges counts of admitted requests and bytes among ingresses, because the rate
+// limits and the limits on bytes apply to all ingresses together.
 //
 // It deliberately guarantees little: messages are delivered at most once, and no request waits for
 // them. An ingress that receives none applies the limits to its own requests.
@@ -22,12 +22,12 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is the interval between announcements. Together the ingresses exceed a limit by at most
-// what each of them admits in about this time.
+// interval is the interval between announcements. The excess over a limit is at most what the
+// ingresses together admit in about this time.
 const interval = 100 * time.Millisecond
 
-// maxUsages is the maximum number of entries in a message, which keeps it well below the server's
-// size limit.
+// maxUsages is the maximum number of entries in a message. It keeps a message well below the
+// server's size limit.
 const maxUsages = 5000
 
 // Gossip publishes and receives counts until Stop is called.

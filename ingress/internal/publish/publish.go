@@ -28,8 +28,8 @@ var (
 	// ErrStorageFull means that the stream stores no more messages until some are removed. Nothing
 	// was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
-	// ErrTooLong means that the message is longer than the maximum of the server or the stream.
-	// Nothing was stored, nor will it be.
+	// ErrTooLong means that the message exceeds the maximum length of the server or the stream. It
+	// was not stored and never will be.
 	ErrTooLong = errors.New("the message is too long")
 )
 
@@ -41,9 +41,9 @@ const attemptTimeout = time.Second
 // back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is the minimum time allowed for finding out whether the stored message belongs to
-// this request. Without a result the request is refused. With the default --publish-timeout the
-// total stays below the ten seconds that senders wait.
+// lookUpAtLeast is the minimum time allowed for determining whether the stored message belongs to
+// this request. If that is not determined in time, the request is refused. With the default
+// --publish-timeout the total stays below the ten seconds that senders wait.
 const lookUpAtLeast = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
@@ -68,8 +68,8 @@ type trouble struct {
 	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// troubleFor is how long a message that was not stored keeps an ingress from being ready. After
-// that, the next request tries again.
+// troubleFor is how long an ingress is not ready after the stream has failed to store a message.
+// After that, the next request tries again.
 const troubleFor = 15 * time.Second
 
 // Trouble returns why the stream did not store the last message. It returns nil if the message was
@@ -160,7 +160,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 				}
 				got.Duplicate = !ours
 			}
-			// A repeat was not stored, so it does not show that the trouble is over.
+			// A repeat was not stored, so it does not prove that the stream stores messages again.
 			if !got.Duplicate && p.trouble.Load() != nil {
 				p.trouble.Store(nil)
 			}
@@ -226,7 +226,7 @@ const (
 	inProcess            // another message with the same ID is being stored
 	overloaded           // refused
 	full                 // refused
-	// Refused, or never sent: longer than the maximum of the stream or the server.
+	// refused, or never sent: it exceeds the maximum length of the stream or the server
 	tooLong
 )
 
@@ -277,10 +277,11 @@ func classify(err error) outcome {
 }
 
 // isOurs reports whether this request sent the stored message. If so, that message has the
-// request's traceparent, whose span is random; a message without a traceparent is another
-// request's. A cluster does not answer while it elects a leader, and a replica may lag, so isOurs
-// retries until the deadline, and for at least lookUpAtLeast, because after an outage many answers
-// arrive at the deadline. If it is still unknown who sent the message, the error is ErrUnavailable.
+// request's traceparent, whose span is random; a message without a traceparent belongs to another
+// request. A cluster does not answer while it elects a leader, and a replica may lag, so isOurs
+// retries until the deadline. It retries for at least lookUpAtLeast, because after an outage many
+// answers arrive at the deadline. If it is still unknown who sent the message, the error is
+// ErrUnavailable.
 func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least

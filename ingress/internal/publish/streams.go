@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams publishes to the shared stream and to queues' own streams, with a separate Publisher for
-// each: a stream that stores nothing or does not answer does not delay messages to the others. It
-// is safe for concurrent use.
+// Streams publishes to the shared stream and to queues' own streams. It uses a separate Publisher
+// for each stream, so that a stream that stores nothing or does not answer does not delay messages
+// to the others. It is safe for concurrent use.
 type Streams struct {
 	nc     *nats.Conn
 	shared *Publisher

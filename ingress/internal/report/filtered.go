@@ -24,8 +24,8 @@ const (
 	maxFilteredRequests = 700 // maximum number kept; further ones are only counted
 )
 
-// Filtered counts the requests that did not match the filter of their node. It is safe for
-// concurrent use.
+// Filtered counts the requests that did not match their node's filter. It is safe for concurrent
+// use.
 type Filtered struct {
 	*periodicSender
 

@@ -15,8 +15,8 @@ import (
 // refusalsInterval is the interval between reports of refusals.
 const refusalsInterval = time.Second
 
-// maxRefusals bounds the memory and the size of a report. Beyond it, further refusals are counted
-// by code only.
+// maxRefusals is the maximum number of counters. It bounds memory use and the size of a report.
+// Beyond it, further refusals are counted by code only.
 const maxRefusals = 2000
 
 // Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.

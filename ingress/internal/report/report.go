@@ -18,8 +18,8 @@ import (
 // interval is the interval between reports of repeats.
 const interval = 200 * time.Millisecond
 
-// maxExecutions bounds the memory. Beyond it, repeats of further executions are not counted until a
-// report has been sent.
+// maxExecutions is the maximum number of executions that are counted, which bounds memory use.
+// Beyond it, repeats of further executions are not counted until a report has been sent.
 const maxExecutions = 10_000
 
 // Duplicates counts suppressed repeats by execution. It is safe for concurrent use.

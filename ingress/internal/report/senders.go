@@ -15,8 +15,9 @@ import (
 // sendersInterval is the interval between reports on senders.
 const sendersInterval = time.Second
 
-// maxSenders bounds the memory and keeps a report below the maximum size of a NATS message. Beyond
-// it, further nodes are not counted until a report has been sent.
+// maxSenders is the maximum number of counted nodes. It bounds memory use and keeps a report below
+// the maximum size of a NATS message. Beyond it, further nodes are not counted until a report has
+// been sent.
 const maxSenders = 1000
 
 // SenderObservation holds what one request showed about the sender of a node.
@@ -31,7 +32,7 @@ type SenderObservation struct {
 	WithoutID   bool      // the stored delivery had no delivery ID
 }
 
-// Senders collects what requests show about the senders of nodes. It is safe for concurrent use.
+// Senders collects observations about the senders of nodes. It is safe for concurrent use.
 type Senders struct {
 	*periodicSender
 
@@ -39,8 +40,8 @@ type Senders struct {
 	seen map[senderKey]*stream.SenderObservation
 }
 
-// senderKey identifies the sender of a node. It includes the preset, so that a sender and the one
-// that replaces it are counted separately.
+// senderKey identifies the sender of a node. It includes the preset, so that a sender and its
+// replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
 // NewSenders returns a Senders that sends its reports until Stop is called.

@@ -30,7 +30,7 @@ type Follower struct {
 	done   chan struct{}
 }
 
-// Follow keeps the space of an existing stream up to date until Stop is called. It returns once the
+// Follow keeps space up to date with an existing stream until Stop is called. It returns once the
 // current usage of the stream is known.
 func Follow(
 	ctx context.Context, js jetstream.JetStream, space *Space, log logrus.FieldLogger,

@@ -1,6 +1,6 @@
-// Package storage shares the space of a stream among accounts: once the stream is nine tenths full,
-// the accounts that hold the most are refused first, while an account that holds less than an equal
-// share still finds room.
+// Package storage shares the space of a stream among accounts. Once the stream is nine tenths full,
+// messages are refused for the accounts that hold the most, while an account that holds less than
+// an equal share can still store messages.
 //
 // # The rule
 // The equal share is the stream's size divided by the number of accounts that hold something plus
@@ -36,10 +36,10 @@
 // maximum age. Messages that an executor publishes itself (reruns, replays, operator events) are
 // only in the sums, and are never refused.
 //
-// While no executor runs, the last sums stay in force, and expired messages keep counting. An
-// ingress that starts then, or before the first sums arrive, does not know which account holds
-// what. If more than a tenth of the content is unknown, each account may store no more than a
-// fraction of the free space until sums arrive.
+// While no executor runs, the last sums remain in use, and expired messages keep counting. An
+// ingress that starts at such a time, or before the first sums arrive, does not know how much each
+// account holds. If more than a tenth of the content is unknown, each account may store no more
+// than a fraction of the free space until sums arrive.
 //
 // # What it costs
 //
@@ -249,8 +249,8 @@ func (s *Space) shard(accountID string) *shard {
 	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
-// SetUsage sets the state of the stream that NATS reports: its size limit (0 means none), the bytes
-// that it holds, and the maximum age of its messages.
+// SetUsage sets the figures that NATS reports for the stream: its size limit (0 means none), the
+// number of bytes that it holds, and the maximum age of its messages.
 func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,8 +76,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node returns the i-th node, from 0. The node's own methods Stop and Restart do not wait for the
-// cluster.
+// Node returns the i-th node, from 0. Unlike those of the Cluster, the Stop and Restart methods of
+// a Node do not wait for the cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs returns the URLs of all nodes for clients, separated by commas.

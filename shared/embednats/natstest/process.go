@@ -142,7 +142,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// failure returns an error that describes how the process exited and what it last wrote to stderr.
+// failure returns an error that describes how the process exited and contains its output on stderr.
 func (p *process) failure() error {
 	return fmt.Errorf("%s %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }
