@@ -126,9 +126,8 @@ func (m *manual) entry(term, help, variables string) {
 	}
 }
 
-// escape returns a text in which the special characters of roff are literal. A hyphen becomes a
-// minus, so that an option can be copied from the page. A list without spaces may be broken after
-// each comma.
+// escape returns text with the special characters of roff escaped. A hyphen becomes a minus, so
+// that an option can be copied from the page. A list without spaces may be broken after each comma.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, ", ", ", ", ",", `,\:`).Replace(text)
 }

@@ -21,8 +21,8 @@ const (
 	leastPercent = 30
 	leastRoom    = 64 << 20
 	heapRoom     = 192 << 20
-	// leastLive is the minimum size in bytes of the live heap that the Go runtime assumes: at 100
-	// percent it never collects below 4 MB.
+	// leastLive is the minimum size in bytes of the live heap that the Go runtime assumes. At a GC
+	// percentage of 100 the runtime never collects below 4 MB.
 	leastLive = 4 << 20
 )
 

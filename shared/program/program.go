@@ -1,5 +1,5 @@
-// Package program starts and ends every Hookstart program: flags and environment variables,
-// signals, errors and exit codes.
+// Package program implements what every Hookstart program needs to start and end: flags and
+// environment variables, signals, errors and exit codes.
 package program
 
 import (
@@ -63,7 +63,7 @@ func Parse(config any, flags ...string) error {
 }
 
 // CheckURL returns an error if value is not a valid public URL. An empty value is valid and means
-// that there is none.
+// that there is no public URL.
 func CheckURL(flag, value string) error {
 	if value == "" {
 		return nil

@@ -114,7 +114,8 @@ func (q *queuePlace) leave(epoch uint32) {
 // isIdle reports whether no requests are inside.
 func (q *queuePlace) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
 
-// awaitIdle starts a new epoch and waits until all requests of the previous epoch have left.
+// awaitIdle starts a new epoch and waits until all requests of the previous epoch have called
+// leave.
 func (q *queuePlace) awaitIdle() {
 	q.drain.Lock()
 	defer q.drain.Unlock()
@@ -132,8 +133,8 @@ func (q *queuePlace) awaitIdle() {
 type workflowPlace struct {
 	queue *queuePlace
 	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
-	// moved means that a later record of the workflow names another queue, or differs in whether
-	// the workflow is closed.
+	// moved means that the workflow has a later record, which names another queue or differs in
+	// whether the workflow is closed.
 	closed atomic.Int64
 }
 
@@ -258,8 +259,9 @@ func (d *pendingMoves) awaitMove(q *queuePlace, revision uint64) {
 	}()
 }
 
-// unsettled returns the lowest revision that is not yet in force, or 0 if there is none, and a
-// channel that is closed when that may have changed. The channel may be nil if nothing is pending.
+// unsettled returns the lowest revision that is not yet in force, or 0 if there is none. It also
+// returns a channel that is closed when that may have changed. The channel may be nil if nothing is
+// pending.
 func (d *pendingMoves) unsettled() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

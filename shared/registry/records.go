@@ -45,8 +45,8 @@ func (p Plans) Find(id string) *Plan {
 	return nil
 }
 
-// Account is a customer's account. Its record also serves as the lock under which its workflows are
-// activated and deactivated: see LastTransition.
+// Account is a customer's account. Its record also serves as the lock for activating and
+// deactivating the account's workflows: see LastTransition.
 type Account struct {
 	ID        string    `audit:"-"`
 	Name      string    `audit:"name"`
@@ -194,7 +194,7 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 	return boxes
 }
 
-// SenderSecret is a secret or a public key that a sender's requests are verified with.
+// SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
 	ID        string // identifies the secret where its text must not appear
 	Sealed    []byte // the text, encrypted for SecretPurpose; empty means that it is a public key
@@ -214,7 +214,7 @@ type Key struct {
 	ID   string `audit:"-"` // key_ followed by random base64url characters
 	Name string `audit:"name"`
 	Role string `audit:"role"` // viewer, editor or admin
-	// AccountID is the only account that the key gives access to. "" means all accounts.
+	// AccountID is the only account that the key can access. "" means all accounts.
 	AccountID string            `audit:"accountId"`
 	Hash      [sha256.Size]byte `audit:"-"` // SHA-256 of the key's text
 	CreatedAt time.Time         `audit:"-"`
@@ -250,8 +250,7 @@ type Queue struct {
 	PausedUntil time.Time    `audit:"pausedUntil"`
 	Groups      []QueueGroup `audit:"groups"` // sorted by name
 	// Lanes is the number of lanes. Every group of runners has a separate consumer for each lane. 0
-	// means that no workflow of the queue has ever had an order key, and that the queue has no
-	// lanes.
+	// means that the queue has no lanes because none of its workflows has ever had an order key.
 	Lanes int64 `audit:"-"`
 	// Stream is the queue's own stream. nil means that the queue's start messages are in the stream
 	// that all queues share.
@@ -352,8 +351,8 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed holds the fields above, encrypted for TriggerPurpose; they are then empty. If Sealed
-	// is empty, they are not encrypted.
+	// Sealed holds Tokens and SamplePayload, encrypted for TriggerPurpose; the two fields are then
+	// empty. If Sealed is empty, they are not encrypted.
 	Sealed []byte
 
 	unknown unknownFields

@@ -1,6 +1,6 @@
-// Package registry defines the records that decide which requests may start executions: accounts,
-// plans, workflows, trigger nodes and their tokens. It also holds the Snapshot of them that an
-// ingress reads without a lock.
+// Package registry defines the records that determine which requests may start executions:
+// accounts, plans, workflows, trigger nodes and their tokens. It also contains the Snapshot of
+// these records, which an ingress reads without a lock.
 //
 // The records are stored in a JetStream KV bucket, the source of truth. Package edit changes them.
 // Package consistency delivers every change, in order, to every process, and waits until all of

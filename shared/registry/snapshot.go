@@ -63,7 +63,8 @@ type View struct {
 	WithinPlan bool
 }
 
-// PlanHasWebhooks reports whether the plan allows webhook triggers. It does not if Plan is nil.
+// PlanHasWebhooks reports whether the plan allows webhook triggers. It returns false if Plan is
+// nil.
 func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
 // Limit returns the rate limit in force. Plan must not be nil unless the workflow has a limit.
@@ -78,8 +79,8 @@ func (v View) Limit() RateLimit {
 type account struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limited reports whether the plan allows only some of the active workflows: those up to and
-	// including last, or none if last is nil. Otherwise the plan allows all of them.
+	// limited reports whether the plan allows only some of the active workflows. If so, it allows
+	// those up to and including last, or none if last is nil. Otherwise it allows all of them.
 	limited bool
 	last    *Webhook
 }
@@ -100,7 +101,7 @@ type owner struct {
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. When the bucket has been recreated or
-// restored, a new copy is loaded next to the current one and then replaces it as a whole.
+// restored, a new copy is loaded separately and then replaces the current one as a whole.
 type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
@@ -156,7 +157,7 @@ func newTables(keys *seal.Keys) *tables {
 	return t
 }
 
-// Lookup returns what is known about a workflow, and reports whether the workflow exists.
+// Lookup returns the workflow and its account's plan, and reports whether the workflow exists.
 func (s *Snapshot) Lookup(workflowID string) (View, bool) {
 	return s.current.Load().lookup(workflowID)
 }
@@ -317,8 +318,8 @@ func (t *tables) loaded() {
 func (t *tables) setWorkflow(w *Webhook) (moved []*queuePlace) {
 	before, existed := t.workflows.latest(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
-	// A lookup that finds an active workflow must find it within its plan. So the account is
-	// updated before an activation but after a deactivation.
+	// A lookup that finds an active workflow must also find account data that includes the workflow
+	// as active. So the account is updated before an activation but after a deactivation.
 	switch {
 	case stays:
 		w.place = before.place

@@ -12,7 +12,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// The functions in this file encode and decode the records as they are stored in NATS. No other
+// The functions in this file encode and decode the stored form of the records in NATS. No other
 // file of this package depends on the encoding.
 
 // marshal is the deterministic encoding: equal messages have equal encodings.

@@ -59,9 +59,9 @@ func Sleep(ctx context.Context, d time.Duration) {
 // maxBackoff is the longest delay between two attempts, not including the random part.
 const maxBackoff = time.Second
 
-// Backoff returns the delay before the given attempt, counted from 0: zero before the first
-// attempt, then 10 ms, doubled each time, up to 1 s. Up to half as much is added at random, to keep
-// processes that compete with each other from staying in step.
+// Backoff returns the delay before the given attempt, counted from 0. It is zero before the first
+// attempt, then 10 ms, doubled each time, up to 1 s. Up to half of the delay is added at random, so
+// that competing processes do not stay in step.
 func Backoff(attempt int) time.Duration {
 	if attempt == 0 {
 		return 0

@@ -23,13 +23,13 @@ const maxError = 4000
 const reportOverhead = 16 << 10
 
 // begin handles one message. The handler runs in a separate goroutine, and occupies a concurrency
-// slot until it has returned or been abandoned. o is nil for a message without an order key.
+// slot until it has returned or has been abandoned. o is nil for a message without an order key.
 func (r *runner) begin(msg jetstream.Msg, o *laneState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
-		// The executor lists the message as a dead letter. Another attempt would not help.
+		// The executor lists the message as a dead letter. A retry would not help.
 		r.reportAttempt(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freePlace()

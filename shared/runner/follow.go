@@ -60,8 +60,8 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 }
 
 // readSettings reads the queue's record. known is false if it cannot be read. A runner in a
-// separate NATS account may lack the permission. In that case it counts the consumers for lanes
-// that the executor has created for its group.
+// separate NATS account may lack the permission; readSettings then determines the number of lanes
+// by counting the lane consumers that the executor has created for its group.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
@@ -112,7 +112,7 @@ func (r *runner) takeOwn(
 }
 
 // ensureOwn returns the group's consumer in the queue's own stream, and creates it if it does not
-// exist. A runner in a separate NATS account may not create it: the executor does.
+// exist. A runner in a separate NATS account may not create it; the executor does so.
 func (r *runner) ensureOwn(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {

@@ -26,8 +26,8 @@ import (
 // acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
 
 // ErrLost is the cause (context.Cause) of a handler's context when another member may have the
-// execution: the server has not confirmed a heartbeat for AckWait. It occurs only for executions
-// with an order key. The handler's result is ignored.
+// execution, because the server has not confirmed a heartbeat for AckWait. It occurs only for
+// executions with an order key. The handler's result is ignored.
 var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another " +
 	"member may have the execution")
 
@@ -235,7 +235,8 @@ func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	}
 }
 
-// heldMessage is a message of a lane that must not begin yet. Heartbeats for it continue.
+// heldMessage is a message of a lane that must not begin yet. Meanwhile, heartbeats are sent for
+// it.
 type heldMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
@@ -358,7 +359,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// laneState is the state of a message in flight that only messages of a lane have.
+// laneState is the part of the state of a message in flight that only messages of a lane have.
 type laneState struct {
 	until time.Time     // end of the lease; guarded by inFlight.mu
 	lost  bool          // whether the lease has expired; guarded by inFlight.mu
@@ -372,8 +373,8 @@ type laneState struct {
 // confirmation does not rule out that the server delivered the message to another member in
 // between.
 
-// hasLease reports whether the lease of a message has not expired. A message without an order key
-// needs no lease.
+// hasLease reports whether the lease of a message is still valid. It returns true for a message
+// without an order key, which needs no lease.
 func (u *inFlight) hasLease(m *message) bool {
 	if m.ordered == nil {
 		return true
@@ -426,7 +427,7 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 // runner's NATS account is assumed to lack the permission to read reports.
 const reportTries = 20
 
-// dropExpired gives up a message whose lease has expired. The message is neither acknowledged nor
+// dropExpired abandons a message whose lease has expired. The message is neither acknowledged nor
 // handed back, because another member may have it.
 func (r *runner) dropExpired(m *message, o outcome) {
 	r.reportAttempt(m.start, m.attempt, m.began, HandedBack,

@@ -24,8 +24,8 @@ const lookEvery = time.Second
 //
 // It does the same for the queue's own stream. main is the group's consumer in the shared stream.
 //
-// It does nothing if the runner may not read the stream, that is, if it is in a separate NATS
-// account. In that case, an executor creates the consumer.
+// It does nothing if the runner may not read the stream, which is the case in a separate NATS
+// account. An executor then creates the consumer.
 func (r *runner) replaceConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// announcePresence sends heartbeats to the executors, which show this process as a member of the
-// group, until ctx ends. Lost heartbeats affect nothing else.
+// announcePresence sends heartbeats to the executors until ctx ends. The executors use them only to
+// show this process as a member of the group.
 func (r *runner) announcePresence(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())
 	retry.Every(ctx, stream.RunnerHeartbeat, func() { _ = r.nc.Publish(subject, nil) })

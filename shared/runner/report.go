@@ -21,8 +21,8 @@ const hangGrace = time.Second
 
 // inFlight holds the messages in flight until they are acknowledged. It sends heartbeats for them,
 // reports executions as running once their handlers have worked for a while, abandons handlers that
-// hang, and repeats each final report until the stream has stored it. One loop serves all messages:
-// a goroutine and timers for each message would cost more than a quick handler.
+// hang, and repeats each final report until the stream has stored it. One loop serves all messages,
+// because a goroutine and timers for each message would cost more than a quick handler.
 type inFlight struct {
 	nc   *nats.Conn
 	acks *ack.Publisher // for reports on executions in the shared stream
@@ -41,8 +41,8 @@ type inFlight struct {
 	messages map[key]*message
 }
 
-// key identifies the message of an execution. The sequence alone is not enough: a stream that a
-// power cut has set back reuses sequences.
+// key identifies the message of an execution. The sequence number alone is not enough, because a
+// stream that was set back by a power cut reuses sequence numbers.
 type key struct {
 	sequence uint64 // in the stream that holds the start message
 	id       string // of the execution
@@ -192,7 +192,7 @@ func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) 
 	u.send(m)
 }
 
-// send publishes a report once. A response to any attempt counts until AckWait has passed.
+// send publishes a report once. A response to any attempt is accepted until AckWait has passed.
 func (u *inFlight) send(m *message) {
 	attempt := *m.report // acks sets a separate reply subject for each attempt
 	acks := u.acks

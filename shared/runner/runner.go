@@ -45,8 +45,8 @@
 // # What runs again after a kill
 //
 // The runner acknowledges a message once the stream has confirmed the final report. If a process is
-// killed, these executions run again: those in its handlers and those whose report has not been
-// confirmed yet (at most Options.Concurrency of each), and those whose acknowledgment was in
+// killed, three kinds of executions run again: those in its handlers and those whose report has not
+// been confirmed yet (at most Options.Concurrency of each), and those whose acknowledgment was in
 // flight.
 package runner
 
@@ -139,13 +139,14 @@ type Options struct {
 	Backoff func(attempt int) time.Duration
 	// Timeout is the maximum duration of one attempt. 0 means 5 min.
 	Timeout time.Duration
-	// AckWait is how long it takes until the work of a runner that died is redelivered to another
+	// AckWait is the time after which the work of a runner that died is redelivered to another
 	// member. Handlers may run longer, because the runner sends heartbeats for them. 0 means 15 s.
 	// An existing group keeps its value.
 	AckWait time.Duration
 	// ReportRunningAfter is how long a handler works before the runner reports that its execution
-	// is running. An execution that finishes sooner is reported only once, when it has ended,
-	// including when it began. 0 means 1 s; a negative value means immediately.
+	// is running. An execution that finishes sooner is reported only once, at its end; that report
+	// includes the time at which it began. 0 means 1 s; a negative value means that the report is
+	// sent immediately.
 	ReportRunningAfter time.Duration
 	// DrainTimeout is how long handlers may continue after the context of Run has ended. After
 	// that, their contexts are canceled and other members get their executions. 0 means 30 s.
@@ -154,8 +155,9 @@ type Options struct {
 	// runner consumes executions. It must return quickly. It may be nil.
 	OnReady func()
 	// Log receives one line for each attempt: at level info if the attempt succeeded or was handed
-	// back, otherwise at warn. A panic in one of these options is logged at error. nil means
-	// slog.Default() without the lines at info; slog.New(slog.DiscardHandler) logs nothing.
+	// back, otherwise at level warn. A panic in one of these options is logged at level error. If
+	// Log is nil, the runner uses slog.Default() but omits the lines at level info;
+	// slog.New(slog.DiscardHandler) logs nothing.
 	Log *slog.Logger
 	// Observe is called at the end of each attempt, from several goroutines concurrently. It must
 	// return quickly. runnermetrics.New returns a function that counts attempts for Prometheus. It

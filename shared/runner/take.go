@@ -23,8 +23,8 @@ type source struct {
 	consumer jetstream.Consumer
 }
 
-// consumeSource begins executions of a source until ctx ends. It fails if the source cannot be used
-// anymore; executions that have begun may finish.
+// consumeSource begins executions of a source until ctx ends. It returns an error if the source
+// cannot be used anymore; executions that have begun may finish.
 func (r *runner) consumeSource(ctx context.Context, s *source) error {
 	wait, failed := soonest, 0
 	for {
@@ -135,7 +135,7 @@ func (r *runner) pull(ctx context.Context, s *source, places int) (began int, er
 	}
 }
 
-// pullShared is like pull, but makes a single request and returns once it has expired, so that
+// pullShared is like pull, but makes a single request and returns once that has expired, so that
 // lanes or the other source can use the slots.
 func (r *runner) pullShared(ctx context.Context, s *source, places int) (began int, err error) {
 	var batch jetstream.MessageBatch

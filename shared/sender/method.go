@@ -195,8 +195,8 @@ type candidate struct {
 	hash string
 }
 
-// maxSignatures is the maximum number of a request's signatures that are verified with a public
-// key, which is slow.
+// maxSignatures is the maximum number of signatures in a request that are verified with a public
+// key. Such verification is slow.
 const maxSignatures = 16
 
 // twoTimes replaces the time if a value contains two different times, because it is not known which
@@ -279,7 +279,7 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify decides whether a request is from the sender. A request with a wrong signature that is
+// Verify determines whether a request is from the sender. A request with a wrong signature that is
 // also too old is reported as wrong, which reveals nothing about the time to strangers.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
@@ -331,8 +331,8 @@ func (s *Sender) countValid(now time.Time) int {
 	return n
 }
 
-// verifyWith verifies with one method. A refusal without a Reason means that the method does not
-// apply to the request.
+// verifyWith verifies a request with one method. A refusal without a Reason means that the method
+// does not apply to the request.
 func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !allHold(m.when, r) {

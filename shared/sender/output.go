@@ -24,8 +24,8 @@ type output struct {
 type OutputForm string
 
 const (
-	// asText is a JSON object with a text: {"text": "…"}. An output that is an object is left
-	// unchanged.
+	// asText is a JSON object that contains the text: {"text": "…"}. An output that is an object is
+	// left unchanged.
 	asText OutputForm = "text"
 	// asMessage and asSpeech are TwiML that contains the text as a message or as speech. An output
 	// that is already TwiML is left unchanged.

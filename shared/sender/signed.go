@@ -92,8 +92,8 @@ func (r *Request) readSigned(sent *Request) {
 	r.document, r.form = &document, &fields
 }
 
-// formOfBody parses a form without knowing its Content-Type: a multipart/form-data body begins with
-// its boundary.
+// formOfBody parses a form without knowing its Content-Type. A body that begins with a boundary is
+// parsed as multipart/form-data.
 func formOfBody(body []byte) form {
 	if rest, ok := bytes.CutPrefix(body, []byte("--")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))

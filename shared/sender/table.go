@@ -70,8 +70,8 @@ type entry struct {
 	Settings []Setting    `json:"settings"`
 	Setup    []string     `json:"setup"`
 	Verify   []methodSpec `json:"verify"`
-	// General is hmac or header if the method is built from the settings. "" means that Verify
-	// holds the methods.
+	// General is "hmac" or "header" if the method is built from the settings. "" means that Verify
+	// contains the methods.
 	General string `json:"general"`
 	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`

@@ -21,8 +21,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures a service. Its fields have the same meaning as those with the same names in the
-// services' configurations.
+// Config configures a service. Its fields have the same meaning as the fields with the same names
+// in the services' configurations.
 type Config struct {
 	Name   string // "ingress" or "executor"; used in logs, metrics and readiness
 	Serves string // what the service provides, in words, such as "the webhook endpoint"

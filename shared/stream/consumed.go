@@ -12,8 +12,8 @@ import (
 const consumedEvery = 20 * time.Millisecond
 
 // AwaitConsumed waits until a consumer has acknowledged everything that was in its stream at the
-// time of the call, or until ctx ends. Messages that arrive later do not prolong the wait. It
-// returns immediately if there is no such stream.
+// time of the call, or until ctx ends. Messages that arrive later do not prolong the wait.
+// AwaitConsumed returns immediately if there is no such stream.
 func AwaitConsumed(ctx context.Context, js jetstream.JetStream, streamName, consumer string) {
 	var last uint64
 	tick := time.NewTicker(consumedEvery)

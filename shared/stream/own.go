@@ -15,7 +15,7 @@ import (
 )
 
 // A queue may have its own stream, QUEUE_{queue}, and its own stream of reports, PROGRESS_{queue}.
-// Nothing that other queues do fills these streams, slows their leaders or uses the memory of their
+// Other queues' traffic does not fill these streams, slow their leaders or use the memory of their
 // deduplication windows. The subjects of these streams end like those of the shared streams, but
 // without the queue:
 //
@@ -298,9 +298,10 @@ type QueueStream struct {
 type OwnLimits struct {
 	// MaxBytes is the size at which the stream refuses new messages. 0 means no limit.
 	MaxBytes int64
-	// MaxAge is how long messages are kept. 0 means as long as in EXECUTIONS.
+	// MaxAge is how long messages are kept. 0 means that they are kept as long as in EXECUTIONS.
 	MaxAge time.Duration
-	// Replicas is the number of servers that store the stream. 0 means as many as for EXECUTIONS.
+	// Replicas is the number of servers that store the stream. 0 means the same number as for
+	// EXECUTIONS.
 	Replicas int
 	// PlacementTags are the tags that a server must have to hold a replica. Empty means any server.
 	PlacementTags []string

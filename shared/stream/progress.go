@@ -15,7 +15,8 @@ const ProgressName = "PROGRESS"
 // minProgressBytes is the smallest size limit to try if there is little disk space.
 const minProgressBytes = 16 << 20
 
-// The server's error codes for a size limit that does not fit; see errors.json of nats-server.
+// The server's error codes for a size limit that exceeds the available space; see errors.json of
+// nats-server.
 const (
 	codeStorageExceeded       = 10047
 	codeInsufficientResources = 10023
@@ -79,7 +80,8 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	return reconcile(ctx, js, existing.CachedInfo().Config, want)
 }
 
-// tooLarge reports whether the server refused a stream because its size limit does not fit.
+// tooLarge reports whether the server refused a stream because its size limit exceeds the available
+// space.
 func tooLarge(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok &&

@@ -231,8 +231,8 @@ func awaitPause(
 }
 
 // settingsWait is how long the creation of a consumer waits for the settings of the queue. If they
-// cannot be read in that time, for example for lack of permission, an executor applies them to the
-// consumer a few seconds later.
+// cannot be read in that time, for example because the permission is missing, an executor applies
+// them to the consumer a few seconds later.
 const settingsWait = 5 * time.Second
 
 // EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,

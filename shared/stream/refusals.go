@@ -17,8 +17,8 @@ import (
 // RefusalsSubject is the subject of the reports that count refused requests.
 const RefusalsSubject = "reports.refusals"
 
-// RefusalCount is the number of requests for one workflow that were refused with one code within
-// one minute.
+// RefusalCount is the number of requests for one workflow that were refused within one minute with
+// the same code.
 type RefusalCount struct {
 	// WorkflowID is "" if there is no such workflow, or if the ingress already counts too many
 	// workflows separately.
@@ -36,7 +36,7 @@ type RefusedRequest struct {
 	UserAgent string    // printable ASCII, at most MaxUserAgent bytes, without a token
 }
 
-// MaxUserAgent is the maximum number of bytes of a User-Agent header that are kept.
+// MaxUserAgent is the maximum number of bytes kept of a User-Agent header.
 const MaxUserAgent = 120
 
 // RefusalsMessage encodes a report. The message may be sent more than once, but its counts are

@@ -1,4 +1,4 @@
-// Package tlsfiles lets a listener use TLS with a certificate file and a key file. When the files
+// Package tlsfiles adds TLS to a listener, using a certificate file and a key file. When the files
 // are renewed, it reloads them without a restart or a signal.
 package tlsfiles
 

@@ -34,8 +34,8 @@ const (
 // system is the messaging system.
 var system = semconv.MessagingSystemKey.String("nats")
 
-// Tracer returns the tracer for one of Hookstart's packages, or nil if provider is nil, which means
-// that tracing is off.
+// Tracer returns the tracer for one of Hookstart's packages. If provider is nil, tracing is off and
+// Tracer returns nil.
 func Tracer(provider trace.TracerProvider, folder string) trace.Tracer {
 	if provider == nil {
 		return nil

@@ -30,7 +30,8 @@ const (
 	Unavailable       Code = "unavailable"
 	Overloaded        Code = "overloaded"
 	StorageFull       Code = "storage_full"
-	// RunFailed is not a refusal: the execution was started, but its output cannot be the response.
+	// RunFailed is not a refusal: the execution was started, but there is no usable output for the
+	// response.
 	RunFailed Code = "run_failed"
 	Internal  Code = "internal"
 )

@@ -29,19 +29,20 @@ func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
 type Sink interface {
 	// Apply receives one change. Revisions only increase, until Reset.
 	Apply(c registry.Change)
-	// Loaded is called once all records that existed at the start have been applied.
+	// Loaded is called once all records that existed when loading began have been applied.
 	Loaded()
-	// Reset is called when the bucket has been recreated or restored. All its records follow, and
-	// replace the old ones at the next Loaded. Until then the old ones can still be read.
+	// Reset is called when the bucket has been recreated or restored. All its records are then
+	// applied again, and replace the old ones at the next Loaded. Until then the old ones can still
+	// be read.
 	Reset()
 }
 
 // Settler is a Sink that may apply a change before the change is in force. The barrier,
 // Membership.Wait, waits until the change is in force: see Heartbeat.
 type Settler interface {
-	// Unsettled returns the first revision that is not yet in force, or 0 if all are, and a channel
-	// that is closed when another one comes into force. The channel is nil if there is nothing to
-	// wait for.
+	// Unsettled returns the first revision that is not yet in force, or 0 if all are. It also
+	// returns a channel that is closed when another revision comes into force. The channel is nil
+	// if there is nothing to wait for.
 	Unsettled() (since uint64, settled <-chan struct{})
 }
 
@@ -95,8 +96,8 @@ type Follower struct {
 	// rewritten reports whether the stream now holds a different message at the last applied
 	// revision.
 	rewritten bool
-	// identity is the identity of the registry, as far as it has been applied. installation is the
-	// ID of the first identity; a registry with another ID is not followed.
+	// identity is the registry's identity in the last revision that has been applied. installation
+	// is the ID of the first identity; a registry with a different ID is not followed.
 	identity     registry.Installation
 	installation string
 	// restored reports whether the registry has been restored from the copy in the database since
@@ -183,7 +184,7 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 		return
 	}
 	if info.State.LastSeq < f.applied {
-		// The bucket was replaced by an older copy, so the end reached so far is not its end.
+		// The bucket was replaced by an older copy, so f.applied is not an end of this bucket.
 		f.stored.load++
 		f.applied = 0
 	}
@@ -264,7 +265,7 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// pause sleeps after a failed attempt. It returns early, and reports true, if the connection is
+// pause sleeps after a failed attempt. It returns early, and returns true, if the connection is
 // re-established meanwhile.
 func (f *Follower) pause(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
@@ -279,15 +280,15 @@ func (f *Follower) pause(
 	}
 }
 
-// followedConsumer is a consumer together with the end of the bucket as it was before the consumer
-// was created.
+// followedConsumer is a consumer together with the end of the bucket before the consumer was
+// created.
 type followedConsumer struct {
 	jetstream.Consumer
 	covers bucketEnd
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
-// begins with the message that was applied last, if that is still stored: see apply.
+// begins with the last applied message, if that is still stored: see apply.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.stored
@@ -460,8 +461,8 @@ func (f *Follower) Revision() uint64 {
 	return f.revision
 }
 
-// inForce returns the last revision that is in force, and a channel that is closed when an applied
-// revision comes into force. The channel may be nil.
+// inForce returns the last revision that is in force. It also returns a channel that is closed when
+// an applied revision comes into force; the channel may be nil.
 func (f *Follower) inForce() (revision uint64, settled <-chan struct{}) {
 	revision = f.Revision()
 	s, ok := f.sink.(Settler)
@@ -482,7 +483,7 @@ func (f *Follower) changed() <-chan struct{} {
 	return f.moved
 }
 
-// waitLoaded waits until the records that existed at the start have been applied.
+// waitLoaded waits until the records that existed when loading began have been applied.
 func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0) }
 
 // CatchUp waits until the sink has applied everything that is stored now. It fails with

@@ -52,13 +52,14 @@ func (l *Lease) Stop() {
 }
 
 // IsValid reports, without waiting, whether the lease is valid at now. It is not valid while a
-// backup is being restored, even if it was renewed just before: the registry is incomplete then.
+// backup is being restored, even if it was renewed just before, because the registry is incomplete
+// then.
 func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
 }
 
 // AwaitValid reports whether the lease is valid, like IsValid. If it has expired, AwaitValid waits
-// a little for its renewal, unless the connection to NATS is lost.
+// briefly for its renewal, unless the connection to NATS is lost.
 func (l *Lease) AwaitValid(now time.Time) bool {
 	if l.IsValid(now) {
 		return true

@@ -170,7 +170,7 @@ func (r *Membership) lagging(
 	}
 	for id, m := range r.members {
 		left := lifetime - now.Sub(m.heard)
-		if r.clustered { // the process may be cut off from this one only, and still renew its lease
+		if r.clustered { // the process may be cut off from this one but still renew its lease
 			left = max(left, relyFor-now.Sub(stored))
 		}
 		switch {

@@ -2,7 +2,7 @@ package consistency
 
 import "time"
 
-// The durations that the reasoning in this package's documentation relies on. TestTimings checks
+// The durations on which the reasoning in this package's documentation relies. TestTimings checks
 // the inequalities between them.
 const (
 	// heartbeat is the interval between the announcements of a process while nothing changes.
@@ -15,8 +15,8 @@ const (
 	// relyFor is the length of a lease: how long a process may answer from its copy of the registry
 	// without confirming that the copy is current.
 	relyFor = 2 * time.Second
-	// heardWithin limits how long ago a majority of the servers may have last replied to the
-	// registry's leader for the leader's response to renew a lease.
+	// heardWithin is how recently a majority of the servers must have replied to the registry's
+	// leader for the leader's response to renew a lease.
 	heardWithin = 2 * time.Second
 	// electionTimeout is the minimum time that a server of a cluster waits for its leader before it
 	// calls an election (minElectionTimeoutDefault in nats-server 2.15).

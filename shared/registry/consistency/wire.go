@@ -20,8 +20,8 @@ type presence struct {
 	about    ProcessInfo
 }
 
-// ProcessInfo holds facts about a process that operators want to know before they upgrade or
-// restore something.
+// ProcessInfo holds facts about a process that operators need before they upgrade or restore
+// something.
 type ProcessInfo struct {
 	// Version is the version of the program. "" means that the program is too old to announce it.
 	Version string

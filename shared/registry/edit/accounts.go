@@ -26,8 +26,8 @@ func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
 	return e.follower.Wait(ctx, revision)
 }
 
-// PutAccount creates or replaces an account, and reports whether it created the account. A change
-// of plan is in force when PutAccount returns.
+// PutAccount creates or replaces an account. created is true if it did not exist. A change of plan
+// is in force when PutAccount returns.
 func (e *Editor) PutAccount(
 	ctx context.Context, id, name, plan string,
 ) (a *registry.Account, created bool, err error) {
@@ -113,8 +113,8 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	if err != nil || !e.directory.isInUse(id) {
 		return err
 	}
-	// By now, everything that was stored before the deletion is known. If that includes workflows
-	// or keys of the account, the account must be restored.
+	// By now, the directory contains everything that was stored before the deletion. If that
+	// includes workflows or keys of the account, the account must be restored.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
 		e.change(ctx, func() (uint64, error) {
 			if have, ok := e.directory.Account(id); ok {

@@ -133,8 +133,8 @@ func NewEntry(actor Actor, action string) AuditEntry {
 	return AuditEntry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// BucketOf returns the bucket whose records hold the entries of an action, or "" if the action does
-// not change a record.
+// BucketOf returns the bucket whose records contain the audit entries of an action, or "" if the
+// action does not change a record.
 func BucketOf(action string) string {
 	if action == samplePayloadSet {
 		return registry.SecretsBucket

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// EnsureBuckets creates the buckets that do not exist yet. An existing bucket keeps its settings,
-// except that it is made to keep History revisions of each record.
+// EnsureBuckets creates the buckets that do not exist yet. It changes existing buckets to keep
+// History revisions of each record; all their other settings stay unchanged.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},
@@ -53,16 +53,16 @@ func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) e
 	return err
 }
 
-// The names under which deploy/nats/accounts.conf exports the original's API and messages to the
-// account of the copy.
+// The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
+// the account of the copy.
 const (
 	originalAPI     = "HOOKSTART.API"
 	originalDeliver = "feed.deliver"
 )
 
-// EnsureCopy creates the registry's copy for ingresses that may not read the original: a mirror of
-// the bucket in a separate account. js must have the API prefix under which that account's API is
-// imported. An existing copy is left unchanged.
+// EnsureCopy creates a copy of the registry for ingresses that may not read the original: a mirror
+// of the bucket in a separate account. js must have the API prefix under which that account's API
+// is imported. An existing copy is left unchanged.
 func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -53,8 +53,7 @@ func newRecords() *records {
 	}
 }
 
-// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that name the queue of
-// w.
+// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that name w's queue.
 func (r *records) adjustQueueCount(w *registry.Workflow, change int) {
 	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
@@ -258,7 +257,7 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns how many workflows there are, and how many of them were created at or
+// CountWorkflows returns the number of workflows, and the number of those that were created at or
 // after since.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()

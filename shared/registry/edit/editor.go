@@ -249,8 +249,8 @@ func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint6
 // kvOperation is the header that marks a message of a bucket as a deletion.
 const kvOperation = "KV-Operation"
 
-// publish stores one revision of a record the way the client's KeyValue does, but with headers,
-// which KeyValue does not support.
+// publish stores one revision of a record in the same way as the client's KeyValue, but with
+// headers, which KeyValue does not support.
 func (e *Editor) publish(
 	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
 	revision uint64,

@@ -25,7 +25,7 @@ type KeySpec struct {
 }
 
 // CreateKey stores a key whose ID and hash are new. When it returns, every executor accepts the
-// key: an executor that lags behind catches up before it rejects an unknown key.
+// key, because an executor that lags behind catches up before it rejects an unknown key.
 func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, err error) {
 	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ const MaxInFlight = 1_000_000
 
 // PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
 // queue is already paused, only the end of the pause changes. PauseQueue only changes the record;
-// the executor's package queues enforces it.
+// the executor's package queues enforces the pause.
 func (e *Editor) PauseQueue(
 	ctx context.Context, name string, until time.Time,
 ) (*registry.Queue, error) {
@@ -70,7 +70,8 @@ func (e *Editor) SetQueueGroup(
 // the size of the record.
 const maxQueueGroups = 1_000
 
-// changeQueue changes the settings of a queue. A queue without a record has the zero settings.
+// changeQueue changes the settings of a queue. If the queue has no record, apply is called with
+// zero settings.
 func (e *Editor) changeQueue(
 	ctx context.Context, name string, apply func(*registry.Queue) error,
 ) (q *registry.Queue, err error) {

@@ -155,9 +155,9 @@ func (e *QueueChangeError) Error() string {
 // ErrQueueMoves means that a queue is moving to its own stream or back.
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
-// ErrOrderedWait means that a queue cannot move to a stream in which executions with an order key
-// are still waiting from an earlier move: executions would no longer run in the order in which they
-// were accepted.
+// ErrOrderedWait means that a queue cannot move to a stream because executions with an order key
+// are still waiting there from an earlier move. Executions would otherwise no longer run in the
+// order in which they were accepted.
 var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
 	"the queue would move")
 
@@ -185,7 +185,7 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 }
 
 // SetWorkflowClosed makes ingresses refuse the requests for a workflow temporarily, or accept them
-// again. It does not change UpdatedAt, and thus not the version that IfUpdatedAt compares.
+// again. It does not change UpdatedAt, which is the version that IfUpdatedAt compares.
 func (e *Editor) SetWorkflowClosed(ctx context.Context, id string, closed bool) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)

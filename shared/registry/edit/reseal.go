@@ -17,8 +17,8 @@ import (
 // Resealed holds the result of Reseal.
 type Resealed struct {
 	Read int // records that have been read
-	// Written counts the records that were encrypted again. The others contain no secret or were
-	// already encrypted with the first key.
+	// Written is the number of records that were encrypted again. The others contain no secret or
+	// were already encrypted with the first key.
 	Written int
 }
 
@@ -108,8 +108,8 @@ func (e *Editor) KeyCoverage(
 	return found, nil
 }
 
-// tryTokens tries to decrypt the tokens of a node and counts the result, if the tokens are
-// encrypted.
+// tryTokens tries to decrypt the tokens of a node and counts the result. It counts nothing if the
+// tokens are not encrypted.
 func (e *Editor) tryTokens(
 	ctx context.Context, workflowID, nodeID string, found *registry.KeyCoverage,
 ) error {

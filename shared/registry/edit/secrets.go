@@ -97,8 +97,8 @@ func (e *Editor) findTrigger(
 	return w, node, nil
 }
 
-// RotateToken adds a new token to a node. The old tokens expire after keepOld, or when they would
-// have expired anyway if that is earlier.
+// RotateToken adds a new token to a node. The old tokens expire after keepOld, unless they expire
+// earlier anyway.
 func (e *Editor) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) error {
@@ -308,7 +308,8 @@ func openTrigger(
 	return registry.DecodeTriggerSecrets(opened)
 }
 
-// sealTrigger returns the record of a node's secrets as it is stored: encrypted, if there is a key.
+// sealTrigger returns the stored form of the record of a node's secrets, which is encrypted if
+// there is a key.
 func sealTrigger(
 	keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets,
 ) (*registry.TriggerSecrets, error) {
@@ -384,8 +385,8 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// If the node has been created again, either it is visible now, or its secrets are about to
-		// get another revision: see storeSecretsAgain.
+		// If the node has been created again, either the directory already contains it, or its
+		// secrets are about to get another revision: see storeSecretsAgain.
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

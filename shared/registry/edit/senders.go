@@ -276,7 +276,7 @@ func (e *Editor) CaptureSenderSecret(
 }
 
 // RevealCaptured returns the secrets that were received from the provider, in plain text and keyed
-// by ID. It returns each one only once.
+// by ID. It returns each secret only once.
 func (e *Editor) RevealCaptured(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -450,8 +450,8 @@ func (s *senderEdit) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord compiles the new sender and returns its record. An invalid sender is refused here,
-// never at a delivery.
+// compileRecord compiles the new sender and returns its record. An invalid sender is thus refused
+// here and not at a delivery.
 func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
@@ -518,7 +518,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	return record, err
 }
 
-// sealSettings puts the settings into the record and encrypts the secret ones. The boxes of
+// sealSettings stores the settings in the record and encrypts the secret ones. The boxes of
 // unchanged settings are kept, so a repeated call changes nothing.
 func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {

@@ -15,8 +15,8 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.switchTo(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions. Another active workflow of the
-// account that exceeded the plan's limit may then be allowed instead.
+// Deactivate stops a workflow's webhooks from starting executions. If another active workflow of
+// the account exceeded the plan's limit, it may then be allowed instead.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.switchTo(ctx, id, false)
 }
@@ -103,8 +103,8 @@ func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registr
 	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
-// writeTransition writes a transition to the workflow's record. The audit entry names the actor who
-// requested the transition.
+// writeTransition writes a transition to the workflow's record. The audit entry contains the actor
+// who requested the transition.
 func (e *Editor) writeTransition(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
 ) (uint64, error) {

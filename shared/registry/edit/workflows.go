@@ -93,7 +93,7 @@ type TriggerSettings struct {
 	Answer *registry.Answer
 }
 
-// MaxWaitSeconds is the longest that a response may be made to wait for its execution. Senders and
+// MaxWaitSeconds is the maximum time that a response may wait for its execution. Senders and
 // proxies give up after 30 s.
 const MaxWaitSeconds = 25
 

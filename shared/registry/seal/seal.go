@@ -22,8 +22,8 @@ import (
 // was sealed with is not in the file.
 var ErrNoKey = errors.New("the key is missing")
 
-// MissingKeyError names the missing key that a box was sealed with. It matches ErrNoKey under
-// errors.Is.
+// MissingKeyError names the missing key with which a box was sealed. errors.Is(err, ErrNoKey) is
+// true for it.
 type MissingKeyError struct{ ID string }
 
 func (e *MissingKeyError) Error() string {
@@ -39,8 +39,8 @@ func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 var ErrBroken = errors.New("the sealed secret cannot be decrypted: it is damaged, or belongs to " +
 	"another record")
 
-// Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil *Keys has no
-// key.
+// Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil *Keys contains
+// no keys.
 type Keys struct {
 	first string // the ID of the key that is used for sealing
 	byID  map[string]cipher.AEAD

@@ -239,7 +239,8 @@ func (i *Ingress) States(tb testing.TB, executionID string) []execution.Progress
 	}
 }
 
-// reports returns a consumer for the reports of an execution, in the stream that has the first one.
+// reports returns a consumer for the reports of an execution, in the stream that contains its first
+// report.
 func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Consumer, error) {
 	names := map[string]string{stream.ProgressName: "executions.progress.*.*." + executionID}
 	i.mu.Lock()

@@ -47,7 +47,7 @@ type Publisher struct {
 	next    uint64
 	closed  bool // no acknowledgment can arrive anymore
 	// queue holds the messages that have not been sent yet. The caller that enqueued the first of
-	// them sends them all.
+	// these messages sends them all.
 	queue []*waiter
 	spare []*waiter // an empty queue, or nil while it is in use
 
@@ -147,8 +147,8 @@ func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, answered fun
 
 func (e *Publisher) publish(w *waiter) {
 	if e.enqueue(w) {
-		// The first message wakes the flusher of nats.go, which would write that message alone. So
-		// first let other callers that are ready add their messages to the queue.
+		// The first message wakes nats.go's flusher, which would write that message alone. So first
+		// let other callers that are ready add their messages to the queue.
 		runtime.Gosched()
 		e.sendQueue()
 	}
@@ -222,7 +222,8 @@ func (e *Publisher) receive(msg *nats.Msg) {
 	}
 }
 
-// watch fails the messages whose deadline has passed, and all messages when the connection is lost.
+// watch fails messages whose deadline has passed, and fails all messages when the connection is
+// lost.
 func (e *Publisher) watch(lost chan nats.Status) {
 	defer close(e.done)
 	defer e.nc.RemoveStatusListener(lost)
