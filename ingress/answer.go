@@ -163,7 +163,7 @@ func (h *handler) finish(d *delivery, out outcome) {
 	}
 }
 
-// answer writes the response that the sender requires.
+// answer writes the response that the sender requires instead of the default one.
 func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 	a, header := out.answer, w.Header()
 	header["Cache-Control"] = cacheNothing

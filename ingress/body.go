@@ -51,7 +51,7 @@ func (h *handler) readBody(
 	w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string,
 ) (body []byte, d bodyReservation, refusal *admission.Refusal) {
 	d = bodyReservation{h: h, accountID: accountID, reserved: -1}
-	declared := r.ContentLength // at most maxBody: parse has checked it
+	declared := r.ContentLength // at most maxBody, as checked by parse
 	maxLength := declared
 	if declared < 0 {
 		maxLength = h.maxBody
@@ -104,7 +104,7 @@ func (h *handler) readBody(
 		if later := h.bodyDeadline(maxLength, d.read); int64(d.read) != declared &&
 			later >= due+time.Second {
 			due = later
-			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: it has succeeded before
+			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
 		}
 	}
 	return body[:d.read], d, nil

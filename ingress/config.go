@@ -126,7 +126,7 @@ func (c *Config) Check() error {
 	problems = append(problems, program.CheckURL("--public-url", c.PublicURL))
 	for _, err := range problems {
 		if err != nil {
-			return err // the first error is enough, as one clear line
+			return err // report only the first error, as one clear line
 		}
 	}
 	return nil

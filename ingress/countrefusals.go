@@ -36,7 +36,7 @@ func userAgent(r *http.Request) string {
 	text = text[:min(len(text), 1<<10)]
 	text = newRedactor(r.URL.RawQuery, r.Header, 1).redact(text)
 	if hasTokenPrefix(text) {
-		text = redactedToken // it contains a token other than this request's
+		text = redactedToken // it contains a token that is not this request's
 	}
 	return stream.UserAgent(text)
 }

@@ -24,7 +24,7 @@ type fairShare struct {
 
 type shareShard struct {
 	mu   sync.Mutex
-	held map[string]share // what each account holds; an account without requests has no entry
+	held map[string]share // each account's requests and bytes; no entry if it has no requests
 }
 
 // share holds the requests in flight and the bytes of one account.

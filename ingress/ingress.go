@@ -240,7 +240,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      h.answerTimeout, // from the headers on; see extendWriteDeadline
+		WriteTimeout:      h.answerTimeout, // counts from the headers; see extendWriteDeadline
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
 		// OPTIONS * is treated like any other path that is not a webhook path.

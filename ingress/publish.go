@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// retryClosed is the Retry-After while a queue is moving to another stream.
+// retryClosed is the Retry-After while a queue or a workflow is closed during a move to another
+// stream.
 const retryClosed = time.Second
 
 // chooseStream chooses the stream for the start message or the rejection. If it returns nil, the

@@ -112,7 +112,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 	seen := report.SenderObservation{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.seal(d.caller, made.Secret)
-		if err != nil { // there is no key to encrypt it with
+		if err != nil { // there is no key with which to encrypt the secret
 			d.e.err = err
 			return newRefusal(webhook.Unavailable, retryUnavailable)
 		}

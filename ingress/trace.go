@@ -78,7 +78,7 @@ func (e *event) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the publish span with the result of the publish.
+// endPublish ends the publish span and records the result of the publish.
 func (e *event) endPublish(duplicate bool, err error) {
 	if e.spans == nil || e.spans.publish == nil {
 		return

@@ -20,7 +20,7 @@ type waitResult struct {
 	await.Result
 
 	raw  bool              // the output is the response body
-	form sender.OutputForm // how the sender expects an output
+	form sender.OutputForm // the form in which the sender expects an output
 }
 
 // startAndWait starts an execution and waits for it to finish. The time limit counts from the start
@@ -92,7 +92,7 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 	switch w := out.waited; {
 	case out.answer != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
-		// The sender's usual response means that the request was accepted.
+		// The response that the sender requires means that the request was accepted.
 		h.answer(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
 		h.answerEnd(d, out)

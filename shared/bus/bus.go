@@ -69,7 +69,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.MaxPingsOutstanding(maxPings),
 		nats.Timeout(2 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil means that it was closed on purpose
+			if err != nil { // nil means that the connection was closed on purpose
 				o.Log.WithError(err).Warn("NATS connection lost")
 			}
 		}),
@@ -104,7 +104,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.Timeout, err)
-		case <-time.After(retryEvery): // begins now; a ticker would compete with the end of ctx
+		case <-time.After(retryEvery): // started here; a ticker would compete with the end of ctx
 		}
 	}
 }

@@ -51,7 +51,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in ProcessState
+			_ = cmd.Wait() // ProcessState holds the result
 			close(p.exited)
 		}
 	}()

@@ -53,7 +53,7 @@ func (o *Output) Await(ctx context.Context, p *Process, pattern *regexp.Regexp) 
 		}
 		select {
 		case <-grown:
-		case <-p.Exited(): // its complete output is here
+		case <-p.Exited(): // its output is complete by now
 			ended = true
 		case <-ctx.Done():
 			return nil, fmt.Errorf("did not write %s: %w", pattern, ctx.Err())

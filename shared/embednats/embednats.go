@@ -398,7 +398,7 @@ func (s *Server) Shutdown() {
 		s.stopped = true
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		_ = s.lock.Close() // if this fails, the lock ends with the process
+		_ = s.lock.Close() // if this fails, the lock is released when the process exits
 	})
 }
 

@@ -83,7 +83,7 @@ func (v Values) Get(name string) string {
 type Start struct {
 	ID         string // the execution's ID: a UUID in lower case
 	WorkflowID string // the workflow to run
-	NodeID     string // the trigger node that the workflow starts at
+	NodeID     string // the trigger node at which the workflow starts
 	AccountID  string // the account of the workflow
 	Queue      string // the runner queue
 	Source     Source // what started the execution

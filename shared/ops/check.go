@@ -40,7 +40,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.Ready(c.Part) // a service that is stopping reports that itself
+	defer o.Ready.Ready(c.Part) // a stopping service reports that itself
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	ready := true

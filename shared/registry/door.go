@@ -13,7 +13,7 @@ type Place uint32
 const (
 	PlaceShared Place = iota // the stream that all queues share
 	PlaceOwn                 // the queue's own stream
-	PlaceClosed              // in no stream, for a few seconds at most
+	PlaceClosed              // in no stream; lasts a few seconds at most
 )
 
 // While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
@@ -43,7 +43,7 @@ type queuePlace struct {
 	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier start messages
 
 	epoch  atomic.Uint32
-	inside [2]atomic.Int64 // number of requests inside, indexed by the epoch's lowest bit
+	inside [2]atomic.Int64 // requests inside, indexed by the epoch's lowest bit
 	left   chan struct{}   // receives a value when the last request of an epoch leaves
 	drain  sync.Mutex      // held while an epoch is being drained
 }

@@ -111,7 +111,7 @@ type Workflow struct {
 type Trigger struct {
 	NodeID string      `audit:"-"`
 	Name   string      `audit:"name"`
-	Tokens []NodeToken `audit:"tokens,hidden"` // newest first; any unexpired one opens the node
+	Tokens []NodeToken `audit:"tokens,hidden"` // newest first; any unexpired one is accepted
 	// Sender determines how requests are verified. nil means that only the token is checked.
 	Sender *Sender `audit:"sender"`
 	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
@@ -263,7 +263,7 @@ type Queue struct {
 type QueueStream struct {
 	Phase    StreamPhase `audit:"-"`        // where start messages are stored now
 	MaxBytes int64       `audit:"maxBytes"` // maximum size; 0 means no limit
-	// in whole seconds; 0 means as long as in the shared stream
+	// in whole seconds; 0 means the same as in the shared stream
 	MaxAge   time.Duration `audit:"maxAgeSeconds"`
 	Replicas int64         `audit:"replicas"` // 0 means as many as the shared stream
 	// tags of the servers that may hold the stream; empty means any server
@@ -318,7 +318,7 @@ func (q *Queue) Place() Place {
 	case q.Stream.Phase == MovingIn || q.Stream.Phase == Draining || q.Stream.Phase == 0:
 		return PlaceShared
 	}
-	return PlaceClosed // a phase of a later version
+	return PlaceClosed // a phase that only a later version defines
 }
 
 // QueueGroup holds a queue's settings for one group of runners.

@@ -18,8 +18,8 @@ type Webhook struct {
 	ID         string
 	AccountID  string
 	Queue      string
-	Active     bool      // as recorded, whether or not the plan allows it
-	place      uint32    // position among the account's active workflows; for the writer only
+	Active     bool      // as recorded, regardless of the plan
+	place      uint32    // index in owner.active; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
@@ -310,7 +310,7 @@ func (t *tables) apply(c Change) (moved []*queuePlace) {
 func (t *tables) loaded() {
 	t.loading = false
 	t.recomputeAllActive()
-	// AccountCount first: a lookup that finds a workflow must also find its account.
+	// Publish the accounts first: a lookup that finds a workflow must also find its account.
 	t.accounts.publish()
 	t.workflows.publish()
 }

@@ -59,7 +59,7 @@ type lane struct {
 // laneConsumer is the group's consumer of a lane in one stream.
 type laneConsumer struct {
 	stream.Place
-	consumer jetstream.Consumer // nil means not looked up yet
+	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failed   int                // number of consecutive failed requests
 }
 

@@ -187,7 +187,7 @@ const (
 	Succeeded   Result = "succeeded"
 	Failed      Result = "failed"       // final: the execution has failed
 	Canceled    Result = "canceled"     // final: an operator has canceled the execution
-	TriedAgain  Result = "tried again"  // the attempt failed, and another one follows
+	TriedAgain  Result = "tried again"  // the attempt failed and will be retried
 	HandedBack  Result = "handed back"  // the runner is stopping, or another member may have it
 	NotReported Result = "not reported" // the final report was not stored: the execution runs again
 	Unreadable  Result = "unreadable"   // the message cannot be decoded
@@ -375,7 +375,7 @@ func ensureConsumer(
 	ctx, cancel := context.WithTimeout(ctx, waitAtStart)
 	defer cancel()
 	var consumer jetstream.Consumer
-	var refused error // an error that waiting would not help with
+	var refused error // an error that waiting cannot resolve
 	err := retry.Do(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
 		if errors.Is(err, stream.ErrOtherConsumer) {

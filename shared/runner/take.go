@@ -55,7 +55,7 @@ func (r *runner) consumeSource(ctx context.Context, s *source) error {
 		if err == nil {
 			continue
 		}
-		// The server is restarting or has no leader, or the consumer is gone.
+		// The server is restarting or has no leader, or the consumer no longer exists.
 		failed++
 		if !isTemporary(err) || s.Own && failed >= pullErrors {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.Name(r.Queue), err)

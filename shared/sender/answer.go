@@ -43,7 +43,7 @@ type handshakeSpec struct {
 	Method string            `json:"method"` // POST by default
 	When   map[string]string `json:"when"`
 	Signed bool              `json:"signed"` // whether the request must also be verified
-	Check  map[string]string `json:"check"`  // sources, each to compare with a secret setting
+	Check  map[string]string `json:"check"`  // each source must equal a secret setting
 	Echo   string            `json:"echo"`   // a source, sent back as text
 	HMAC   *hmacAnswer       `json:"hmac"`
 	JSON   string            `json:"json"`
@@ -68,7 +68,7 @@ type handshake struct {
 	check  []condition
 	value  source // the source of the value to echo, or of the token to sign
 	has    bool   // whether there is a value
-	answer Answer // the part that is the same for every request
+	answer Answer // the part of the response that is the same for every request
 }
 
 // fixedAnswer returns an answer with a JSON body, or without a body if text is empty.

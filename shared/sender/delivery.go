@@ -229,7 +229,7 @@ func (id *idSource) value(r *Request, signed bool) string {
 	if len(all) == 1 {
 		return all[0]
 	}
-	for i := range all { // no two different lists may be joined to the same text
+	for i := range all { // different lists must not result in the same text
 		all[i] = joined.Replace(all[i])
 	}
 	return strings.Join(all, "|")

@@ -246,7 +246,7 @@ func (m *method) decode(item string) (candidate, bool) {
 		return candidate{}, false
 	}
 	same := item[:len(prefix)] == prefix
-	if m.scheme == schemeStatic { // such as Bearer, in any case
+	if m.scheme == schemeStatic { // a prefix such as Bearer may be in any case
 		same = strings.EqualFold(item[:len(prefix)], prefix)
 	}
 	if !same {
@@ -499,7 +499,7 @@ func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byt
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)
 	}
-	// A hash accepts all data.
+	// Writing to a hash never fails.
 	m.message.write(func(b []byte) { _, _ = h.Write(b) }, r, timeText, k.bytes)
 	return h.Sum(nil)
 }

@@ -31,7 +31,7 @@ type Config struct {
 
 // Secret is one secret of a sender, in plain text.
 type Secret struct {
-	ID        string    // the caller's ID of the secret, which a Verdict returns
+	ID        string    // the caller's ID for the secret; Verdict.SecretID returns it
 	Text      string    // as an operator pasted it
 	ExpiresAt time.Time // zero means never
 }
@@ -56,7 +56,7 @@ type Verdict struct {
 	// SecretID is the ID of the secret that verified the request.
 	SecretID string
 
-	method int // number of the method that verified the request, from 1; 0 means none
+	method int // 1 + the index of the method that verified the request; 0 means none
 }
 
 // OK reports whether the request is from the sender.

@@ -30,9 +30,9 @@ type Preset struct {
 	Settings   []Setting
 	Setup      []string // the steps to set up the webhook, in the provider's terms
 	DeliveryID []string // the preset's sources of the delivery ID, in order; signed ones first
-	SignedIDs  []string // those of DeliveryID that are signed
+	SignedIDs  []string // the elements of DeliveryID that are signed
 	Handshakes []string // the titles of the handshakes
-	Notes      []string // notes for operators, including what is unconfirmed
+	Notes      []string // notes for operators, including unconfirmed facts
 	NeedsURL   bool     // whether the URL is signed, so that the ingress needs its public URL
 }
 
@@ -42,7 +42,7 @@ type SecretInfo struct {
 	Label    string
 	Public   bool // whether it is a public key, which may be shown
 	Choose   bool // whether the operator chooses it and enters it at the provider
-	Captured bool // whether the provider sends it; until then, the preset may have none
+	Captured bool // whether the provider sends it; a Config may then have none at first
 	Max      int  // maximum number of secrets that are valid at the same time
 }
 
@@ -50,7 +50,7 @@ type SecretInfo struct {
 type Setting struct {
 	// Name is the key of the setting in Config.Settings.
 	Name string `json:"name"`
-	// Label describes the setting and its values to people.
+	// Label describes the setting and its values to operators.
 	Label string `json:"label"`
 	// Required means that a Config without the setting is refused.
 	Required bool `json:"required"`

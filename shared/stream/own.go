@@ -259,8 +259,8 @@ func IsMsgIDSubject(subject string) bool {
 // stream or back. The values are those of hookstartv1.QueueStreamPhase.
 type Phase int32
 
-// The phases, in the order in which a queue goes through them. Each comment names the stream in
-// which start messages are stored.
+// The phases, in the order in which a queue goes through them. Each comment begins with where start
+// messages are stored.
 const (
 	PhaseShared Phase = iota // in the shared stream; the queue does not have its own
 	// In the shared stream, while delivery IDs are copied to the queue's own stream.
@@ -391,7 +391,7 @@ func createOrUpdate(
 	existing, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, *want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor was first
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor has created it
 			existing, err = js.Stream(ctx, want.Name)
 		}
 	}

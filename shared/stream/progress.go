@@ -53,7 +53,7 @@ func (s Settings) ProgressConfig() jetstream.StreamConfig {
 	}
 }
 
-// ensureProgress creates the stream of reports, or checks an existing one.
+// ensureProgress creates the stream of reports, or checks the settings of an existing one.
 func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.ProgressConfig()
 	existing, err := js.Stream(ctx, ProgressName)

@@ -45,7 +45,7 @@ const mark = time.Nanosecond
 // settings.
 type QueueSettings struct {
 	Paused      bool      // the queue was paused; the pause may be over: see PausedUntil
-	PausedUntil time.Time // the zero time means until it is resumed
+	PausedUntil time.Time // the zero time means that the queue stays paused until it is resumed
 	// MaxInFlight holds the limits, keyed by group. 0 means that the operator has removed the
 	// limit; no entry means that there has never been one.
 	MaxInFlight map[string]int64

@@ -16,7 +16,7 @@ type Replication struct {
 	Stream  string // the name of the stream
 	Want    int    // the configured number of replicas
 	Current int    // number of replicas that are complete
-	Lag     uint64 // how many operations the slowest replica is behind
+	Lag     uint64 // number of operations by which the slowest replica lags
 }
 
 // Done reports whether all replicas are complete.

@@ -27,7 +27,7 @@ const (
 	NodeID       = attribute.Key("hookstart.node.id")
 	ExecutionID  = attribute.Key("hookstart.execution.id")
 	Code         = attribute.Key("hookstart.code")         // code of a refusal
-	Deduplicated = attribute.Key("hookstart.deduplicated") // whether it was a repeat
+	Deduplicated = attribute.Key("hookstart.deduplicated") // whether the request was a repeat
 	Attempt      = attribute.Key("hookstart.attempt")
 )
 

@@ -148,7 +148,7 @@ func (a *Admission) ExistingID(workflowID string) string {
 	if !ok {
 		return ""
 	}
-	return view.Workflow.ID // not the argument, which would keep the whole request in memory
+	return view.Workflow.ID // not the argument, which would keep the request line in memory
 }
 
 // ExecutionID returns the ID of the execution that an admitted request starts: a hash of the

@@ -115,7 +115,7 @@ func (l *Limits) takeRequest(
 	if wait == 0 {
 		s.debts[workflowID] = next
 		used, each := s.admitted[workflowID], perRequest(limit)
-		if used.Each != each { // the earlier usage was under a limit that is no longer in force
+		if used.Each != each { // the earlier usage was under a previous rate limit
 			used = Usage{Each: each}
 		}
 		used.Cost += each

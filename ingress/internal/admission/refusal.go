@@ -11,5 +11,5 @@ type Refusal struct {
 	Code        webhook.Code
 	RetryAfter  time.Duration // set with RateLimited, and if the stream refuses the message
 	ExecutionID string        // set with WorkflowInactive and RunFailed
-	Detail      string        // replaces the default detail of the code unless empty
+	Detail      string        // replaces the code's default detail; "" means the default
 }

@@ -74,7 +74,7 @@ type Waits struct {
 	nc    *nats.Conn
 	most  int
 	looks chan struct{} // semaphore that limits reads
-	first time.Duration // firstLook; tests change it
+	first time.Duration // firstLook, except in tests
 
 	mu      sync.Mutex
 	waiting int
@@ -181,7 +181,7 @@ type Wait struct {
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
 	places    []reportSource // streams that may hold reports
-	running   bool           // a report had the status running
+	running   bool           // a report with the status Running has arrived
 	// back is closed when a connection that was lost since the last read is restored.
 	back <-chan struct{}
 }
@@ -240,10 +240,10 @@ func (w *Wait) End() {
 // have finished already, and its queue may have been a different one.
 func (w *Wait) MarkRepeated() {
 	w.places = nil
-	// Without a subscription, the result is found a little later.
+	// If there is no subscription, the result is found a little later.
 	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
 	if w.execution.HasOwn && w.execution.Place.Own {
-		// The stream of the execution's start already has a subscription.
+		// The stream of the execution's start message already has a subscription.
 		w.places = append(w.places, reportSource{w.execution.Place, w.execution.Queue})
 	} else if w.execution.HasOwn {
 		_ = w.subscribe(stream.Place{Own: true}, w.execution.Queue)

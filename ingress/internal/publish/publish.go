@@ -260,7 +260,7 @@ func classify(err error) outcome {
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:
 			return overloaded
 		case codeClusterNotAvailable:
-			return noAnswer // the leader may have passed the message on before it stepped down
+			return noAnswer // the leader may have forwarded the message before it stepped down
 		default:
 			return overloaded // refused for an unknown reason: nothing was stored
 		}

@@ -53,7 +53,7 @@ func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest)
 	defer r.mu.Unlock()
 	entry := r.entries[key]
 	if entry == nil && len(r.entries) >= maxRefusals {
-		key = refusalKey{code: code} // there are only as many of these as codes
+		key = refusalKey{code: code} // there is only one such key per code
 		entry = r.entries[key]
 	}
 	if entry == nil {

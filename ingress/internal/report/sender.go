@@ -13,7 +13,7 @@ import (
 type periodicSender struct {
 	js   jetstream.JetStream
 	log  logrus.FieldLogger
-	what string // what is being counted, for the log
+	what string // description of the counted items, for the log
 	// take returns the message with the counts since the last call, or nil if there are none.
 	take func() (*nats.Msg, error)
 

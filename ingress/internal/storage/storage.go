@@ -60,10 +60,10 @@ const (
 	// From nearFrom on, the ingress also counts the bytes that are not yet in the sums. Below it,
 	// sums are discarded.
 	nearFrom    = 14
-	sharedFrom  = 18 // from here on, accounts that hold their share are refused
+	sharedFrom  = 18 // from here on, accounts that hold their equal share are refused
 	scarceFrom  = 19 // from here on, the share shrinks
 	twentieths  = 20
-	knownEnough = 10 // 1/knownEnough of the content may be unknown
+	knownEnough = 10 // at most 1/knownEnough of the content may be unknown
 )
 
 // announceAfter sets a threshold: once the unannounced space exceeds 1/announceAfter of the

@@ -13,7 +13,7 @@ type Link struct {
 	to       string
 
 	mu     sync.Mutex
-	silent chan struct{} // closed while bytes may flow; open while the link is silent
+	silent chan struct{} // a closed channel if bytes may flow; an open one if the link is silent
 	broken bool          // whether connections are refused
 	conns  map[net.Conn]struct{}
 }
@@ -89,7 +89,7 @@ func (l *Link) accept() {
 // forward copies between a client's connection and a new connection to the server.
 func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
-	l.waitUntilOpen() // while the link is silent, not even a connection is made
+	l.waitUntilOpen() // while the link is silent, do not even connect
 	network := "tcp"
 	if strings.HasPrefix(l.to, "/") {
 		network = "unix"

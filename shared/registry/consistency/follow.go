@@ -86,13 +86,13 @@ type Follower struct {
 
 	mu       sync.Mutex
 	created  time.Time // when the bucket that is being followed was created
-	target   uint64    // revision that completes the loading
+	target   uint64    // revision at which loading is complete
 	loaded   bool
 	revision uint64
 	// storedAt is when the server stored that revision. Zero means unknown.
 	storedAt time.Time
-	stored   bucketEnd // end of the bucket when it was last seen
-	applied  uint64    // end of the last bucketEnd that has been applied completely
+	stored   bucketEnd // end of the bucket when last queried
+	applied  uint64    // last sequence of the newest bucketEnd that has been applied completely
 	// rewritten reports whether the stream now holds a different message at the last applied
 	// revision.
 	rewritten bool
@@ -332,7 +332,7 @@ func (f *Follower) consume(
 	}
 	f.applying.Unlock()
 	select {
-	case <-f.anew: // it was meant for the previous consumer
+	case <-f.anew: // the value was meant for the previous consumer
 	default:
 	}
 
@@ -442,7 +442,7 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 		}
 		life := f.identity.Life
 		if f.identity = *installation; installation.ID == "" {
-			f.identity.Life = life // kept to recognize the next one
+			f.identity.Life = life // kept to recognize the next restore
 		}
 		f.restoring.Store(f.identity.Restoring)
 	}
@@ -612,7 +612,7 @@ func (f *Follower) reload(info *jetstream.StreamInfo) {
 	f.mu.Lock()
 	done := f.differs.IsZero()
 	f.mu.Unlock()
-	if done { // a concurrent call has done it
+	if done { // a concurrent call has already switched
 		return
 	}
 	f.log.WithField("revision",

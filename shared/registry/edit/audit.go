@@ -69,7 +69,7 @@ type AuditEntry struct {
 // FieldChange is a field of a record that was changed, with its old and its new value. It never
 // contains a secret value.
 type FieldChange struct {
-	Field string `json:"field"`          // its path, such as triggers[webhook].name
+	Field string `json:"field"`          // the field's path, such as triggers[webhook].name
 	From  any    `json:"from,omitempty"` // nil means that it was not set
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
@@ -194,7 +194,7 @@ func (e *Editor) entryOf(
 		return entry, false // part of a queue change, which has an entry itself
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
-		return entry, false // an intent, which the change of the workflow's record carries out
+		return entry, false // an intent, carried out by the change of the workflow's record
 	}
 	entry.Action = actionOf(kind, before, after, fields)
 	entry.NodeID = nodeOf(fields)

@@ -20,7 +20,7 @@ type Directory struct {
 	*registry.Snapshot
 
 	mu      sync.RWMutex
-	current *records // the records that are returned
+	current *records // the records that the methods return
 	// filling holds the records that changes are applied to. They are the same as current, except
 	// while another copy is being loaded.
 	filling *records
@@ -36,7 +36,7 @@ type records struct {
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	closed    map[string]struct{}                   // the IDs of the closed workflows
 	byAccount btree.Map[string, struct{}]           // keys returned by accountKey
-	queues    map[string]int                        // number of workflows that name each queue
+	queues    map[string]int                        // number of workflows, by queue
 	settings  map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
 	keys       btree.Map[string, Versioned[*registry.Key]]

@@ -13,7 +13,7 @@ import (
 
 // revision is one revision of a record in its bucket.
 type revision struct {
-	revision uint64 // its sequence in the bucket's stream
+	revision uint64 // its sequence number in the bucket's stream
 	data     []byte // empty if the record was deleted
 	deleted  bool
 }

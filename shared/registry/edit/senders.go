@@ -40,7 +40,7 @@ type SenderInfo struct {
 // SecretInfo is a secret without its text.
 type SecretInfo struct {
 	ID        string
-	Last4     string // "" means that the secret is too short for them to be shown
+	Last4     string // last four characters; "" if the secret is too short to show them
 	PublicKey string // the text of a public key; "" means that the secret is not a public key
 	Unseen    bool   // received from the provider and not yet returned by RevealCaptured
 	SetAt     time.Time

@@ -44,7 +44,7 @@ func (e *Editor) switchTo(
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
-			return 0, errRetry // start again now that it has been carried out
+			return 0, errRetry // the unfinished switch is now carried out: start again
 		}
 		if have.Record.Active != active {
 			if err := checkUnchanged(ctx, have.Record); err != nil {

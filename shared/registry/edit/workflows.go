@@ -371,7 +371,7 @@ func (e *Editor) mergeTriggers(
 	for _, spec := range specs {
 		node := w.Trigger(spec.NodeID)
 		if node == nil {
-			// Store the token first: a hash whose token nobody has would be useless.
+			// Store the token first, because a hash would be useless without its token.
 			token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
 			if err != nil {
 				return nil, err

@@ -49,7 +49,7 @@ type Publisher struct {
 	// queue holds the messages that have not been sent yet. The caller that enqueued the first of
 	// these messages sends them all.
 	queue []*waiter
-	spare []*waiter // an empty queue, or nil while it is in use
+	spare []*waiter // an empty slice to replace queue, or nil while it is in use
 
 	idle sync.Pool // waiters that Publish reuses
 	stop chan struct{}
@@ -199,7 +199,7 @@ func (e *Publisher) send(w *waiter) error {
 	if err := e.nc.PublishMsg(w.msg); err != nil && e.removeWaiter(number) != nil {
 		return err
 	}
-	return nil // either it was sent, or it has failed and been answered meanwhile
+	return nil // either it was sent, or answered has already been called with an error
 }
 
 // removeWaiter removes a waiter from Publisher.waiting and returns it, or nil if it is no longer
