@@ -7,8 +7,8 @@
 //
 //   - At least once: the consumer, which all executors share, begins with the oldest message, and a
 //     message is acknowledged after the database has committed. The consumer delivers one message
-//     at a time, in order. Once a message is acknowledged, all messages before it are as well, and
-//     only then are the earlier revisions of its record deleted. Until then the bucket keeps them,
+//     at a time, in order, so once a message is acknowledged, all messages before it have been too.
+//     Only then are the earlier revisions of its record deleted. Until then the bucket keeps them,
 //     however often a record changes while the database is unavailable.
 //   - At most once: every entry has an ID, created with the change, and the database keeps one
 //     entry per ID.
@@ -74,8 +74,8 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 	}
 }
 
-// consumerConfig returns the configuration of the consumer. It delivers one message at a time, for
-// the reason given in the package comment.
+// consumerConfig returns the configuration of the consumer, which delivers one message at a time:
+// see the package comment.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       Durable,
@@ -112,7 +112,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 	}
 }
 
-// take writes a message's entry to the database, and acknowledges the message.
+// take writes a message's audit entry to the database and acknowledges the message.
 func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -134,8 +134,8 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// TakeAgain copies all entries in the registry's history once more, because the database may have
-// lost some. Each entry is still stored only once.
+// TakeAgain resets the consumers so that all audit entries in the registry's history are copied
+// again, because the database may have lost some. Each entry is still stored only once.
 func (a *Auditor) TakeAgain(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
@@ -147,8 +147,8 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 	}
 }
 
-// trim deletes the earlier revisions of a record. If it fails, they are deleted with the record's
-// next change.
+// trim deletes the earlier revisions of a registry record. If it fails, they are deleted after the
+// record's next change.
 func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -171,8 +171,9 @@ func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
 	}
 }
 
-// AwaitAudited waits until everything that the registry holds now is in the audit log, or until the
-// context is done. It lets a reader find a change right after it was made.
+// AwaitAudited waits until the audit entries of all changes made to the registry before the call
+// are in the database, or until the context is done. A change can then be found in the audit log as
+// soon as it has been made.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, Durable)

@@ -2,11 +2,11 @@
 // ingresses, which divide the space of a nearly full stream among accounts.
 //
 // NATS reports only the total size of a stream, so the sizes of all its messages are added up from
-// their headers. One of the executors does this: it owns the consumer that reads the headers, while
-// the others keep trying to create that consumer until its executor is gone. Nothing is read while
-// the stream is less than eight tenths full, and nothing is stored: an executor that takes over or
-// loses the connection reads the stream from its beginning. In the meantime the ingresses rely on
-// their own counts.
+// their headers. Only one executor does this at a time: the one that owns the consumer that reads
+// the headers. The others keep trying to create that consumer and succeed when its owner is gone.
+// Nothing is read while the stream is less than eight tenths full. The sums are not stored: an
+// executor that takes over or loses the connection reads the stream from its beginning. In the
+// meantime the ingresses rely on their own counts.
 package holdings
 
 import (
@@ -47,7 +47,7 @@ const (
 
 // Config holds the dependencies of a Holdings, which does not own them.
 type Config struct {
-	// JetStream provides the messages and the state of the stream EXECUTIONS.
+	// JetStream provides the messages and the state of the EXECUTIONS stream.
 	JetStream jetstream.JetStream
 	// Account returns the account of a workflow, or "" if the workflow is unknown.
 	Account func(workflowID string) string
@@ -55,7 +55,7 @@ type Config struct {
 	Log logrus.FieldLogger
 }
 
-// Holdings adds up how much accounts have stored in EXECUTIONS.
+// Holdings adds up how many bytes each account has stored in the EXECUTIONS stream.
 type Holdings struct {
 	config Config
 	read   *streamScan
@@ -164,8 +164,8 @@ func (h *Holdings) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readOn reads the messages that have arrived since the last call. complete reports whether it has
-// reached the end of the stream.
+// readOn reads the messages that have arrived since the last call. complete reports whether readOn
+// has reached the end of the stream.
 func (r *streamScan) readOn(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
@@ -204,7 +204,7 @@ func (r *streamScan) count(msg jetstream.Msg, sequence uint64, account func(stri
 	header.Del(sizeHeader)
 	id := account(header.Get(stream.HeaderWorkflowID))
 	if id == "" {
-		return // the workflow was deleted, so the message counts for no account
+		return // the workflow was deleted, so the message is not counted for any account
 	}
 	size := stream.StoredSize(msg.Subject(), header, bytes)
 	sums := r.byChunk[sequence/r.chunk]

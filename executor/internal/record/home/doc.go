@@ -1,16 +1,16 @@
 // Package home maintains a second copy of the registry. The database holds a copy of every registry
-// record, sealed as in NATS, and the installation's identity. If NATS has lost the registry, or has
-// an older one, an executor restores it from this copy.
+// record, sealed as in NATS, and the installation's identity. If NATS has lost the registry or
+// holds an older version of it, an executor restores it from this copy.
 //
 // # No confirmed change is lost
 //
 // Every executor follows both buckets and writes their revisions to the database, in order, with
 // their audit entries: see mirror. The copy's position is the revision up to which it is complete.
 // An Editor confirms a change when the position has reached the revisions that the change stored:
-// see AwaitCopied. The copy therefore has every confirmed change, whichever executor crashes at
-// whatever point. A change that was stored but not confirmed is in NATS, and the mirror of any
-// executor copies it from there. If it is lost together with NATS before that, no client was told
-// that the change had been made.
+// see AwaitCopied. The copy therefore has every confirmed change, no matter when an executor
+// crashes. A change that was stored but not confirmed is in NATS, and the mirror of any executor
+// copies it from there. If NATS loses such a change before it is copied, no client has been told
+// that it was made.
 //
 // The revisions of a bucket only increase, even if the bucket is lost: a restored bucket begins
 // after the copy's position (edit.AdvanceRevision). Of two revisions of a record, the higher one is
@@ -22,28 +22,30 @@
 // The registry's identity is a record of the registry, and the last one to be restored. No process
 // has a lease while there is no identity (package consistency), so ingresses respond with 503 until
 // then. A restore begins by deleting everything that is older, including the identity. A running
-// process notices that the registry has gone back: it waits until an executor has compared the
-// registry with the copy and has written the identity with another stamp. One case remains: an
-// ingress that starts with an older registry cannot detect this until an executor has compared it.
+// process notices that the registry has gone back to an earlier state. It then waits until an
+// executor has compared the registry with the copy and has written the identity with a new stamp.
+// One gap remains: an ingress that starts with an older registry cannot detect this until an
+// executor has compared the registry with the copy.
 //
 // # When the registry is restored
 //
 // The registry is lost, or older, if a bucket ends before the copy's position. A cluster may
-// briefly report such a state while it elects a leader, so in a cluster the state must last for the
-// duration settle. Without an identity, the registry is incomplete: an executor was killed while
-// restoring it, or the bucket was emptied. The missing records are then added. An identity with
-// Restoring set belongs to a backup that is being restored: executors do not change such a
+// briefly report such a state while it elects a leader, so in a cluster the state must persist for
+// settle (a constant). Without an identity, the registry is incomplete: an executor was killed
+// while restoring it, or the bucket was emptied. The missing records are then added. An identity
+// with Restoring set belongs to a backup that is being restored: executors do not change such a
 // registry, and only follow it.
 //
-// Two executors that restore concurrently do the same: AdvanceRevision deletes nothing that was
-// stored after the first one, RestoreMissing stores no record that exists, and both use the same
-// copy. The identity is written over the revision that was read. For the same reasons, an executor
-// that was frozen in the meantime and resumes changes nothing any more.
+// Two executors can safely restore concurrently: AdvanceRevision deletes nothing that was stored
+// after the first executor called it, RestoreMissing stores no record that exists, and both
+// executors use the same copy. The identity is written only if its revision is still the one that
+// was read. For the same reasons, an executor that was frozen during the restore changes nothing
+// when it resumes.
 //
 // # The identity of the registry
 //
 // The identity is created if neither the registry nor the database has one: first in the database,
 // where one of several executors wins, and then in the registry, where it overwrites nothing. An
-// executor does not start if the registry's identity differs from its database's, or if the
-// database is empty and the registry has an identity, unless --adopt-database is set.
+// executor does not start if the registry's identity differs from the database's. It also does not
+// start if the database is empty and the registry has an identity, unless --adopt-database is set.
 package home

@@ -49,12 +49,11 @@ type Config struct {
 	Ensure func(context.Context) error
 	// AdoptDatabase allows an empty database to join a registry that has an identity.
 	AdoptDatabase bool
-	// Log receives a warning while the registry is not in order, and a record of what was done
-	// about it.
+	// Log receives a warning while the registry is unusable, and an entry about each repair.
 	Log logrus.FieldLogger
 }
 
-// Home maintains the copy. It is safe for concurrent use.
+// Home maintains the database's copy of the registry. It is safe for concurrent use.
 type Home struct {
 	Config
 
@@ -64,10 +63,10 @@ type Home struct {
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // functions that restart a bucket's mirror, by bucket
-	// trouble is the error of the last comparison; nil if the registry is in order.
+	// trouble is the error of the last comparison; nil if the registry is usable.
 	trouble error
 
-	// older is since when a cluster has reported an older registry; zero if it does not.
+	// older is when a cluster began to report an older registry; zero if it does not report one.
 	older   time.Time
 	stamped bool // whether this process has written the identity's stamp
 }
@@ -92,9 +91,9 @@ func (e *ForeignError) Error() string { return e.problem }
 var errRestoring = errors.New("a backup is being restored into it; until that is complete, every " +
 	"webhook is answered 503")
 
-// Begin compares the registry with the database, gives a new installation its identity, and
-// restores a lost registry. It retries until ctx is done, but fails immediately with a
-// ForeignError. While a backup is being restored, it returns nil.
+// Begin compares the registry with the database, creates the identity of a new installation, and
+// restores a lost registry. After an error it retries until ctx is done, except that it returns a
+// ForeignError immediately. While a backup is being restored, it returns nil.
 func (h *Home) Begin(ctx context.Context) (err error) {
 	var foreign *ForeignError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
@@ -134,7 +133,7 @@ func (h *Home) begin(ctx context.Context) error {
 	return h.check(ctx)
 }
 
-// adopt gives the database an identity: the registry's, or a new one.
+// adopt stores an identity in the database: the registry's, or a new one if the registry has none.
 func (h *Home) adopt(ctx context.Context, identity registry.Installation) (string, error) {
 	if identity.ID == "" {
 		return h.Store.AdoptInstallation(ctx, uuid.NewString())
@@ -151,7 +150,8 @@ func (h *Home) adopt(ctx context.Context, identity registry.Installation) (strin
 	return h.Store.AdoptInstallation(ctx, identity.ID)
 }
 
-// Run maintains the copy, and restores the registry if it is lost, until the context is done.
+// Run maintains the copy of the registry, and restores the registry if it is lost, until the
+// context is done.
 func (h *Home) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range buckets() {
@@ -171,7 +171,8 @@ func (h *Home) Run(ctx context.Context) {
 	mirrors.Wait()
 }
 
-// UnusableReason returns why the registry must not be used to handle requests, or nil if it may be.
+// UnusableReason returns why the registry must not be used to handle requests, or nil if it may be
+// used.
 func (h *Home) UnusableReason() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,7 +237,7 @@ func (h *Home) compare(ctx context.Context) error {
 	return nil
 }
 
-// olderFor returns how long a cluster has reported an older registry.
+// olderFor returns how long a cluster has been reporting an older registry.
 func (h *Home) olderFor() time.Duration {
 	if h.older.IsZero() {
 		h.older = time.Now()
@@ -244,8 +245,8 @@ func (h *Home) olderFor() time.Duration {
 	return time.Since(h.older)
 }
 
-// olderBuckets returns the buckets that end before the copy's position, with that position.
-// clustered reports whether any bucket has several replicas.
+// olderBuckets returns the buckets that end before the copy's position, each with the copy's
+// position. clustered reports whether any bucket has several replicas.
 func (h *Home) olderBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
@@ -360,8 +361,8 @@ func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, e
 	return stored, err
 }
 
-// fillPage restores the missing records of one page of the copy. It returns the key that the next
-// page begins after, and whether there may be one.
+// fillPage restores the missing records of one page of the copy. It returns the key after which the
+// next page begins, and whether there may be a next page.
 func (h *Home) fillPage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {

@@ -47,7 +47,8 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errOlder means that a bucket ends before its copy, or does not belong to the installation yet.
+// errOlder means that a bucket ends before the copy's position, or does not belong to the
+// installation yet.
 var errOlder = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether an identity is that of the installation.
@@ -112,8 +113,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	return h.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// copyMessages writes messages to the copy until an error ends them. The copy already has every
-// message up to after.
+// copyMessages writes messages to the copy until there is an error. The copy already has every
+// message up to the revision after.
 func (h *Home) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
@@ -146,7 +147,7 @@ func (h *Home) copyMessages(
 	}
 }
 
-// batch is the content of one transaction.
+// batch holds what one transaction writes to the copy.
 type batch struct {
 	records []store.RegistryRecord
 	entries []store.AuditEntry
@@ -172,8 +173,8 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	}
 }
 
-// setReached stores up to which revision the copy of a bucket is complete. The position may go back
-// only if anew is true, when the mirror has restarted.
+// setReached stores the revision up to which the copy of a bucket is complete. The revision may
+// decrease only if anew is true, that is, when the mirror has restarted.
 func (h *Home) setReached(bucket string, revision uint64, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

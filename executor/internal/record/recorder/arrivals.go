@@ -20,7 +20,7 @@ type arrivals struct {
 	moved chan struct{}
 }
 
-// arrival is a message and when it arrived.
+// arrival is a message with the time of its arrival.
 type arrival struct {
 	msg jetstream.Msg
 	at  time.Time
@@ -63,8 +63,8 @@ func (a *arrivals) end() {
 }
 
 // gather waits for messages and returns those that have arrived, at most maxBatch. Once end has
-// been called and no messages are left, it returns nil. Calling it marks the previously returned
-// messages as recorded.
+// been called and no messages are left, it returns nil. Each call marks the messages returned by
+// the previous call as recorded.
 func (a *arrivals) gather() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,7 +25,7 @@ type entry struct {
 	// The fields below are what the entry adds to the batch. Its kind determines which of them are
 	// set.
 	record store.Record // start, rejection
-	isCopy bool         // whether this start was published again for groups that had skipped it
+	isCopy bool         // whether this start was published again for groups that skipped it
 	// Also set for an unreadable report, to end the execution that its subject names.
 	progress   execution.Progress
 	unreadable store.Unreadable
@@ -40,8 +40,8 @@ const (
 	rejection
 	progress
 	unreadable
-	// A message without content, which only makes this stream's deduplication recognize a
-	// delivery whose start is in another stream. It is not recorded.
+	// A marker: a message without content that exists only so that NATS's deduplication in this
+	// stream recognizes a delivery whose start message is in another stream. It is not recorded.
 	remembered
 )
 
@@ -55,8 +55,8 @@ const (
 	suspected // rejected by the database; it is retried before it is quarantined
 )
 
-// decode decodes messages and sorts them in the order in which they are applied: starts before
-// their progress.
+// decode decodes messages and sorts them in the order in which they are applied: start messages
+// before reports of progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
@@ -102,8 +102,8 @@ func (e *entry) decode(now time.Time) {
 	e.take(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableReason is the prefix of the error of an execution whose runner sent a report that
-// cannot be decoded.
+// unreadableReason is the prefix of the error stored for an execution whose runner sent a report
+// that cannot be decoded.
 const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not " +
 	"known: "
 
@@ -133,7 +133,7 @@ func (e *entry) take(
 	}
 }
 
-// deadLetter returns the dead letter for an entry to be quarantined.
+// deadLetter returns the dead letter that is stored when the entry is quarantined.
 func (e *entry) deadLetter(reason string) store.Unreadable {
 	return store.Unreadable{
 		StreamSequence: e.meta.Sequence.Stream,

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redelivered returns the executions of messages that were delivered before: an executor that
-// recorded them may have been killed before it announced the changes.
+// redelivered returns the IDs of the executions whose messages have been delivered before. The
+// executor that recorded them may have been killed before it announced the changes.
 func redelivered(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == recorded && e.meta.NumDelivered > 1 {
@@ -93,9 +93,9 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// handleRefused handles an entry that the database rejected when it was alone in its transaction.
-// It retries the entry for a while and then quarantines it. If the database rejects the quarantine
-// as well, the entry is retried indefinitely.
+// handleRefused handles an entry that the database rejected although it was alone in its
+// transaction. It retries the entry for a while and then quarantines it. If the database rejects
+// the quarantine as well, the entry is retried indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
 	if e.kind == unreadable || !r.suspects.mustQuarantine(e, time.Now()) {

@@ -20,11 +20,11 @@ func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
 
-// sayEvery is the minimum interval between log lines about a persistent failure.
+// sayEvery is the minimum interval between log entries about a persistent failure.
 const sayEvery = time.Minute
 
-// database tracks, for all loops of a recorder, whether the database works. However many loops fail
-// and however often, it reports one failure, in readiness and in the log.
+// database tracks, for all loops of a recorder, whether the database works. It reports an outage
+// once, in readiness and in the log, no matter how many loops fail or how often.
 type database struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts

@@ -21,16 +21,17 @@ type source struct {
 	created  string // the stream's identity; set when fetching begins
 }
 
-// ofStarts reports whether the source is a stream of starts.
+// ofStarts reports whether the source is a stream of start messages.
 func (s source) ofStarts() bool { return s.stream == placeOf(s.stream).starts }
 
-// maxAhead is the number of waiting starts above which reports are delayed.
+// maxAhead is the number of waiting start messages above which the reading of reports is delayed.
 const maxAhead = 2_000
 
-// letStartsPass delays reports while many starts are waiting, as after an outage of the database.
-// Without the delay, most reports would be read before their starts, and the store keeps only a
-// limited number of such reports. Some reports are still let through, so that a steady flow of
-// starts does not block reports indefinitely. It reports whether reports must wait.
+// letStartsPass delays reports while many start messages are waiting, as after an outage of the
+// database. Without the delay, most reports would be read before their start messages, and the
+// store keeps only a limited number of such reports. Some reports are still let through, to prevent
+// a steady flow of start messages from blocking reports indefinitely. letStartsPass reports whether
+// reports must wait.
 func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
 	if p := placeOf(from.stream); from.stream != p.reports ||
 		r.startsWaiting.Load(p.starts) <= maxAhead {
@@ -46,7 +47,7 @@ const watchEvery = time.Second
 
 // At a low rate, messages are recorded as they arrive. At a high rate, they are fetched in bursts
 // with pauses in between: messages sent together cost the NATS server and the executor far less
-// than single ones, and one transaction costs far less than several.
+// than messages sent one by one, and one large transaction costs far less than several small ones.
 const (
 	// few is the maximum number of messages per request at a low rate.
 	few = 250
@@ -59,8 +60,8 @@ const (
 	// manyPerSecond is the rate at which the recorder begins to fetch in bursts. It stops when the
 	// rate falls below a quarter of this.
 	manyPerSecond = 1_000
-	// leastPause and mostPause limit the pause after a burst, and thereby the delay that it adds to
-	// a record.
+	// leastPause and mostPause limit the pause after a burst, and therefore how much the pause
+	// delays a record.
 	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
 	// pausePerMany is the pause per thousand messages per second. The higher the rate, the more CPU
 	// time matters and the less the delay does.
@@ -139,7 +140,7 @@ func (r *Recorder) source(name string) source {
 	}}
 }
 
-// keepOn calls consume again after each failure, until the context is done.
+// keepOn calls consume, and calls it again after each failure, until the context is done.
 func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
 	var said time.Time
 	for ctx.Err() == nil {
@@ -173,8 +174,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Compare a new consumer as well: a server that could not read a consumer's settings creates
-	// the consumer with the state that it finds in its folder.
+	// Compare a new consumer as well: if the server could not read a consumer's settings, it
+	// creates the consumer with the state that it finds in the consumer's directory.
 	if _, err := r.rewindIfBehind(ctx, placeOf(from.stream)); err != nil {
 		return err
 	}
@@ -219,7 +220,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request waits for messages, at most most of them, and adds each one to arrived as it comes in.
+// request fetches up to most messages, waiting for them, and adds each one to arrived as it comes
+// in.
 func (r *Recorder) request(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
 ) (n int, err error) {
@@ -258,8 +260,8 @@ func (r *Recorder) fetchBurst(
 	return len(messages), drained, err
 }
 
-// addFetched adds messages to arrived, and updates the number of waiting starts from the last
-// message's metadata.
+// addFetched adds messages to arrived, and updates the number of waiting start messages from the
+// last message's metadata.
 func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivals) {
 	if len(messages) == 0 {
 		return
@@ -273,7 +275,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 	arrived.add(messages...)
 }
 
-// storeLag updates the number of messages of a stream that are not recorded.
+// storeLag updates the number of messages in a stream that have not been recorded.
 func (r *Recorder) storeLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if from.ofStarts() {

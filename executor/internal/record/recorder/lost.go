@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// lostAfter is the delay of the search after a start of the process or a reconnect. It lets the
-	// recorder catch up, and a runner that has the message finish.
+	// lostAfter is how long the search is delayed after the process has started or reconnected. In
+	// that time the recorder can catch up, and a runner that has the start message can finish.
 	lostAfter = 10 * time.Second
 	// lostAgain is the delay before a missing start is looked up a second time, because a replica
 	// may lag behind.
 	lostAgain = 5 * time.Second
 	// lostAtOnce is the maximum number of concurrent message lookups.
 	lostAtOnce = 8
-	// unendedAfter is how long a running execution must have been running to count as expired, once
-	// its start message has expired. Until then its handler may still be running.
+	// unendedAfter is the minimum time for which an execution whose start message has expired must
+	// have been running before it counts as expired. Until then its handler may still be running.
 	unendedAfter = 24 * time.Hour
 )
 
@@ -114,7 +114,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 		return streams.maxAge(), err
 	}
 	retry.Sleep(ctx, r.lostAgain)
-	// List the streams again: a queue's own stream may have been created in the meantime.
+	// List the streams again, because a queue's own stream may have been created in the meantime.
 	again, err := r.startStreams(ctx)
 	if err != nil {
 		return 0, err
@@ -132,9 +132,10 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	return streams.maxAge(), nil
 }
 
-// prepare reads the groups of runners of each stream, and returns an error unless the database has
-// everything that the shared place holds. If an own stream is unreachable or its place is not fully
-// recorded, its err is set, and executions whose starts may be in it are not judged.
+// prepare reads the groups of runners of each stream. It returns an error unless the database has
+// everything that the shared streams hold. If a queue's own stream is unreachable or its contents
+// are not fully recorded, prepare sets the err field of that stream, and executions whose start
+// messages may be in it are left alone.
 func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
 	if err := r.prepareOne(ctx, streams, shared.starts); err != nil {
 		return err
@@ -159,8 +160,7 @@ func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name st
 	return r.checkComplete(ctx, placeOf(name))
 }
 
-// checkComplete returns an error unless the database has everything that the streams of a place
-// hold.
+// checkComplete returns an error unless the database has everything that a pair of streams holds.
 func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
 	for _, name := range at.names() {
 		if err := r.catchUp(ctx, name); err != nil {
@@ -174,8 +174,8 @@ func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
 	return err
 }
 
-// end marks executions as failed, unless the database was replaced in the meantime by one that is
-// behind.
+// end marks executions as failed, unless the database has been replaced in the meantime by one that
+// lacks recorded messages.
 func (r *Recorder) end(
 	ctx context.Context, streams startStreams, why endReason, candidates []candidate,
 ) error {
@@ -223,9 +223,9 @@ const (
 )
 
 // catchUp waits, for at most catchUpFor, until everything that the stream holds at the time of the
-// call is recorded. A delivery that was sent again is then recorded with its new sequence, and
-// every reported final state is known. It does not wait for messages that arrive later, so it also
-// returns under steady load.
+// call is recorded. By then, start messages that were published again are recorded with their new
+// sequences, and every final state that was reported is known. It does not wait for messages that
+// arrive later, so it also returns under steady load.
 func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -293,12 +293,13 @@ func (r *Recorder) findUnended(
 }
 
 // whyUnended returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. subject is the subject of its start, or "" if the stream no longer has it.
+// still end it. subject is the subject of its start message, or "" if the stream no longer has that
+// message.
 func whyUnended(
 	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners,
 ) (why endReason, ok bool) {
-	// The margin is for a start that is missing at about the stream's maximum age: it has expired,
-	// and a runner may have received it at the last moment.
+	// Without the margin, a start message that disappeared at about the stream's maximum age would
+	// count as lost, although it has expired and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
@@ -313,17 +314,19 @@ func whyUnended(
 	}
 }
 
-// startStream is a stream of starts, for looking up the starts of executions.
+// startStream is a stream of start messages, in which the start messages of executions are looked
+// up.
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runners
-	err    error // why executions whose starts may be in it cannot be judged
+	err    error // why executions whose starts may be in it are left alone
 }
 
-// startStreams holds the streams of starts by name. The shared stream is always present.
+// startStreams holds the streams of start messages, keyed by name. The shared stream is always
+// present.
 type startStreams map[string]*startStream
 
-// startStreams returns the streams of starts that currently exist.
+// startStreams returns the streams of start messages that currently exist.
 func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 	places, err := r.places(ctx)
 	if err != nil {
@@ -345,8 +348,8 @@ func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 	return streams, nil
 }
 
-// of returns the streams that may hold the start of an execution of a queue. The queue may have
-// moved since the execution was accepted.
+// of returns the streams that may hold the start message of an execution in a queue. The queue may
+// have moved to or from its own stream since the execution was accepted.
 func (s startStreams) of(queue string) []*startStream {
 	if own := s[stream.OwnName(queue)]; own != nil {
 		return []*startStream{own, s[shared.starts]}
@@ -354,7 +357,7 @@ func (s startStreams) of(queue string) []*startStream {
 	return []*startStream{s[shared.starts]}
 }
 
-// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be judged.
+// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be read.
 func (s startStreams) maxAge() time.Duration {
 	age := time.Duration(math.MaxInt64)
 	for _, at := range s {
@@ -366,8 +369,9 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// ageAndGroups returns the maximum age of the stream that holds or held the start of an execution,
-// and the groups that receive its starts there. ok is false if that cannot be determined now.
+// ageAndGroups returns the maximum age of the stream that holds or held the start message of an
+// execution, and the groups of runners that consume that stream. ok is false if that cannot be
+// determined now.
 func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
 	if c.unknown {
 		return 0, nil, false
@@ -384,13 +388,13 @@ func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []
 	return at.stream.CachedInfo().Config.MaxAge, at.groups, true
 }
 
-// candidate is an execution whose start is being looked up.
+// candidate is an execution whose start message is being looked up.
 type candidate struct {
 	store.Lost
 	queue   string // the queue of the execution
 	stream  string // the name of the stream that holds the start; "" if none does
-	subject string // of the start
-	unknown bool   // whether a stream that may hold the start could not be judged
+	subject string // the subject of the start
+	unknown bool   // whether a stream that may hold the start could not be read
 }
 
 func candidateOf(record store.Record) candidate {
@@ -400,9 +404,9 @@ func candidateOf(record store.Record) candidate {
 	}
 }
 
-// locate finds the streams and subjects of the candidates' starts. It returns the candidates whose
-// start is in no stream at their sequence, without those for which one of the streams could not be
-// searched.
+// locate finds the streams and subjects of the candidates' start messages. It returns the
+// candidates whose start message is not at the recorded sequence of any stream. Candidates for
+// which one of the streams could not be searched are not returned.
 func (r *Recorder) locate(
 	ctx context.Context, streams startStreams, candidates []candidate,
 ) (lost []candidate, err error) {
@@ -432,7 +436,7 @@ func (r *Recorder) locate(
 	return lost, err
 }
 
-// locateOne sets the stream and the subject of a candidate's start.
+// locateOne sets a candidate's stream and subject to those of its start message.
 func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *candidate) error {
 	c.stream, c.subject, c.unknown = "", "", false
 	for _, at := range streams.of(c.queue) {
@@ -464,8 +468,8 @@ func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lo
 	return err == nil && subject == "", err
 }
 
-// subjectOf returns the subject of an execution's start, which is the message at the recorded
-// sequence. It returns "" if there is no such message, or if the message belongs to another
+// subjectOf returns the subject of an execution's start message, which it looks up at the recorded
+// sequence. It returns "" if there is no message there, or if the message belongs to another
 // execution.
 func (r *Recorder) subjectOf(
 	ctx context.Context, s jetstream.Stream, lost store.Lost,

@@ -15,7 +15,7 @@ import (
 const (
 	causeDatabase = "database" // the database lacks acknowledged messages
 	causeStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was set back behind what a group of runners had acknowledged.
+	// The stream was set back to before messages that a group of runners had acknowledged.
 	causeRunners = "runners"
 )
 
@@ -138,8 +138,8 @@ func (m *metrics) makeStreams() {
 	m.streamMaxBytes.WithLabelValues(stream.Name)
 }
 
-// observe counts the decided entries. An undecided message is counted when it has been redelivered
-// and decided.
+// observe counts the entries that have a verdict. An undecided message is counted later, when it
+// has been redelivered and decided.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A process that also has an ingress first responds to a burst of requests and records it right
-// after: a batch occupies a CPU for tens of milliseconds, which every sender would otherwise wait
-// for. The delay of a record is limited.
+// In a process that also has an ingress, the recorder lets the ingress respond to a burst of
+// requests first and records the burst afterwards. A batch occupies a CPU for tens of milliseconds,
+// and every sender would otherwise have to wait for that. The delay of a record is limited.
 const (
 	// manyPerCPU is the number of concurrent requests per CPU at which senders begin to wait for
 	// CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second there
@@ -30,7 +30,7 @@ const (
 // senders tracks the senders served by an ingress in this process.
 type senders struct {
 	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
-	calmAt     time.Time     // calmAfter after the last time there were many requests
+	calmAt     time.Time     // calmAfter after the last time that there were many requests
 }
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxAside old, or
@@ -58,13 +58,13 @@ func (s *senders) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 
 const (
 	// restRatio is the length of the pause after a batch, relative to the batch, if no messages are
-	// waiting. With it, recording uses a quarter of one core.
+	// waiting. As a result, recording uses a quarter of one core.
 	restRatio = 3
 	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages at which there is no pause. The pause gets
-	// shorter as the number approaches maxBehind, so that the recorder keeps up with a load that
-	// lasts longer than a burst.
+	// maxBehind is the number of waiting messages from which on there is no pause. The pause gets
+	// shorter as the number approaches maxBehind, so the recorder keeps up with a load that lasts
+	// longer than a burst.
 	maxBehind = 30_000
 )
 
@@ -75,8 +75,8 @@ func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
 }
 
-// yieldEvery is the number of messages after which the recorder lets other goroutines run, which is
-// about 50 µs of work.
+// yieldEvery is the number of messages after which the recorder lets other goroutines run. Handling
+// that many messages takes about 50 µs.
 const yieldEvery = 16
 
 // yield lets other goroutines run after every yieldEvery messages. message is the index of the

@@ -9,22 +9,24 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A queue may have its own streams. They are created and deleted while the recorder runs, so the
-// recorder polls the server for the existing streams, at the interval watchEvery. The streams of
-// different places are independent: each place is compared with the database separately, and a
-// place that is unreachable or holds many messages does not delay the others.
+// Start messages and reports are stored in pairs of streams: one pair is shared, and a queue may
+// have its own pair. Such pairs are created and deleted while the recorder runs, so the recorder
+// polls the server for the existing streams, at the interval watchEvery. Pairs are independent:
+// each one is compared with the database separately, and a pair that is unreachable or holds many
+// messages does not delay the others.
 
-// streamPair is a stream of starts together with the stream of reports about these starts.
+// streamPair holds the names of a stream of start messages and of the stream with the runners'
+// reports about them.
 type streamPair struct{ starts, reports string }
 
-// shared is the place of the queues without their own streams.
+// shared is the pair of streams used by all queues that do not have their own.
 var shared = streamPair{stream.Name, stream.ProgressName}
 
 func ownPlace(queue string) streamPair {
 	return streamPair{stream.OwnName(queue), stream.OwnProgressName(queue)}
 }
 
-// placeOf returns the place that a stream of starts or reports belongs to.
+// placeOf returns the pair that a stream of start messages or of reports belongs to.
 func placeOf(name string) streamPair {
 	if queue, ok := stream.QueueOfStream(name); ok {
 		return ownPlace(queue)
@@ -38,7 +40,7 @@ func placeOf(name string) streamPair {
 // names returns the names of both streams.
 func (p streamPair) names() []string { return []string{p.starts, p.reports} }
 
-// existingStreams returns the names of the existing streams of starts and reports.
+// existingStreams returns the names of the existing streams of start messages and of reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -46,7 +48,7 @@ func (r *Recorder) existingStreams(ctx context.Context) (names []string, err err
 	return append(starts, reports...), err
 }
 
-// places returns the existing places, the shared one first.
+// places returns the existing pairs of streams, the shared one first.
 func (r *Recorder) places(ctx context.Context) ([]streamPair, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
@@ -73,18 +75,19 @@ func (r *Recorder) forget(name string) {
 	r.startsWaiting.Delete(placeOf(name).starts)
 }
 
-// share returns the maximum number of messages and bytes that one stream may add at a time, chosen
-// so that the streams of starts together add about maxBatch messages and maxBatchBytes, and so do
-// the streams of reports.
+// share returns the maximum number of messages and bytes that one stream may add at a time. With
+// this limit, all streams of start messages together add about maxBatch messages and maxBatchBytes,
+// and so do all streams of reports.
 func (r *Recorder) share() (messages, bytes int) {
 	places := max(1, int(r.streams.Load())/2)
 	return max(few, maxBatch/places), max(1<<20, maxBatchBytes/places)
 }
 
-// waiting holds the number of waiting starts in each place, as last reported by the server.
+// waiting holds, for each stream of start messages, the number of messages waiting in it, as last
+// reported by the server. It is safe for concurrent use.
 type waiting struct {
 	mu sync.Mutex
-	of map[string]uint64 // by name of the stream of starts
+	of map[string]uint64 // keyed by stream name
 }
 
 func (w *waiting) Store(starts string, n uint64) {
@@ -108,7 +111,7 @@ func (w *waiting) Delete(starts string) {
 	delete(w.of, starts)
 }
 
-// largest returns the largest number of starts waiting in any queue's own stream.
+// largest returns the largest number of start messages waiting in any queue's own stream.
 func (w *waiting) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

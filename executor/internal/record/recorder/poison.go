@@ -3,7 +3,7 @@ package recorder
 import "time"
 
 // A message that the database rejects is retried alone, at least suspectTries times and for at
-// least suspectTime, before it is quarantined. The time outlasts the lock timeouts of the
+// least suspectTime, before it is quarantined. suspectTime is longer than the lock timeouts of the
 // databases.
 const (
 	suspectTries = 4
@@ -13,11 +13,11 @@ const (
 )
 
 // poisonMessages tracks the messages that the database has rejected, until they are recorded or
-// quarantined. They wait in the stream to keep them from blocking other messages. Only the
-// recorder's loop uses it.
+// quarantined. In the meantime they stay in the stream, unacknowledged, so that they do not block
+// other messages. Only the recorder's loop uses it.
 type poisonMessages struct {
-	// A message is quarantined after at least tries rejections, if the first one was at least time
-	// ago.
+	// A message is quarantined once it has been rejected at least tries times and its first
+	// rejection is at least time ago.
 	tries int
 	time  time.Duration
 	seen  map[origin]*poisonMessage

@@ -19,12 +19,12 @@ import (
 )
 
 // A database can lose its last transactions, when a lagging standby is promoted or a dump is
-// restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores which
-// messages it decides (store.Batch.Decided). A message that is in the stream, acknowledged, and in
-// none of these ranges is missing from this database. The recorder compares the streams with the
-// database when it starts or connects to NATS, when the store has a new connection, at the interval
-// compareEvery, and before it ends executions. It rewinds the consumer to the first missing
-// message. Messages that are already recorded are not recorded twice.
+// restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
+// ranges of messages that it records or quarantines (store.Batch.Decided). A message that is in the
+// stream, acknowledged, and in none of these ranges is missing from this database. The recorder
+// compares the streams with the database when it starts or connects to NATS, when the store has a
+// new connection, at the interval compareEvery, and before it ends executions. It rewinds the
+// consumer to the first missing message. Messages that are already recorded are not recorded twice.
 
 const (
 	// compareEvery is the interval at which the database is compared with the acknowledged
@@ -79,7 +79,7 @@ func rangesOf(entries []*entry) (ranges []store.Range) {
 	return ranges
 }
 
-// recovery tracks the recording of messages that the database has lost.
+// recovery tracks the progress of recording again the messages that the database has lost.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -96,7 +96,8 @@ type ackFloor struct {
 	sequence uint64
 }
 
-// recoveryPart is the readiness component for a database that is behind.
+// recoveryPart is the name of the readiness component that is not ready while the database is
+// behind.
 const recoveryPart = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
@@ -111,9 +112,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// noteFloor stores how far a stream is acknowledged. If it was acknowledged further before, another
-// executor has rewound the consumer, and noteFloor returns the previous position. Otherwise it
-// returns 0.
+// noteFloor stores the position up to which a stream is acknowledged. If the stored position was
+// higher, another executor has rewound the consumer, and noteFloor returns that earlier position.
+// Otherwise it returns 0.
 func (r *recovery) noteFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +171,8 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
-// followDatabase compares the database with the streams whenever needed, until the context is done.
+// followDatabase compares the database with the streams at the times listed at the top of this
+// file, until the context is done.
 func (r *Recorder) followDatabase(ctx context.Context) {
 	tick := time.NewTicker(r.compareEvery)
 	defer tick.Stop()
@@ -198,8 +200,8 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 	}
 }
 
-// noticeFloor stores how far a stream is acknowledged, and joins a recovery that another executor
-// has started.
+// noticeFloor stores the position up to which a stream is acknowledged, and joins a recovery that
+// another executor has started.
 func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
 	if before := r.recovery.noteFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
@@ -243,8 +245,8 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllIfBehind compares the streams of all places with the database. A place that cannot be
-// compared does not keep the others from being compared.
+// rewindAllIfBehind compares all streams with the database. A pair of streams that cannot be
+// compared does not prevent the comparison of the others.
 func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
 	places, err := r.places(ctx)
 	if err != nil {
@@ -257,9 +259,9 @@ func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err erro
 	return behind, err
 }
 
-// rewindIfBehind rewinds the recorder's consumers of a place to the first message that they would
-// skip because a stream was set back or the database has lost transactions. It reports whether the
-// database was behind.
+// rewindIfBehind rewinds the recorder's consumers of a pair of streams to the first message that
+// they would otherwise skip because a stream was set back or the database has lost transactions. It
+// reports whether the database was behind.
 func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
@@ -302,7 +304,7 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 
 // position is the position of the recorder's consumer in a stream.
 type position struct {
-	// nil if the stream or the consumer does not exist, which means that nothing is acknowledged.
+	// stream is nil if the stream or the consumer does not exist; nothing is acknowledged then.
 	stream jetstream.Stream
 	name   string
 	floor  uint64 // every message up to this sequence is acknowledged
@@ -314,8 +316,9 @@ type position struct {
 	missing uint64
 }
 
-// positionOf returns the position of a stream's consumer. The floor is read before the ranges in
-// the database, because a message is acknowledged after its transaction.
+// positionOf returns the position of a stream's consumer. Call it before reading the ranges from
+// the database: a message is acknowledged after its transaction, so the ranges then include every
+// acknowledged message.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
 	p := &position{name: name}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may get lost
@@ -335,7 +338,7 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing finds the first acknowledged messages that are missing from the database.
+// findMissing sets the missing field of both positions.
 func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) error {
 	for _, p := range []*position{starts, reports} {
 		if p.stream == nil {
@@ -411,9 +414,9 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 	return msg.Sequence, nil
 }
 
-// initRanges handles a stream that the database has no ranges for, because the database is new or
-// was written by a version that stored none. It finds the first missing message, and stores a range
-// for the messages before it.
+// initRanges handles a stream for which the database has no ranges, because the database is new or
+// was written by a version that did not store them. It finds the first missing message and stores a
+// range for the messages before it.
 func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err error) {
 	first, last := p.acknowledged()
 	if first > last {
@@ -440,7 +443,8 @@ func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err err
 	return err
 }
 
-// moveBack rewinds the recorder's consumer of a stream to the first message that it skipped.
+// moveBack rewinds the recorder's consumer of a stream to the first message that it would otherwise
+// skip.
 func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
 	if p.takenBack > 0 {
@@ -486,8 +490,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	return nil
 }
 
-// reapplyOthers applies the contents of the other streams again after the database was behind.
-// Every report and every entry is still stored only once.
+// reapplyOthers applies the contents of the other streams again after the database was found to be
+// behind. Every report and every audit entry is still stored only once.
 func (r *Recorder) reapplyOthers(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -26,12 +26,13 @@ const Durable = "executor"
 
 const (
 	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less
-	// each message costs. With SQLite, more messages then share a page of the ID index. Measured
-	// with 1,000 and 4,000 messages, and pauses to match, one message takes 31 and 26 µs of CPU
-	// time.
+	// each message costs; with SQLite, for example, more messages share a page of the ID index.
+	// With 1,000 messages per transaction, one message takes 31 µs of CPU time; with 4,000 messages
+	// and correspondingly longer pauses, it takes 26 µs.
 	maxBatch = 4_000
 	// ackWait is how long a message may stay unacknowledged before it is delivered to another
-	// executor. Records are delayed by this time after an executor was killed.
+	// executor. When an executor is killed, recording the messages that it was handling is delayed
+	// by this duration.
 	ackWait = 5 * time.Second
 	// finishWait is how long Run continues to record messages that had arrived when its context
 	// ended.
@@ -41,11 +42,11 @@ const (
 // Recorder records the streams' messages. Several recorders in several executors share the work.
 type Recorder struct {
 	// Publishing is the number of requests whose messages an ingress in this process is currently
-	// storing; the recorder lets a burst of them pass first. Set it before Run. nil means that this
-	// process has no ingress.
+	// storing. During a burst of requests, the recorder waits: see pacing.go. Set it before Run.
+	// nil means that this process has no ingress.
 	Publishing *atomic.Int64
-	// Retention is how long records are kept; the recorder does not search for older ones. Set it
-	// before Run. 0 means that records are kept forever.
+	// Retention is how long execution records are kept; the recorder does not search for older
+	// ones. Set it before Run. 0 means that records are kept forever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with
 	// the same secret, and is retried indefinitely after an error. Set it before RunReports. nil
@@ -56,14 +57,15 @@ type Recorder struct {
 	// after an error. Set it before RunReports. nil means that everything is counted.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
-	// Behind is called when the database was found to lack acknowledged messages, because updates
-	// from other streams may be missing as well. Set it before Run. nil means that no other streams
-	// need handling.
+	// Behind is called when the database was found to lack acknowledged messages. It should apply
+	// again what the database may have lost from other sources. Set it before Run. If it is nil,
+	// nothing is called.
 	Behind func(ctx context.Context)
 
-	// PassedOver returns the consumers of runners that have skipped starts without running them.
-	// Redelivered is called with such a consumer after those starts have been published again for
-	// its group. Set both before EndLost. A nil PassedOver means that there are no such consumers.
+	// PassedOver returns the runners' consumers that have skipped start messages without running
+	// them. Redelivered is called with such a consumer after those start messages have been
+	// published again for its group of runners. Set both before calling EndLost. A nil PassedOver
+	// means that there are no such consumers.
 	PassedOver  func() (consumers []string, err error)
 	Redelivered func(consumer string) error
 
@@ -81,7 +83,7 @@ type Recorder struct {
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLost search now
 	behind   chan struct{} // buffered for one value, which signals the start of a recovery
-	// startsWaiting holds the number of undelivered messages of each stream of starts.
+	// startsWaiting holds the number of undelivered messages in each stream of start messages.
 	startsWaiting waiting
 	streams       atomic.Int64 // number of streams being followed
 
@@ -240,8 +242,8 @@ func pending(msg jetstream.Msg) uint64 {
 // connection returns the number of reconnects to NATS, which identifies the connection.
 func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
 
-// AwaitRecorded waits until everything that the streams of starts hold now is recorded, or until
-// the context is done.
+// AwaitRecorded waits until everything that the streams of start messages hold at the time of the
+// call is recorded, or until the context is done.
 func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 	var names []string
 	retry.Until(ctx, 20*time.Millisecond, func() bool {

@@ -47,8 +47,8 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// applyReport retries until the report is applied, until it is certain that it can never be
-// applied, or until the context is done.
+// applyReport applies a report. It retries until the report is applied, can never be applied, or
+// the context is done.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	for failures := 0; ; failures++ {
 		err := r.tryReport(ctx, msg)
@@ -89,7 +89,7 @@ func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
 	case stream.FilteredSubject:
 		return r.applyFiltered(ctx, msg.Data())
 	default:
-		// A report of duplicates, which was the first kind of report.
+		// A report of suppressed duplicates, the first kind of report that existed.
 		return r.applyDuplicates(ctx, msg.Data())
 	}
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// A power failure or a restored copy can set a stream back behind the messages that its consumers
-// have acknowledged, because the consumers' state is kept in separate files. Sequences are then
-// used again, and a consumer skips the new messages, because it considers them acknowledged. Before
-// the recorder continues with a consumer, it therefore checks whether the last acknowledged message
-// is recorded. If it is not, and other records show that the stream was set back, the consumer is
-// rewound to the first message that is not recorded. Messages that are already recorded are not
-// recorded twice. The groups of runners receive the messages that they would skip, and no others:
-// see redeliverSkipped.
+// A power failure, or restoring NATS's files from a copy, can set a stream back to before messages
+// that its consumers have acknowledged, because the consumers' state is kept in separate files. The
+// stream then uses the same sequences again, and a consumer skips the new messages because it
+// considers them acknowledged. Before the recorder continues with a consumer, it therefore checks
+// whether the last acknowledged message is recorded. If it is not, and other records show that the
+// stream was set back, the consumer is rewound to the first message that is not recorded. Messages
+// that are already recorded are not recorded twice. The groups of runners receive the messages that
+// they would skip, and no others: see redeliverSkipped.
 //
 // If no record shows that the stream was set back, the database has lost transactions: see
 // rewindIfBehind.
 
-// marks holds the last messages that this process has acknowledged, one for each connection to
-// NATS. While the process was disconnected, the stream may have been set back and have grown again.
+// marks holds the last message that this process acknowledged on each connection to NATS. Between
+// two connections, a stream may have been set back and have grown again.
 type marks struct {
 	mu   sync.Mutex
 	last map[string][]mark // by stream
@@ -71,7 +71,7 @@ func (m *marks) forget(stream string) {
 	delete(m.last, stream)
 }
 
-// checked removes all but the newest mark of a stream.
+// checked removes all marks of a stream except the newest.
 func (m *marks) checked(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +80,8 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// findTakenBack finds the first message in the stream that replaced an acknowledged one.
+// findTakenBack sets p.takenBack to the first message in the stream that replaced an acknowledged
+// one.
 func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 	if p.stream == nil {
 		return nil
@@ -97,7 +98,7 @@ func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
 }
 
 // firstPassedOver returns the sequence of the first message that the consumer would skip, or 0 if
-// there is none. The consumer has acknowledged everything up to floor.
+// there is none. floor is the sequence up to which the consumer has acknowledged everything.
 func (r *Recorder) firstPassedOver(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (first uint64, err error) {
@@ -198,7 +199,7 @@ func (r *Recorder) wasTakenBack(
 	return len(lost) > 0, err
 }
 
-// newest returns the newest executions since a time whose starts may be in a stream.
+// newest returns the newest records accepted since a time whose start messages may be in a stream.
 func (r *Recorder) newest(
 	ctx context.Context, name string, since time.Time,
 ) (found []candidate, err error) {
@@ -223,7 +224,7 @@ func (r *Recorder) newest(
 	return found, nil
 }
 
-// maxAge returns the maximum age at which a message must still be in the database.
+// maxAge returns the age up to which a message must be in the database.
 func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.Retention > 0 {
@@ -233,8 +234,8 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 }
 
 // isRecordedAt reports whether the message at a sequence is recorded, deleted, or older than the
-// retention of records. known is false for a message that is never recorded, for which the result
-// means nothing.
+// retention of records. known is false for a message of a kind that is never recorded; the first
+// result is then meaningless.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
@@ -280,8 +281,8 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	return err == nil, err
 }
 
-// isApplied reports whether progress would change nothing. Progress of an execution that is not
-// recorded yet counts as applied, because the store keeps it.
+// isApplied reports whether applying progress would change nothing. Progress of an execution that
+// is not recorded yet counts as applied, because the store keeps it.
 func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
 	record, err := r.store.Get(ctx, p.ID)
 	if errors.Is(err, store.ErrNotFound) {

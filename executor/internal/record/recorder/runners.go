@@ -20,9 +20,9 @@ import (
 // runners is a group of workflow runners, identified by its consumer.
 type runners struct {
 	consumer string
-	subject  string // the filter subject of the starts that the group receives
+	subject  string // the filter subject of the group's consumer
 	floor    uint64 // every message up to this sequence is acknowledged
-	present  bool   // whether a member is waiting for starts or handling some
+	present  bool   // whether a member is waiting for messages or handling some
 }
 
 // runnersOf returns the groups of runners that consume a stream.
@@ -56,10 +56,10 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 	return groups, nil
 }
 
-// haveHandled reports whether, of the groups that receive starts with a subject, at least one has
-// acknowledged the start at a sequence and none that is present has yet to receive it. If the
-// execution has no report, all of them acknowledged it without one, because runners report before
-// they acknowledge.
+// haveHandled reports whether the groups of runners have handled the start message with a subject
+// and a sequence: at least one group has acknowledged it, and no group that is present has yet to
+// receive it. If its execution has no report, the groups acknowledged it without one, because
+// runners report before they acknowledge.
 func haveHandled(groups []runners, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
@@ -74,17 +74,17 @@ func haveHandled(groups []runners, subject string, sequence uint64) (done bool) 
 	return done
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a copied start.
+// againPrefix is the prefix of the Nats-Msg-Id of a copied start message.
 const againPrefix = "again-"
 
 // redeliverSkipped makes the groups of runners receive the messages that they would skip in a
-// stream that was set back. A group whose acknowledgements are ahead of the whole stream is
-// rewound, because it has handled none of the messages to come. The consumer of any other group
-// cannot be rewound, because the group has handled messages after those that it skipped, and would
-// receive these again. Instead, copies of the skipped messages are added to the stream: starts of
-// the same executions, whose records then refer to the copies. A message is not copied if a group
-// will receive it anyway, or if its execution has ended. redeliverSkipped can be repeated, because
-// each copy has its own Nats-Msg-Id.
+// stream that was set back. If a group's acknowledgements are ahead of the whole stream, its
+// consumer is rewound, because the group has handled none of the messages to come. The consumer of
+// any other group cannot be rewound: the group has also handled messages after those that it
+// skipped, and would receive them again. Instead, copies of the skipped start messages are added to
+// the stream, and the records of their executions then refer to the copies. A message is not copied
+// if a group will receive it anyway, or if its execution has ended. redeliverSkipped is idempotent,
+// because the Nats-Msg-Id of a copy is derived from the message that it copies.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	groups, err := runnersOf(ctx, p.stream)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	return nil
 }
 
-// publishCopy publishes a copy of the start at a sequence to its stream, if all groups of its queue
-// have skipped it and its execution has not ended.
+// publishCopy publishes a copy of the start message at a sequence to the same stream, if all groups
+// of its queue have skipped it and its execution has not ended.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64,
 ) (copied bool, err error) {
@@ -171,8 +171,7 @@ func (r *Recorder) publishCopy(
 	if err == nil && record.Status.Final() {
 		return false, nil
 	}
-	// The execution may have ended after later ones were skipped: runners report before they
-	// acknowledge.
+	// The execution may have a final report that is not recorded yet.
 	at, _ := stream.PlaceOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, placeOf(s.CachedInfo().Config.Name).reports)
 	if err != nil {
@@ -195,9 +194,10 @@ func (r *Recorder) publishCopy(
 	return err == nil, err
 }
 
-// republishSkipped publishes copies of the starts of unfinished executions that runners' consumers
-// have skipped without running them. It returns the remaining executions, which their runners have
-// acknowledged. Only consumers of the shared stream can have skipped starts.
+// republishSkipped publishes copies of the start messages of unfinished executions that runners'
+// consumers have skipped. It returns the other executions, whose start messages runners have
+// acknowledged without a report. Only consumers of the shared stream can have skipped start
+// messages.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, at startStreams, unheard []candidate,
 ) (acknowledged []candidate, err error) {
@@ -209,7 +209,7 @@ func (r *Recorder) republishSkipped(
 		return unheard, err
 	}
 	s, groups := at[shared.starts].stream, at[shared.starts].groups
-	var passing []runners // groups that have skipped starts
+	var passing []runners // groups that have skipped messages
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
 			passing = append(passing, g)
@@ -243,8 +243,8 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// followCopies sets the StreamSequence of a record to that of the start's copy, if the copy is in
-// the same batch. A start is published again for groups of runners that skipped it.
+// followCopies sets the StreamSequence of a record to that of the copy of its start message, if the
+// copy is in the same batch. Copies are published for groups of runners that skipped the original.
 func followCopies(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {
