@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// StateUpdate is the change that a batch's progress makes to one record. Zero fields change
-// nothing. StartedAt is ignored if the record already has one.
+// StateUpdate is the change to one record that results from a batch's progress. Zero fields change
+// nothing. StartedAt is ignored if the record already has a StartedAt.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -31,7 +31,7 @@ func StepIDs(steps []execution.Progress) []string {
 	return slices.Compact(ids)
 }
 
-// CurrentState holds the fields of a record that determine the effect of its next step.
+// CurrentState holds the fields of a record that determine the effect of the next progress step.
 type CurrentState struct {
 	Status     execution.Status
 	AccountID  string
@@ -43,8 +43,8 @@ type CurrentState struct {
 // Advance applies steps in order to the current states, which are keyed by ID, following the rules
 // of Batch.Progress. It returns one update for each record that changes, the IDs that are not
 // recorded, and the IDs of records whose queue or workflow differs from the step's. Each ID is
-// returned once. Drivers call it inside their transaction with the records locked, which keeps the
-// rule in one place.
+// returned once. Every driver calls Advance inside its transaction with the records locked, instead
+// of implementing the rules itself.
 func Advance(
 	standing map[string]CurrentState, steps []execution.Progress,
 ) (moves []StateUpdate, unknown, foreign []string) {
@@ -97,7 +97,7 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
-		if m.StartedAt.IsZero() { // a further attempt does not change when the first one began
+		if m.StartedAt.IsZero() { // later attempts leave the time when the first one began
 			m.StartedAt = step.At
 		}
 	case execution.Succeeded:
@@ -124,8 +124,8 @@ func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	}
 }
 
-// Changed returns the value of Applied.Changed: the IDs of the records that a batch inserted or
-// changed, each once.
+// Changed returns the IDs of the records that a batch inserted or changed, each once, for use as
+// Applied.Changed.
 func Changed(inserted []Record, moves []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {

@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// AuditEntry is one action, who performed it, and when. It holds no secret.
+// AuditEntry describes one action, who performed it, and when. It holds no secret.
 type AuditEntry struct {
 	ID         string // unique; if several entries share an ID, the first one is kept
 	At         time.Time
@@ -25,8 +25,8 @@ type AuditFilter struct {
 	Until      time.Time // At is before it
 }
 
-// AuditPosition is a position in the list: the one after the entry with this time and ID. The zero
-// value is the beginning of the list.
+// AuditPosition is a position in the list of audit entries, immediately after the entry with this
+// time and ID. The zero value is the beginning of the list.
 type AuditPosition struct {
 	At time.Time
 	ID string

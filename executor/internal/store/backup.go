@@ -37,7 +37,7 @@ type DuplicateCount struct {
 // AppliedReport identifies a report that has been applied, so that it is not applied twice.
 type AppliedReport struct {
 	ID string    // the random ID that the ingress gave the report
-	At time.Time // when the report was made; IDs are deleted by this age
+	At time.Time // when the report was made; old IDs are deleted
 }
 
 // partRows and partBytes limit a part, which is one line of a backup, one request of a restore, and

@@ -39,8 +39,8 @@ type WorkflowRefusalSum struct {
 	RefusalSum
 }
 
-// RefusalPosition is a position in the list: the one after the sum with this last time, workflow
-// and code. The zero value is the beginning of the list.
+// RefusalPosition is a position in the list of refusal sums, immediately after the sum with this
+// last time, workflow and code. The zero value is the beginning of the list.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
@@ -63,8 +63,8 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusals is the approximate number of refusal rows that are kept. Anyone can cause one row per
-// workflow ID, code and minute, without authentication.
+// MaxRefusals is the approximate maximum number of refusal rows that are kept. The limit is needed
+// because anyone can cause one row per workflow ID, code and minute, without authentication.
 const MaxRefusals = 200_000
 
 // AcceptedMinutes counts the records started by a webhook request, by minute, oldest first.
@@ -72,7 +72,7 @@ func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
 		if r.Source != execution.Webhook || r.Status == execution.Rejected {
-			continue // the ingress counts a rejection among its refusals
+			continue // the ingress counts rejected requests as refusals
 		}
 		counts = addMinute(counts, MinuteCount{r.AcceptedAt.Truncate(time.Minute), KindAccepted, 1})
 	}

@@ -35,7 +35,7 @@ func (f DeadLetterFilter) Records() Filter {
 	}
 }
 
-// At returns the time by which the list of dead letters is sorted.
+// At returns the time that the list of dead letters is sorted by.
 func (d DeadLetter) At() time.Time {
 	if d.Record != nil {
 		return d.Record.AcceptedAt

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Range is a range of adjacent stream messages that are decided, that is, recorded or quarantined.
+// Range is a range of adjacent stream messages that have been decided, that is, recorded or
+// quarantined.
 type Range struct {
 	Stream string // the name of the stream
 	// Created identifies the stream. A stream that is deleted and created again keeps its name, but
@@ -48,7 +49,7 @@ func MergeRanges(ranges []Range) []Range {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that lie before a sequence.
+// RangesBefore returns the parts of merged ranges that are before a sequence (exclusive).
 func RangesBefore(ranges []Range, sequence uint64) []Range {
 	var before []Range
 	for _, r := range ranges {

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// EventCause is one occurrence to be reported to an account's operators by an event. It is kept
-// until an event includes it, or until it is decided that no event will.
+// EventCause is one occurrence that may be reported to an account's operators by an operator event.
+// It is kept until an event includes it or until it is decided that no event will.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -33,8 +33,8 @@ type Event struct {
 	PublishedAt time.Time // zero until its start is published or its workflow is found deleted
 }
 
-// Condition is an ongoing state whose beginning was reported by an event. Kind is the kind of that
-// event; Subject names the object that is in the state.
+// Condition is an ongoing state, the beginning of which was reported by an operator event. Kind is
+// the kind of that event; Subject names the object that is in the state.
 type Condition struct {
 	AccountID, Kind, Subject string
 
@@ -44,8 +44,9 @@ type Condition struct {
 // ConditionChange is the beginning or the end of a condition.
 type ConditionChange struct {
 	Condition
-	// Cause is the event cause of the change; nil means that no event reports it. It is stored only
-	// if the change takes effect: if a condition begins that did not exist, or one ends that did.
+	// Cause is the event cause of the change; nil means that no event reports the change. It is
+	// stored only if the change takes effect, that is, if a condition that did not exist begins or
+	// an existing one ends.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; if so, Since is ignored
 }
@@ -76,7 +77,8 @@ func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures [
 	return failures
 }
 
-// LostFailures returns the failures of the lost executions that were ended with the given reason.
+// LostFailures returns a failure for each of the lost executions that were ended, with the given
+// reason.
 func LostFailures(
 	standing map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []Failure) {

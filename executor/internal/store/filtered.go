@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of requests kept per node that did not match its
-// filter.
+// MaxFilteredRequests is the maximum number of requests that did not match a node's filter and are
+// kept for that node.
 const MaxFilteredRequests = 20
 
 // Filtered describes the requests that did not match the filter of one trigger node. Its JSON is
@@ -22,11 +22,11 @@ type Filtered struct {
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none
-	Place      string // location in the filter of the condition that did not hold
+	Place      string // location, in the filter, of the condition that did not hold
 }
 
-// StorableFiltered returns a report in stored form: one entry per node, sorted by node so that two
-// concurrent writers cannot deadlock.
+// StorableFiltered returns a report in stored form: one entry per node, sorted by node. Because of
+// the order, two concurrent writers cannot deadlock.
 func StorableFiltered(filtered []Filtered) []Filtered {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]Filtered{}

@@ -56,8 +56,8 @@ func (k Key) String() string {
 }
 
 // IDKey returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
-// sanitized form. A text that is 16 bytes long gets a trailing zero byte to tell it from a UUID; no
-// sanitized text ends in one.
+// sanitized form. A zero byte is appended to a text that is 16 bytes long, to distinguish it from a
+// UUID; no sanitized text ends in a zero byte.
 func IDKey(id string) []byte {
 	if key, isID := KeyOf(id); isID {
 		return key[:]

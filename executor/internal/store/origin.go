@@ -40,9 +40,9 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// deliveryKeys returns the strings that an execution ID may have been computed from for a delivery
-// ID: one each for a delivery ID from a header, from a body, from signed content, and of an
-// operator event.
+// deliveryKeys returns the strings from which the execution ID of a delivery may have been
+// computed. There is one for each origin of the delivery ID: a header, the body, signed content, or
+// an operator event.
 func deliveryKeys(deliveryID string) [4]string {
 	return [...]string{
 		deliveryID, execution.MarkDerivedID(deliveryID), execution.MarkSignedID(deliveryID),

@@ -6,12 +6,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits of the progress kept for executions that are not recorded yet. A report arrives before its
-// start by seconds, or by as long as it takes to record the starts of an outage. Older progress
-// belongs to executions whose start never arrives.
+// Limits of the progress kept for executions that are not recorded yet. A report may arrive seconds
+// before its start message, or, after an outage, earlier by as long as it takes to record the start
+// messages that have accumulated. Older progress belongs to executions whose start message never
+// arrives.
 const (
-	// MaxPending is the maximum number of steps kept in all. It assumes steps of a few KB; a larger
-	// step counts as several. Beyond the limit, the oldest steps are dropped.
+	// MaxPending is the maximum number of steps kept in all. The limit assumes steps of a few KB; a
+	// larger step counts as several. Beyond the limit, the oldest steps are dropped.
 	MaxPending = 100_000
 	// MaxPendingOfOne is the maximum number of steps kept for one execution. A runner reports two;
 	// steps beyond the limit are dropped.
@@ -58,7 +59,7 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Repeats returns the records that were not inserted because their message had been delivered
+// Repeats returns the records that were not inserted because their messages had been delivered
 // before. If two of them have the same ID, only the first is returned.
 func Repeats(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
@@ -78,8 +79,8 @@ func Repeats(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns the steps to apply: the kept ones in the order of arrival, followed by the
-// batch's. It sorts kept in place.
+// OrderSteps returns the steps to apply: the steps kept earlier, in the order of arrival, followed
+// by the batch's own steps. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -94,10 +95,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unknown executions that must be kept in addition to those kept
-// already. have holds the latter, without their outputs; last is their highest position. dropped is
-// the number of steps dropped because too many are kept for their execution. A step that is kept
-// already, or that could not change a queued execution, is skipped and not counted.
+// SelectPending returns the steps of unrecorded executions that must now be kept. have holds the
+// steps that are already kept, without their outputs; last is the highest position of any kept
+// step. dropped is the number of steps dropped because too many are kept for their execution. A
+// step that is kept already, or that could not change a queued execution, is skipped and not
+// counted.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

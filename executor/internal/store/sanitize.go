@@ -42,8 +42,8 @@ func CeilTime(t time.Time) time.Time {
 	return cut
 }
 
-// StoredSequence returns a stream sequence as it is stored, limited to the largest int64: databases
-// have no unsigned 64-bit integers.
+// StoredSequence returns a stream sequence as it is stored. It is limited to the largest int64,
+// because the databases have no unsigned 64-bit integers.
 func StoredSequence(n uint64) int64 {
 	if n > math.MaxInt64 {
 		return math.MaxInt64
@@ -54,9 +54,9 @@ func StoredSequence(n uint64) int64 {
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
 // values are converted when they are stored. Unreadable and Audit are sorted by key so that
 // executors writing the same rows concurrently lock them in the same order and cannot deadlock. New
-// keeps the order of arrival: package postgres sorts it for the same reason, but SQLite has a
-// single writer and inserts records in order of arrival with a fifth less CPU. Output holds bytes,
-// which are stored unchanged.
+// keeps the order of arrival: package postgres sorts it later, for the same reason, but SQLite has
+// a single writer, and inserting records in order of arrival takes it a fifth less CPU time. Output
+// holds bytes, which are stored unchanged.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered:  slices.Clone(b.Recovered),
@@ -122,7 +122,7 @@ func (r Record) sanitized() Record {
 // SubjectPatterns returns the LIKE patterns that match the subjects of one workflow's messages: one
 // for starts with an order key (executions.ordered.queue.lane.workflow.node), and one for all other
 // messages (executions.kind.queue.workflow.rest). The escape character is \. Match a subject only
-// against the pattern of its kind, because the other pattern would take a lane for a workflow.
+// against the pattern of its kind, because the other pattern would mistake a lane for a workflow.
 func SubjectPatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
@@ -144,6 +144,6 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// LastWithPrefix returns the upper bound of the texts with a prefix: a text that sorts after all of
-// them and before every text that follows them.
+// LastWithPrefix returns an upper bound for the texts with a prefix: it sorts after all of them and
+// before every text that follows them.
 func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }

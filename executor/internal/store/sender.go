@@ -23,8 +23,8 @@ type SenderObservation struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns a report in stored form: one entry per node, sorted by node so that two
-// concurrent writers cannot deadlock.
+// StorableSenders returns a report in stored form: one entry per node, sorted by node. Because of
+// the order, two concurrent writers cannot deadlock.
 func StorableSenders(seen []SenderObservation) []SenderObservation {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderObservation{}

@@ -9,7 +9,7 @@ type Size struct {
 	Bytes int64
 	// Reusable is the part of Bytes that is free for new rows. 0 also means unknown.
 	Reusable int64
-	// Free is the number of bytes that the database can still grow by on its disk. -1 means
+	// Free is the number of bytes by which the database can still grow on its disk. -1 means
 	// unknown, because the database is on another machine.
 	Free int64
 	// Records is the number of records; an estimate if the database is large.

@@ -1,8 +1,8 @@
 // Package store defines how execution records are stored: the contract of the drivers sqlite and
 // postgres, which the test suite storetest verifies.
 //
-// A record is small. Instead of headers and input it holds the sequence of its message in the
-// stream, from which they are read.
+// A record is small. Instead of the headers and the input, it holds the stream sequence of its
+// message, from which they are read.
 package store
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ErrNotFound means that there is no such record.
+// ErrNotFound means that the requested record or unreadable message does not exist.
 var ErrNotFound = errors.New("no such record")
 
 // MaxGetMany is the maximum number of IDs accepted by GetMany.
@@ -30,11 +30,11 @@ const (
 	MaxDeliveryRecords = 100_000
 )
 
-// ErrTooBroad means that the rest of a filter matches too many records to search them for a
-// delivery ID or a prefix of one.
+// ErrTooBroad means that too many records match a filter, apart from its delivery ID, to search
+// them for that delivery ID or delivery ID prefix.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
-// Record is one execution. Times are in UTC, in whole microseconds.
+// Record is the record of one execution. Times are in UTC, in whole microseconds.
 type Record struct {
 	ID         string // a UUID in lower case; a driver may return a DataError for anything else
 	AccountID  string // the account of the workflow
@@ -46,7 +46,7 @@ type Record struct {
 	DeliveryID string // the sender's ID of the delivery; "" for none
 	RerunOf    string // the ID of the execution that it reruns; "" for none
 	ReplayOf   string // the ID of the execution whose request it replays; "" for none
-	RequeuedAs string // the ID of the execution that was started to replace it; "" for none
+	RequeuedAs string // the ID of the execution that replaces it; "" for none
 	TokenID    string // the ID of the request's token; "" if no request started it
 	Sender     string // the preset of the node's sender; "" for none
 	Verified   bool   // whether the request was verified as the sender's
@@ -55,8 +55,8 @@ type Record struct {
 	RecordedAt time.Time // when the recorder began the batch that recorded it
 	StartedAt  time.Time // when its handler began; zero until a runner reports it
 	FinishedAt time.Time // when it succeeded, failed or was canceled; zero until then
-	// CancelRequestedAt is when an operator requested its cancellation. Zero means never. It is
-	// always set for a canceled execution.
+	// CancelRequestedAt is when an operator requested cancellation of the execution. Zero means
+	// never. It is always set for a canceled execution.
 	CancelRequestedAt time.Time
 	// DismissedAt is when an operator dismissed it from the dead letters. Zero means never.
 	DismissedAt time.Time
@@ -70,7 +70,8 @@ type Record struct {
 	Output         []byte // the handler's output as one JSON text, or nil
 }
 
-// IsRequeue reports whether the execution replaces the one in RerunOf and runs on that one's body.
+// IsRequeue reports whether the execution replaces the one in RerunOf and uses the body of that
+// execution.
 func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
@@ -79,25 +80,27 @@ func (r Record) IsRequeue() bool {
 type Batch struct {
 	// New holds executions that start as queued or rejected. If an ID is recorded already, the
 	// message is a redelivery and the record does not change, with one exception: if the record is
-	// not final and its message now has another sequence, StreamSequence is updated. In that case
-	// the old message is gone, and without the update the execution would be considered lost.
+	// not final and its message now has a different sequence, StreamSequence is updated. The
+	// message at the old sequence is then gone, and without the update the execution would be
+	// considered lost.
 	New []Record
-	// Progress is applied after New, in order. A step that execution.Status.Follows does not allow
-	// is late or a duplicate, and changes nothing. A step whose Queue or WorkflowID differs from
-	// the record's changes nothing either, because a runner may report only on executions that it
-	// received. A step whose execution is not recorded yet is kept and applied once it is.
+	// Progress is applied after New, in order. A step whose status is not allowed by
+	// execution.Status.Follows is late or a duplicate, and changes nothing. A step whose Queue or
+	// WorkflowID differs from the record's changes nothing either, because a runner may report only
+	// on executions that it received. A step whose execution is not recorded yet is kept and
+	// applied once it is.
 	Progress []execution.Progress
-	// Unreadable holds messages to quarantine. A message that is already quarantined, by stream
-	// sequence and subject, does not change.
+	// Unreadable holds messages to quarantine. A message that is already quarantined does not
+	// change; messages are identified by stream sequence and subject.
 	Unreadable []Unreadable
 	// Recovered holds the keys of quarantined messages that the rest of the batch records. They are
 	// removed from the quarantine.
 	Recovered []MessageKey
-	// Audit holds audit entries about the batch's records. An entry whose ID exists already does
-	// not change.
+	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
+	// stored entry is kept.
 	Audit []AuditEntry
-	// Decided holds the stream messages that the batch decides. They determine the database's
-	// position in the streams: see Store.Decided.
+	// Decided holds the stream messages that the batch records or quarantines. They determine the
+	// database's position in the streams: see Store.Decided.
 	Decided []Range
 }
 
@@ -115,11 +118,11 @@ type Applied struct {
 	Foreign []string
 }
 
-// Lost is a record whose start is no longer in the stream, with the sequence that the record had
-// when this was detected.
+// Lost identifies a record whose start message is no longer in the stream. StreamSequence is the
+// value that the record had when this was detected.
 type Lost struct {
 	ID             string
-	StreamSequence uint64 // in the stream that holds the starts of the record's queue
+	StreamSequence uint64 // in the stream with the start messages of the record's queue
 }
 
 // RefusedReason is the prefix of the Reason of a message that was decoded but rejected by the
@@ -142,8 +145,8 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStarts stands in for a subject prefix in keys of the shared stream of starts, whose
-// subjects have no common prefix of their own.
+// sharedStarts is used as the prefix in keys of messages in the shared stream of start messages,
+// because the subjects in that stream have no distinct common prefix.
 const sharedStarts = "-"
 
 // Prefix returns the prefix of the subjects in the message's stream. SQL conditions compare it.
@@ -160,8 +163,7 @@ func (k MessageKey) Prefix() string {
 	}
 }
 
-// MessageKeyOf returns the key of the message with a sequence in the stream with a subject prefix.
-// It is the inverse of Prefix.
+// MessageKeyOf returns the key with the given sequence whose Prefix method returns prefix.
 func MessageKeyOf(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {
@@ -192,8 +194,8 @@ type Filter struct {
 	Canceling      bool      // cancellation was requested, and the execution has not ended
 }
 
-// Position is a position in a list: the one after the record with this time and ID. The zero value
-// is the beginning of the list.
+// Position is a position in a list of records, immediately after the record with this time and ID.
+// The zero value is the beginning of the list.
 type Position struct {
 	AcceptedAt time.Time
 	ID         string
@@ -212,8 +214,8 @@ type Requeue struct {
 	ID, As string // the ID of the record, and that of the execution replacing it
 }
 
-// UnreadablePosition is a position in the list: the one after the unreadable message with this time
-// and sequence. The zero value is the beginning of the list.
+// UnreadablePosition is a position in the list of unreadable messages, immediately after the
+// message with this time and sequence. The zero value is the beginning of the list.
 type UnreadablePosition struct {
 	At             time.Time
 	StreamSequence uint64
@@ -225,9 +227,9 @@ type Count struct {
 	Records int64
 }
 
-// Observer is called with the duration and the error of each database operation. The operation is
-// named after the method of Store, in lower case and with spaces. If a method runs several queries
-// outside a transaction, the observer is called for each.
+// Observer is called with the duration and the error of each database operation. operation is the
+// name of the Store method, in lower case and with spaces. If a method runs several queries outside
+// a transaction, the observer is called for each.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
 // Store is safe for concurrent use, including by several processes. When a method returns without
@@ -235,34 +237,35 @@ type Observer func(ctx context.Context, operation string, took time.Duration, er
 // not retry, and a method that returns an error has changed nothing. The error of a method that
 // writes is a DataError if and only if the data caused it.
 type Store interface {
-	// Apply records a batch in one transaction. An empty batch does nothing. A step and the record
-	// it refers to always find each other, even if two processes apply them concurrently.
+	// Apply records a batch in one transaction. An empty batch does nothing. A step is always
+	// applied to its record, even if two processes store the step and the record concurrently.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. A report is
-	// applied once, however often it is added. The count for an execution that is not recorded yet
-	// is kept until it is.
+	// applied once, however often it is added. A count for an execution that is not recorded yet is
+	// kept until the execution is recorded.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals adds counts of refused requests by workflow, code and minute, and by code and
-	// minute. A report is applied once, however often it is added. Report IDs must be unique across
-	// all kinds of reports.
+	// AddRefusals adds counts of refused requests, both by workflow, code and minute and by code
+	// and minute. A report is applied once, however often it is added. Report IDs must be unique
+	// across all kinds of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []Refusal) error
 
-	// Refusals returns the sums of one workflow's refusals by code, from the minute of since on,
-	// last refused first. A workflowID of "" selects the refusals without a workflow.
+	// Refusals returns the sums of one workflow's refusals by code, starting with the minute of
+	// since, most recently refused first. A workflowID of "" selects the refusals without a
+	// workflow.
 	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
 
-	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, from the minute
-	// of since on. It returns at most limit sums after a position, ordered by Last.At, workflow and
-	// code, all descending. It reads every row from since on.
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, starting with
+	// the minute of since. It returns at most limit sums after a position, ordered by Last.At,
+	// workflow and code, all descending. It reads every row from since on, whatever the limit.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
-	// Minutes returns the counts of all requests from the minute of since on, oldest first.
-	// Accepted requests are the records inserted by Apply, deduplicated ones come from the reports
-	// to AddDuplicates, and refused ones are counted by code. It reads a few rows for each minute,
-	// however many requests there were.
+	// Minutes returns the counts of all requests, starting with the minute of since, oldest first.
+	// Accepted requests are the records inserted by Apply, deduplicated ones are from the reports
+	// passed to AddDuplicates, and refused ones are counted by code. It reads a few rows for each
+	// minute, however many requests there were.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
 	// AddSenders adds what requests have revealed about the senders of trigger nodes. A report is
@@ -270,11 +273,11 @@ type Store interface {
 	// reports.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderObservation) error
 
-	// SenderObservation returns what requests have revealed about the sender of one node so far, or
-	// the zero value if there were none.
+	// SenderSeen returns what requests have revealed so far about the sender of one node, or the
+	// zero value if there were no requests.
 	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
 
-	// SendersRefused returns the entries for senders whose requests were refused.
+	// SendersRefused returns the observations of senders whose requests were refused.
 	SendersRefused(ctx context.Context) ([]SenderObservation, error)
 
 	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
@@ -286,7 +289,7 @@ type Store interface {
 	// value means that there were none.
 	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
 
-	// ForgetSender deletes what SenderObservation returns for the node.
+	// ForgetSender deletes the observation that SenderSeen returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// Get returns one record, or ErrNotFound.
@@ -313,18 +316,19 @@ type Store interface {
 	// unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// AddTokenUses adds uses without a record, such as those of operators' keys, to what
-	// TokensLastUsed returns. A use that is older than the known one changes nothing.
+	// AddTokenUses adds uses that have no record, such as those of operators' keys, to the result
+	// of TokensLastUsed. A use that is older than the stored one changes nothing.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 
 	// MarkRequeued sets RequeuedAs on failed or canceled records, and returns the IDs of the
 	// records that it changed. RequeuedAs is set only once: of several concurrent callers, only one
-	// gets the ID back. Records in other states do not change. A dismissed record is marked, too.
+	// gets the ID back. Records in other states do not change. Dismissed records can be marked as
+	// well.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// RequestCancel records that an operator has requested the cancellation of records that have
-	// not ended. It returns the IDs of those for which that was not recorded before. In the same
-	// transaction it stores an audit entry for each of them, unless audit is nil.
+	// RequestCancel sets CancelRequestedAt on records that have not ended and on which it is not
+	// set yet, and returns the IDs of these records. In the same transaction it stores an audit
+	// entry for each of them, unless audit is nil.
 	RequestCancel(
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
@@ -336,8 +340,8 @@ type Store interface {
 
 	// Dismiss removes failed records and unreadable messages from the dead letters, and returns the
 	// IDs and keys of those that it removed. It ignores anything that is not a dead letter, and
-	// does not change the content. In the same transaction it adds an audit entry for each, which
-	// audit creates from the ID or from the key of a message.
+	// keeps the contents of records and messages. In the same transaction it adds an audit entry
+	// for each removed dead letter, which audit creates from the record's ID or the message's key.
 	Dismiss(
 		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
 			id string, message MessageKey,
@@ -357,15 +361,16 @@ type Store interface {
 	) ([]Unreadable, error)
 
 	// Prune deletes at most limit records that were accepted before a time, whatever their state,
-	// with everything that belongs to them, and also unreadable messages, duplicate counts and
-	// report IDs of that age. It returns the number of deleted records; fewer than limit means that
-	// none are left to delete.
+	// with everything that belongs to them. It also deletes unreadable messages, duplicate counts
+	// and report IDs from before that time. It returns the number of deleted records; fewer than
+	// limit means that none are left to delete.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes the per-minute counts of AddRefusals and Minutes, and the report IDs,
-	// from before a time. It also deletes refusals by workflow from before that time, and the
-	// oldest ones until about keep rows are left, but at most limit refusals in one transaction. It
-	// returns the number of deleted refusals; fewer than limit means that none are left to delete.
+	// PruneCounts deletes the per-minute counts that Minutes returns, and the report IDs, from
+	// before a time. It also deletes refusals by workflow from before that time, and further ones,
+	// oldest first, until about keep rows are left. It deletes at most limit refusals in one call.
+	// It returns the number of deleted refusals; fewer than limit means that none are left to
+	// delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
 	// PrunePending deletes the steps of unrecorded executions that arrived before a time, and
@@ -383,12 +388,12 @@ type Store interface {
 	// called before Apply and EndLost, or not at all.
 	OnFailure(cause func(Failure) *EventCause)
 
-	// DecideEvents replaces causes with events, in one transaction. decide is called with the
-	// oldest causes, at most MaxEventCauses, and with the events decided since a time, oldest first
-	// and without their inputs. It returns the events to store, and the IDs of the causes that
-	// these events report or that no event will report. An event whose ID exists already does not
-	// change. No two callers get the same causes. Published events that are older than EventMemory
-	// are deleted.
+	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
+	// causes, at most MaxEventCauses, and with the events decided since a time, oldest first and
+	// without their inputs. decide returns the events to store, and the IDs of the causes that
+	// these events report or that no event will report. If an event's ID already exists, the stored
+	// event is kept. No two callers receive the same causes. Published events that are older than
+	// EventMemory are deleted.
 	DecideEvents(
 		ctx context.Context, now, since time.Time, decide func(
 			causes []EventCause, decided []Event,
@@ -407,29 +412,31 @@ type Store interface {
 	// EventConditions returns all conditions.
 	EventConditions(ctx context.Context) ([]Condition, error)
 
-	// ChangeEventConditions begins and ends conditions, in one transaction. If two callers make the
-	// same change, its cause is stored once.
+	// ChangeEventConditions stores the beginning and end of conditions, in one transaction. If two
+	// callers make the same change, its cause is stored once.
 	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
 
 	// LeadEvents acquires or renews a lease for detecting conditions and reports whether the caller
-	// holds it. Only one caller holds it at a time, up to the time until of its last successful
-	// call.
+	// holds it. Only one caller holds the lease at a time; it expires at the time until of that
+	// caller's last successful call.
 	LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
-	// EndSession records that a console session has ended. The entry is kept until the session
-	// would have expired anyway; entries that expired before now are deleted.
+	// EndSession records that a console session has ended. The entry is kept until the time until,
+	// when the session would have expired anyway; entries whose sessions expired before now are
+	// deleted.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether a session was ended by EndSession.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// Decided returns the decided messages of a stream: the ranges of all batches committed to this
-	// database, merged and in order. A database that has lost transactions has also lost their
-	// ranges. created identifies the stream; ranges with another identity are deleted.
+	// Decided returns which messages of a stream have been recorded or quarantined: the ranges of
+	// all batches committed to this database, merged and in order. A database that has lost
+	// transactions has also lost their ranges. created identifies the stream; ranges with another
+	// identity are deleted.
 	Decided(ctx context.Context, stream, created string) ([]Range, error)
 
-	// ForgetDecided removes the messages of a stream from a sequence on (inclusive) from what
-	// Decided returns.
+	// ForgetDecided removes the messages at and after a sequence from the ranges that Decided
+	// returns for a stream.
 	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value after the store has opened a connection
@@ -453,8 +460,8 @@ type Store interface {
 	// Installation returns the installation's identity, or "" if the database has none.
 	Installation(ctx context.Context) (string, error)
 
-	// AdoptInstallation stores an identity if the database has none, and returns the one that the
-	// database then has.
+	// AdoptInstallation stores an identity if the database has none, and returns the identity that
+	// the database has afterwards.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
 	// RegistryPosition returns the position of the copy of a bucket of the registry.
@@ -475,14 +482,14 @@ type Store interface {
 	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
 		error)
 
-	// Backup passes the whole content, as a snapshot of one moment, to write, in parts of at most a
-	// few hundred rows, oldest records first. It returns an error of write unchanged. Other callers
+	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
+	// hundred rows, oldest records first. It returns an error from write unchanged. Other callers
 	// can write in the meantime: no locks are held while write runs.
 	Backup(ctx context.Context, write func(Part) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that
-	// exist already do not change, but counts are added. Restore each part only once, into a store
-	// for which IsEmpty returns true.
+	// already exist do not change, but counts are added to existing counts. Restore each part only
+	// once, into a store for which IsEmpty returned true before the first part.
 	Restore(ctx context.Context, part Part) error
 
 	// IsEmpty reports whether there are no records and no counts of accepted requests.

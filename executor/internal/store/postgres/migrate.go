@@ -18,10 +18,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables under a lock, however many executors start at the same time. It
-// rejects a database that was migrated by a newer program or created before the first release. It
-// uses a separate connection, because waiting for another executor's migration, or building an
-// index, may take long.
+// migrate migrates the tables. It holds a lock, so any number of executors can start at the same
+// time. It rejects a database that was migrated by a newer program or created before the first
+// release. It uses a separate connection, because waiting for another executor's migration, or
+// building an index, may take a long time.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -63,9 +63,9 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 
 // waitingLock is a session lock that blocks until it is acquired. goose's lock polls every few
 // seconds instead, so the last of ten executors that start together would be ready a minute later.
-// goose polls because waiting sessions would block migrations outside a transaction (CREATE INDEX
-// CONCURRENTLY). All of hookstart's migrations are transactions. Transactions that write wait in
-// the meantime.
+// goose polls because waiting sessions would block migrations that run outside a transaction
+// (CREATE INDEX CONCURRENTLY). All of hookstart's migrations run in transactions. While the lock is
+// held, transactions that write have to wait.
 type waitingLock struct{}
 
 var _ lock.SessionLocker = waitingLock{}

@@ -44,8 +44,8 @@ type querier interface {
 
 // numbersOf returns the numbers of the records' origins, adding origins that are missing. Several
 // executors may add the same origins concurrently. If on is a pool, each statement is a separate
-// transaction and adds origins in a fixed order, so executors cannot deadlock, nor wait until
-// another one has written its whole batch.
+// transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and do not
+// have to wait until another executor has written its whole batch.
 func numbersOf(
 	ctx context.Context, on querier, known *relational.Origins, records []store.Record,
 ) (map[store.Origin]relational.Numbers, error) {

@@ -3,9 +3,10 @@
 //
 // Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
 // acquires its locks in the same order: keys of new executions, keys of unreadable messages,
-// records that change their state, minutes, token uses. Within each of these, rows are locked in
-// key order; new executions are locked in the order of their acceptance. New rows of the dimension
-// tables of origins are added beforehand, in separate transactions.
+// records whose state changes, per-minute counts, token uses. Within each of these groups, rows are
+// locked in key order, except that new executions are locked in the order in which they were
+// accepted. New rows of the dimension tables of origins are added beforehand, in separate
+// transactions.
 package postgres
 
 import (
@@ -28,9 +29,9 @@ type Store struct {
 	relational.Store
 
 	pool *pgxpool.Pool
-	// writer distinguishes this store's rows of per-minute counts from those of other stores. If
-	// two stores draw the same number, they sometimes wait for each other, but the sums are still
-	// correct.
+	// writer is a random number that distinguishes this store's rows of per-minute counts from
+	// those of other stores. If two stores draw the same number, they sometimes wait for each
+	// other, but the sums are still correct.
 	writer int16
 	schema int64 // the schema version that this program uses
 	// reconnected is buffered for one value: see Reconnected.
@@ -69,7 +70,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWait is like Open, but retries until starting is done if the server is unavailable.
+// OpenWait is like Open, but if the server is unavailable it retries until starting is done.
 func OpenWait(starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
@@ -97,8 +98,8 @@ var errStandby = errors.New("the server is a standby that is not promoted, and t
 	"promote it, or let the database URL lead to the primary (several hosts with " +
 	"target_session_attrs=read-write)")
 
-// Ping implements store.Store. An empty query is not enough, because a standby would answer it,
-// too.
+// Ping implements store.Store. An empty query is not enough, because a standby would also answer
+// it.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
 	var standby bool

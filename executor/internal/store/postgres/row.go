@@ -136,7 +136,7 @@ func column[T, V any](items []T, value func(T) V) []V {
 // keys returns the stored form of IDs.
 func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
 
-// nilIf returns a pointer to text, or nil, which is stored as NULL, if text equals none.
+// nilIf returns a pointer to text, or nil if text equals none. nil is stored as NULL.
 func nilIf(text, none string) *string {
 	if text == none {
 		return nil
@@ -144,7 +144,7 @@ func nilIf(text, none string) *string {
 	return &text
 }
 
-// count returns a pointer to n, or nil, which is stored as NULL, if n is 0.
+// count returns a pointer to n, or nil if n is 0. nil is stored as NULL.
 func count(n int) *int64 {
 	if n == 0 {
 		return nil
@@ -153,7 +153,7 @@ func count(n int) *int64 {
 	return &number
 }
 
-// optional returns a pointer to t, or nil, which is stored as NULL, if t is zero.
+// optional returns a pointer to t, or nil if t is zero. nil is stored as NULL.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -161,7 +161,7 @@ func optional(t time.Time) *time.Time {
 	return &t
 }
 
-// after returns the microseconds from begin to t, or nil if t is zero.
+// after returns the number of microseconds from begin to t, or nil if t is zero.
 func after(begin, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil

@@ -30,8 +30,8 @@ func limitConnecting(config *pgx.ConnConfig) {
 	config.DialFunc = dialer.DialContext
 }
 
-// sessionSettings apply to every session, whatever the defaults of the server, the database and the
-// role. Settings in the URL take precedence.
+// sessionSettings apply to every session and override the defaults of the server, the database and
+// the role. Settings in the URL take precedence over them.
 const sessionSettings = `(VALUES
 	-- Queries are planned for the tables as they are. A plan that was cached while a table was
 	-- empty reads all of it once it is large.

@@ -18,7 +18,7 @@ import (
 
 // Each statement takes a whole batch as arrays: one round trip, and no limit on the batch size.
 const (
-	// lockPending acquires the lock relational.Pending: exclusively if the record of any step is
+	// lockPending acquires the relational.Pending lock: exclusively if the record of any step is
 	// missing, otherwise shared.
 	lockPending = `SELECT missing, CASE WHEN missing THEN pg_advisory_xact_lock($2)::text
 		ELSE pg_advisory_xact_lock_shared($2)::text END
@@ -42,8 +42,9 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPending implements relational.Tx. With the lock held, this transaction sees what other
-// executors' transactions have kept or recorded, and they will see what this one does.
+// LockPending implements relational.Tx. With the lock held, this transaction sees the steps and
+// records that other executors' transactions have committed, and later transactions will see those
+// of this one.
 func (tx transaction) LockPending(
 	ctx context.Context, batch store.Batch,
 ) (mayKeep bool, err error) {
@@ -96,8 +97,8 @@ func (tx transaction) InsertNew(
 
 // byAcceptance returns records in the order of their acceptance. Rows are then appended at the end
 // of the table and of the time indexes, and executors that insert the same records lock them in the
-// same order. If two records have the same ID, only the first is returned. It sorts indices instead
-// of records, because records are large.
+// same order. If two records have the same ID, only the first is returned. It sorts indices and not
+// the records themselves, because records are large.
 func byAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
@@ -133,7 +134,7 @@ func insertArrays(
 const uniqueViolation = "23505"
 
 // copyFrom is the minimum number of records for which COPY is used. For 250 records, COPY takes 0.7
-// times the CPU of an INSERT in PostgreSQL, but more round trips.
+// times the server CPU time of an INSERT, but more round trips.
 const copyFrom = 100
 
 // copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.

@@ -29,7 +29,7 @@ var dialect = relational.Dialect{
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// The planner's estimate is used where counting would take long.
+	// The planner's estimate is used where counting would take a long time.
 	Size: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
@@ -167,7 +167,7 @@ func typed[V any](rows [][]any, i int) []V {
 	return column(rows, func(row []any) V { return row[i].(V) })
 }
 
-// AddMinutes implements relational.Tx. It adds to the rows of this executor.
+// AddMinutes implements relational.Tx. It adds to the rows that belong to this store.
 func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
 	if len(counts) == 0 {
 		return nil
@@ -220,7 +220,7 @@ func (s snapshot) Query(
 	return eachRow(rows, err, row)
 }
 
-// Pages implements relational.Snapshot with a cursor, so that no query is in progress on the
+// Pages implements relational.Snapshot. It uses a cursor, so no query is in progress on the
 // connection while page runs, however long that takes.
 func (s snapshot) Pages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,

@@ -140,8 +140,8 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, er
 			}
 		}
 		for _, query := range []string{
-			// These counts belong to executions that were never recorded. The count of a record is
-			// deleted with the record, however old the count is.
+			// These counts belong to executions that were never recorded. A count that has a record
+			// is deleted together with the record, however old the count is.
 			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
 				FROM executions e WHERE e.id = duplicate_counts.id)`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,

@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// backupTable reads a table for a backup and writes it from one.
+// backupTable reads a table's rows for a backup, and writes rows from a backup to the table.
 type backupTable interface {
 	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
 	restore(ctx context.Context, tx Tx, part *store.Part) error
 }
 
-// backupTables returns the tables that follow the records in a backup, in order.
+// backupTables returns the tables that come after the records in a backup, in order.
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicates, reports, tokenUses,
@@ -61,7 +61,8 @@ func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// Pages calls each for every row of a query's result.
+// Pages calls each for every row of a query's result, without a query in progress: see
+// Snapshot.Pages.
 func Pages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {

@@ -15,7 +15,7 @@ type Order struct {
 	ids    int // the order of records with equal times: 1 is lowest ID first, -1 is highest first
 }
 
-// The sort orders of lists. In each position condition, an index supports the first term.
+// The sort orders of lists. The first term of each position condition allows the use of an index.
 var (
 	NewestFirst = Order{
 		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,

@@ -12,12 +12,13 @@ import (
 
 // Baseline is the schema version of the first release, created by each driver's first migration.
 // Earlier programs, which were never released, used lower versions. They therefore reject a
-// database of this program as newer, and this program rejects theirs: see CheckBaseline.
+// database created by this program as newer, and this program rejects theirs: see CheckBaseline.
 const Baseline = 100
 
-// Migrations reads a driver's files NUMBER_NAME.sql. Each holds the statements of one migration,
-// without a rollback. It does not use goose's parser, which splits statements, although both
-// databases can do that, and allocates 4 MiB for each file and direction.
+// Migrations reads a driver's files NUMBER_NAME.sql. Each file holds the statements of one
+// migration, without a rollback. Migrations does not use goose's parser, which allocates 4 MiB for
+// each file and direction to split the file into statements, although both databases accept several
+// statements at once.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -53,7 +54,7 @@ var ErrBeforeBaseline = errors.New("the database has tables from before the firs
 	"backup into them")
 
 // CheckBaseline returns ErrBeforeBaseline if the first migration of the database was not the
-// baseline. It changes nothing. goose's version table must exist.
+// baseline. It does not change the database. goose's version table must exist.
 func CheckBaseline(ctx context.Context, db *sql.DB) error {
 	var first, last int64
 	if err := db.QueryRowContext(ctx,

@@ -17,7 +17,7 @@ const (
 
 // whereOrigin adds the conditions on the account, the source and the node, which are stored in
 // origins. If many of the newest records belong to the account, a search in time order finds them
-// soon. If only a few do, the records of the account's workflows are read instead.
+// quickly. If only a few do, the records of the account's workflows are read instead.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
 ) error {
@@ -66,8 +66,9 @@ func (s *Store) whereOrigin(
 	return nil
 }
 
-// origins returns the origins that meet the conditions, of one workflow or of all, and their
-// workflows. It returns at most maxOrigins+1 origins.
+// origins returns the numbers of the origins that meet the conditions, and of their workflows. It
+// considers the origins of one workflow or of all workflows, and returns at most maxOrigins+1
+// origins.
 func (s *Store) origins(
 	ctx context.Context, what string, where Where, workflowID string,
 ) (origins, workflows []int64, err error) {

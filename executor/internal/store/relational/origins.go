@@ -45,8 +45,9 @@ func (o *Origins) Cache(committed map[store.Origin]Numbers) {
 	maps.Copy(o.numbers, committed)
 }
 
-// Forget empties the cache. A server that has taken over from another one may have lost the latest
-// rows of the dimension tables, and may assign their numbers to other origins.
+// Forget empties the cache. Call it when the server may have changed: a server that has taken over
+// from another may have lost the latest rows of the dimension tables, and may assign their numbers
+// to other origins.
 func (o *Origins) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

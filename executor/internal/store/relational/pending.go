@@ -82,8 +82,8 @@ func keepPending(
 
 // PrunePending implements store.Store.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
-	// The lock is exclusive, as it is for keeping steps, because two transactions that delete rows
-	// in different orders can deadlock.
+	// Like keepPending, this holds the lock exclusively: two transactions that delete rows in
+	// different orders could deadlock.
 	return s.prune(ctx, "prune early", Pending, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

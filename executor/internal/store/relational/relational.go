@@ -1,6 +1,6 @@
 // Package relational implements the parts of a store that are the same for every relational
-// database: the steps of each transaction and their order, all tables except the table of
-// executions, and the queries that read that one. A driver embeds Store and provides the
+// database: the steps of each transaction and their order, all tables except the executions table,
+// and the queries that read the executions table. A driver embeds Store and provides the
 // transactions.
 //
 // Statements are written in PostgreSQL's dialect, with a ? for each value. A driver translates them
@@ -20,14 +20,14 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is the part that a driver provides. Its methods pass their errors through
+// Database is implemented by each driver. Its methods pass their errors through
 // Store.FinishOperation.
 type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
-	// Prepare stores the origins of records before the transaction that inserts them, for databases
-	// that need a separate transaction for it.
+	// Prepare stores the origins of records before the transaction that inserts the records. It is
+	// for databases that need a separate transaction for this; other drivers do nothing.
 	Prepare(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
@@ -60,7 +60,7 @@ type Tx interface {
 // Executions is the part of a transaction that handles execution records. Values are in stored
 // form.
 type Executions interface {
-	// LockPending acquires the lock Pending, and reports whether steps of unrecorded executions may
+	// LockPending acquires the Pending lock, and reports whether steps of unrecorded executions may
 	// be kept.
 	LockPending(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
 	// HasPending reports whether any steps of unrecorded executions are kept. It returns true if it
@@ -74,8 +74,8 @@ type Executions interface {
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
-	// EndLost, MarkRequeued and Dismiss do what the methods of store.Store do for records and
-	// messages.
+	// EndLost, MarkRequeued and Dismiss implement the changes to records and messages of the
+	// store.Store methods with the same names.
 	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string,
 		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
@@ -91,7 +91,7 @@ type Snapshot interface {
 	// Query runs a query and calls row for each row. It may be called from page.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Pages calls row for each row of a query's result, and calls page after every few hundred rows
-	// and after the last one. page may take any amount of time.
+	// and after the last row. page may take any amount of time.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
@@ -102,7 +102,7 @@ type Dialect struct {
 	// DeadLetter is the condition that an execution is a dead letter.
 	DeadLetter string
 	// Trouble is the condition that an execution failed or was rejected, with a ? for the status
-	// code. It repeats the condition of an index.
+	// code. It must be the same as the condition of a partial index.
 	Trouble string
 	// OfDelivery is the condition that an execution has a delivery ID. Its arguments are the
 	// execution IDs that can be computed from the delivery ID, then the delivery ID itself, and the
@@ -118,12 +118,13 @@ type Dialect struct {
 	FirstTime any
 	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string
-	// RefusalSums selects the refusals that meet a condition (%s), summed by workflow and code: the
-	// workflow, the code, the sum of n, and last_at, body_bytes and user_agent of the last refusal.
+	// RefusalSums selects the refusals that meet a condition (%s), grouped by workflow and code.
+	// Its columns are the workflow, the code, the sum of n, and last_at, body_bytes and user_agent
+	// of the last refusal.
 	RefusalSums string
-	// Size is a query that returns one row: the size of the database in bytes, how much of it is
-	// free for new rows, the approximate number of records, and the accepted_at of the oldest
-	// record.
+	// Size is a query that returns one row: the size of the database in bytes, the number of these
+	// bytes that are free for new rows, the approximate number of records, and the accepted_at of
+	// the oldest record.
 	Size string
 }
 
@@ -131,9 +132,9 @@ type Dialect struct {
 type Lock int64
 
 const (
-	// Pruning is held exclusively by transactions that prune, so that no two of them count the same
-	// rows. Transactions that add counts share it, which means that they and a pruning transaction
-	// need not lock rows in the same order.
+	// Pruning is held exclusively by transactions that prune, so no two of them count the same
+	// rows. Transactions that add counts hold it shared, so they and a pruning transaction need not
+	// lock rows in the same order.
 	Pruning Lock = 7_303_014_917_201
 	// Pending is shared by all transactions that record executions, and held exclusively by those
 	// that keep or prune steps of unrecorded executions. As a result, either the transaction that
@@ -141,14 +142,15 @@ const (
 	// steps.
 	Pending Lock = 7_303_014_917_202
 	// Migration is shared by all transactions that write, and held exclusively during a migration.
-	// No transaction of an earlier version can begin before a migration and write after it.
+	// It prevents a transaction of an earlier program version from beginning before a migration and
+	// writing after it.
 	Migration Lock = 7_303_014_917_204
 	// Events is held exclusively by transactions that decide operator events or change event
 	// conditions.
 	Events Lock = 7_303_014_917_205
 )
 
-// Store implements most of store.Store. Drivers implement opening and closing.
+// Store implements most of store.Store. Drivers embed it, and implement opening and closing.
 type Store struct {
 	Origins *Origins
 

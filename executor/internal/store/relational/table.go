@@ -65,8 +65,8 @@ func valueOf(pointer any) any {
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// moment is a time. It can be scanned from the form of any database: a time, or microseconds since
-// 1970.
+// moment is a time. It can be scanned from the form that either database uses: a time, or
+// microseconds since 1970.
 type moment struct{ at *time.Time }
 
 func (m moment) value() any { return store.StoredTime(*m.at) }
@@ -115,8 +115,8 @@ func (o optional) value() any {
 	return &at
 }
 
-// Never is a time that may be zero, for a column that is nullable only in some databases: SQLite
-// stores a zero time as 0.
+// Never is a time that may be zero, for a column that is nullable in PostgreSQL but not in SQLite,
+// which stores a zero time as 0.
 type Never time.Time
 
 // orNever is the field type for a Never.

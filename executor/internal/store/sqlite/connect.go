@@ -11,8 +11,9 @@ import (
 
 // connect opens db's first connection, which switches a new file to WAL mode. SQLite does that
 // while holding a read lock, so two processes doing it at the same time would wait for each other.
-// To avoid that, it immediately reports to the second one that the database is locked, whatever the
-// busy timeout. connect therefore retries for the duration of the busy timeout.
+// To avoid that deadlock, SQLite immediately reports to the second process that the database is
+// locked, regardless of the busy timeout. connect therefore retries for the duration of the busy
+// timeout.
 func connect(ctx context.Context, db *sql.DB) error {
 	wait, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()

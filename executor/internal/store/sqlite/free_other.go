@@ -2,6 +2,6 @@
 
 package sqlite
 
-// freeBytes returns the number of bytes that this process can still store in a folder, or -1 if
-// unknown.
+// freeBytes returns -1: the number of bytes that can still be stored in a folder is not known on
+// this system.
 func freeBytes(string) int64 { return -1 }

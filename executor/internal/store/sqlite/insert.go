@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// together is the number of records inserted by one statement, to spread the cost of the statement
-// over several records.
+// together is the number of records inserted by one statement. Inserting several spreads the cost
+// of the statement over them.
 const together = 50
 
-// inserter inserts records with one set of columns.
+// inserter inserts records using one set of columns: the short or the long form.
 type inserter struct {
 	columns string
 	width   int
@@ -27,8 +27,8 @@ var (
 	long  = inserter{longColumns, longWidth, appendLong}
 )
 
-// insert inserts records in order and returns how many were new. A record whose ID exists already
-// does not change.
+// insert inserts records in order and returns how many were new. A record whose ID already exists
+// is left unchanged.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
 	return inRows(ctx, tx, rows, i.width, func(values string) string {
 		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each
@@ -59,8 +59,8 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 	return err
 }
 
-// inRows runs a statement for rows that each have width values. It returns the number of table rows
-// that changed.
+// inRows runs a statement for rows of width values each. It returns the number of table rows that
+// changed.
 func inRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
@@ -80,7 +80,7 @@ func inRows(
 // placeholders returns the placeholders for one row.
 func placeholders(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
-// inRowsOf runs a statement with size values per execution.
+// inRowsOf is like inRows, with at most size values in each execution of the statement.
 func inRowsOf(
 	ctx context.Context, tx *sql.Tx, values []any, size int, statement string,
 ) (changed int64, err error) {
@@ -109,7 +109,7 @@ func inRowsOf(
 	return changed, nil
 }
 
-// insertRecords inserts the records whose IDs do not exist yet, and returns how many.
+// insertRecords inserts the records whose IDs do not exist yet, and returns how many it inserted.
 func insertRecords(
 	ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record,
 ) (inserted int64, err error) {

@@ -19,8 +19,8 @@ var migrations embed.FS
 // newer program or created before the first release.
 //
 // goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
-// same migration first, this process's attempt fails as a whole. The version is then higher than
-// before, and migrate continues with the remaining migrations.
+// same migration first, this process's attempt fails without effect. The database then has a higher
+// version than before, and migrate continues with the remaining migrations.
 func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {

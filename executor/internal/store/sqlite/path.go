@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepare creates the folder and the file. If that fails, its error names the path, while SQLite
-// would only report "unable to open database file (14)". Only the owner can access the file, and
-// SQLite creates the accompanying files with the same mode.
+// prepare creates the database file and its folder. If that fails, its error contains the path,
+// whereas SQLite would only report "unable to open database file (14)". Only the owner can access
+// the file, and SQLite creates the accompanying files with the same mode.
 func prepare(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
@@ -43,8 +43,8 @@ func prepare(path string) (absolute string, err error) {
 	return absolute, nil
 }
 
-// cause returns why a file operation failed, without the path, which the caller's message contains
-// already.
+// cause returns why a file operation failed, without the path, because the caller's message already
+// contains it.
 func cause(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -58,8 +58,8 @@ func dataSource(path string, further ...string) string {
 	options := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		// In pages. With the default, every second full batch triggers a checkpoint, which copies
-		// pages that the next batch changes again.
+		// The value is in pages. With the default, every second full batch triggers a checkpoint,
+		// which copies pages that the next batch changes again.
 		"wal_autocheckpoint(8000)",
 		// NORMAL could lose the last commits in a power failure.
 		"cache_size(-32000)", "synchronous(FULL)",

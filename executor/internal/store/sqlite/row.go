@@ -70,7 +70,7 @@ func count(n int) any {
 	return int64(n)
 }
 
-// after returns the microseconds from begin to t, or NULL if t is zero.
+// after returns the number of microseconds from begin to t, or NULL if t is zero.
 func after(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil

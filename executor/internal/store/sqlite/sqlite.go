@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readers is the size of the read pool. Readers of a WAL block no one. A few are enough for
-// operators, and each one costs a page cache.
+// readers is the size of the read pool. In WAL mode, readers do not block each other or the writer.
+// A few are enough for operators' requests, and each one needs its own page cache.
 const readers = 4
 
 // busyTimeout is how long to wait for another process that holds the write lock.
@@ -36,14 +36,14 @@ type Store struct {
 	schema int64   // the schema version that this program uses
 	folder string  // the folder that contains the file
 
-	// underway is read-locked by every method. Close locks it to wait for them.
+	// underway is read-locked by every operation. Close write-locks it to wait for them.
 	underway sync.RWMutex
 }
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the database at path, creating it and its folder if they do not exist, and migrates
-// its tables.
+// Open opens the database at path, creating the file and its folder if they do not exist, and
+// migrates its tables.
 func Open(ctx context.Context, path string) (*Store, error) {
 	absolute, err := prepare(path)
 	if err != nil {

@@ -16,7 +16,7 @@ func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeep bool, 
 	return true, nil
 }
 
-// HasPending implements relational.Tx. Usually there is none, which saves a DELETE.
+// HasPending implements relational.Tx. Usually no steps are kept, so the check saves a DELETE.
 func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err

@@ -22,11 +22,11 @@ var dialect = relational.Dialect{
 		AND delivery_id = ?
 		UNION ALL SELECT seq FROM executions WHERE other_delivery = ?)`,
 	Unindexed: `+`, // SQLite has no statistics
-	// Without this bound, it sorts all rows with a frequent status instead of reading in index
-	// order.
+	// Without this bound, SQLite sorts all rows with a frequent status instead of reading them in
+	// index order.
 	FirstTime: int64(math.MinInt64),
 	Step:      `e.accepted_at / %[1]d * %[1]d`,
-	// With max(), SQLite takes the other columns from the row that has the maximum.
+	// With max(), SQLite returns the other columns of the row that has the maximum.
 	RefusalSums: `SELECT workflow_id, code, sum(n), max(last_at) AS last_at, body_bytes, user_agent
 		FROM refusals WHERE %s GROUP BY workflow_id, code`,
 	// Records are deleted oldest first, so seq has few gaps. Each subquery reads one end of an
@@ -151,7 +151,7 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
 // Snapshot implements relational.Database. A read transaction sees the database as of its first
-// query and blocks no one: other processes write to the WAL in the meantime.
+// query and does not block writers, which append to the WAL in the meantime.
 func (s *Store) Snapshot(
 	ctx context.Context, operation string, do func(relational.Snapshot) error,
 ) error {

@@ -21,8 +21,8 @@ type Pair struct {
 	primary int // the index of the primary in servers
 }
 
-// StartPair starts a primary for one test and stops both servers when the test ends. Call Follow to
-// create the standby.
+// StartPair starts a primary for one test and stops both servers when the test ends. Call
+// StartStandby to create the standby.
 func StartPair(t testing.TB, settings ...string) *Pair {
 	t.Helper()
 	p := &Pair{}
@@ -33,7 +33,7 @@ func StartPair(t testing.TB, settings ...string) *Pair {
 	return p
 }
 
-// URL returns a database URL that leads to whichever server accepts writes.
+// URL returns a database URL that lists both servers and connects to the one that accepts writes.
 func (p *Pair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{

@@ -18,7 +18,7 @@ var shared struct {
 	mu     sync.Mutex
 	server *Server
 	users  int
-	keep   bool // Main stops the server, rather than the release by its last user
+	keep   bool // whether Main stops the server; if not, its last user does
 
 	databases int      // number of databases created
 	empty     []string // empty databases that no test is using

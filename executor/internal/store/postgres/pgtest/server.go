@@ -63,8 +63,8 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url returns a URL that uses the socket, because another process could take a port in the
-// meantime.
+// url returns a URL that uses the socket. A port could be taken by another process before the
+// server listens on it.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
