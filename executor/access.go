@@ -64,7 +64,7 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 	return signin.NewOIDC(config), nil
 }
 
-// checkOrigins returns an error for an origin that no browser would send.
+// checkOrigins returns an error if an allowed origin is not of the form that browsers send.
 func (c *Config) checkOrigins() error {
 	for _, origin := range c.APIOrigins {
 		u, err := url.Parse(origin)

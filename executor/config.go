@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures an executor. The struct tags define the program's flags and their defaults,
-// which program.Parse fills in. A zero Config is not valid, because 0 has a meaning for several
-// flags.
+// Config configures an executor. Its struct tags define the command-line flags and their defaults,
+// which program.Parse fills in. A zero Config is not valid, because 0 is a meaningful value of
+// several flags.
 type Config struct {
 	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
@@ -67,24 +67,25 @@ type Config struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
 	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
 
-	// Publishing is the number of messages that an ingress in this process is storing: a burst of
-	// requests is answered first, and recorded right after that. nil means that this process has no
-	// ingress.
+	// Publishing is the number of messages that an ingress in this process is currently storing.
+	// The recorder waits until the ingress has responded to a burst of requests, and then records
+	// them. nil means that this process has no ingress.
 	Publishing *atomic.Int64 `kong:"-"`
 	// FreshNATS means that the caller has just started the NATS servers, so no ingress can depend
 	// on an earlier registry. If it is false, changes made in the first 3 s are confirmed only
 	// after those 3 s.
 	FreshNATS bool `kong:"-"`
-	// PassedOver returns the runners' consumers whose state NATS had lost and which therefore
-	// started after the last message. The messages that they skipped are delivered to the runners
-	// again; then Redelivered is called. nil means that there are no such consumers.
+	// PassedOver returns the runners' consumers that started after the last message of their stream
+	// because NATS had lost their state. The messages that they skipped are delivered to the
+	// runners again, and Redelivered is then called. A nil PassedOver means that there are no such
+	// consumers.
 	PassedOver func() (consumers []string, err error) `kong:"-"`
 	// Redelivered removes a consumer from the result of PassedOver once its messages have been
 	// redelivered. It must be set if PassedOver is set.
 	Redelivered func(consumer string) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it
-	// retries until starting is done. nil means that the program does not support PostgreSQL; this
-	// allows hookstart-local to be linked without the driver.
+	// retries until starting is done. nil means that the program does not support PostgreSQL. As
+	// this package does not import the driver, hookstart-local can be linked without it.
 	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.

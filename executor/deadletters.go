@@ -28,7 +28,7 @@ func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 	return d
 }
 
-// watch updates the gauge regularly until ctx is done.
+// watch updates the gauge periodically until ctx is done.
 func (d *deadLetters) watch(ctx context.Context, records store.Store) {
 	retry.Every(ctx, countLetters, func() {
 		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {

@@ -41,7 +41,7 @@ func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Con
 	return ensureRegistry(ctx, nc, js, c)
 }
 
-// ensureRegistry creates the registry's buckets, and its copy if one is configured.
+// ensureRegistry creates the registry's buckets, and those of its copy if --registry-copy is set.
 func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	if err := edit.EnsureBuckets(ctx, js, c.Replicas); err != nil {
 		return err
@@ -92,8 +92,8 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 // keepPlansEvery is the interval at which the registry is checked for a plan catalog.
 const keepPlansEvery = 3 * time.Second
 
-// keepPlans calls keep regularly until ctx is done: a registry may be restored without its plan
-// catalog while this process is running.
+// keepPlans calls keep periodically until ctx is done, because a registry may be restored without
+// its plan catalog while this process is running.
 func keepPlans(ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error) {
 	tick := time.NewTicker(keepPlansEvery)
 	defer tick.Stop()

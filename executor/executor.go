@@ -1,13 +1,13 @@
 // Package executor consumes the stream's messages and records executions. It serves the operators'
 // API and the console.
 //
-// It has two halves, which do not import each other. Package internal/record records what the
-// streams deliver: recorder records executions, auditor the audit log, and home the copy of the
-// registry; holdings adds up what each account stores in a stream that is nearly full. Package
-// internal/operators serves operators: its package operate has one method for each operation, and
-// apiserver and console serve them over HTTP. The packages next to the two in internal are shared,
-// above all the database's interface (store) and the audit log's actions and entries (audit). This
-// package connects them.
+// It has two halves, which do not import each other. The packages in internal/record store what the
+// streams deliver: recorder stores executions, auditor the audit log, and home the copy of the
+// registry; holdings adds up how much each account has stored in a stream that is nearly full. The
+// packages in internal/operators serve operators: operate has one method for each operation, and
+// apiserver and console make the operations available over HTTP. The other packages in internal are
+// shared by both halves. The most important are store, the interface of the database, and audit,
+// the actions and entries of the audit log. This package connects the halves.
 package executor
 
 import (
@@ -45,8 +45,8 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Run records and serves until ctx is done, then drains the requests in flight and returns nil. Its
-// errors are human-readable single lines that explain what to do.
+// Run records executions and serves operators until ctx is done. It then waits for the requests in
+// flight and returns nil. Its errors are single lines that tell people what to do.
 func Run(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *Config) service() service.Config {
 	}
 }
 
-// executor is a running executor. Its method run calls the others, one after the other.
+// executor is a running executor. Its run method calls the other methods, one after the other.
 type executor struct {
 	*service.Service
 	config    Config
@@ -174,8 +174,8 @@ func (e *executor) connect(ctx, starting context.Context) error {
 	return nil
 }
 
-// followRegistry loads the registry and joins the barrier: from then on, changes of the registry
-// are confirmed only once this process has applied them.
+// followRegistry loads the registry and announces this process as one that follows it. From then
+// on, changes of the registry are confirmed only once this process has applied them.
 func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 	if e.follower, err = consistency.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -236,8 +236,9 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 	return nil
 }
 
-// putPlans stores the plan catalog in the registry. If the registry is not in order, such as while
-// a backup is being restored, keepPlans does so later.
+// putPlans stores the plan catalog in the registry. If the registry is not usable, for example
+// because a backup is being restored, putPlans does nothing, and keepPlans stores the catalog
+// later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.home.UnusableReason() != nil {
 		return nil //nolint:nilerr // keepPlans does it later
@@ -249,7 +250,7 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// watch subscribes to changed records and sets up the watch of the queues.
+// watch subscribes to changed records, and prepares the watching of the queues.
 func (e *executor) watch(starting context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
@@ -424,8 +425,9 @@ func (e *executor) maintain(ctx context.Context) {
 	})
 }
 
-// checkKeys returns an error if the keys decrypt none of the encrypted records. Without a key file
-// it returns nil, because an operator who has lost the keys must be able to set all secrets again.
+// checkKeys returns an error if there are encrypted records and the configured keys decrypt none of
+// them. Without a key file it returns nil, because an operator who has lost the keys must be able
+// to set all secrets again.
 func (e *executor) checkKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
@@ -452,11 +454,11 @@ func (e *executor) warnOfMissingKeys(ctx context.Context) {
 	}
 }
 
-// server returns the HTTP server, with the limits of a connection.
+// server returns the HTTP server, with the limits for connections and requests.
 func (e *executor) server(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout:   time.Minute, // event streams set their own for each write
+		WriteTimeout:   time.Minute, // event streams set a deadline for each write
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(e.Log),
 		DisableGeneralOptionsHandler: true, // otherwise any client would get a 200 for OPTIONS *
@@ -467,8 +469,8 @@ func (e *executor) server(handler http.Handler) *http.Server {
 // warning, because existing installations may have one.
 const minAdminToken = 16
 
-// withAPI serves api below /api/ and pages everywhere else. It does not use a ServeMux, which would
-// redirect paths that it considers unclean.
+// withAPI returns a handler that serves api below /api/ and pages everywhere else. It does not use
+// a ServeMux, which would redirect paths that it considers unclean.
 func withAPI(api, pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// readPlans reads the plan catalog from a file, or returns the built-in one if path is "". A
-// default plan must be in the catalog.
+// readPlans reads the plan catalog from a file, or returns the built-in catalog if path is "". It
+// returns an error if defaultPlan is set but not in the catalog.
 func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	catalog := edit.DefaultPlans
 	if path != "" {
@@ -52,8 +52,8 @@ func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (e
 	return nil
 }
 
-// warnOfLostPlans logs how many accounts have a plan that is not in the catalog. An operator who
-// omits a plan by mistake would not notice otherwise.
+// warnOfLostPlans logs a warning with the number of accounts whose plan is not in the catalog. An
+// operator who has omitted a plan by mistake would otherwise not notice.
 func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {

@@ -12,17 +12,17 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A batch has between pruneLeast and pruneBatch rows, and fewer than the batch before if that
-	// took longer than pruneTakes: in a database with a single writer, records can be written only
-	// between two batches.
+	// A batch has between pruneLeast and pruneBatch rows. If a batch takes longer than pruneTakes,
+	// the next one is smaller, because in a database with a single writer, records can be written
+	// only between two batches.
 	pruneBatch = 500
 	pruneLeast = 20
 	pruneTakes = 25 * time.Millisecond
 	prunePause = 20 * time.Millisecond
 )
 
-// nextLimit returns the number of rows of the next batch, given the limit and the duration of the
-// last one.
+// nextLimit returns the maximum number of rows of the next batch, given the limit and the duration
+// of the last batch.
 func nextLimit(limit int, took time.Duration) int {
 	switch {
 	case took > pruneTakes:
@@ -44,7 +44,7 @@ func (e *executor) prune(ctx context.Context) {
 	e.startPruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
-	// Reports whose starts have expired without being recorded.
+	// Delete reports whose start messages expired without being recorded.
 	e.startPruning(
 		ctx,
 		"reports of unknown executions",

@@ -20,9 +20,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// checks returns the readiness checks. If one of them fails, an executor cannot record executions
-// or cannot serve operators. A lost consumer of the recorder, or a transaction that fails, is
-// reported by the recorder itself.
+// checks returns the readiness checks. If one of them fails, the executor cannot record executions
+// or cannot serve operators. The recorder itself reports when its consumer is lost or its
+// transactions fail.
 func checks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home,
 	records store.Store, c Config, log logrus.FieldLogger,
@@ -61,8 +61,8 @@ type streamPosition struct {
 }
 
 // recreateDeleted recreates deleted streams. Their messages are lost, but no process has to be
-// restarted. It logs the range of messages that may have been accepted and are not recorded, and
-// returns an error for a stream that it has just recreated.
+// restarted. It logs the range of messages that had been accepted and may not have been recorded,
+// and returns an error for a stream that it has just recreated.
 func (k *knownStreams) recreateDeleted(ctx context.Context) error {
 	for _, name := range streams {
 		s, err := k.js.Stream(ctx, name)
@@ -130,7 +130,7 @@ func (k *knownStreams) logLost(name string) {
 }
 
 // checkConsumers returns an error if one of the recorder's consumers does not exist or is paused.
-// The recorder recreates a lost consumer, but may fail to: a NATS server rejects a consumer whose
+// The recorder recreates a lost consumer, but that may fail: a NATS server rejects a consumer whose
 // state was damaged by a power failure. A paused consumer delivers nothing.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.Name, stream.ProgressName} {
@@ -168,9 +168,9 @@ type ownConsumers struct {
 }
 
 // check returns an error if the consumer of a queue's own stream was missing at two successive
-// checks, or is paused. The recorder creates the consumer within about a second of the stream. A
-// queue's stream that does not answer does not make the executor unready: everything else is still
-// recorded.
+// checks, or is paused. The recorder creates the consumer within about a second after the stream
+// was created. If a queue's own stream is unreachable, the executor stays ready, because everything
+// else is still recorded.
 func (c *ownConsumers) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {

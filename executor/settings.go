@@ -17,8 +17,8 @@ import (
 // settingsEvery is the interval at which the streams' settings are compared with the configuration.
 const settingsEvery = 20 * time.Second
 
-// streamSettings detects streams that were edited while the executor was running; Ensure compares
-// them only at the start.
+// streamSettings detects streams whose settings were changed while the executor was running;
+// stream.Ensure compares the settings only when the executor starts.
 type streamSettings struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
@@ -26,7 +26,7 @@ type streamSettings struct {
 }
 
 // comparedStreams lists the streams whose settings are compared with the configuration. The buckets
-// are not among them: their settings are not configured.
+// are not in the list, because their settings are not configurable.
 //
 //nolint:gochecknoglobals // a constant list
 var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}

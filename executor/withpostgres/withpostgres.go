@@ -1,5 +1,5 @@
-// Package withpostgres is the executor with the PostgreSQL driver, which hookstart-local does not
-// link.
+// Package withpostgres runs the executor with the PostgreSQL driver. It is a separate package
+// because hookstart-local does not link the driver.
 package withpostgres
 
 import (

@@ -24,7 +24,8 @@ type DeadLetter struct {
 	NodeID         string    `json:"nodeId,omitempty" doc:"The ID of the trigger node. Absent if the message could not be decoded." example:"webhook"`
 }
 
-// SelectDeadLetters selects dead letters, either by ID or by a filter. The zero value selects all.
+// SelectDeadLetters selects dead letters, either by ID or by a filter. The zero value selects all
+// of them.
 type SelectDeadLetters struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"The IDs of dead letters. An ID that is no longer on the list is ignored. It cannot be combined with the other fields."`
 	AccountID  string    `json:"accountId,omitempty" minLength:"1" doc:"Selects the dead letters of this account. Messages that were refused or could not be decoded belong to no account."`

@@ -10,14 +10,14 @@ type PutEvents struct {
 	SilentAfterSeconds int64    `json:"silentAfterSeconds,omitempty" doc:"The number of seconds without a request after which a trigger node counts as silent. Absent: twice the longest pause between its requests of the last 7 days, but at least 10 minutes." example:"86400"`
 }
 
-// Events describes an account's operator events: their settings and the conditions that persist.
+// Events describes an account's operator events: their settings and the current conditions.
 type Events struct {
 	PutEvents
 	Since      time.Time        `json:"since" doc:"When the setting was made. What happened earlier causes no event."`
 	Conditions []EventCondition `json:"conditions" doc:"The conditions that an event has reported and that have not ended."`
 }
 
-// EventCondition is a state whose beginning was reported by an operator event, and that persists.
+// EventCondition is an ongoing state, the beginning of which was reported by an operator event.
 type EventCondition struct {
 	// Kind is the kind of the event that reported the condition.
 	Kind string `json:"kind" example:"queue.unattended"`

@@ -24,7 +24,7 @@ const (
 
 // Execution is the record of one execution.
 type Execution struct {
-	// ExecutionID is the ID that the response to the sender contained.
+	// ExecutionID is the execution's ID, which the response to the sender also contained.
 	ExecutionID string `json:"executionId" format:"uuid"`
 	// AccountID is the account that owned the workflow when the execution was accepted.
 	AccountID string `json:"accountId" example:"acme"`
@@ -56,8 +56,8 @@ type Execution struct {
 	StreamSequence    uint64    `json:"streamSequence" doc:"The sequence of its message in the stream EXECUTIONS, or in the own stream of its queue."`
 }
 
-// ExecutionDetail is an execution's record, the request from the stream, and the result that the
-// runner reported.
+// ExecutionDetail holds an execution's record, its request, which is read from the stream, and the
+// result that the runner reported.
 type ExecutionDetail struct {
 	Execution
 	Input        json.RawMessage     `json:"input" doc:"The workflow's input, which is any JSON value. null: the request was rejected before its body was read, or the input has expired (see inputExpired)."`
@@ -85,7 +85,7 @@ type Replayed struct {
 	More     bool   `json:"more,omitempty" doc:"Whether there may be more; then repeat the call. Absent means false."`
 }
 
-// Left is the number of executions or dead letters that a bulk call skipped for the same reason.
+// Left counts the executions or dead letters that a bulk call skipped for one reason.
 type Left struct {
 	Code string `json:"code" doc:"The error code, which is the one that the same call for this execution alone returns." example:"input_expired"`
 	// Count is the number of executions or dead letters.

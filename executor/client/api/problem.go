@@ -28,16 +28,16 @@ type FieldError struct {
 	Problem string `json:"problem" example:"must be 1 to 64 of the characters A-Z a-z 0-9 _ -"`
 }
 
-// Error implements error, for clients.
+// Error implements error, so that clients can return a Problem as an error.
 func (p *Problem) Error() string {
 	return strconv.Itoa(p.Status) + " " + p.Code + ": " + p.Detail
 }
 
-// ErrorCode returns the code, for IsCode.
+// ErrorCode returns p.Code. IsCode calls it.
 func (p *Problem) ErrorCode() string { return p.Code }
 
 // IsCode reports whether err is, or wraps, an error with the given code: a *Problem, or another
-// error with a method ErrorCode.
+// error with an ErrorCode method.
 func IsCode(err error, code string) bool {
 	refusal, ok := errors.AsType[interface {
 		error

@@ -27,8 +27,8 @@ type QueueGroup struct {
 	Held        []HeldKey `json:"held,omitempty" doc:"The order keys for which executions wait until an earlier execution with the same key has ended."`
 }
 
-// HeldKey is an order key whose executions a group holds back, and the execution that they wait
-// for.
+// HeldKey is an order key whose executions a group of runners holds back, with the execution that
+// they wait for.
 type HeldKey struct {
 	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
 	// WorkflowID is the workflow of the execution.

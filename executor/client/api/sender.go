@@ -22,7 +22,7 @@ type SenderPreset struct {
 	NeedsURL bool     `json:"needsUrl" doc:"Whether the signature covers the URL. Then the ingress needs its public URL."`
 }
 
-// PresetSecret describes a preset's secret.
+// PresetSecret describes the secret that senders with a preset use.
 type PresetSecret struct {
 	// Label is the provider's name for the secret, as shown on the provider's pages.
 	Label    string `json:"label" example:"Signing secret (whsec_…)"`
@@ -73,7 +73,7 @@ type SenderRefusal struct {
 
 // SenderSecret describes a secret without revealing it.
 type SenderSecret struct {
-	// ID identifies the secret when it is to be deleted.
+	// ID identifies the secret in calls that delete it.
 	ID    string `json:"id" example:"6TZQK2M4ABCD"`
 	Last4 string `json:"last4" doc:"The last characters of the secret. Empty if the secret is short or the caller is a viewer."`
 	// SetAt is when the secret was set.

@@ -7,7 +7,7 @@ import (
 
 // Workflow is a workflow with its webhook trigger nodes.
 type Workflow struct {
-	// ID identifies the workflow, also in its webhook URL. It never changes.
+	// ID identifies the workflow and is part of its webhook URL. It never changes.
 	ID string `json:"id" example:"orders"`
 	// AccountID is the account that owns the workflow.
 	AccountID   string     `json:"accountId" example:"acme"`

@@ -1,4 +1,4 @@
-// Package apiclient is a client of an executor's operators' API.
+// Package apiclient is a client for the operators' API of an executor.
 package apiclient
 
 import (
@@ -26,7 +26,7 @@ type Client struct {
 	token string
 	http  *http.Client
 	tap   func(body []byte)
-	key   string // idempotency key of a call that must not be repeated by accident; "" means none
+	key   string // idempotency key of a call; "" means none
 	// ifMatch and ifNoneMatch are the preconditions of a call. "" means none.
 	ifMatch, ifNoneMatch string
 	// etag receives the ETag of each response. It may be nil.
@@ -47,8 +47,9 @@ func New(base, token string) *Client {
 	}}
 }
 
-// WithBodyTap returns a client that also passes the body of each successful response, or the data
-// of each event, to tap, including unknown fields.
+// WithBodyTap returns a client that also calls tap with the unmodified body of each successful
+// response, or with the data of each event. Unlike the decoded values, these include unknown
+// fields.
 func (c *Client) WithBodyTap(tap func(body []byte)) *Client {
 	tapped := *c
 	tapped.tap = tap
@@ -64,8 +65,9 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 	return &over
 }
 
-// IfMatch returns a client whose changes apply only to the version with the given tag, as stored by
-// WithETag. Any other version fails with the code api.CodeChangedSince. "" matches any version.
+// IfMatch returns a client whose calls change an object only if its current version has the given
+// tag, as stored by WithETag. Otherwise they fail with the code api.CodeChangedSince. "" matches
+// any version.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
 	conditional.ifMatch = tag
@@ -233,18 +235,18 @@ func (c *Client) DeleteWorkflow(ctx context.Context, id string) error {
 	return c.delete(ctx, workflowPath(id))
 }
 
-// Activate lets a workflow's webhooks start executions.
+// Activate activates a workflow, so that its webhooks start executions.
 func (c *Client) Activate(ctx context.Context, id string) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/activate", nil)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions.
+// Deactivate deactivates a workflow, so that its webhooks no longer start executions.
 func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error) {
 	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/deactivate", nil)
 }
 
-// Refusals counts a workflow's requests refused since a time, by code. The zero time means the last
-// 24 hours.
+// Refusals returns the number of requests to a workflow that were refused since a time, by code.
+// The zero time means the last 24 hours.
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
@@ -253,8 +255,8 @@ func (c *Client) Refusals(
 	})
 }
 
-// AllRefusals counts the requests refused since a time, by workflow and code, most recently refused
-// first. The zero time means the last 24 hours.
+// AllRefusals returns the number of requests that were refused since a time, by workflow and code,
+// most recently refused first. The zero time means the last 24 hours.
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
@@ -294,8 +296,8 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) (api.Queue, erro
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/resume", nil)
 }
 
-// SetQueueStream gives a queue its own stream, or changes the settings of that stream. It returns
-// when the queue has moved.
+// SetQueueStream moves a queue to its own stream, or changes the settings of that stream. It
+// returns when the queue has moved.
 func (c *Client) SetQueueStream(
 	ctx context.Context, queue string, put api.PutQueueStream,
 ) (api.Queue, error) {
@@ -348,7 +350,7 @@ func (c *Client) SetSamplePayload(
 	)
 }
 
-// RotateToken gives a node a new token.
+// RotateToken creates a new token for a node.
 func (c *Client) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
@@ -367,8 +369,8 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 	return send[api.Started](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest makes the executor send a request to a node's webhook URL as its sender would. If the
-// endpoint refuses the request, SendTest returns no error.
+// SendTest makes the executor send a request to a node's webhook URL as its sender would. It
+// returns no error if the endpoint refuses the request; the response is in the result.
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -376,7 +378,8 @@ func (c *Client) SendTest(
 		test)
 }
 
-// RerunExecution starts another execution of the same trigger node, with the node's sample payload.
+// RerunExecution starts another execution at an execution's trigger node, with the node's sample
+// payload.
 func (c *Client) RerunExecution(ctx context.Context, id string) (api.Started, error) {
 	return send[api.Started](ctx, c, http.MethodPost, "/executions/"+url.PathEscape(id)+"/rerun",
 		nil)
@@ -408,15 +411,15 @@ func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Start
 		"/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
-// ReplayRejected replays the selected rejected executions, each once per key. The empty key counts
-// as a key: without one, each execution is replayed only once.
+// ReplayRejected replays the selected rejected executions, each at most once per idempotency key.
+// The empty key is a key like any other: repeated calls with it replay each execution only once.
 func (c *Client) ReplayRejected(
 	ctx context.Context, which api.ReplayRejected, key string,
 ) (api.Replayed, error) {
 	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
 }
 
-// withKey returns a client whose calls carry an idempotency key.
+// withKey returns a client that sends an idempotency key with each call.
 func (c *Client) withKey(key string) *Client {
 	with := *c
 	with.key = key
@@ -486,7 +489,8 @@ func triggerPath(workflowID, nodeID string) string {
 	return workflowPath(workflowID) + "/triggers/" + url.PathEscape(nodeID)
 }
 
-// rawJSON is a body that is already JSON. encoding/json would compact it, and reject deep nesting.
+// rawJSON is a body that is already JSON. It is not passed to encoding/json, which would compact it
+// and reject deep nesting.
 type rawJSON []byte
 
 func encode(body any) (io.Reader, error) {
@@ -555,8 +559,8 @@ func (c *Client) delete(ctx context.Context, path string) error {
 	return c.call(ctx, http.MethodDelete, path, nil, nil, nil)
 }
 
-// call sends body as JSON, unless it is nil, and decodes the response into result, unless that is
-// nil.
+// call makes a call with body encoded as JSON, or without a body if it is nil. It decodes the
+// response into result unless that is nil.
 func (c *Client) call(
 	ctx context.Context, method, path string, query url.Values, body, result any,
 ) error {
@@ -588,7 +592,8 @@ func (c *Client) call(
 	return nil
 }
 
-// send returns the response if it is a success; otherwise it returns the problem as an error.
+// send makes a call and returns the response if it is a success. Otherwise it returns the problem
+// in the response as an error.
 func (c *Client) send(
 	ctx context.Context, method, path string, query url.Values, body io.Reader,
 ) (*http.Response, error) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// BackUpRecords calls each with every line of a backup of the database. It returns an error if the
-// response is incomplete.
+// BackUpRecords requests a backup of the database and calls each with every line of it. It returns
+// an error if the response is incomplete.
 func (c *Client) BackUpRecords(ctx context.Context, each func(line []byte) error) error {
 	return c.lines(ctx, "/backup/records", nil, each)
 }
 
-// BackUpAudit calls each with every line of a backup of one bucket's audit entries. since and
-// until, both inclusive, bound their times.
+// BackUpAudit requests a backup of one bucket's audit entries and calls each with every line of it.
+// since and until, both inclusive, bound the entries' times.
 func (c *Client) BackUpAudit(
 	ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 ) error {
@@ -29,8 +29,8 @@ func (c *Client) BackUpAudit(
 	return c.lines(ctx, "/backup/audit", query, each)
 }
 
-// lines calls each with every line of a response. It returns an error unless the response ends with
-// the line {}.
+// lines makes a call and calls each with every line of the response. It returns an error unless the
+// response ends with the line {}.
 func (c *Client) lines(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {
@@ -55,7 +55,8 @@ func (c *Client) lines(
 	}
 }
 
-// RestoreRecords restores one line of BackUpRecords. If first is set, the database must be empty.
+// RestoreRecords restores one line of a backup made by BackUpRecords. If first is true, it fails
+// unless the database is empty.
 func (c *Client) RestoreRecords(ctx context.Context, line []byte, first bool) error {
 	var query url.Values
 	if first {

@@ -28,7 +28,7 @@ func Decode(text []byte, result any) error {
 }
 
 // cutMembers removes the named members from a JSON object and returns them separately. It returns
-// any other text unchanged, and leaves the error to json.Unmarshal.
+// text that is not a JSON object unchanged; json.Unmarshal then reports the error.
 func cutMembers(object []byte, names ...string) (rest []byte, values map[string]json.RawMessage) {
 	tokens := json.NewDecoder(bytes.NewReader(object))
 	tokens.UseNumber()
@@ -60,7 +60,7 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 	return append(append(rest, '}'), object[tokens.InputOffset():]...), values
 }
 
-// skip reads the next value, whatever its depth.
+// skip reads past the next value, however deeply it is nested.
 func skip(tokens *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := tokens.Token()

@@ -1,12 +1,13 @@
-// Package audit holds what the two halves of the executor share about the audit log. The operators'
-// half (operate) determines who requests what, and stores the entries of requeues, dismissals,
-// cancellations and sign-ins itself. The recording half (recorder, auditor, home) stores the other
-// entries. Neither imports the other; both import this package, which defines
+// Package audit defines the parts of the audit log that both halves of the executor use. The
+// operators' half (operate) determines who requests what, and stores the entries of requeues,
+// dismissals, cancellations and sign-ins itself. The recording half (recorder, auditor, home)
+// stores the other entries. Neither half imports the other. Both import this package, which
+// defines:
 //
 //   - the actions other than changes of the registry, and the fields of their entries;
-//   - the form of an entry in the database: Stored;
-//   - how the actor gets from operate to the recorder: SetActor adds it to the header of the start
-//     that the actor requested, and StartEntry reads it there.
+//   - how an entry is stored in the database: ToStoreEntry;
+//   - how the actor is passed from operate to the recorder: SetActor adds it to the header of the
+//     start message that the actor requested, and StartEntry reads it there.
 //
 // The entries for changes of the registry are created by shared/registry/edit and are stored in the
 // header of the changed record.
@@ -34,7 +35,7 @@ const (
 	ActionRestore       = "installation.restore"
 )
 
-// Fields of the entries about executions and dead letters.
+// Names of the fields in the entries about executions and dead letters.
 const (
 	fieldExecution  = "executionId" // the execution that was started, recorded or canceled
 	fieldDeadLetter = "deadLetter"  // the ID in the list of dead letters
@@ -66,9 +67,10 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the entry for a message that was quarantined at the time aside and is now
-// recorded, as r or as a report about r. letter is the message's ID in the list of dead letters.
-// The entry's ID is derived from letter and aside, so repeated attempts add only one entry.
+// RequeueEntry returns the audit entry for a quarantined message that is now recorded, as r or as a
+// report about r. aside is when it was quarantined. letter is the message's ID in the list of dead
+// letters. The entry's ID is derived from letter and aside, so repeated attempts add only one
+// entry.
 func RequeueEntry(
 	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
@@ -83,14 +85,15 @@ func RequeueEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: letter})
 }
 
-// DismissEntry returns the entry for a dismissed dead letter. letter is its ID in the list. r is
-// the record of the failed execution, or zero if the dead letter is a message.
+// DismissEntry returns the entry for a dismissed dead letter. letter is its ID in the list of dead
+// letters. r is the record of the failed execution, or zero if the dead letter is a message.
 func DismissEntry(letter string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionDismiss, r,
 		edit.FieldChange{Field: fieldDeadLetter, To: letter})
 }
 
-// CancelEntry returns the entry for a request to cancel an execution. id is its ID, r its record.
+// CancelEntry returns the entry for a request to cancel an execution. id is the execution's ID, and
+// r is its record.
 func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionCancel, r,
 		edit.FieldChange{Field: fieldExecution, To: id})
@@ -98,7 +101,8 @@ func CancelEntry(id string, now time.Time, actor edit.Actor, r store.Record) sto
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// entryAbout returns an entry about a record. The zero Record means that it is about none.
+// entryAbout returns an entry about a record. If the record is zero, the entry refers to no account
+// or workflow.
 func entryAbout(
 	id string, at time.Time, actor edit.Actor, action string, about store.Record,
 	changes ...edit.FieldChange,

@@ -12,19 +12,19 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Starts requested by operators are added to the audit log without a second write. The actor is in
-// a header of the start, so no such start is stored without its actor. The record and the audit
-// entry are written in one transaction. The entry's ID is the execution's, so a redelivered message
-// does not add a second entry.
+// Start messages requested by operators are added to the audit log without a second write. The
+// actor is in a header of the start message, so no such message is stored without its actor. The
+// execution record and the audit entry are written in one transaction. The audit entry has the same
+// ID as the execution, so a redelivered message does not add a second entry.
 
-// SetActor adds the actor who requested a start to the start's header.
+// SetActor adds the actor who requested a start to the header of the start message.
 func SetActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// StartEntry returns the entry for a start that was stored in the stream at a time and is recorded
-// as r. Its second result is false if a sender caused the start. Only the actor is read from the
-// header; the action follows from the record.
+// StartEntry returns the audit entry for a start message that was stored in the stream at the time
+// at and is recorded as r. The second result is false if a sender and not an operator caused the
+// start. Only the actor is read from the header; the action is derived from r.
 func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
 	encoded := header.Get(stream.HeaderActor)
 	if encoded == "" || r.Source != execution.Rerun {

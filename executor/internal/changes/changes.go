@@ -1,9 +1,10 @@
 // Package changes notifies watchers of changed execution records, whichever executor recorded the
-// changes. A watch that may have missed a change is ended, which makes its client read the records
+// changes. If a watch may have missed a change, it is ended, so that its client reads the records
 // again.
 //
-// A stream keeps the announcements of the last minutes. An executor that has just started reads
-// them, so a client that reconnects to it misses nothing.
+// Each change is announced in a message, and a stream keeps the announcements of the last few
+// minutes. An executor that has just started reads them, so a client that reconnects to it misses
+// nothing.
 package changes
 
 import (
@@ -29,13 +30,15 @@ const maxIDs = 2000
 // flushTimeout limits the wait for the server's response after a reconnect.
 const flushTimeout = 2 * time.Second
 
-// watcherBuffer is how many batches a watcher may fall behind before its watch is ended.
+// watcherBuffer is the number of batches by which a watcher may fall behind before its watch is
+// ended.
 const watcherBuffer = 64
 
 // StreamName is the name of the stream that keeps the announcements.
 const StreamName = "CHANGES"
 
-// Limits of the stream. They suffice for a few minutes of a busy installation.
+// Limits of the stream. They are enough for the announcements of a few minutes in a busy
+// installation.
 const (
 	keptFor   = 10 * time.Minute
 	keptBytes = 16 << 20
@@ -113,8 +116,8 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 		case <-c.stop:
 			return
 		case <-connected:
-			// After the flush the server has the subscription, so a watch that begins then misses
-			// nothing.
+			// After the flush the server has the subscription, so a watch that begins after it
+			// misses nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
 			if !open {
@@ -148,7 +151,8 @@ func (c *Changes) endAll() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextTime returns a time later than all previous ones, in whole microseconds. mu must be held.
+// nextTime returns the current time in whole microseconds, or a later time if necessary to be later
+// than every previous result. mu must be held.
 func (c *Changes) nextTime() time.Time {
 	at := now()
 	if !at.After(c.last) {
@@ -158,8 +162,8 @@ func (c *Changes) nextTime() time.Time {
 	return at
 }
 
-// Publish announces changed records. If it fails, it ends the watches of this process, because no
-// process learns of the change.
+// Publish announces changed records. If that fails, it ends the watches of this process, because
+// they would not be notified of the change.
 func (c *Changes) Publish(ids []string) error {
 	err := c.publish(ids)
 	if err != nil {
@@ -190,7 +194,7 @@ type Subscription struct {
 	// Before holds the batches since the requested time, and a few older ones: executors' clocks
 	// differ, and the client may have watched on another executor before.
 	Before []Batch
-	// Complete is true if no change is missing in Before.
+	// Complete reports whether Before contains all changes since the requested time.
 	Complete bool
 	// Changed receives all further batches. It is closed when changes may have been missed, or when
 	// Changes is stopped.
@@ -199,8 +203,9 @@ type Subscription struct {
 	Cancel func()
 }
 
-// Watch begins a watch, from now on if after is zero, and otherwise from the batch that follows the
-// one of that time, which a watch has received from this process or another one.
+// Watch begins a watch. If after is zero, the watch receives the changes from now on. Otherwise
+// after is the At of a batch that the client has received, from this process or another one, and
+// the watch also receives the batches since then.
 func (c *Changes) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
@@ -236,7 +241,8 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads the announcements made before New from the stream. If it fails, the past is empty.
+// Load reads the announcements made before New from the stream. If it fails, Changes remembers no
+// earlier announcements.
 func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

@@ -12,10 +12,10 @@ type Batch struct {
 }
 
 const (
-	// maxPast is the number of IDs kept for clients that resume, which is a few megabytes.
+	// maxPast is the maximum number of IDs kept for clients that resume. They take a few megabytes.
 	maxPast = 50_000
 	// otherClocks is the assumed maximum difference between the clocks of two executors. A client
-	// that resumes on another executor receives changes again that are older by at most this much.
+	// that resumes on another executor receives the changes of this duration again.
 	otherClocks = 5 * time.Second
 )
 
@@ -37,11 +37,11 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// begin discards all batches; the past then begins at a time.
+// begin discards all batches, and remembers those received after a time from then on.
 func (p *recentBatches) begin(at time.Time) { *p = recentBatches{since: at} }
 
-// after returns the batches after a time and from shortly before it. complete reports whether no
-// batch after the time is missing.
+// after returns the batches received after a time, and those from shortly before it. complete
+// reports whether they include every batch received after that time.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-otherClocks)) {

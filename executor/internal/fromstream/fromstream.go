@@ -21,8 +21,8 @@ type Position struct {
 	StoredAt time.Time // when the stream stored the message
 }
 
-// Start returns the record of a start. now is when it is recorded; bodyBytes is the size of its
-// body.
+// Start returns the record for a start message. now is when it is recorded, and bodyBytes is the
+// size of the message's body.
 func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             s.ID,
@@ -46,8 +46,8 @@ func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.
 	}
 }
 
-// Audit returns the audit entry for a start that is recorded as r, or none if no operator
-// requested the start. header is the header of the start's message.
+// Audit returns the audit entry for a start message that is recorded as r, or none if no operator
+// requested the start. header is the header of the start message.
 func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
@@ -56,7 +56,7 @@ func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	return []store.AuditEntry{entry}
 }
 
-// Rejection returns the record of a rejection. now is when it is recorded.
+// Rejection returns the record for a rejected request. now is when it is recorded.
 func Rejection(r *execution.Rejection, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
@@ -79,16 +79,15 @@ func Rejection(r *execution.Rejection, at Position, now time.Time) store.Record 
 	}
 }
 
-// Report returns the progress in a report. If the report has no time, the time at which the
-// stream stored it is used.
+// Report returns the progress in a runner's report. If the report has no time, the time at which
+// the stream stored it is used.
 func Report(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
 }
 
-// orElse returns the message's own time, or the time at which the stream stored it if the message
-// has none.
+// orElse returns own, the time in a message, or stored if the message has no time.
 func orElse(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored

@@ -39,9 +39,9 @@ type Reader struct {
 	next   uint64 // the expected consumer sequence of the next message
 }
 
-// Begin creates a reader's consumer. config holds its name, which executors need a permission for,
-// and selects the messages. Begin fails with ErrTaken if another reader has a consumer with that
-// name.
+// Begin creates a reader's consumer. config holds the consumer's name and selects the messages.
+// Executors need a NATS permission for that name. Begin fails with ErrTaken if another reader has a
+// consumer with that name.
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
@@ -81,8 +81,8 @@ func (r *Reader) Metadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	return meta, nil
 }
 
-// End deletes the consumer, to allow another reader to begin immediately. If that fails, the server
-// deletes it after a few seconds.
+// End deletes the consumer so that another reader can begin immediately. If that fails, the server
+// deletes the consumer after a few seconds.
 func (r *Reader) End(ctx context.Context) {
 	// Another reader may have created its consumer in the meantime.
 	if info, err := r.Info(ctx); err == nil && r.owns(info) {

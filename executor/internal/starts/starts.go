@@ -1,6 +1,7 @@
-// Package starts reads the starts of executions from the streams, and publishes new ones. A queue's
-// starts are in the stream that queues share or in the queue's own stream. While a queue moves, and
-// until its old messages have expired, it has starts in both.
+// Package starts reads the start messages of executions from the streams, and publishes new ones. A
+// queue's start messages are in the stream that queues share or in the queue's own stream. While a
+// queue is moving between them, and until its old messages have expired, both have some of its
+// start messages.
 package starts
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams provides access to the streams of starts. It is safe for concurrent use.
+// Streams provides access to the streams of start messages. It is safe for concurrent use.
 type Streams struct {
 	js jetstream.JetStream
 
@@ -95,23 +96,24 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 	return found, nil
 }
 
-// ErrMoving means that a queue is moving to another stream and does not accept starts in the
-// meantime.
+// ErrMoving means that a queue is moving to another stream and does not accept start messages in
+// the meantime.
 var ErrMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
-	// movingWait is how long Publish waits for a queue that does not accept starts.
+	// movingWait is how long Publish waits for a queue that does not accept start messages.
 	movingWait  = 5 * time.Second
 	movingEvery = 50 * time.Millisecond
 )
 
-// Publish stores the start of an execution of a workflow in its queue's stream. message returns the
-// message for a place. While the queue is closed because it is moving, Publish waits for up to
-// movingWait, and then fails with ErrMoving.
+// Publish stores the start message of an execution of a workflow in its queue's stream. message
+// returns the start message for either stream: the shared one or the queue's own. While the queue
+// is closed because it is moving, Publish waits for up to movingWait, and then fails with
+// ErrMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
-// the other stream. Publish therefore checks again afterwards, and stores the ID in the other
-// stream if necessary.
+// the other stream. Publish therefore checks again afterwards, and stores the message's ID in the
+// other stream if necessary.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
 	message func(stream.Place) (*nats.Msg, error),
@@ -134,7 +136,7 @@ func (s *Streams) Publish(
 		return nil, err
 	}
 	now, open := phase.Place()
-	if !open { // the queue is leaving this place
+	if !open { // the queue is leaving this stream
 		now.Own = !now.Own
 	}
 	if now != place {
@@ -143,7 +145,7 @@ func (s *Streams) Publish(
 	return ack, err
 }
 
-// place waits until the queue accepts starts, and returns the place that they are stored in.
+// place waits until the queue accepts start messages, and returns which stream they are stored in.
 func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, err error) {
 	waiting, cancel := context.WithTimeout(ctx, movingWait)
 	defer cancel()
@@ -161,8 +163,8 @@ func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, 
 	return place, err
 }
 
-// inProcess is the server's error code for a message whose ID is that of another message being
-// stored. Storing that one may still fail.
+// inProcess is the server's error code for a message with the same ID as another message that is
+// currently being stored. Storing that other message may still fail.
 const inProcess = 10158
 
 // store publishes a message. It retries while another message with the same ID is being stored.

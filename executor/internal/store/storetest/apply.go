@@ -41,7 +41,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := queued(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
-		// Another attempt is running; a late report of the first attempt changes nothing.
+		// Another attempt is running, so a late report of the first attempt changes nothing.
 		applied := apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				attempt(running(1, later), 2), attempt(running(1, later), 1),
@@ -116,7 +116,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		want := queued(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, get(t, s, id(0)), want)
-		// A runner's report does not change when cancellation was requested.
+		// A runner's report leaves the time at which cancellation was requested unchanged.
 		step := running(1, later)
 		step.Status = execution.Canceled
 		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
@@ -251,7 +251,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 
 var progressTests = map[string]func(*testing.T, store.Store){
 	"every step from every state": func(t *testing.T, s store.Store) {
-		// The steps that bring a record into each state.
+		// The steps that put a record into each state.
 		paths := map[execution.Status][]execution.Status{
 			execution.Queued:    nil,
 			execution.Running:   {execution.Running},
@@ -328,7 +328,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				// The last step is late.
 				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"),
 				succeeded(2, epoch.Add(2*time.Second), "1"),
-				// The second step was overtaken.
+				// The second step arrives after a later one.
 				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)),
 				// The second step is a duplicate.
 				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)),
@@ -422,7 +422,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), queued(1))
-		// The step of the execution's own runner counts, even next to a forged one.
+		// The step from the execution's own runner is applied, even if the batch also has a forged
+		// one.
 		applied = apply(t, s, store.Batch{
 			Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow},
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// audited returns the n-th entry, n seconds after the epoch.
+// audited returns the n-th audit entry, whose time is n seconds after the epoch.
 func audited(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
 		ID:         id(n),

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup tests that a store can be backed up and restored into another store. open opens an
-// empty database; the suite closes it.
+// RunBackup tests that a store can be backed up and restored into another store. open returns a
+// store with an empty database; the suite closes the store.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {
@@ -32,7 +32,8 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		if got := get(t, to, id(2)); got.Status != execution.Succeeded || got.Duplicates != 3 {
 			t.Errorf("%+v", got)
 		}
-		// A report that was applied stays known, and an early step still waits for its record.
+		// The restored store still knows which reports were applied, and keeps early steps until
+		// their records arrive.
 		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
 		apply(t, to, store.Batch{New: []store.Record{queued(7000)}})
 		if got := get(t, to, id(7000)); got.Status != execution.Running {
@@ -126,7 +127,7 @@ func fill(t *testing.T, s store.Store) {
 		refusal("", "not_found", 1, 1, 9))
 }
 
-// seenSender returns a value without zero fields.
+// seenSender returns an observation in which no field is zero.
 func seenSender() store.SenderObservation {
 	return store.SenderObservation{
 		WorkflowID:    "wf",

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Parameters of Fill, which adds records one second apart, for a hundred workflows in turn, each
-// with its own delivery ID. One record in a hundred has failed, and the others have succeeded,
-// which leaves 50 records to list even in the smallest fill.
+// Parameters of Fill, which adds records one second apart, for a hundred workflows in turn. Each
+// record has a different delivery ID. One record in a hundred has failed and the others have
+// succeeded, so there are at least 50 failed records to list even in the smallest fill.
 const (
 	fillWorkflows  = 100
 	fillFailed     = 100
@@ -56,9 +56,8 @@ const (
 	ManyNodes    = "of many nodes"
 )
 
-// FillAccounts records executions of four more accounts and returns them, oldest first: a few
-// executions that are older than those of Fill, and one execution for each of 1,001 trigger nodes,
-// which are newer.
+// FillAccounts adds records of four more accounts and returns them, oldest first: a few that are
+// older than those of Fill, and newer ones, one for each of 1,001 trigger nodes.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -87,7 +86,7 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 }
 
 // BenchmarkListNewest lists the newest 50 of ten thousand and of a million records. Both should
-// take the same time. -short skips the million.
+// take the same time. With -short, the million records are skipped.
 func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 	b.Helper()
 	for _, size := range []int{10_000, 1_000_000} {
@@ -174,7 +173,7 @@ func BenchmarkApply(
 		b.ReportMetric(float64(applying)/float64(inserting), "x-bare")
 	})
 	b.Run("lives", func(b *testing.B) {
-		// First recorded, then running and succeeded, in separate batches.
+		// Each execution is first recorded, then running, then succeeded, in separate batches.
 		s, _ := open(b)
 		batches := 0
 		for b.Loop() {
@@ -204,7 +203,7 @@ func BenchmarkApply(
 	})
 }
 
-// unrelated returns a batch of records whose IDs are spread like those of deliveries.
+// unrelated returns a batch of records with IDs that are distributed like those of deliveries.
 func unrelated(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {

@@ -63,9 +63,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// applyOverlapping makes all stores concurrently apply the same messages, each in different batches
-// and orders. Together they must have the effect of a single store: each record changes exactly as
-// often as its messages require.
+// applyOverlapping makes all stores concurrently apply the same messages, each store in different
+// batches and in a different order. The result must be that of a single store: each record changes
+// exactly as often as its messages require.
 func applyOverlapping(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2
@@ -100,8 +100,8 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 					return err
 				}
 				count("new", applied.Changed)
-				// All three kinds are in one batch, together with steps of records that the other
-				// workers are inserting.
+				// The batch contains all three kinds of messages, including steps of records that
+				// the other workers are inserting.
 				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
 				for range 20 {
 					// #nosec G404 -- a test's order.

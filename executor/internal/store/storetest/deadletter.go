@@ -21,8 +21,8 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		})
 		records[5].Status = execution.Rejected
 		record(t, s, records...)
-		// Records 0, 1 and 2 fail; 3 and 4 do not. The messages lie between them, one of them at
-		// the time of record 1.
+		// Records 0, 1 and 2 fail; 3 and 4 do not. Messages 11 and 12 have the same time as record
+		// 1, and message 13 has that of record 4.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				withRecordOf(
@@ -147,7 +147,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
-		// Receiving the same message again does not bring it back.
+		// Receiving the same message again does not make it a dead letter again.
 		apply(t, s, store.Batch{
 			Unreadable: []store.Unreadable{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
@@ -173,7 +173,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// requeueAtOnce makes all stores concurrently requeue the same records.
+// requeueAtOnce makes all stores mark the same records as requeued, concurrently.
 func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30

@@ -171,7 +171,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", got)
 		}
 
-		// The same occurrence, recorded again, is the same event.
+		// Recording the same occurrence again does not lead to another event.
 		record(t, s, queued(3))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventMemory + time.Second)
@@ -231,7 +231,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		change(0, true, true)
 		want(nil, []string{}...)
 		change(0, false, true)
-		change(1, false, true) // it has begun already
+		change(1, false, true) // the condition has already begun
 		want([]store.Condition{condition}, "cause 0")
 		change(2, true, true)
 		change(3, true, true)

@@ -13,11 +13,11 @@ import (
 // epoch is when the suite's first record was accepted.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 
-// id returns the n-th ID; IDs sort like their numbers.
+// id returns the n-th ID. IDs sort in the order of n.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// queued returns the n-th record: accepted n seconds after the epoch, with every field set that a
-// new record can have.
+// queued returns the n-th record, which was accepted n seconds after the epoch. Every field that
+// can be set on a new record is set.
 func queued(n int) store.Record {
 	return store.Record{
 		ID:             id(n),
@@ -49,8 +49,8 @@ func several(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
-// computed gives a record an ID computed from its delivery ID, as an ingress does. Drivers store
-// the delivery IDs of such records differently.
+// computed sets a record's ID to one computed from its delivery ID, as an ingress does. Drivers
+// store the delivery IDs of such records differently.
 func computed(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
@@ -95,7 +95,7 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withRecordOf returns a step with a record's queue and workflow.
+// withRecordOf returns step with its queue and workflow set to those of a record.
 func withRecordOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
@@ -153,7 +153,7 @@ func prune(t *testing.T, s store.Store, before time.Time, limit int) int {
 	return n
 }
 
-// wantRecord compares all fields.
+// wantRecord reports a test error unless all fields of the records are equal.
 func wantRecord(t *testing.T, got, want store.Record) {
 	t.Helper()
 	if string(got.Output) != string(want.Output) || (got.Output == nil) != (want.Output == nil) {
@@ -170,7 +170,7 @@ func wantRecord(t *testing.T, got, want store.Record) {
 	}
 }
 
-// wantSame compares two lists, ignoring their order.
+// wantSame reports a test error unless the lists are equal, ignoring order.
 func wantSame(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))

@@ -20,7 +20,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		apply(t, s,
 			progress(failed(1, epoch.Add(2*time.Second), "late"),
 				failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
-		// This step arrives later, so it does not count.
+		// This step arrives after another final step, so it is ignored.
 		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps come after the kept steps.
 		applied = apply(t, s, store.Batch{
@@ -176,8 +176,8 @@ func prunePending(t *testing.T, s store.Store) int {
 	return n
 }
 
-// startsAndReportsAtOnce makes some stores record starts while others record their reports. No
-// report may be missed, whichever arrives first.
+// startsAndReportsAtOnce makes some stores record start messages while others record the reports
+// about them. No report may be lost, whichever of the two arrives first.
 func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -207,8 +207,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// RunPendingLimit tests an empty store. It applies steps of unknown executions before and after
-// calling full, which changes the store as if the maximum number of steps had arrived in between.
+// RunPendingLimit tests an empty store. It applies steps of unrecorded executions before and after
+// it calls full. full must change the store as if the maximum number of steps had arrived.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))
@@ -217,7 +217,7 @@ func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 		t.Errorf("dropped %d", applied.Dropped)
 	}
 	record(t, s, queued(0), queued(1))
-	for i := range 2 { // of the first execution, the second step was newer
+	for i := range 2 { // the second step of the first execution was newer
 		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)
 		}

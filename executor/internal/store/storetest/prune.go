@@ -34,8 +34,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		old, young := queued(1), queued(2)
 		young.AcceptedAt = hour(20)
 		record(t, s, old, young)
-		// The old record's count is young, and the young record's count is old; 3 and 4 have no
-		// record.
+		// The old record has a recent count, and the recent record has an old one. IDs 3 and 4 have
+		// no record.
 		addDuplicates(t, s, "r1", hour(20), map[string]int64{id(1): 1})
 		addDuplicates(t, s, "r2", hour(1), map[string]int64{id(2): 2, id(3): 3, id(4): 4})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(4): 40})
@@ -50,7 +50,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if want := []int64{0, 0, 2, 0, 44}; !slices.Equal(got, want) {
 			t.Errorf("duplicates %d, want %d", got, want)
 		}
-		// Report IDs of that age are deleted; younger ones are not.
+		// Report IDs of that age are deleted; newer ones are not.
 		addDuplicates(t, s, "r2", hour(20), map[string]int64{id(0): 5})
 		addDuplicates(t, s, "r3", hour(20), map[string]int64{id(0): 50})
 		wantDuplicates(t, s, 0, 5)
@@ -91,8 +91,8 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		for n := range pruned {
 			total += n
 		}
-		// Two concurrent prunes share the work, and neither of them reports too early that none are
-		// left.
+		// Two concurrent prunes share the work, and neither reports that no records are left while
+		// there are some.
 		if total != 1_000 {
 			t.Errorf("pruned %d, want 1000", total)
 		}

@@ -98,7 +98,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// kept returns a revision of a record. Empty data makes it a deletion.
+// kept returns a revision of a registry record. If data is empty, the revision is a deletion.
 func kept(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
 	if data == "" {

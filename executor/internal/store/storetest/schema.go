@@ -11,8 +11,7 @@ import (
 )
 
 // RunNewerSchema migrates an open store's database as another program would. The store must reject
-// all writes and report why, without blaming the data, until the migration turns out to be
-// harmless.
+// all writes with an error that is not a DataError, until the migration is marked as harmless.
 func RunNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
 ) {
@@ -49,8 +48,8 @@ func RunNewerSchema(
 	}
 }
 
-// RefusesEarlier tests the error for a database that was not created by the baseline: one line that
-// describes what to do.
+// RefusesEarlier tests the error for a database that was not created by the baseline migration. It
+// must be one line that describes what to do.
 func RefusesEarlier(t *testing.T, err error, version int64) {
 	t.Helper()
 	for _, want := range []string{

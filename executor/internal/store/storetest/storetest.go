@@ -9,7 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Run tests a single store. open opens an empty database; the suite closes it.
+// Run tests a single store. open returns a store with an empty database; the suite closes the
+// store.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	groups := map[string]map[string]func(*testing.T, store.Store){
@@ -51,7 +52,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // RunShared tests several stores on one database. create creates an empty database and returns a
-// function that opens it, each time as a separate process would.
+// function that opens it. Each call of that function must open the database as a separate process
+// would.
 func RunShared(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {

@@ -27,7 +27,7 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		again.AcceptedAt = epoch.Add(time.Hour)
 		record(t, s, again)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
-		// Nor does a token become unused when its records are deleted.
+		// A token stays used when its records are deleted.
 		prune(t, s, epoch.Add(24*time.Hour), 100)
 		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunFirstRelease tests a store whose database was created by the schema of the first release, with
-// these rows in it, and then opened by the current code:
+// RunFirstRelease tests a store whose database was created with the schema of the first release,
+// was filled with the rows listed here, and is then opened by the current code:
 //   - Get(id(0)) is queued(0), with 3 duplicates counted;
 //   - Get(id(1)) is queued(1), failed with "an error", started one second after it was accepted and
 //     finished two seconds after;
@@ -34,7 +34,7 @@ func RunFirstRelease(t *testing.T, s store.Store) {
 	}
 	wantLastUse(epoch)
 
-	// The store continues from there.
+	// The store must accept further changes.
 	addDuplicates(t, s, "report", epoch, map[string]int64{id(0): 5})
 	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
 	first.Duplicates = 4
