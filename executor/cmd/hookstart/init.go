@@ -6,13 +6,14 @@ import (
 	"syscall"
 )
 
-// runAsInit runs the program again as a child process and returns the child's exit code. It runs as
-// the first process of a container: the kernel makes that the parent of every orphaned process, and
-// an orphan that exits remains a zombie until its parent waits for it. The child starts programs
-// with os/exec, which waits for them itself. A process that waits for every child would interfere
-// with that, so two processes are needed.
+// runAsInit runs the program again as a child process and returns the child's exit code. Use it in
+// the first process of a container. The kernel makes that process the parent of every orphaned
+// process, and an orphan that exits remains a zombie until its parent waits for it. The child
+// starts programs with os/exec, which itself waits for them. Waiting for every process would
+// interfere with that, so a separate parent process is needed.
 func runAsInit() int {
-	// Register before the child starts; otherwise a signal could terminate only this process.
+	// Register before the child starts. Otherwise a signal could terminate this process but not the
+	// child.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)
@@ -34,8 +35,8 @@ func runAsInit() int {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. Forwarding them
-			// would be a second signal, which the child handles differently.
+			// A terminal delivers SIGINT, SIGQUIT and SIGHUP to the child as well. If they were
+			// forwarded, the child would receive a second signal, which it handles differently.
 			if noTerminal != nil ||
 				s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGHUP {
 				_ = child.Signal(s)

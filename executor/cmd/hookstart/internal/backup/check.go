@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Check reads a file as Restore would, and returns an *UnusableError if its content could not be
-// restored. It needs no installation, and changes nothing.
+// Check reads a backup file as Restore would, and returns an *UnusableError if its content could
+// not be restored. It does not need an installation and changes nothing.
 func Check(path string) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func Check(path string) (Manifest, error) {
 	return r.Manifest, r.verify(path)
 }
 
-// verify returns an *UnusableError if content of the file could not be restored. It also sets
+// verify returns an *UnusableError if any of the file's content could not be restored. It also sets
 // Manifest.Keys.
 func (r *reader) verify(path string) error {
 	var err error
@@ -50,7 +50,8 @@ func (r *reader) verify(path string) error {
 	return nil
 }
 
-// verifyStream returns an error if messages could not be restored with their original sequences.
+// verifyStream returns an error if a stream's messages could not be restored with their original
+// sequences.
 func (r *reader) verifyStream(want Stream) error {
 	subjects := want.subjects()
 	if subjects == nil {
@@ -122,8 +123,7 @@ func matchesAny(wildcards []string, subject string) bool {
 	})
 }
 
-// verifyRecords returns an error for a line that is not valid JSON, or if the number of entries is
-// wrong.
+// verifyRecords returns an error if a line is not valid JSON or if the number of entries is wrong.
 func (r *reader) verifyRecords(name, what string, want int) error {
 	found, line := 0, 0
 	err := r.lines(name, func(text []byte) error {
@@ -146,8 +146,8 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 	return nil
 }
 
-// verifyBucket adds the IDs of the keys that encrypt the bucket's records to keys. It returns an
-// error for a record that this version cannot decode.
+// verifyBucket adds to keys the IDs of the keys that encrypt the bucket's records. It returns an
+// error if this version cannot decode one of the records.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntry(want.Name), func(m message) error {

@@ -1,10 +1,10 @@
-// Package backup copies a running installation to a file, and a file to an empty, running
-// installation.
+// Package backup copies a running installation to a file, and restores such a file into an empty,
+// running installation.
 //
 // # The content of a file
 //
-// A file is a ZIP archive, so that any tool can read it, followed by a line with the SHA-256 of
-// everything before that line. A file that is truncated, or in which a single bit differs, is
+// A file is a ZIP archive, which many tools can read, followed by a line with the SHA-256 of
+// everything before that line. A file that is truncated or damaged, even by a single bit, is
 // rejected before anything is restored.
 //
 //	records.jsonl          the content of the database, in the store's types, so that a backup
@@ -22,21 +22,21 @@
 //
 // # Consistency
 //
-// The installation keeps running while a backup is taken, so the parts of the backup date from
-// different moments. They are read in an order in which a later part can only contain more of the
-// same history:
+// The installation keeps running while a backup is taken, so the parts of the backup are from
+// different moments. They are read in an order in which each part covers at least the history of
+// the parts before it:
 //
 //  1. The recorder's position (its consumers' floors). Every message up to it is recorded.
-//  2. The database, as it is at one moment after that.
+//  2. The database, as of one moment after that.
 //  3. The position of each group of runners. A runner has reported before it acknowledges.
-//  4. EXECUTIONS and the queues' own streams, up to their ends after that; then PROGRESS and the
-//     streams of reports beside the own ones, likewise, so that they have each report of an
-//     acknowledged execution.
-//  5. The registry, then the secrets: a token's hash is stored after the token.
+//  4. EXECUTIONS and the queues' own streams, up to their last messages at that time. Then PROGRESS
+//     and the queues' own streams of reports in the same way, which therefore include every report
+//     about an acknowledged execution.
+//  5. The registry, then the secrets, because a token's hash is stored after the token.
 //  6. The audit entries of the changes between 2 and 5, once the executors have copied them into
-//     the database. An entry that is in the database of 2, too, is restored once.
+//     the database. An entry that is also in the database of 2 is restored once.
 //
-// After a restore, the recorder continues at the floors of 1, so messages that arrived between 1
+// After a restore, the recorder continues at the positions of 1, so messages that arrived between 1
 // and 4 are recorded from the stream. As always, a message that has already been recorded is not
 // recorded twice.
 package backup
@@ -60,8 +60,8 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// Versions of the file format. A program reads all versions up to its own. Only a file with queues'
-// own streams has the newer version, so that earlier programs can read all other files.
+// Versions of the file format. A program can read all versions up to its own. Only files with
+// queues' own streams have the newer version, so earlier programs can read all other files.
 const (
 	formatShared = 1
 	formatOwn    = 2
@@ -77,7 +77,8 @@ const (
 	endLength = len(endBegin) + 2*sha256.Size + len(endEnd)
 )
 
-// writer writes a file. The file gets its final name only when all of it is on the disk.
+// writer writes a backup file. The file gets its final name only after all of it has been synced to
+// disk.
 type writer struct {
 	path string
 	file *os.File
@@ -104,7 +105,7 @@ func create(path string) (*writer, error) {
 // entry starts the next part of the file, which ends the previous part.
 func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// end writes the manifest and the last line, and flushes everything to the disk.
+// end writes the manifest and the last line, and syncs the file to disk.
 func (w *writer) end(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -135,7 +136,7 @@ func (w *writer) publish() error {
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes the file. It does nothing after publish.
+// abandon removes the unfinished file. It does nothing after publish.
 func (w *writer) abandon() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())

@@ -10,14 +10,14 @@ import (
 // Manifest describes the content of a file.
 type Manifest struct {
 	Format       int       `json:"format"`
-	Version      string    `json:"version"` // version of the program that made the file
+	Version      string    `json:"version"` // version of the program that wrote the file
 	TakenAt      time.Time `json:"takenAt"`
 	WithMessages bool      `json:"withMessages"`
 	// Records is the number of executions in the database.
 	Records int      `json:"records"`
 	Streams []Stream `json:"streams"`
 	Buckets []Bucket `json:"buckets"`
-	// Audit is the number of audit entries in the file, not counting those in the records.
+	// Audit is the number of audit entries in audit.jsonl, not counting those in records.jsonl.
 	Audit int `json:"audit"`
 	// Keys holds the IDs of the keys that encrypt tokens and secrets in the file, sorted.
 	Keys []string `json:"keys"`
@@ -26,8 +26,8 @@ type Manifest struct {
 // Stream describes the part of a file that holds a stream.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of the stream's oldest and newest message, to which the
-	// records refer. First > Last means that the stream was empty.
+	// First and Last are the sequences of the stream's oldest and newest messages. The records
+	// refer to messages by sequence. First > Last means that the stream was empty.
 	First     uint64          `json:"first"`
 	Last      uint64          `json:"last"`
 	Messages  int             `json:"messages"` // number of messages in the file
@@ -40,7 +40,7 @@ type Stream struct {
 	// it.
 	Dedup time.Duration `json:"dedup,omitempty"`
 	// Foreign is the number of messages that were omitted because their subjects now belong to
-	// another stream. The records contain their information.
+	// another stream. The records contain the information in these messages.
 	Foreign int `json:"foreign,omitempty"`
 }
 

@@ -24,7 +24,8 @@ type NotEmptyError struct{ What string }
 
 func (e *NotEmptyError) Error() string { return "the installation is not empty: " + e.What }
 
-// MissingKeysError means that a process lacks keys to decrypt content of the file.
+// MissingKeysError means that a process does not have all the keys needed to decrypt the file's
+// content.
 type MissingKeysError struct {
 	Lack []string // "executor ID lacks k1, k2"
 }
@@ -35,22 +36,22 @@ func (e *MissingKeysError) Error() string {
 
 // Options holds the options of a restore.
 type Options struct {
-	WithMessages bool // whether to restore the messages in the file, too
+	WithMessages bool // whether to also restore the messages in the file
 	// WithoutKeys allows restoring records that processes of the installation cannot decrypt.
 	WithoutKeys bool
 }
 
 // pausedFor is how long consumers are paused. If this program is killed before it resumes them,
-// they continue by themselves after that.
+// they resume by themselves after that time.
 const pausedFor = time.Hour
 
 // Restore restores a file into an empty installation whose executors are running.
 //
-// The server's own restore of streams is not sufficient: after it, the server does not deduplicate
-// repeats of restored messages until it is restarted (nats-server 2.15.2: its restore does not call
-// rebuildDedupe). Restore therefore publishes the messages again, in order, and with their original
-// sequences, because the records refer to these. Meanwhile the recorder and the groups of runners
-// are paused; afterwards they continue where they were.
+// The NATS server's restore of streams is not sufficient: until the server is restarted, it does
+// not deduplicate repeats of restored messages (nats-server 2.15.2: its restore does not call
+// rebuildDedupe). Restore therefore publishes the messages again, in order and with their original
+// sequences, because the records refer to them by sequence. Meanwhile the recorder and the groups
+// of runners are paused. Afterwards they continue at their positions in the backup.
 func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -78,7 +79,7 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothingRestored adds to an error of a check that the installation is unchanged.
+// nothingRestored adds to an error from a check that nothing was restored.
 func nothingRestored(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
 // mustHaveKeys returns a *MissingKeysError if an executor or an ingress lacks one of the keys.
@@ -192,7 +193,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
-	// Restore the identity last: until then, no process answers from the restored registry.
+	// Restore the identity last: until then, no process uses the restored registry.
 	if err := i.identify(ctx, false); err != nil {
 		return err
 	}
@@ -202,8 +203,8 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	return i.API.Confirm(ctx, account)
 }
 
-// markRestoring marks the registry as being restored: until the restore is complete, ingresses
-// answer all webhooks with the code unavailable.
+// markRestoring marks the registry as being restored. Until the restore is complete, ingresses
+// respond to all webhook requests with the code unavailable.
 func (i Installation) markRestoring(ctx context.Context) error { return i.identify(ctx, true) }
 
 // identify writes the identity of the target installation; the backup's identity is not restored.
@@ -226,10 +227,10 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 // recorderWait is the maximum time to wait until the executors consume a new stream.
 const recorderWait = 30 * time.Second
 
-// createOwnStreams creates the own streams of the queues in the file, with the limits in the
-// queues' records, and waits until the executors consume them. If there are too few servers for the
-// replicas, or none with the placement tags, a stream gets as many replicas as EXECUTIONS, on any
-// servers.
+// createOwnStreams creates the streams of the queues in the file that have their own, with the
+// limits in the queues' records, and waits until the executors consume them. If there are too few
+// servers for the number of replicas, or none with the placement tags, a stream is created on any
+// servers with as many replicas as EXECUTIONS.
 func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.OwnLimits{}
 	for _, of := range m.Streams {
@@ -289,7 +290,7 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	return nil
 }
 
-// position is where a consumer must continue.
+// position is the position at which a consumer must continue.
 type position struct {
 	stream, consumer string
 	next             uint64
@@ -298,14 +299,14 @@ type position struct {
 	pausedUntil *time.Time
 }
 
-// pause pauses all consumers of a stream, creates missing ones, and returns where each of them must
-// continue.
+// pause pauses all consumers of a stream, creating missing ones, and returns the position at which
+// each of them must continue.
 func (i Installation) pause(ctx context.Context, saved Stream) (positions []position, err error) {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	// An operator's pause never ends on a whole microsecond, which tells it apart from this one.
+	// An operator's pause never ends on a whole microsecond, which distinguishes it from this one.
 	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
@@ -373,13 +374,14 @@ func (i Installation) restoreStream(
 		next:  next,
 		dedup: s.CachedInfo().Config.Duplicates,
 	}
-	// Further apart than its window, the original stream may hold messages with the same ID.
+	// The original stream may hold several messages with the same ID, if they are further apart
+	// than its deduplication window.
 	if of.Dedup > 0 {
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.subjects()
 	if err := r.messages(streamEntry(of.Name), func(m message) error {
-		if !matchesAny(subjects, m.Subject) { // it has been recorded, as verify has checked
+		if !matchesAny(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil
 		}
 		return to.publish(ctx, m, of.Name)
@@ -400,10 +402,10 @@ func (i Installation) restoreStream(
 	return nil
 }
 
-// publisher publishes messages in order.
+// publisher publishes messages to a stream in order.
 type publisher struct {
 	js    jetstream.JetStream
-	exact bool          // each message must get the next sequence
+	exact bool          // whether each message must get the sequence next
 	dedup time.Duration // the stream's deduplication window
 	next  uint64        // sequence of the next message
 	gaps  []uint64      // sequences of filler messages, to be deleted
@@ -426,8 +428,9 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 	return p.send(ctx, msg)
 }
 
-// fill publishes filler messages up to, but not including, a sequence. They stand for messages that
-// no longer exist, so that later messages get their sequences. They are deleted in the end.
+// fill publishes filler messages up to a sequence (exclusive). They take the place of messages that
+// no longer exist, so that later messages get their original sequences. The filler messages are
+// deleted afterwards.
 func (p *publisher) fill(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
@@ -466,7 +469,8 @@ func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
 	return p.confirm(ctx)
 }
 
-// confirm waits until every message sent is stored, with the expected sequence if exact is set.
+// confirm waits until every message sent has been stored, and returns an error if exact is set and
+// a message was stored with a different sequence.
 func (p *publisher) confirm(ctx context.Context) error {
 	timeout := time.NewTimer(silence)
 	defer timeout.Stop()
@@ -491,8 +495,8 @@ func (p *publisher) confirm(ctx context.Context) error {
 	return nil
 }
 
-// restoreLines writes a part of the file to the database. The database must be empty before the
-// first line of the records.
+// restoreLines writes a part of the file to the database. It fails if the part is records.jsonl and
+// the database is not empty.
 func (i Installation) restoreLines(ctx context.Context, r *reader, name string) error {
 	first := name == recordsName
 	return r.lines(name, func(line []byte) error {
@@ -504,8 +508,8 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	})
 }
 
-// restoreCancellations stores which records of a line are canceled, before a group of runners
-// receives their messages again.
+// restoreCancellations stores in NATS for which records of a line cancellation was requested. Call
+// it before a group of runners can receive their messages again.
 func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
 	var part struct {
 		Records []struct {
@@ -534,8 +538,8 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 	return nil
 }
 
-// restoreReports publishes the reports that had not been applied. The executions that they count
-// have been recorded by then.
+// restoreReports publishes the reports that had not been applied. Call it when the executions that
+// they refer to have been restored.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.msg())
@@ -546,20 +550,20 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 // subjectOf returns the subject of a registry key.
 func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 
-// restoreBucket stores the records of a bucket, except for the plan catalog, which the executors
-// configure, and the identity. It stores the newest record of an account last and returns the
+// restoreBucket stores the records of a bucket, except for the identity and the plan catalog, which
+// the executors store themselves. It stores the newest account record last and returns the
 // account's ID: a process that confirms that record has applied all records before it.
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
 	to := &publisher{js: i.JetStream, next: 1}
-	var last message // the newest message of an account
+	var last message // the message of the newest account record
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
 		if m.Subject == subjectOf(registry.PlansKey) ||
 			m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
-		// The entry is in the records or in the file's audit part: see takeAudit.
+		// The audit entry is in records.jsonl or in audit.jsonl: see takeAudit.
 		delete(m.Headers, registry.HeaderAudit)
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m

@@ -21,14 +21,15 @@ import (
 
 // API is the part of the operators' API that backups use.
 type API interface {
-	// BackUpRecords calls each with every line of the records.
+	// BackUpRecords calls each with every line of a backup of the database.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
 	// BackUpAudit calls each with every line of one bucket's audit entries between two times, both
 	// inclusive.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
-	// RestoreRecords writes one line. If first is set, the database must be empty.
+	// RestoreRecords writes one line to the database. If first is true, it fails unless the
+	// database is empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
 	// Confirm returns once every process has applied an account's record.
 	Confirm(ctx context.Context, accountID string) error
@@ -84,7 +85,7 @@ func Take(
 	if err := w.end(m); err != nil {
 		return m, err
 	}
-	// A problem that can be found now must not be found only on the day of the restore.
+	// Check the file now, so that a problem is not discovered only when the backup is needed.
 	if _, err := Check(w.file.Name()); err != nil {
 		return m, fmt.Errorf("what was written could not be restored: %w", err)
 	}
@@ -141,8 +142,8 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	return i.takeAudit(ctx, w, m, audited, until)
 }
 
-// streams returns the names of the streams in the order in which they are read: reports after
-// starts.
+// streams returns the names of the streams in the order in which they are read: streams of reports
+// after streams of start messages.
 func (i Installation) streams(ctx context.Context) ([]string, error) {
 	names, reports := []string{stream.Name}, []string{stream.ProgressName}
 	owned, err := stream.OwnQueues(ctx, i.JetStream)
@@ -159,8 +160,8 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 // clocks is the maximum difference assumed between the clocks of two NATS servers.
 const clocks = time.Minute
 
-// auditCopiedUntil returns a time before any change whose audit entry may not be in the database
-// yet.
+// auditCopiedUntil returns a time such that the audit entries of all earlier changes are in the
+// database.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.leader(ctx, name)
@@ -186,8 +187,8 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 	return at.Add(-clocks), nil
 }
 
-// leader returns a handle that reads messages from the stream's leader, because another replica may
-// lag behind.
+// leader returns a stream handle that reads messages from the stream's leader, because other
+// replicas may lag behind.
 func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
@@ -200,17 +201,18 @@ func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream
 // anySubject makes GetMsg return the first message at or after a sequence.
 var anySubject = jetstream.WithGetMsgSubject(">")
 
-// newestRecord identifies the newest record of a bucket in the file.
+// newestRecord identifies the newest of a bucket's records in the file.
 type newestRecord struct {
 	sequence uint64
 	at       time.Time
 }
 
 // takeAudit writes the audit entries of the changes since a time, up to the newest record of each
-// bucket.
+// bucket in the file.
 //
-// An executor deletes an earlier revision of a record only once its entry is in the database. Every
-// entry is therefore either in the history of the bucket, which is read first, or in the database.
+// An executor deletes an earlier revision of a record only once the revision's audit entry is in
+// the database. Every entry is therefore in the history of the bucket, which is read first, or in
+// the database.
 func (i Installation) takeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestRecord,
 ) error {
@@ -237,7 +239,7 @@ func (i Installation) takeAudit(
 	return nil
 }
 
-// auditAtOnce is the maximum number of entries in a line.
+// auditAtOnce is the maximum number of audit entries in one line.
 const auditAtOnce = 500
 
 // auditLine is an audit entry in the form that the operators' API accepts.
@@ -246,8 +248,8 @@ type auditLine struct {
 	At                                                                                time.Time
 }
 
-// takeHistory writes the entries, up to a revision, that the executors have not copied from a
-// bucket's history yet.
+// takeHistory writes the audit entries, up to a revision, that the executors have not yet copied to
+// the database from a bucket's history.
 func (i Installation) takeHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
@@ -282,7 +284,7 @@ func (i Installation) takeHistory(
 		}
 		next = msg.Sequence + 1
 		e, exists, err := edit.DecodeEntry(msg.Header)
-		if err != nil || !exists { // an executor could not decode it, either
+		if err != nil || !exists { // executors could not decode it either
 			continue
 		}
 		changes := ""
@@ -348,8 +350,8 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups returns the groups of runners of a stream of starts, and any other durable consumers
-// except the recorder. It returns none for other streams.
+// groups returns the positions of the groups of runners that consume a stream of start messages,
+// and of any other durable consumers except the recorder's. It returns none for other streams.
 func (i Installation) groups(ctx context.Context, name string) (groups []GroupPosition, err error) {
 	if _, own := stream.QueueOfStream(name); !own && name != stream.Name {
 		return nil, nil
@@ -402,7 +404,7 @@ func (i Installation) takeStream(
 		}
 		done = m.Sequence == of.Last || pending == 0
 		if !matchesAny(of.Subjects, m.Subject) {
-			// The message dates from a version that had all messages in one stream.
+			// The message was stored by a version that kept all messages in one stream.
 			if m.Sequence > of.Recorded {
 				return true,
 					fmt.Errorf("message %d has the subject %s, which is another stream's, and "+
@@ -419,11 +421,11 @@ func (i Installation) takeStream(
 }
 
 // takeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
-// records to keys, and returns the newest record written. If a key changes meanwhile, its record is
-// written again, and the last version is restored. takeBucket returns when every key that existed
-// at the beginning has been written. It does not use the server's count of pending messages, which
-// is too low while executors trim the history of keys (nats-server 2.15.2): the newest records
-// would be missing.
+// records to keys, and returns the newest record written. If a key changes in the meantime, its
+// record is written again, and the last version is the one in effect after a restore. takeBucket
+// returns when every key that existed at the beginning has been written. It does not rely on the
+// server's count of pending messages, because that is too low while executors trim the history of
+// keys (nats-server 2.15.2), and the newest records would be missing.
 func (i Installation) takeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestRecord, err error) {
@@ -486,15 +488,15 @@ func encodeLine(to io.Writer, m message) error {
 	return writeLine(to, line)
 }
 
-// expectation is the prefix of the headers with the state that a stream was expected to have when a
-// message was stored. They no longer apply.
+// expectation is the prefix of the headers that a publisher sets to state what it expects of a
+// stream. They do not apply when the message is restored.
 const expectation = "Nats-Expected-"
 
-// silence is how long to wait for the next message that should be available.
+// silence is how long to wait for the next message, which should be available.
 const silence = 30 * time.Second
 
-// messages calls each with the messages of a stream, and with the server's count of the messages
-// that follow, until each reports that it is done.
+// messages calls each for every message of a stream, until each returns done or an error. pending
+// is the server's count of the messages that follow.
 func (i Installation) messages(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

@@ -56,8 +56,8 @@ func (v *accountPut) Run(s *session) error {
 	return nil
 }
 
-// noteRefused lists the active workflows whose webhooks the plan refuses. The verb does not ask for
-// confirmation beforehand, because scripts use it.
+// noteRefused prints a note that lists the active workflows whose webhook requests the plan
+// refuses. The command does not ask for confirmation beforehand, because scripts use it.
 func (s *session) noteRefused(a api.Account) {
 	const named = 5
 	var refused []string

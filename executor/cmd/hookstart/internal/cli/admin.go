@@ -30,8 +30,8 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// discardLog returns a logger that discards everything, because a command's error contains what
-// matters.
+// discardLog returns a logger that discards everything. A command's error contains everything that
+// users need.
 func discardLog() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -134,7 +134,7 @@ func (v *adminReplicas) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("--registry-copy: %w", err)
 	}
-	last = stream.Replication{} // the copy has the original's name
+	last = stream.Replication{} // the copied stream has the same name as the original
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
 	return withServersHint(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number,
 		progress))

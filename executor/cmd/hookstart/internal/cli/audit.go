@@ -58,8 +58,8 @@ func (v *auditList) Run(s *session) error {
 	})
 }
 
-// actorText returns an actor in readable form. It marks users and keys as such, because their names
-// may be the same as the admin token's.
+// actorText returns an actor in readable form. It marks users and keys as such, because they may
+// have the same name as another kind of actor.
 func actorText(a api.Actor) string {
 	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {

@@ -137,7 +137,7 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	}, err
 }
 
-// summary prints the result of a verb: the manifest for scripts, or text for people.
+// summary prints the result of a command: the manifest for scripts, or text for people.
 func (s *session) summary(manifest backup.Manifest, text string) error {
 	return s.printOwn(manifest, func() error { return s.printLine("%s", text) })
 }
@@ -145,7 +145,7 @@ func (s *session) summary(manifest backup.Manifest, text string) error {
 // backupAPI adapts the client of the operators' API to backup.API.
 type backupAPI struct{ *apiclient.Client }
 
-// Members implements backup.API. It omits processes of versions that do not announce their keys.
+// Members implements backup.API. It omits processes whose versions do not announce their keys.
 func (a backupAPI) Members(ctx context.Context) ([]backup.Process, error) {
 	found, err := a.Client.Members(ctx)
 	var members []backup.Process
@@ -178,7 +178,8 @@ func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
 		return a.PutAccount(ctx, account.ID, api.PutAccount{Name: account.Name, Plan: account.Plan})
 	})
 	if api.IsCode(err, api.CodeInvalid) {
-		// Its plan is not in this installation's catalog, which the executor reports as well.
+		// The account's plan is not in this installation's catalog. The executor reports that as
+		// well.
 		return nil
 	}
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// errFilterWithoutAll prevents a command from being applied to everything because of a forgotten
-// word.
+// errFilterWithoutAll is returned for filter flags without --all, so that a command is not applied
+// to many objects by mistake.
 var errFilterWithoutAll = &hintError{
 	errors.New("--workflow, --reason, --since and --until say which of --all"),
 	"hookstart dead-letter retry --help",
@@ -25,8 +25,8 @@ func countTrue(conditions ...bool) (n int) {
 	return n
 }
 
-// requeueAll repeats the call, which requeues at most about 10,000 dead letters, until none are
-// left.
+// requeueAll requeues the selected dead letters. It repeats the call, which requeues at most about
+// 10,000 of them, until none are left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
 	return s.repeat("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
@@ -134,7 +134,7 @@ func (v *executionAgainCmd) Run(s *session) error {
 	return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeat repeats a bulk call until nothing is left to do, and prints the total.
+// repeat repeats a bulk call until there is nothing more to do, and prints the total.
 func (s *session) repeat(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {

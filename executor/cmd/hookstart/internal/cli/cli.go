@@ -23,7 +23,7 @@ import (
 const description = "The command line of hookstart, for operators and runners. Start with: " +
 	"hookstart workflow list"
 
-// flags holds the verbs, and the flags that they all have.
+// flags defines the verbs (subcommands), and the flags that all of them have.
 type flags struct {
 	APIURL          string `name:"api-url" help:"Address of the operators' API." default:"http://127.0.0.1:8081" group:"all"`
 	APICA           string `name:"api-ca" help:"File with the certificate authority of the operators' API, for https with a certificate of one's own. Empty: the system's." type:"path" group:"all"`
@@ -88,7 +88,8 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
-// examples adds the detail, if any, and the examples in a verb's tags, one per line, to its help.
+// examples adds to a verb's help the text of its detail tag, if any, and the examples in its
+// example tag, one per line.
 var examples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
@@ -100,7 +101,7 @@ var examples = kong.PostBuild(func(k *kong.Kong) error {
 })
 
 // newParser returns a parser that parses arguments into flags. After printing help or the version,
-// the parser panics with exited.
+// the parser panics with an exitCode.
 func newParser(into *flags, std Streams) *kong.Kong {
 	return kong.Must(into,
 		kong.Name("hookstart"), kong.Description(description),

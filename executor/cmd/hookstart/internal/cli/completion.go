@@ -9,10 +9,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionVerb prints a shell's completion script. The script calls the verb again, with the
-// words of a command line, to complete the last word. The completion libraries for kong
-// (kong-completion, kongplete) use posener/complete, which does not support descriptions, and need
-// four more modules that are no longer maintained.
+// completionVerb prints a shell's completion script. To complete a word, the script runs the same
+// verb with the words of the command line. The completion libraries for kong (kong-completion,
+// kongplete) are not used because they depend on posener/complete, which does not support
+// descriptions, and on four more modules that are no longer maintained.
 type completionVerb struct {
 	Shell string   `arg:"" help:"bash, zsh or fish." enum:"bash,zsh,fish"`
 	Words []string `arg:"" optional:"" help:"A command line after --, as the scripts pass it: prints what its last word can be."`
@@ -31,11 +31,11 @@ Example:
   hookstart completion bash`
 }
 
-// anyFile is printed instead of candidates where the word is a file name: the scripts then let the
+// anyFile is printed instead of candidates if the word is a file name. The scripts then let the
 // shell complete it.
 const anyFile = "_files"
 
-// completionScripts holds the scripts, which need no completion package of the shell. Bash passes
+// completionScripts holds the scripts. They do not need the shell's completion package. Bash passes
 // = as a separate word.
 //
 //go:embed completion
@@ -75,10 +75,10 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 // candidate is a possible completion.
 type candidate struct{ text, help string }
 
-// candidates returns the possible last words of a command line, whatever has been typed of the last
-// word; fish and zsh filter by their own rules.
+// candidates returns the possible last words of a command line. It does not filter them by the part
+// that has already been typed, because fish and zsh filter them by their own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
-	var pending *kong.Flag // the flag that takes the next word as its value
+	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")

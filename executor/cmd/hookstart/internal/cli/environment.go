@@ -9,9 +9,10 @@ import (
 )
 
 // ownVariables gives each flag of a single verb an environment variable that contains the verb's
-// name, like HOOKSTART_WORKFLOW_PUT_NAME: HOOKSTART_NAME would affect several verbs. The flags of
-// all verbs, those for connections to NATS, and those of "run", which are set in a service's
-// environment, get the short names that all programs use from kong.DefaultEnvars, which runs later.
+// name, such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs.
+// Other flags get the short names that all programs use, from kong.DefaultEnvars, which runs later:
+// the flags that all verbs have, those for connections to NATS, and those of "run", which are set
+// in a service's environment.
 var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {

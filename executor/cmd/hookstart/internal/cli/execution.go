@@ -23,14 +23,14 @@ type executionVerbs struct {
 	Verify executionVerify   `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
-// latest stands for the ID of the newest execution.
+// latest can be used as an argument instead of the ID of the newest execution.
 const latest = "latest"
 
 type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
 }
 
-// errNoExecution means that there is no execution for latest to stand for.
+// errNoExecution means that latest was used but there is no execution yet.
 var errNoExecution = errors.New("there is no execution yet")
 
 func (e *executionArg) id(s *session) (string, error) {
@@ -108,7 +108,8 @@ func (v *executionRerun) Run(s *session) error {
 	return s.runOnSample(id)
 }
 
-// runOnSample starts the trigger node of an execution on the node's sample payload.
+// runOnSample starts another execution at an execution's trigger node, with the node's sample
+// payload.
 func (s *session) runOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
@@ -200,7 +201,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// values returns headers or query parameters, one per line.
+// values returns headers or query parameters as text, one per line.
 func values(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -22,7 +22,7 @@ type usageError struct{ text, hint string }
 
 func (e *usageError) Error() string { return e.text }
 
-// hintError is a failure with a hint at what to do.
+// hintError is an error with a hint that tells the user what to do.
 type hintError struct {
 	error
 	hint string
@@ -32,7 +32,7 @@ func (e *hintError) Unwrap() error { return e.error }
 
 func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-// parseFailure returns kong's error with a hint at the verb's help.
+// parseFailure returns kong's error with a hint that names the verb's help.
 func parseFailure(err error) error {
 	verb := "hookstart"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -46,7 +46,7 @@ func parseFailure(err error) error {
 			verb + " put creates one, or changes one that is there: " + verb + " put --help",
 		}
 	}
-	// "" is the default, which stands for any value.
+	// "" is in kong's list of values because it is the default, which means any value.
 	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	return &usageError{text, verb + " --help"}
 }
@@ -68,7 +68,8 @@ func printError(to io.Writer, err error) (code int) {
 	return code
 }
 
-// messageOf returns an error's message. For a problem it adds what is wrong with each field.
+// messageOf returns an error's message. For an api.Problem it adds the errors of the individual
+// fields.
 func messageOf(err error) string {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -108,8 +109,8 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 		}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	// An error that concerns neither the connection to the API nor its response is about the
-	// connection to NATS.
+	// An error that is not about the connection to the API or its response is about the connection
+	// to NATS.
 	case !ok && unknownAuthority:
 		return &hintError{
 			err,
@@ -121,7 +122,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setToken}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		// Every executor has these lists, so the URL must lead to another server.
+		// Every executor has these lists, so the URL must be that of a different kind of server.
 		return &hintError{err, elsewhere}
 	}
 	if hint := hintFor(p, command); hint != "" {
@@ -130,7 +131,7 @@ func (f *flags) hinted(ctx context.Context, command string, err error) error {
 	return err
 }
 
-// hintFor returns a hint about a problem that a command caused, or "" if there is none.
+// hintFor returns a hint about the problem that a command received, or "" if there is none.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {
@@ -158,8 +159,8 @@ func hintFor(p *api.Problem, command string) string {
 	}
 }
 
-// helpOf returns the command that prints a verb's help. kong's name of a command also contains its
-// arguments, which are dropped.
+// helpOf returns the command line that prints a verb's help. It drops the arguments that kong's
+// name of a command includes.
 func helpOf(command string) string {
 	words := strings.Fields(command)
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"

@@ -14,8 +14,8 @@ import (
 // API call.
 var ids = kong.NamedMapper("id", kong.MapperFunc(decodeID))
 
-// nodeIDs is like ids, for the trigger node of a command. Its errors help people who wrote the
-// value to set in that position.
+// nodeIDs is like ids, for the trigger node argument of a command. Its errors help people who wrote
+// the new value of a setting in that position.
 var nodeIDs = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
 
 func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -45,7 +45,8 @@ func decodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// isPlace reports whether text is a place in a request, or a JSON pointer without its prefix.
+// isPlace reports whether text looks like the location of a value in a request, such as
+// header:Name, or like a JSON pointer without the prefix ptr:.
 func isPlace(text string) bool {
 	for _, kind := range []string{"header:", "ptr:", "form:", "query:", "/"} {
 		if strings.HasPrefix(text, kind) {

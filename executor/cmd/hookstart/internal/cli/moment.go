@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// moment is a point in time, which people may write as a time or as a duration before now.
+// moment is a point in time, which can be given as a time or as a duration before now.
 type moment struct{ time.Time }
 
 // Decode implements kong.MapperValue.

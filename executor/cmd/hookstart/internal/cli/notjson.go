@@ -11,7 +11,7 @@ import (
 )
 
 // mustBeJSON returns an error with the line and column of the first syntax error, or nil if text is
-// valid JSON. name is the flag that supplied text.
+// valid JSON. name is the flag with which text was given.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
@@ -25,7 +25,7 @@ func mustBeJSON(name string, text []byte, hint string) error {
 	}
 }
 
-// firstJSONError returns the offset of the first error in text, and the reason.
+// firstJSONError returns the offset of the first error in text and a description of it.
 func firstJSONError(text []byte) (at int, reason string) {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])

@@ -31,7 +31,7 @@ func (p *paging) page() apiclient.Page {
 	return apiclient.Page{Limit: p.Limit, Cursor: p.Cursor}
 }
 
-// rawItems returns the items of the API's last response, a page of a list, unchanged.
+// rawItems returns the unmodified items of the API's last response, which must be a page of a list.
 func (s *session) rawItems() ([]json.RawMessage, error) {
 	var page api.List[json.RawMessage]
 	if err := json.Unmarshal(s.answer, &page); err != nil {
@@ -44,7 +44,7 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 type listing[T any] struct {
 	head []string
 	row  func(T) []string
-	// none is printed for an empty list, and suggests what to do.
+	// none is printed for an empty list. It suggests what to do.
 	none string
 }
 

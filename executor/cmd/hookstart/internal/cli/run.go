@@ -23,7 +23,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
 )
 
-// runVerb runs a program, or posts to a URL, as a runner. The help of its flags is the manual.
+// runVerb implements "hookstart run", a runner that runs a program or sends a POST request to a URL
+// for each execution. The help texts of its flags are its documentation.
 type runVerb struct {
 	Command []string `arg:"" optional:"" name:"program" help:"The program to run for each execution, with its arguments, after --." passthrough:"partial"`
 
@@ -157,8 +158,8 @@ func (v *runVerb) check() error {
 	return nil
 }
 
-// options returns the options of the runner kit. A program's timeout elapses before the kit
-// abandons its handler.
+// options returns the options for the runner kit. They make the kit's timeout longer than the
+// program's, so that the kit does not abandon the handler first.
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue:        v.Queue,
@@ -182,8 +183,8 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepare validates the target before any execution is received. It returns a function because
-// maxOutput is known only once there is a connection.
+// prepare validates the target before any execution is received. It returns a function that creates
+// the handler, because maxOutput is known only once there is a connection.
 func (v *runVerb) prepare(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
@@ -271,8 +272,8 @@ func lookUp(name string) (path string, err error) {
 	}
 }
 
-// untilSecondSignal returns a context that is canceled by the second SIGINT or SIGTERM: after the
-// first, executions may finish.
+// untilSecondSignal returns a context that is canceled by the second SIGINT or SIGTERM. After the
+// first one, executions may finish.
 func untilSecondSignal() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -58,7 +58,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 	// The leaf node connection may not have been established yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		if failed := site.Copy(ctx, v.Replicas); err == nil || ctx.Err() == nil {
-			err = failed // keep the last error if this one only reports the timeout
+			err = failed // keep the previous error if this one only reports the timeout
 		}
 		return !errors.Is(err, nats.ErrNoResponders)
 	})
@@ -74,8 +74,8 @@ func (v *secondSiteCopy) Run(s *session) error {
 	return v.showBeginning(ctx, s, site)
 }
 
-// showBeginning waits until there has been contact with the first site for each copy, and then
-// prints the copies.
+// showBeginning waits until each copied stream has had contact with the first site, and then prints
+// the state of the copies.
 func (v *secondSiteCopy) showBeginning(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
@@ -100,8 +100,8 @@ func (v *secondSiteCopy) showBeginning(
 	return nil
 }
 
-// neverHeard reports whether there has been no contact with the first site since the copy was
-// created or its server was started.
+// neverHeard reports whether a copied stream has had no contact with the first site since it was
+// created or since its server was started.
 func neverHeard(c secondsite.MirrorState) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {
@@ -125,8 +125,9 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// settling is how long status waits for a copy that has just been created, and for the first
-// message after a long pause, which briefly makes a copy appear to be behind.
+// settling is how long status waits for a copied stream that has just been created. It also waits
+// that long for the first message after a long pause, which briefly makes a copy appear to be
+// behind.
 const settling = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
@@ -172,7 +173,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	}
 }
 
-// notCopied adds a hint to an error about a site without a copy.
+// notCopied adds a hint to an error that means that the site has no copies.
 func notCopied(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
@@ -183,14 +184,15 @@ func notCopied(err error) error {
 	return err
 }
 
-// problemsOf returns sentences about the copies that stand still or fall behind, and since when.
+// problemsOf returns a text about each copied stream that falls behind, and one about all those
+// that have lost contact with the first site, with the times of the last contact or message.
 func problemsOf(
 	all []secondsite.MirrorState,
 	now time.Time,
 	limit time.Duration,
 ) (problems []string) {
 	var silent []string
-	var heard time.Time // last contact with the first site among the silent ones
+	var heard time.Time // the earliest last contact of the silent ones with the first site
 	var last time.Time  // when the newest of their messages was stored
 	why := ""
 	for _, c := range all {
@@ -224,8 +226,9 @@ func problemsOf(
 	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
 }
 
-// uncopied returns the streams of the first site that are not copied. It returns none while the
-// first site cannot be reached, which the copies themselves show, and after the takeover.
+// uncopied returns the streams of the first site that are not copied. It returns none after the
+// takeover, and none while the first site cannot be reached; the state of the copies shows the
+// latter.
 func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.MirrorState) []string {
 	if len(all) > 0 && all[0].Promoted {
 		return nil
@@ -239,8 +242,8 @@ func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Mirror
 	return names
 }
 
-// printMetrics prints the state of each copy. Times are points in time, not ages, so that a file
-// that is not written any more shows a copy that stands still.
+// printMetrics prints the state of each copy. The metrics contain points in time and not ages. If
+// the file with the metrics is no longer updated, the ages computed from it therefore still grow.
 func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
 	all, err := site.State(s.ctx)
 	if err != nil {

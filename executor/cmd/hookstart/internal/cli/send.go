@@ -189,14 +189,14 @@ type webhookAnswer struct {
 	Detail       string `json:"detail"`
 	RetryAfter   int64  `json:"retryAfter"`
 
-	// Run is the status of the execution, if the response waited for it.
+	// Run is the status of the execution, if the response waited for the execution.
 	Run    string          `json:"-"`
 	Output json.RawMessage `json:"output"`
 	Error  string          `json:"error"`
 	Raw    []byte          `json:"-"` // response body, if it is just the output
 }
 
-// readAnswer decodes a response, and reports whether it can be a webhook endpoint's.
+// readAnswer decodes a response. ok reports whether the response can be from a webhook endpoint.
 func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool) {
 	id := response.Header.Get(webhook.HeaderExecutionID)
 	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
@@ -205,7 +205,7 @@ func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool)
 		(isSuccess != (a.ExecutionID == "" && !a.Filtered || a.Code != "")) &&
 		(a.Success || problem) {
 		var run struct {
-			Status any `json:"status"` // in a problem it is a number
+			Status any `json:"status"` // a number if the body is a problem
 		}
 		if json.Unmarshal(text, &run) == nil {
 			a.Run, _ = run.Status.(string)
@@ -329,7 +329,7 @@ func (v *triggerSend) unreachable(request *http.Request, err error) error {
 	}
 }
 
-// retryHint returns advice on how to repeat a request that may have been accepted.
+// retryHint returns a hint that explains how to repeat a request that may have been accepted.
 func retryHint(deliveryID string) string {
 	if deliveryID != "" {
 		return "sending it again with the same --delivery-id is safe"

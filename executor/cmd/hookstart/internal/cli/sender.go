@@ -133,8 +133,8 @@ func (v *senderSet) Run(s *session) error {
 	return s.showSender(stored, v.withPresetHint(err))
 }
 
-// withPresetHint adds a hint at where presets and their settings are explained, because the help of
-// a flag cannot explain them.
+// withPresetHint adds a hint that tells the user where presets and their settings are documented,
+// because the help of a flag has no room for that.
 func (v *senderSet) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -226,7 +226,7 @@ func (v *senderRemove) Run(s *session) error {
 		"the token alone opens %s now", id)
 }
 
-// showSender prints a sender, unless err is set, which it returns.
+// showSender prints a sender. If err is not nil, it only returns err.
 func (s *session) showSender(sender api.Sender, err error) error {
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (v *adminSizeCmd) Run(s *session) error {
 		{"--database-disk", float64(v.DatabaseDisk)},
 		{"--max-rate", v.MaxRate},
 	} {
-		if !(limit.value >= 0) { // also NaN
+		if !(limit.value >= 0) { // also true for NaN
 			return &usageError{limit.flag + " must not be negative", "hookstart admin size --help"}
 		}
 	}
@@ -129,10 +129,11 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Walls)
 }
 
-// halfUsed is the part of a limit, in percent, from which there is advice about it.
+// halfUsed is the usage of a limit, in percent, from which on advice about the limit is printed.
 const halfUsed = 50
 
-// showAdvice prints what to do about limits that come near, once for limits with the same advice.
+// showAdvice prints advice about the limits that will be reached soon. Limits with the same advice
+// share one line.
 func (v *adminSizeCmd) showAdvice(s *session, walls []sizing.LimitForecast) error {
 	var order []string
 	names := map[string][]string{}
@@ -202,7 +203,7 @@ func amount(n float64, unit sizing.Unit) string {
 	return sizing.Count(n, strings.TrimSuffix(string(unit), "s"))
 }
 
-// rateOf returns a rate per second in the unit in which it can be read.
+// rateOf formats a rate, given per second, in a unit in which it is easy to read.
 func rateOf(perSecond float64) string {
 	switch {
 	case perSecond == 0 || perSecond >= 0.1:
@@ -214,7 +215,7 @@ func rateOf(perSecond float64) string {
 	}
 }
 
-// percent returns a part of a limit.
+// percent formats a percentage.
 func percent(n float64) string {
 	if n > 0 && n < 0.01 {
 		return "< 0.01 %"
@@ -222,8 +223,8 @@ func percent(n float64) string {
 	return digits(n) + " %"
 }
 
-// digits formats a number with about two significant digits, or with all digits before the decimal
-// point.
+// digits formats a number with about two significant digits. It never drops digits before the
+// decimal point.
 func digits(n float64) string {
 	switch {
 	case n == 0 || n >= 10:

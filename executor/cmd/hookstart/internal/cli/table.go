@@ -37,7 +37,8 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// print prints the API's last response for scripts; for people, it calls people.
+// print prints the API's last response if the output is for scripts. Otherwise it calls people,
+// which prints text.
 func (s *session) print(people func() error) error {
 	if s.json {
 		return s.printRaw(s.answer)
@@ -45,8 +46,8 @@ func (s *session) print(people func() error) error {
 	return people()
 }
 
-// printDone is like print for a verb whose output for people is the given line. If err is not nil,
-// it only returns err.
+// printDone is like print, for a verb that prints a single line for people. If err is not nil, it
+// only returns err.
 func (s *session) printDone(err error, format string, args ...any) error {
 	if err != nil {
 		return err
@@ -54,8 +55,8 @@ func (s *session) printDone(err error, format string, args ...any) error {
 	return s.print(func() error { return s.printLine(format, args...) })
 }
 
-// printOwn prints a value that is not a response of the API: as JSON for scripts; for people, it
-// calls people.
+// printOwn is like print, for a value that is not a response of the API. For scripts, it prints the
+// value as JSON.
 func (s *session) printOwn(value any, people func() error) error {
 	if !s.json {
 		return people()
@@ -69,6 +70,6 @@ func (s *session) printOwn(value any, people func() error) error {
 
 // note prints text to stderr, separately from the output that scripts read.
 func (s *session) note(format string, args ...any) {
-	// An error is ignored: the output itself is not affected.
+	// Ignore an error: it does not affect the output itself.
 	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...)))
 }

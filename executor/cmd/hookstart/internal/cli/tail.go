@@ -48,8 +48,8 @@ func (v *executionTail) Run(s *session) error {
 	return nil
 }
 
-// isFinal reports whether retrying is useless: the output cannot be written, there has never been a
-// connection, or the API refuses the call.
+// isFinal reports whether retrying is pointless, because the output cannot be written, there has
+// never been a connection, or the API refuses the call.
 func (t *tail) isFinal(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
@@ -61,14 +61,14 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// overlap is added before the time of a lost connection when executions are looked up again.
-	// Executions accepted earlier are shown when they change next.
+	// After a reconnect, executions are listed that were accepted since overlap before the
+	// connection was lost. Executions accepted earlier are shown when they next change.
 	overlap = time.Minute
-	// maxShown is the maximum number of executions whose last output is remembered.
+	// maxShown is the maximum number of executions whose last printed state is remembered.
 	maxShown = 10_000
 )
 
-// tail prints each change once, across reconnects.
+// tail prints each change once, even across reconnects.
 type tail struct {
 	*session
 	workflowID string
@@ -88,7 +88,8 @@ type shown struct {
 // writeError means that the output can no longer be written.
 type writeError struct{ error }
 
-// wait waits before the next attempt, longer after each one, or until the context is done.
+// wait waits before the next attempt, or until the context is done. Each wait is longer than the
+// previous one.
 func (t *tail) wait() {
 	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
@@ -149,10 +150,12 @@ func (t *tail) missed() (records []json.RawMessage, err error) {
 	return records, nil
 }
 
-// tailLine fits in 80 columns if the workflow's ID has at most 6 characters.
+// tailLine is the format of one line. The line fits in 80 columns if the workflow's ID has at most
+// 6 characters.
 const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
 
-// show prints a change unless it has been printed already. record is e as received from the API.
+// show prints a change unless it has been printed already. record is the JSON of e as received from
+// the API.
 func (t *tail) show(e api.Execution, record []byte) error {
 	now := shown{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {

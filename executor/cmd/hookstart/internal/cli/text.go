@@ -25,8 +25,8 @@ func ago(t, now time.Time) string {
 		return roughDuration(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
-		// Otherwise a period of 90 days would be shown as 89 because of the time that the response
-		// took.
+		// Without rounding, 90 days would be shown as 89, because some time has passed since the
+		// response.
 		d = d.Round(time.Minute)
 	}
 	return "in " + roughDuration(d)
@@ -116,8 +116,7 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// short truncates a text that is meant only for reading. Texts that people may want to copy are
-// never truncated.
+// short truncates a text that people only read. Do not use it for texts that they may want to copy.
 func short(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
@@ -126,7 +125,7 @@ func short(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// oneLine replaces the characters in text that would break a line or that a terminal would
+// oneLine replaces the characters in text that would break the line or that a terminal would
 // interpret.
 func oneLine(text string) string { return strings.Map(visible, text) }
 
@@ -154,8 +153,8 @@ func visible(r rune) rune {
 	}
 }
 
-// indented formats JSON on several lines. If it is nested so deeply that most of it would be white
-// space, it is left on one line.
+// indented formats JSON on several lines. JSON that is nested so deeply that most of the result
+// would be white space is left on one line.
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer

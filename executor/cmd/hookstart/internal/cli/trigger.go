@@ -26,7 +26,7 @@ type nodeArgs struct {
 	Node     string `arg:"" optional:"" type:"node" help:"The trigger node's ID. Default: its only one."`
 }
 
-// patch sets one setting of the node. A nil or JSON null value removes the setting.
+// patch changes one setting of the node. A value that is nil or JSON null removes the setting.
 func (n *nodeArgs) patch(s *session, setting string, value any) (api.Trigger, error) {
 	id, err := n.id(s)
 	if err != nil {
@@ -69,7 +69,7 @@ func (n *nodeArgs) get(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// tokenDisplay holds the flag to show tokens to people.
+// tokenDisplay holds the flag that makes the output for people include tokens.
 type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -129,7 +129,7 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 		if isSet(t.SamplePayload) {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
-		// The URL is on a separate line so that it can be copied, however long it is.
+		// The URL is on a separate line so that it can be copied even if it is long.
 		url := k.url(t)
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
@@ -183,8 +183,8 @@ func (k tokenDisplay) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs lists the first places that are searched for the delivery ID: the first headers, and
-// the first place of the node's sender.
+// deliveryIDs lists where requests are searched for a delivery ID first: in the first headers, and
+// in the first location that the node's sender uses.
 func deliveryIDs(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

@@ -21,7 +21,7 @@ type step struct {
 	Name   string    `json:"step"`
 	OK     bool      `json:"ok"`
 	At     time.Time `json:"at,omitzero"`
-	When   string    `json:"-"` // shown instead of a time that is not recorded anywhere
+	When   string    `json:"-"` // shown instead of the time if the time is not recorded
 	Detail string    `json:"detail"`
 }
 
@@ -64,8 +64,8 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path is verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// kept reports whether the stream has the message, or may have removed it because of its age. By
-// default, the stream keeps messages for a week.
+// kept reports whether the stream still has the execution's message, or may have removed it because
+// of its age. By default, the stream keeps messages for a week.
 func (e checkedExecution) kept() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
@@ -78,7 +78,7 @@ func retryFor[T any](
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		found, err = look() // a look that has started is not interrupted
+		found, err = look() // a call that has begun is not interrupted
 		return !mayPass(err)
 	})
 	if mayPass(err) {

@@ -71,7 +71,7 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 }
 
 // change applies the flags to the workflow. Nodes are replaced as a whole, so a change of nodes
-// applies only to the version that was read.
+// fails if the workflow has changed since it was read.
 func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
 	patch := apiclient.Patch{}
 	for member, value := range map[string]string{
@@ -97,14 +97,14 @@ func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Wor
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceVersion replaces only the version of the workflow with the given update time: a file with
-// the output of workflow get must not undo later changes.
+// replaceVersion replaces the workflow only if it was last updated at the given time, so that a
+// file with the output of workflow get does not undo later changes.
 func (v *workflowPut) replaceVersion(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
 	var tag string
 	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
-	if isNotFound(err) { // deleted, or the file comes from another installation
+	if isNotFound(err) { // deleted, or the file is from another installation
 		return s.client.IfNew().PutWorkflowJSON(s.ctx, v.Workflow, text)
 	}
 	if err != nil {
@@ -168,13 +168,14 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	return &want, nil
 }
 
-// readOnly lists the fields of a workflow that only the API sets, and rejects in a request.
+// readOnly lists the fields of a workflow that only the API sets. The API rejects them in a
+// request.
 var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt", "updatedAt"}
 
 const oneIsShown = "hookstart workflow get demo -o json shows one"
 
-// fromFile reads a workflow from the file, and the update time in it, which is zero if the file has
-// none. The file may be the output of workflow get.
+// fromFile reads a workflow from the file. updatedAt is the update time in the file, or zero if the
+// file has none. The file may be the output of workflow get.
 func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, err error) {
 	if v.Account != "" || v.Name != "" || v.Queue != "" || v.RateRequests != nil ||
 		v.RateWindow.seconds != 0 || len(v.Trigger) > 0 {

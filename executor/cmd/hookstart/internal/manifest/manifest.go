@@ -1,6 +1,6 @@
-// Package manifest keeps the configuration of an installation in files that can be reviewed. It
-// reads and writes YAML documents of accounts, workflows, senders and queues, and determines how an
-// installation differs from them.
+// Package manifest reads and writes YAML documents that describe accounts, workflows, senders and
+// queues, and determines how an installation differs from them. With these documents, the
+// configuration of an installation can be kept in files and reviewed.
 package manifest
 
 import (
@@ -29,7 +29,7 @@ const (
 // kinds lists the kinds, for error messages.
 const kinds = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
-// Set holds documents, or the corresponding state of an installation. Each list is in document
+// Set holds documents, or the state of an installation in the same form. Each list is in document
 // order.
 type Set struct {
 	Accounts  []Account
@@ -55,10 +55,11 @@ type Account struct {
 // Events configures which workflow an account's operator events start.
 type Events struct {
 	WorkflowID string `json:"workflowId" yaml:"workflowId"`
-	// Kinds lists the kinds of events that start the workflow. If it is absent, all kinds do.
+	// Kinds lists the kinds of events that start the workflow. If it is absent, all kinds of events
+	// start it.
 	Kinds []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
-	// SilentAfterSeconds is the time without a request after which a node counts as silent. If it
-	// is absent, the time depends on the node's usual pace.
+	// SilentAfterSeconds is the number of seconds without a request after which a node counts as
+	// silent. If it is absent, the number depends on the node's usual rate of requests.
 	SilentAfterSeconds int64 `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
 }
 
@@ -70,10 +71,10 @@ type Workflow struct {
 	Name      string `json:"name" yaml:"name"`
 	// Queue is the workflow's queue. If it is absent, the workflow uses the queue "default".
 	Queue string `json:"queue,omitempty" yaml:"queue,omitempty"`
-	// Active activates or deactivates the workflow. If it is absent (nil), the state does not
-	// change.
+	// Active is true to activate the workflow and false to deactivate it. If it is absent (nil),
+	// the state does not change.
 	Active *bool `json:"active,omitempty" yaml:"active,omitempty"`
-	// RateLimit is the workflow's rate limit. If it is absent, the plan's applies.
+	// RateLimit is the workflow's rate limit. If it is absent, the plan's rate limit applies.
 	RateLimit *RateLimit `json:"rateLimit,omitempty" yaml:"rateLimit,omitempty"`
 	Triggers  []Trigger  `json:"triggers" yaml:"triggers"`
 
@@ -92,15 +93,16 @@ type RateLimit struct {
 type Trigger struct {
 	NodeID string `json:"nodeId" yaml:"nodeId"`
 	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
-	// SamplePayload is a JSON text, either as a string, which preserves every byte, or as YAML. If
-	// it is absent, the payload does not change.
+	// SamplePayload is the node's sample payload, either as a string that contains JSON, in which
+	// case every byte is preserved, or as YAML. If it is absent, the payload does not change.
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
-	// Filter selects the requests that start an execution. If it is absent, every request does.
+	// Filter selects the requests that start an execution. If it is absent, every request starts
+	// one.
 	Filter Filter `json:"filter,omitempty" yaml:"filter,omitempty"`
-	// OrderKey is the place in a request that holds its order key. "" means that executions are not
-	// ordered.
+	// OrderKey is the location of the order key in a request, such as header:Name. "" means that
+	// executions are not ordered.
 	OrderKey string `json:"orderKey,omitempty" yaml:"orderKey,omitempty"`
-	// Answer makes responses wait for the execution. If it is absent, they do not.
+	// Answer makes responses wait for the execution. If it is absent, responses do not wait.
 	Answer *Answer `json:"answer,omitempty" yaml:"answer,omitempty"`
 }
 
@@ -147,9 +149,9 @@ type Sender struct {
 	NodeID     string            `json:"nodeId" yaml:"nodeId"`
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
-	// SecretsFrom lists environment variables that hold the secrets, newest first. They are read
-	// only if the node has no sender or one with another preset; after that, secrets are changed
-	// with separate calls.
+	// SecretsFrom lists the environment variables that hold the secrets, newest first. They are
+	// read only if the node has no sender or a sender with a different preset. Otherwise secrets
+	// are changed with separate calls.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
 	// SettingsFrom maps secret settings to environment variables, which are read at the same times
 	// as those of SecretsFrom.
@@ -159,8 +161,8 @@ type Sender struct {
 // Payload is a JSON text.
 type Payload string
 
-// UnmarshalJSON accepts any JSON value. A string must itself contain a JSON text, which it stands
-// for.
+// UnmarshalJSON accepts any JSON value. A string must itself contain a JSON text, which becomes the
+// payload.
 func (p *Payload) UnmarshalJSON(data []byte) error {
 	if data[0] != '"' {
 		*p = Payload(data)
@@ -179,7 +181,7 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 }
 
 // Read reads the documents of one file. The file name is used only in errors, which begin with the
-// file and the line like a compiler's.
+// file and the line, like those of a compiler.
 func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
@@ -275,8 +277,8 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// fixErrorLine rewrites an error of the YAML package, so that its line number has the same place as
-// in other errors.
+// fixErrorLine rewrites an error of the YAML package so that it begins with the file and the line
+// number, as other errors do.
 func fixErrorLine(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLine.FindStringSubmatchIndex(text)
@@ -326,7 +328,7 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	return object.key(), nil
 }
 
-// unreadableError removes the package name json from an error.
+// unreadableError is an error without the package name json in its text.
 type unreadableError struct{ error }
 
 func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
@@ -337,7 +339,7 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
-// Schema is the URL of the documents' JSON Schema. Most editors find it in a comment at the
+// Schema is the URL of the documents' JSON Schema. Most editors read it from a comment at the
 // beginning of a file.
 const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
 	"hookstart.schema.json"

@@ -18,14 +18,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Step is a difference between documents and an installation, and the change that removes it.
+// Step is one difference between the documents and an installation, with the change that removes
+// it.
 type Step struct {
 	// Lines is a human-readable description of the change. The first line is a heading.
 	Lines []string
 	// Do applies the change.
 	Do func(ctx context.Context, client *apiclient.Client) error
-	// Needs holds the keys of documents whose steps must have succeeded first: a workflow is not
-	// activated without its senders.
+	// Needs holds the keys of documents whose steps must have succeeded first. For example, a
+	// workflow is activated only after its senders have been set.
 	Needs []string
 	key   string // the key of the document
 }
@@ -33,10 +34,10 @@ type Step struct {
 // Key returns the key of the step's document, as used in Needs.
 func (s Step) Key() string { return s.key }
 
-// Plan returns the steps that lead from the current state to the documents, in the order in which
-// to apply them: objects on which others depend come first, a workflow is activated only once its
-// senders are set, and deletions come last. Without prune, nothing is deleted except for nodes that
-// a workflow's document omits, and settings that a document omits.
+// Plan returns the steps that change the current state, have, to that of the documents, want, in
+// the order in which to apply them. Objects on which others depend come first, a workflow is
+// activated only once its senders are set, and deletions come last. If prune is false, nothing is
+// deleted except for settings that a document omits and nodes that a workflow's document omits.
 func Plan(have, want *Set, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
@@ -93,7 +94,7 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 	return found
 }
 
-// fields holds the fields of a document as text, keyed by name.
+// fields holds the values of a document's fields as text, keyed by name.
 type fields map[string]string
 
 // diffLines returns a line for each field that differs.
@@ -117,7 +118,7 @@ func diffLines(before, after fields) (lines []string) {
 	return lines
 }
 
-// newStep returns a step, or nil if nothing has to be done.
+// newStep returns a step, or nil if there is nothing to do.
 func newStep(
 	what string, exists bool, before, after fields,
 	do func(context.Context, *apiclient.Client) error,
@@ -167,7 +168,7 @@ func (a Account) step(before Account, exists bool) *Step {
 }
 
 // eventsStep returns the step that changes which workflow the account's events start. The workflow
-// must already exist, so the step comes late.
+// must already exist, so this step comes after those of the workflows.
 func (a Account) eventsStep(before Account) *Step {
 	lines := diffLines(before.Events.fields(), a.Events.fields())
 	if len(lines) == 0 {
@@ -204,7 +205,7 @@ func (e *Events) fields() fields {
 }
 
 // errChanged returns the error for an object that another client has changed since the installation
-// was read. The plan that was shown is then out of date.
+// was read, which means that the displayed plan is out of date.
 func errChanged(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
@@ -279,7 +280,7 @@ func (a Answer) String() string {
 	return text
 }
 
-// sorted returns a filter with its places sorted by name, so that two filters can be compared. A
+// sorted returns a filter with its members sorted by name, so that two filters can be compared. A
 // filter that is not JSON is returned unchanged.
 func sorted(f Filter) string {
 	decoder := json.NewDecoder(bytes.NewReader(f))
@@ -337,7 +338,8 @@ func (s Sender) step(before Sender, exists bool) *Step {
 	})
 }
 
-// addSecrets adds the secrets, which are never in files, from the environment.
+// addSecrets reads the secrets from environment variables and adds them to the sender. Secrets are
+// never in the documents.
 func (s Sender) addSecrets(to *api.PutSender) error {
 	for _, name := range s.SecretsFrom {
 		secret := os.Getenv(name)

@@ -15,13 +15,13 @@ import (
 type Queue struct {
 	Kind string `json:"kind" yaml:"kind"`
 	ID   string `json:"id" yaml:"id"`
-	// Stream holds the settings of the queue's own stream. If it is absent (nil), the queue has
-	// none.
+	// Stream holds the settings of the queue's own stream. If it is absent (nil), the queue does
+	// not have its own stream.
 	Stream *QueueStream `json:"stream,omitempty" yaml:"stream,omitempty"`
 }
 
-// QueueStream holds the settings of a queue's own stream. Absent settings are those of the shared
-// stream, except that the size is unlimited.
+// QueueStream holds the settings of a queue's own stream. Settings that are absent are taken from
+// the shared stream, except that the size is unlimited.
 type QueueStream struct {
 	MaxBytes      int64    `json:"maxBytes,omitempty" yaml:"maxBytes,omitempty"` // 0 means no limit
 	MaxAgeSeconds int64    `json:"maxAgeSeconds,omitempty" yaml:"maxAgeSeconds,omitempty"`
@@ -55,8 +55,8 @@ func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 }
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
-// changes. It must come after the workflows, because one of them must name the queue. Its Do
-// returns when the queue has moved.
+// changes. It must come after the steps of the workflows, because a queue exists only if a workflow
+// uses it. The step's Do returns when the queue has moved.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {

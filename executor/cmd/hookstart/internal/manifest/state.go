@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// ReadState returns the state of an installation, sorted by ID, as far as the caller may read it.
+// ReadState returns the state of an installation, sorted by ID. It includes only what the caller is
+// permitted to read.
 func ReadState(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	s := &Set{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
@@ -92,7 +93,7 @@ func (s *Set) addWorkflow(
 	return nil
 }
 
-// senderOf returns the document of a sender, with the names of environment variables in place of
+// senderOf returns the document of a sender, with the names of environment variables instead of
 // secrets.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
 	document := Sender{

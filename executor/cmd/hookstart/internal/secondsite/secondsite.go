@@ -3,14 +3,15 @@
 //
 // Each copy is a mirror: a stream of the same name at the second site, which NATS fills through a
 // leaf node connection. A mirror keeps the sequences, times and headers of the original. It
-// remembers the delivery IDs of mirrored messages only if it has a deduplication window, so it gets
-// the original's. A mirror has no subjects; the original's are stored in its metadata, so that the
-// original is not needed when the second site takes over.
+// remembers the delivery IDs of mirrored messages only if it has a deduplication window, so it is
+// created with that of the original. A mirror has no subjects. The subjects of the original are
+// stored in the mirror's metadata, so that the original is not needed when the second site takes
+// over.
 //
 // The positions of consumers are not mirrored. At the second site, executors record the streams
-// from the beginning. Runners must not repeat executions that have finished, so Promote starts the
-// consumers of their groups at the end of the mirror, and publishes the starts without a final
-// report again, behind that end.
+// from the beginning. Runners must not repeat executions that have finished. Promote therefore
+// starts the consumers of their groups after the last message of the mirror, and then publishes
+// again the start messages that have no final report.
 package secondsite
 
 import (
@@ -38,13 +39,15 @@ const (
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalKey holds the configuration that only the original has. Mirrors have this key.
+	// originalKey holds the settings that only the original has: see promotedSettings. Mirrors have
+	// this key.
 	originalKey = "hookstart.original"
 	// promotedKey holds the time at which a mirror was promoted.
 	promotedKey = "hookstart.promoted"
 )
 
-// promotedSettings is the configuration that a mirror must not have, and gets when it is promoted.
+// promotedSettings holds the settings that a mirror must not have. They are applied when the mirror
+// is promoted.
 type promotedSettings struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
@@ -54,13 +57,13 @@ type promotedSettings struct {
 type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
-	// First reaches the JetStream API of the first site through the second site's connection, with
-	// the API prefix FirstAPI. Only Copy and Uncopied use it.
+	// First provides access to the JetStream API of the first site through the connection to the
+	// second site, with the API prefix FirstAPI. Only Copy and Uncopied use it.
 	First jetstream.JetStream
 }
 
 // streams returns the names of the streams to mirror in the order in which they are promoted: the
-// streams of starts come last. queues lists the queues with their own streams.
+// streams of start messages come last. queues lists the queues with their own streams.
 func streams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
@@ -74,7 +77,7 @@ func streams(queues []string) []string {
 	return names
 }
 
-// ErrPromoted means that a stream at the second site is not, or is no longer, a mirror.
+// ErrPromoted means that a stream at the second site is not a mirror, or is no longer one.
 var ErrPromoted = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
@@ -155,8 +158,8 @@ func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConf
 
 // deleteUnused deletes the empty mirrors of queues' own streams, except for the given queues. A
 // mirror keeps its messages as long as the original did, and an executor deletes a queue's own
-// stream only when it is empty. A mirror that still holds messages therefore belongs to a stream
-// that was lost, and is kept.
+// stream only when the stream is empty. If a mirror still holds messages, its original was
+// therefore lost and not deleted by an executor, and the mirror is kept.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	here, err := s.infos(ctx)
 	if err != nil {
@@ -175,7 +178,7 @@ func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	return nil
 }
 
-// infos returns the streams at this site that are, or were, mirrors, keyed by name.
+// infos returns information about the streams at this site that are or were mirrors, keyed by name.
 func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, error) {
 	all := map[string]*jetstream.StreamInfo{}
 	lister := s.JetStream.ListStreams(ctx)
@@ -191,9 +194,9 @@ func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, erro
 	return all, nil
 }
 
-// copies returns the streams at this site that are, or were, mirrors, in the order in which they
-// are promoted. It returns ErrNotCopied if one of the streams that every installation has is
-// missing.
+// copies returns information about the streams at this site that are or were mirrors, in the order
+// in which they are promoted. It returns ErrNotCopied if one of the streams that every installation
+// has is missing.
 func (s Site) copies(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
 	here, err := s.infos(ctx)
 	if err != nil {
@@ -249,20 +252,20 @@ type MirrorState struct {
 }
 
 // StandsStill reports whether the last contact with the first site was longer ago than limit. While
-// it is connected, there is contact every second, even without messages.
+// the sites are connected, there is contact every second, even without messages.
 func (c MirrorState) StandsStill(limit time.Duration) bool {
 	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
 }
 
-// FallsBehind reports whether messages are missing, and the last mirrored message was stored at the
-// first site longer before now than limit. It is also true for a moment when the first message
-// after a long pause is being mirrored.
+// FallsBehind reports whether the mirror lacks messages and its last message was stored at the
+// first site more than limit before now. It is briefly true while the first message after a long
+// pause is being mirrored.
 func (c MirrorState) FallsBehind(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
 }
 
-// State returns the state of each stream. It needs no connection to the first site. It returns
-// ErrNotCopied if the site has no mirrors.
+// State returns the state of each stream that is or was a mirror. It does not need a connection to
+// the first site. It returns ErrNotCopied if the site has no mirrors.
 func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
 	infos, err := s.copies(ctx)
 	if err != nil {
@@ -291,12 +294,12 @@ func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
 // Promotion is the result of Promote.
 type Promotion struct {
 	State      []MirrorState // the streams after the promotion
-	Unfinished int           // number of starts without a final report that were published again
+	Unfinished int           // number of start messages without a final report that were published again
 }
 
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the
 // groups of runners. The first site must no longer accept requests, and no executor and no ingress
-// may be running at the second site. An interrupted call can be repeated. If the site has no
+// may be running at the second site. If it is interrupted, call it again. If the site has no
 // mirrors, Promote returns ErrNotCopied and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
 	infos, err := s.copies(ctx)
@@ -334,8 +337,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	return err
 }
 
-// republishUnfinished publishes the starts without a final report again, for all streams and
-// groups, and returns their number.
+// republishUnfinished publishes again the start messages that have no final report, for all streams
+// and groups of runners, and returns how many there were.
 func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
 ) (given int, err error) {
@@ -365,8 +368,8 @@ func (s Site) republishUnfinished(
 	return given, nil
 }
 
-// giveFrom creates the groups' consumers at the end of a stream, and then publishes the unfinished
-// starts again.
+// giveFrom creates the consumers of groups of runners at the end of a stream. It then publishes the
+// start messages of unfinished executions again, and returns how many there were.
 func (s Site) giveFrom(
 	ctx context.Context, name string, place stream.Place, groups []stream.RunnerGroup,
 	ended map[string]bool,
@@ -406,8 +409,9 @@ func (s Site) giveFrom(
 	return given, err
 }
 
-// endOf returns the sequence of the last mirrored message of a stream. If an earlier call was
-// interrupted after it had created the consumers, starts that it published again may follow.
+// endOf returns the sequence of the last mirrored message of a stream. The stream may have later
+// messages: start messages that an interrupted earlier call published again. endOf excludes them by
+// means of the consumers that the earlier call created.
 func (s Site) endOf(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
@@ -431,11 +435,11 @@ func (s Site) endOf(
 	return end, nil
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a start that is published again; executors use
-// the same one.
+// againPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
+// Executors use the same prefix.
 const againPrefix = "again-"
 
-// addEnded adds the executions that have a final report in a stream of reports.
+// addEnded adds to ended the IDs of the executions that have a final report in a stream of reports.
 func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) error {
 	reports, err := s.JetStream.Stream(ctx, name)
 	if err != nil {
@@ -451,10 +455,10 @@ func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) 
 	})
 }
 
-// silence is how long to wait for the next message that should be available.
+// silence is how long to wait for the next message, which should be available.
 const silence = 30 * time.Second
 
-// read calls each with the messages of a stream, up to a sequence.
+// read calls each for every message of a stream, up to a sequence (inclusive).
 func (s Site) read(
 	ctx context.Context, name string, last uint64,
 	each func(msg jetstream.Msg, sequence uint64) error,

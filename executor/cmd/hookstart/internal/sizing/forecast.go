@@ -1,5 +1,5 @@
-// Package sizing computes how far an installation is from its limits, based on its current usage,
-// what arrived in the last week, and how long everything is kept.
+// Package sizing forecasts when an installation will reach its limits, based on its current usage,
+// on what arrived in the last week, and on how long everything is kept.
 package sizing
 
 import (
@@ -11,8 +11,8 @@ const (
 	// horizon is the number of days that DaysUntil looks ahead.
 	horizon = 365
 	day     = 24 * time.Hour
-	// leastCovered is the minimum time that a rate is based on: a few seconds of a new installation
-	// are not representative of a day.
+	// leastCovered is the minimum duration that a rate is based on, because a few seconds of a new
+	// installation are not representative of a day.
 	leastCovered = time.Hour
 	// leastTrend is the minimum number of whole days that growth is based on.
 	leastTrend = 3
@@ -22,14 +22,14 @@ const (
 type Week struct {
 	Days   float64 // number of days covered: at most 7, at least an hour
 	PerDay float64 // mean number per day
-	// Growth is how much more arrives in a day than in the day before. It is 0 if fewer than
+	// Growth is how much more arrives each day than the day before. It is 0 if fewer than
 	// leastTrend whole days are covered.
 	Growth float64
 }
 
-// NewWeek returns the Week of what arrived in periods of 24 hours, the most recent one first.
-// covered is the time since the installation began. It may be longer than a week, and even negative
-// if the clocks of machines differ.
+// NewWeek returns the Week for the numbers that arrived in the last seven periods of 24 hours, most
+// recent first. covered is the time since the installation began. It may be longer than a week, and
+// even negative if the clocks of machines differ.
 func NewWeek(periods [7]float64, covered time.Duration) Week {
 	covered = min(max(covered, leastCovered), 7*day)
 	sum := 0.0
@@ -68,14 +68,15 @@ func trend(days []float64) float64 {
 	return (slopes[middle-1] + slopes[middle]) / 2
 }
 
-// Holding is an amount of something that arrives and is kept for some time.
+// Holding is an amount of something, such as messages, that arrives and is kept for some time.
 type Holding struct {
 	Now    float64 // the current amount
 	PerDay float64 // amount that arrives in a day
-	Growth float64 // how much more arrives in a day than in the day before
-	// Keep is the number of days that everything is kept. 0 means forever.
+	Growth float64 // how much more arrives each day than the day before
+	// Keep is the number of days for which everything is kept. 0 means forever.
 	Keep float64
-	// Span is how many days it took for the current amount to arrive. 0 means that it is new.
+	// Span is the number of days over which the current amount arrived. 0 means that all of it is
+	// new.
 	Span float64
 }
 
@@ -93,12 +94,13 @@ func (h Holding) After(days float64) float64 {
 		}
 	}
 	if days == 0 {
-		left = h.Now // the current amount may include what the server has not deleted yet
+		left = h.Now // it may include expired items that the server has not deleted yet
 	}
 	return left + h.arrived(days) - h.arrived(begin)
 }
 
-// arrived returns what arrives within a number of days from now. No day has a negative amount.
+// arrived returns the amount that arrives within a number of days from now. If arrivals are
+// declining, none arrive after the rate has reached zero.
 func (h Holding) arrived(days float64) float64 {
 	if h.Growth < 0 {
 		days = min(days, h.PerDay/-h.Growth)
@@ -106,8 +108,9 @@ func (h Holding) arrived(days float64) float64 {
 	return h.PerDay*days + h.Growth*days*days/2
 }
 
-// DaysUntil returns the number of days until an amount reaches a limit, and whether it does so
-// within horizon days. It returns 0 if the limit has been reached already.
+// DaysUntil returns the number of days until an amount reaches a limit. It returns 0 if the limit
+// has already been reached. ok is false if the limit is not reached within horizon days. after
+// returns the amount after a number of days.
 func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
 	before := after(0)
 	if before >= limit {

@@ -35,7 +35,7 @@ type Stream struct {
 	Replicas        int
 
 	// DedupWindow is the deduplication window, and Remembered the number of messages in it. Both
-	// are set only for streams of starts.
+	// are set only for streams of start messages.
 	DedupWindow time.Duration
 	Remembered  int64
 
@@ -58,8 +58,8 @@ const (
 	Other               // the registry, and streams of internal messages
 )
 
-// Tier is the usage and the limits of the JetStream account, or of its part for one number of
-// replicas.
+// Tier holds the usage and the limits of the JetStream account: those of the whole account, or
+// those for streams with a certain number of replicas.
 type Tier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
 	Replicas int    // the number in Name; 0 means the whole account
@@ -88,7 +88,7 @@ func Read(ctx context.Context, js jetstream.JetStream) (NATS, error) {
 		}
 		s, created, err := read(ctx, js, name, kind)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it has just been deleted
+			continue // the stream has just been deleted
 		}
 		if err != nil {
 			return NATS{}, err
@@ -210,7 +210,7 @@ func (s *Stream) readWeek(
 	return err
 }
 
-// beginning returns the time since when the stream's content is complete.
+// beginning returns the time since which the stream has all messages that were stored in it.
 func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) || // it was restored from a backup
@@ -223,7 +223,7 @@ func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
 	return begin
 }
 
-// readLag determines how far the executors are behind.
+// readLag sets Unrecorded and Behind.
 func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 	consumer, err := handle.Consumer(ctx, recorder)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

@@ -14,15 +14,15 @@ import (
 
 // Measurements from deploy/bench/README.md.
 const (
-	// bytesPerID is the number of bytes of memory that a remembered delivery ID occupies in each
-	// NATS server that holds the stream.
+	// bytesPerID is the number of bytes of memory that a delivery ID in the deduplication window
+	// occupies in each NATS server that holds the stream.
 	bytesPerID = 164
 	// sqliteRecord and postgresRecord are the sizes in bytes of a record, including its part of the
 	// indexes. They are used if there are fewer than enoughRecords records, because even an empty
 	// database has tables and indexes.
 	sqliteRecord, postgresRecord = 187, 272
 	enoughRecords                = 10_000
-	// mostWorkflows is the largest number of workflows that has been measured.
+	// mostWorkflows is the largest number of workflows with which hookstart has been measured.
 	mostWorkflows = 1_000_000
 )
 
@@ -48,23 +48,24 @@ type Report struct {
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean.
 	// nil means that too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Walls holds the limits: first those that are reached soonest, then the fullest. Those that do
-	// no harm come last.
+	// Walls holds the forecast for each limit. Those that are reached soonest come first, followed
+	// by the fullest. Limits that are harmless to reach come last.
 	Walls []LimitForecast `json:"walls"`
 }
 
-// LimitForecast is a limit of an installation.
+// LimitForecast describes a limit of an installation and when it will be reached.
 type LimitForecast struct {
 	Name string `json:"name"`
 	Unit Unit   `json:"unit"`
 	// Now is the current amount, and Detail holds further information about it.
 	Now    float64 `json:"now"`
 	Detail string  `json:"detail,omitempty"`
-	// Limit is the limit. nil means that there is none, or that it is unknown.
+	// Limit is the limit itself. nil means that there is no limit or that it is unknown.
 	Limit   *float64    `json:"limit"`
 	Percent *float64    `json:"percent"` // of the limit; nil if Limit is nil
 	Reached ReachedWhen `json:"reached"`
-	// Days is the number of days until the limit is reached, if ReachedWhen is InDays.
+	// Days is the number of days until the limit is reached, if Reached is InDays. Otherwise it is
+	// nil.
 	Days *float64 `json:"daysLeft"`
 	// Advice explains how to raise the limit or to reduce the usage.
 	Advice string `json:"advice"`
@@ -88,12 +89,13 @@ type ReachedWhen string
 
 // Values of ReachedWhen.
 const (
-	NoLimit    ReachedWhen = "noLimit"          // there is none, or it is unknown
+	NoLimit    ReachedWhen = "noLimit"          // there is no limit, or it is unknown
 	NoForecast ReachedWhen = "noForecast"       // the growth is unknown
 	Now        ReachedWhen = "now"              // it has been reached
-	InDays     ReachedWhen = "inDays"           // in Wall.Days days
+	InDays     ReachedWhen = "inDays"           // in LimitForecast.Days days
 	NotInAYear ReachedWhen = "notWithinOneYear" // not within a year, at the growth of the last week
-	// DropsOldest means that it may be reached at any time, which is harmless.
+	// DropsOldest means that the limit may be reached at any time, which is harmless because the
+	// oldest messages are then dropped.
 	DropsOldest ReachedWhen = "dropsOldest"
 )
 
@@ -140,8 +142,8 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	return r
 }
 
-// weekOf returns the Week of the given hours. An hour after now, counted by an ingress whose clock
-// is ahead, counts for the last day.
+// weekOf returns the Week for the given hours. An hour in the future, which was counted by an
+// ingress whose clock is ahead, is included in the most recent day.
 func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour) int64) Week {
 	var periods [7]float64
 	for _, h := range hours {
@@ -152,7 +154,7 @@ func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour)
 	return NewWeek(periods, now.Sub(since))
 }
 
-// relativeGrowth returns the growth of a week from one day to the next as a fraction of its mean.
+// relativeGrowth returns a week's growth from one day to the next as a fraction of its daily mean.
 func relativeGrowth(w Week) float64 {
 	if w.PerDay == 0 {
 		return 0
@@ -170,7 +172,8 @@ func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	return at, perSecond
 }
 
-// compareForecasts compares walls: those reached sooner come first, then those that are fuller.
+// compareForecasts compares two forecasts for sorting: limits that are reached sooner come first,
+// then those that are fuller.
 func compareForecasts(a, b LimitForecast) int {
 	rank := func(w LimitForecast) float64 {
 		if w.Reached == Now {
@@ -179,7 +182,7 @@ func compareForecasts(a, b LimitForecast) int {
 		if w.Days != nil {
 			return *w.Days
 		}
-		if w.Reached == DropsOldest { // which does no harm
+		if w.Reached == DropsOldest { // harmless
 			return horizon + 2
 		}
 		return horizon + 1
@@ -193,8 +196,8 @@ func compareForecasts(a, b LimitForecast) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
 }
 
-// Count returns a whole number with separators between its thousands, and a noun, which is a plural
-// unless the number is one.
+// Count formats a whole number with thousands separators, followed by a noun, to which it adds an s
+// unless the number is 1.
 func Count(n float64, noun string) string {
 	digits := strconv.FormatFloat(n, 'f', 0, 64)
 	if digits != "1" {
@@ -208,8 +211,9 @@ func Count(n float64, noun string) string {
 
 func (r *Report) add(w LimitForecast) { r.Walls = append(r.Walls, w) }
 
-// measure sets the wall's amount and how far it is from a limit. A limit of 0 means that there is
-// none, and an after of nil that the growth is unknown.
+// measure returns w with the current amount, the limit and the forecast set. A limit of 0 means
+// that there is no limit. after returns the amount after a number of days; nil means that the
+// growth is unknown.
 func (w LimitForecast) measure(now, limit float64, after func(days float64) float64) LimitForecast {
 	w.Now, w.Reached = now, NoLimit
 	if limit <= 0 {
@@ -243,7 +247,8 @@ func (r *Report) forecastRate(all Week, limits Limits) LimitForecast {
 	})
 }
 
-// messages returns the forecast of the stream's messages that are kept for keep. 0 means forever.
+// messages returns a Holding for forecasting the number of messages. now is the current number, and
+// keep is how long each message is kept; 0 means forever.
 func (s *Stream) messages(now int64, keep time.Duration) Holding {
 	h := Holding{
 		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
@@ -267,7 +272,8 @@ func (s *Stream) bytes(days float64) float64 {
 	return size
 }
 
-// addServers adds the walls of each NATS server: its memory for delivery IDs and its disk.
+// addServers adds the forecasts for the limits of each NATS server: its memory for delivery IDs and
+// its disk.
 func (r *Report) addServers(streams []Stream, limits Limits) {
 	of := map[string][]Stream{}
 	for _, s := range streams {
@@ -313,7 +319,8 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 	}
 }
 
-// addStream adds the walls of a stream of starts or reports: its size and the recorder's lag.
+// addStream adds the forecasts for a stream of start messages or of reports: its size and the
+// recorder's lag.
 func (r *Report) addStream(s Stream) {
 	if s.Kind == Other {
 		return
@@ -349,7 +356,7 @@ func (r *Report) addStream(s Stream) {
 	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
-// addAccount adds the limits of the JetStream account.
+// addAccount adds the forecasts for the limits of the JetStream account.
 func (r *Report) addAccount(t Tier, streams []Stream) {
 	name := "NATS account"
 	if t.Name != "" {
@@ -426,7 +433,8 @@ func forecastDatabase(size api.Size, accepted Week, limits Limits) LimitForecast
 	})
 }
 
-// forecastRegistry returns the wall of the registry, which every ingress loads into memory.
+// forecastRegistry returns the forecast for the size of the registry, which every ingress loads
+// into memory.
 func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForecast {
 	bytes := int64(0)
 	for _, s := range streams {

@@ -16,20 +16,21 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// tryAgain is the exit code that a program returns to request another attempt: EX_TEMPFAIL of
+// tryAgain is the exit code with which a program requests another attempt: EX_TEMPFAIL in
 // sysexits.h.
 const tryAgain = 75
 
-// Time allowed for a program to exit: after the SIGTERM of a timeout; after the SIGTERM when the
-// runner stops (the kit abandons a handler a second later); and for reading its pipes after it has
-// exited.
+// Time limits when a program ends. stopGrace is how long it may take to exit after the SIGTERM that
+// is sent after a timeout. cutGrace is the same for the SIGTERM that is sent when the runner stops;
+// it is shorter because the runner kit abandons a handler a second later. pipeGrace limits reading
+// the program's pipes after it has exited.
 const (
 	stopGrace = 5 * time.Second
 	cutGrace  = 500 * time.Millisecond
 	pipeGrace = time.Second
 )
 
-// CommandGrace is how much longer than Command.Timeout a handler may take.
+// CommandGrace is how much longer than Command.Timeout Command.Handle may take.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // Command runs a program for each execution. The program receives the input on stdin, and the
@@ -44,15 +45,15 @@ const CommandGrace = stopGrace + pipeGrace + time.Second
 //	output over MaxOutput         failed, once the program has ended
 //	it cannot be started          tried again: nothing ran
 //
-// Each program runs in a separate process group. Processes that it leaves in that group are killed
-// when it exits. If the runner itself is killed, Linux kills the program as well.
+// Each program runs in a separate process group. Processes that are left in that group when the
+// program exits are killed. If the runner itself is killed, Linux kills the program as well.
 type Command struct {
 	// Path is the program's path, as returned by exec.LookPath.
 	Path string
 	Args []string
 	// Env is the program's environment. The variables of the execution are added to it.
 	Env []string
-	// Raw passes the body as it was sent, instead of the input as JSON.
+	// Raw passes the unmodified request body to the program, instead of the input as JSON.
 	Raw bool
 	// Timeout limits the program's run time.
 	Timeout time.Duration
@@ -93,8 +94,8 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	}
 }
 
-// cancel asks a program to exit because its execution was canceled. A program that still exits
-// without an error has succeeded.
+// cancel sends SIGTERM to a program because its execution was canceled. If the program exits
+// without an error, the execution has succeeded.
 func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	terminate(p.cmd.Process)
 	select {
@@ -126,7 +127,7 @@ func (c *Command) result(p *process, err error) (any, error) {
 	return nil, runner.Permanent(failure)
 }
 
-// describe returns how a program ended: "exit status 3", "ended by a signal: killed".
+// describe returns how a program ended, such as "exit status 3" or "ended by a signal: killed".
 func describe(exit *exec.ExitError) string {
 	if exit.ExitCode() < 0 {
 		return "ended by a " + exit.Error()
@@ -226,7 +227,8 @@ func startFailure(path string, err error) error {
 	}
 }
 
-// stop terminates the process group, and kills it if the program has not exited after grace.
+// stop sends SIGTERM to the process group, and kills the group if the program has not exited after
+// grace.
 func (p *process) stop(grace time.Duration) {
 	terminate(p.cmd.Process)
 	timer := time.NewTimer(grace)
@@ -239,9 +241,9 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills the processes that the program has left in its group, and reads the output that was
-// written before. A process that has left the group, such as a daemon, may hold the pipes open;
-// drain waits for it no longer than pipeGrace.
+// drain kills the processes that remain in the program's group, and reads the output that they had
+// written. A process that has left the group, such as a daemon, may keep the pipes open, so drain
+// waits for at most pipeGrace.
 func (p *process) drain() {
 	kill(p.cmd.Process)
 	done := make(chan struct{})

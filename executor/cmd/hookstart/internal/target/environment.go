@@ -93,8 +93,8 @@ func valuesJSON(values execution.Values) string {
 	return string(text)
 }
 
-// plainHeaders returns the headers whose names consist of letters, digits and hyphens. The variable
-// of any other name could be mistaken for that of such a header, as X_Event for X-Event; web
+// plainHeaders returns the headers whose names consist of letters, digits and hyphens. Another name
+// could result in the same variable as such a header: X_Event would be mistaken for X-Event. Web
 // servers drop such headers for CGI programs for the same reason.
 func plainHeaders(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
@@ -104,8 +104,8 @@ func plainHeaders(headers execution.Values) execution.Values {
 	return headers
 }
 
-// addEach adds a variable for each name. If two names result in the same variable, the first one in
-// alphabetical order counts.
+// addEach adds a variable for each name in values. If two names result in the same variable, it
+// uses the first one in alphabetical order.
 func addEach(
 	variables map[string]string, prefix string, values execution.Values, join func([]string) string,
 ) {

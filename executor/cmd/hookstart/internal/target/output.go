@@ -17,9 +17,9 @@ import (
 // of a failure is limited to 4,000 bytes.
 const maxReason = 3500
 
-// outputOf returns the output of an execution whose target wrote text: the text itself if it is one
-// JSON text in UTF-8, otherwise {"text": …}, encoded in base64 if it is not UTF-8. Blank text means
-// no output.
+// outputOf returns the output of an execution whose target wrote text. If text is a single JSON
+// text in UTF-8, it is the output itself. Otherwise the output is {"text": …}, with text encoded in
+// base64 if it is not UTF-8. Blank text means no output.
 func outputOf(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
@@ -36,13 +36,15 @@ func outputOf(text []byte) any {
 	}
 }
 
-// tooLong returns a permanent error: another attempt would have the same output.
+// tooLong returns the error for an output that is longer than most bytes. It is permanent, because
+// another attempt would have the same output.
 func tooLong(most int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere "+
 		"and write a reference", most))
 }
 
-// withOutput returns what went wrong, followed by what the target wrote, if anything.
+// withOutput returns what, a description of a failure, followed by the target's output if there is
+// any.
 func withOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -50,7 +52,7 @@ func withOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// head keeps the first bytes written to it, and whether there were more.
+// head keeps the first most bytes written to it, and records in over whether there were more.
 type head struct {
 	kept bytes.Buffer
 	most int64
@@ -67,7 +69,8 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tail keeps the last bytes written to it: the end of stderr is the most useful part of a failure.
+// tail keeps the last bytes written to it. When a program fails, the end of stderr is the most
+// useful part.
 type tail struct {
 	kept []byte
 	cut  bool

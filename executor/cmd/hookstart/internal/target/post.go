@@ -18,12 +18,13 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxRetryAfter is the maximum Retry-After that is honored.
+// maxRetryAfter is the maximum delay that a Retry-After header can request. Longer ones are reduced
+// to it.
 const maxRetryAfter = time.Hour
 
-// Post sends each execution to a URL, signed as Standard Webhooks define if there is a secret. The
-// ID of the signed message is the execution ID, which is the same in each attempt. The result of
-// the execution depends on the response:
+// Post sends each execution to a URL. If there is a secret, requests are signed as specified by
+// Standard Webhooks. The ID of the signed message is the execution ID, which is the same in each
+// attempt. The result of the execution depends on the response:
 //
 //	2xx                           succeeded, with the body as the output
 //	408, 425, 429, 5xx            tried again, after Retry-After if it is there
@@ -33,8 +34,8 @@ const maxRetryAfter = time.Hour
 type Post struct {
 	// URL is the URL to send to. Errors never contain its user, password, path or query.
 	URL *url.URL
-	// Secrets holds the signing secrets. A request is signed with each of them, because the target
-	// may know only one during a rotation. If there are none, requests are not signed.
+	// Secrets holds the signing secrets. A request is signed with each of them, because during a
+	// rotation the target may have only one of them. If there are none, requests are not signed.
 	Secrets []Secret
 	// Raw sends the body as it was received, with its headers, instead of the input as JSON.
 	Raw bool
@@ -151,16 +152,16 @@ func (p *Post) setHeaders(header http.Header, e runner.Execution) {
 	}
 }
 
-// notForwarded lists headers that concern the sender's connection, and headers that targets trust
-// because their proxies set them.
+// notForwarded lists the headers that are about the sender's connection, and headers that targets
+// trust because their proxies set them.
 var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
 	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable reports whether a sender's header may be forwarded under its name. Headers with the
-// prefixes of hookstart, of signatures or of proxies may not.
+// forwardable reports whether a sender's header may be forwarded under its original name. Headers
+// with prefixes that hookstart, signatures or proxies use may not.
 func forwardable(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {

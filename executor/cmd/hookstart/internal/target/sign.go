@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Secret is a signing key as Standard Webhooks define it.
+// Secret is a signing key as specified by Standard Webhooks.
 type Secret []byte
 
 // ParseSecrets parses one secret per line: base64 with or without the prefix whsec_. Errors contain
@@ -41,8 +41,8 @@ func ParseSecrets(text string) ([]Secret, error) {
 	return secrets, nil
 }
 
-// Sign sets the headers of Standard Webhooks. Without a secret it sets only the ID and the
-// timestamp.
+// Sign sets the headers specified by Standard Webhooks. Without a secret it sets only the ID and
+// the timestamp.
 func Sign(header http.Header, secrets []Secret, id string, now time.Time, body []byte) {
 	at := strconv.FormatInt(now.Unix(), 10)
 	header.Set("Webhook-Id", id)
