@@ -17,7 +17,7 @@ type Events struct {
 	Conditions []EventCondition `json:"conditions" doc:"The conditions that an event has reported and that have not ended."`
 }
 
-// EventCondition is an ongoing state, the beginning of which was reported by an operator event.
+// EventCondition is an ongoing state. An operator event reported its beginning.
 type EventCondition struct {
 	// Kind is the kind of the event that reported the condition.
 	Kind string `json:"kind" example:"queue.unattended"`

@@ -20,21 +20,21 @@ type EventCause struct {
 }
 
 // Event is an operator event whose execution has been decided. Everything needed to start the
-// execution is stored before it is published, so a process that publishes it again after a crash
-// publishes the same start.
+// execution is stored before the start message is published, so a process that publishes it again
+// after a crash publishes the same message.
 type Event struct {
-	ID          string // the delivery ID of its start
+	ID          string // the delivery ID of the execution that the event starts
 	AccountID   string
 	Kind        string // the kind of its causes, such as execution.failed
 	WorkflowID  string // the workflow that it starts
 	NodeID      string // the node at which it starts
 	Input       string // the execution's input as JSON text
 	DecidedAt   time.Time
-	PublishedAt time.Time // zero until its start is published or its workflow is found deleted
+	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// Condition is an ongoing state, the beginning of which was reported by an operator event. Kind is
-// the kind of that event; Subject names the object that is in the state.
+// Condition is an ongoing state. An operator event reported its beginning. Kind is the kind of that
+// event; Subject names the object that is in the state.
 type Condition struct {
 	AccountID, Kind, Subject string
 
@@ -59,7 +59,8 @@ const (
 	EventMemory = time.Hour
 )
 
-// Failure is an execution that has ended as failed, in a batch or because its start was lost.
+// Failure is an execution that has ended as failed, because of a report in a batch or because its
+// start message was lost.
 type Failure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 

@@ -14,13 +14,13 @@ type RegistryRecord struct {
 	Data     []byte // empty if it was deleted
 }
 
-// RegistryPosition is the revision up to which the copy of a bucket is complete. The zero value
-// means that nothing has been copied.
+// RegistryPosition is the revision up to which the database's copy of a registry bucket is
+// complete. The zero value means that nothing has been copied.
 type RegistryPosition struct {
 	Revision uint64
 	At       time.Time // when NATS stored that revision
 }
 
-// ErrRegistryGap means that the copy of a bucket ends before the position that the caller assumed,
-// because the database was replaced by an older backup.
+// ErrRegistryGap means that the database's copy of a registry bucket ends before the position that
+// the caller assumed, because the database was replaced by an older backup.
 var ErrRegistryGap = errors.New("the copy of the registry has a gap")

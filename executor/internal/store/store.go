@@ -78,7 +78,7 @@ func (r Record) IsRequeue() bool {
 
 // Batch holds everything that one transaction records.
 type Batch struct {
-	// New holds executions that start as queued or rejected. If an ID is recorded already, the
+	// New holds executions that start as queued or rejected. If a record with the ID exists, the
 	// message is a redelivery and the record does not change, with one exception: if the record is
 	// not final and its message now has a different sequence, StreamSequence is updated. The
 	// message at the old sequence is then gone, and without the update the execution would be
@@ -108,8 +108,7 @@ type Batch struct {
 type Applied struct {
 	// Changed holds the IDs of the records that are new or have changed, each once.
 	Changed []string
-	// Unknown holds the IDs in Progress that are not recorded yet. The transaction has kept their
-	// steps.
+	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.
 	Unknown []string
 	// Dropped is the number of steps of unknown executions that were not kept, or were deleted,
 	// because of the limits MaxPending and MaxPendingOfOne.
@@ -317,7 +316,7 @@ type Store interface {
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
 	// AddTokenUses adds uses that have no record, such as those of operators' keys, to the result
-	// of TokensLastUsed. A use that is older than the stored one changes nothing.
+	// of TokensLastUsed. A use that is older than the stored one is ignored.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 
 	// MarkRequeued sets RequeuedAs on failed or canceled records, and returns the IDs of the
@@ -453,8 +452,8 @@ type Store interface {
 	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition,
 		limit int) ([]AuditEntry, error)
 
-	// PruneAudit deletes at most limit entries from before a time, oldest first, and returns how
-	// many it deleted.
+	// PruneAudit deletes at most limit audit entries from before a time, oldest first, and returns
+	// how many it deleted.
 	PruneAudit(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// Installation returns the installation's identity, or "" if the database has none.
@@ -464,21 +463,21 @@ type Store interface {
 	// the database has afterwards.
 	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
 
-	// RegistryPosition returns the position of the copy of a bucket of the registry.
+	// RegistryPosition returns the position of the database's copy of a registry bucket.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
-	// KeepRegistry adds revisions of a bucket to its copy, in order, with their audit entries, and
-	// advances the copy's position, in one transaction. An earlier revision of a record does not
-	// replace a later one, and the position never goes back. after is the position that the copy
-	// must have reached already; if it has not, KeepRegistry fails with ErrRegistryGap and stores
-	// nothing.
+	// KeepRegistry adds revisions of a registry bucket to the database's copy of it, in order, with
+	// their audit entries, and advances the copy's position, in one transaction. An earlier
+	// revision of a record does not replace a later one, and the position never goes back. after is
+	// the position that the copy must have reached already; if it has not, KeepRegistry fails with
+	// ErrRegistryGap and stores nothing.
 	KeepRegistry(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,
 	) error
 
-	// RegistryRecords returns at most limit records of the copy of a bucket after a key, including
-	// deleted ones, sorted by key.
+	// RegistryRecords returns at most limit records from the database's copy of a registry bucket,
+	// sorted by key, starting after afterKey. Deleted records are included.
 	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
 		error)
 

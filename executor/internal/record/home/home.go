@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// checkEvery is the interval at which the registry is compared with the copy.
+	// checkEvery is the interval at which the registry is compared with the database's copy of it.
 	checkEvery = time.Second
 	// settle is how long a cluster must report an older registry before the registry is restored.
 	settle = 3 * time.Second
 	// askTimeout is the maximum duration of one comparison.
 	askTimeout = 5 * time.Second
-	// page is the number of records read from the copy at a time.
+	// page is the number of records read from the registry's copy at a time.
 	page = 1000
 	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
-	// pollEvery is the interval at which a waiting change polls the database for the progress of
-	// other executors.
+	// pollEvery is the interval at which AwaitCopied polls the database for revisions that other
+	// executors have copied.
 	pollEvery = 50 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ func buckets() []string { return []string{registry.SecretsBucket, registry.Bucke
 type Config struct {
 	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
-	// Store holds the copy of the registry.
+	// Store is the database, which holds the copy of the registry.
 	Store store.Store
 	// Follower follows the registry's bucket.
 	Follower *consistency.Follower
@@ -59,7 +59,8 @@ type Home struct {
 
 	mu sync.Mutex
 	id string // the installation's identity
-	// reached holds, by bucket, the revision up to which the copy is known to be complete.
+	// reached holds, by bucket, the revision up to which the database's copy is known to be
+	// complete.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // functions that restart a bucket's mirror, by bucket
@@ -179,8 +180,8 @@ func (h *Home) UnusableReason() error {
 	return h.trouble
 }
 
-// check compares the registry with the copy, and restores the registry if it is lost, incomplete or
-// older.
+// check compares the registry with the database's copy of it, and restores the registry if it is
+// lost, incomplete or older than the copy.
 func (h *Home) check(ctx context.Context) error {
 	err := h.compare(ctx)
 	h.mu.Lock()
@@ -260,7 +261,7 @@ func (h *Home) olderBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// The database was replaced by an older copy. Continue from its position.
+			// The database was replaced by an older one. Restart the mirror at its position.
 			restart()
 		}
 		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
@@ -279,7 +280,7 @@ func (h *Home) olderBuckets(
 	return older, clustered, nil
 }
 
-// restore restores the registry from the copy.
+// restore restores the registry from the database's copy of it.
 func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	for bucket, position := range older {
 		if err := edit.AdvanceRevision(ctx, h.JetStream, bucket, position); err != nil {
@@ -299,7 +300,7 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 		life = uuid.NewString()
 	}
 	if identity.ID == "" && kept.ID != "" {
-		// Makes processes that have the earlier registry in memory stop using it.
+		// This makes processes that have the earlier registry in memory stop using it.
 		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{},
 			over); err != nil {
 			return err
@@ -336,7 +337,8 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	return nil
 }
 
-// copiedIdentity returns the identity in the copy, or the zero value if there is none.
+// copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
+// there is none.
 func (h *Home) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
@@ -351,7 +353,8 @@ func (h *Home) copiedIdentity(ctx context.Context) (i registry.Installation, err
 	return *read, nil
 }
 
-// restoreMissing restores the records that are in the copy but missing in the bucket.
+// restoreMissing restores the records that are in the database's copy of a bucket but not in the
+// bucket.
 func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -361,8 +364,8 @@ func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, e
 	return stored, err
 }
 
-// fillPage restores the missing records of one page of the copy. It returns the key after which the
-// next page begins, and whether there may be a next page.
+// fillPage restores the missing records of one page of the database's copy of a bucket. It returns
+// the key after which the next page begins, and whether there may be a next page.
 func (h *Home) fillPage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {
@@ -380,7 +383,8 @@ func (h *Home) fillPage(
 	return stored, records[len(records)-1].Key, true, err
 }
 
-// AwaitCopied waits until the copy has reached a revision. It implements edit.Home.
+// AwaitCopied waits until the database's copy of a bucket has reached a revision. It implements
+// edit.Home.
 func (h *Home) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		h.mu.Lock()

@@ -23,9 +23,9 @@ const (
 	retryDelay = 500 * time.Millisecond
 )
 
-// mirror writes a bucket's revisions to the copy, and survives failures of NATS and of the
-// database. It continues at the end of the copy instead of where this process was, because the
-// database may have been replaced by an older backup.
+// mirror copies a bucket's revisions to the database, and survives failures of NATS and of the
+// database. After a failure it continues at the end of the database's copy and not at the revision
+// that this process had reached, because the database may have been replaced by an older backup.
 func (h *Home) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -47,11 +47,11 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errOlder means that a bucket ends before the copy's position, or does not belong to the
-// installation yet.
+// errOlder means that a bucket ends before the position of the database's copy, or does not belong
+// to the installation yet.
 var errOlder = errors.New("the bucket is not restored yet")
 
-// isOwnIdentity reports whether an identity is that of the installation.
+// isOwnIdentity reports whether id is the identity of this installation.
 func (h *Home) isOwnIdentity(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,8 +113,8 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	return h.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
-// copyMessages writes messages to the copy until there is an error. The copy already has every
-// message up to the revision after.
+// copyMessages copies a bucket's messages to the database until there is an error. The database
+// already has every message up to the revision after.
 func (h *Home) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
@@ -147,7 +147,7 @@ func (h *Home) copyMessages(
 	}
 }
 
-// batch holds what one transaction writes to the copy.
+// batch holds the registry records and audit entries that one transaction writes to the database.
 type batch struct {
 	records []store.RegistryRecord
 	entries []store.AuditEntry
@@ -173,8 +173,8 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	}
 }
 
-// setReached stores the revision up to which the copy of a bucket is complete. The revision may
-// decrease only if anew is true, that is, when the mirror has restarted.
+// setReached stores, in this process, the revision up to which the database's copy of a bucket is
+// complete. The revision may decrease only if anew is true, that is, when the mirror has restarted.
 func (h *Home) setReached(bucket string, revision uint64, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

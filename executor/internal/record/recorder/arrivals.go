@@ -16,7 +16,7 @@ type arrivals struct {
 	bytes   int // total length of the bodies in waiting
 	batch   []arrival
 	ended   bool // no more messages will arrive
-	// moved is closed when one of the fields above changes. nil means that no goroutine is waiting.
+	// moved is closed when one of the fields above changes. It is nil if no goroutine is waiting.
 	moved chan struct{}
 }
 

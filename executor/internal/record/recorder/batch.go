@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// entry is a message that is being recorded.
+// entry is a stream message that is being recorded.
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
@@ -24,12 +24,13 @@ type entry struct {
 	verdict verdict
 	// The fields below are what the entry adds to the batch. Its kind determines which of them are
 	// set.
-	record store.Record // start, rejection
+	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start was published again for groups that skipped it
-	// Also set for an unreadable report, to end the execution that its subject names.
+	// progress is set for a report. It is also set for an unreadable report, to end the execution
+	// that its subject names.
 	progress   execution.Progress
 	unreadable store.Unreadable
-	audit      []store.AuditEntry // the audit entry for a start requested by an operator
+	audit      []store.AuditEntry // the audit entry, if an operator requested the start
 }
 
 // kind is the kind of a message. Entries are applied in the order of these constants.

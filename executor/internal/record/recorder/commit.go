@@ -26,10 +26,10 @@ func redelivered(entries []*entry) (ids []string) {
 const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
-// context is done. It rejects an entry only if the entry's data caused the error and the entry was
-// alone in its transaction.
+// context is done. An entry is rejected only if its data caused an error while it was alone in its
+// transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
-	todo := [][]*entry{entries} // in order; a batch that fails is split
+	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
 		applied, late, err := r.apply(ctx, batchOf(group))
@@ -84,8 +84,8 @@ func (r *Recorder) apply(
 // setVerdicts sets the verdicts of the entries of a committed transaction.
 func setVerdicts(group []*entry) {
 	for _, e := range group {
-		// Includes progress that arrived before its start: the store keeps it until the start
-		// arrives.
+		// This includes progress that arrived before its start message: the store keeps it until
+		// the start message arrives.
 		e.verdict = recorded
 		if e.kind == unreadable {
 			e.verdict = putAside

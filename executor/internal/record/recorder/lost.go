@@ -23,7 +23,7 @@ const (
 	// lostAfter is how long the search is delayed after the process has started or reconnected. In
 	// that time the recorder can catch up, and a runner that has the start message can finish.
 	lostAfter = 10 * time.Second
-	// lostAgain is the delay before a missing start is looked up a second time, because a replica
+	// lostAgain is the delay before a missing start message is looked up again, because a replica
 	// may lag behind.
 	lostAgain = 5 * time.Second
 	// lostAtOnce is the maximum number of concurrent message lookups.
@@ -39,10 +39,10 @@ func lostEvery(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// endReason is why an execution is ended without a runner.
+// endReason is the reason for which the recorder, instead of a runner, ends an execution.
 type endReason struct {
-	label  string // the label of the metric
-	reason string // the error of the execution
+	label  string // the value of the metric's label
+	reason string // the error that is stored in the record
 }
 
 var (
@@ -64,10 +64,10 @@ var (
 	ends = []endReason{endLost, endExpired, endUnheard}
 )
 
-// EndLost marks as failed the executions that no runner will end: their starts were lost from the
-// stream, no runner received them before they expired, or a runner acknowledged them without a
-// report. It searches for them now, after each reconnect to NATS, and at the interval lostEvery,
-// until the context is done.
+// EndLost marks executions as failed that no runner will end, because their start messages were
+// lost from the stream, expired before a runner received them, or were acknowledged by a runner
+// without a report. It searches for such executions now, after each reconnect to NATS, and at the
+// interval lostEvery, until the context is done.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -249,7 +249,7 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions that no runner will end, keyed by reason.
+// findUnended returns the unfinished executions that no runner will end, keyed by the reason why.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, now time.Time,
 ) (found map[endReason][]candidate, err error) {
@@ -270,8 +270,8 @@ func (r *Recorder) findUnended(
 			if _, err := r.locate(ctx, streams, candidates); err != nil {
 				return nil, err
 			}
-			// Compute the ages after the lookups. With an earlier time, a start that expired in
-			// between would appear to be lost.
+			// Compute the ages after the lookups. With an earlier time, a start message that
+			// expired in between would appear to be lost.
 			asked := time.Now()
 			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
@@ -319,7 +319,7 @@ func whyUnended(
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runners
-	err    error // why executions whose starts may be in it are left alone
+	err    error // why the stream cannot be searched for start messages
 }
 
 // startStreams holds the streams of start messages, keyed by name. The shared stream is always
@@ -377,7 +377,7 @@ func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []
 		return 0, nil, false
 	}
 	at := s[c.stream]
-	if at == nil { // the start is in no stream
+	if at == nil { // no stream has the start message
 		at = s[shared.starts]
 		for _, other := range s.of(c.queue) {
 			if other != at && c.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
@@ -392,9 +392,9 @@ func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []
 type candidate struct {
 	store.Lost
 	queue   string // the queue of the execution
-	stream  string // the name of the stream that holds the start; "" if none does
-	subject string // the subject of the start
-	unknown bool   // whether a stream that may hold the start could not be read
+	stream  string // the stream that holds the start message; "" if none does
+	subject string // the subject of the start message
+	unknown bool   // whether a stream that may hold it could not be read
 }
 
 func candidateOf(record store.Record) candidate {

@@ -39,7 +39,7 @@ const (
 	recoveryEvery = 200 * time.Millisecond
 )
 
-// message is a message together with the identity of its stream.
+// message is a jetstream.Msg with the identity of its stream.
 type message struct {
 	jetstream.Msg
 	created string // the identity of the stream: see identityOf
@@ -84,8 +84,8 @@ type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// By stream: the database is behind until every message up to this sequence has been
-	// acknowledged again.
+	// goals holds, by stream, the sequence up to which every message must be acknowledged again
+	// before the database is no longer behind.
 	goals  map[string]uint64
 	floors map[string]ackFloor // the last floor seen, by stream
 }
@@ -143,7 +143,7 @@ func (r *recovery) forget(stream string) {
 	delete(r.floors, stream)
 }
 
-// behind returns the streams that are being recorded again.
+// behind returns the names of the streams that are being recorded again.
 func (r *recovery) behind() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +162,7 @@ func (r *recovery) underWay() bool {
 	return len(r.goals) > 0
 }
 
-// nudge sends a value to a channel that is buffered for one value, unless a value is already
-// waiting in it.
+// nudge sends a value to a channel with a buffer for one value, unless the buffer is full.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -284,8 +283,8 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.underWay() {
 		err = r.findTakenBack(ctx, reports)
 	}
-	// Rewind the reports first: if the database has no ranges for them, the starts determine
-	// whether reports are missing.
+	// Rewind the stream of reports first: if the database has no ranges for it, the missing start
+	// messages determine whether reports are missing.
 	for _, p := range []*position{reports, starts} {
 		if err == nil {
 			err = r.moveBack(ctx, p)
@@ -307,7 +306,7 @@ type position struct {
 	// stream is nil if the stream or the consumer does not exist; nothing is acknowledged then.
 	stream jetstream.Stream
 	name   string
-	floor  uint64 // every message up to this sequence is acknowledged
+	floor  uint64 // the sequence up to which every message is acknowledged
 	// takenBack is the first message that replaced an acknowledged one because the stream was set
 	// back; 0 if there is none.
 	takenBack uint64

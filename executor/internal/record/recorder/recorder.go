@@ -137,7 +137,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	defer giveUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
 
-	// While one batch is being recorded, the messages of the next one arrive.
+	// The messages of the next batch arrive while a batch is being recorded.
 	var arrived arrivals
 	var keeping sync.WaitGroup
 	go func() {

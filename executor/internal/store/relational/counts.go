@@ -83,7 +83,8 @@ func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	return sum, err
 }
 
-// A database may have several rows for the same minute and kind.
+// These clauses add up the counts, because a database may have several rows for the same minute and
+// kind.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
 	byMinute      = `GROUP BY minute, kind ORDER BY minute, kind`

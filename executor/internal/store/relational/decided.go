@@ -6,15 +6,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// decided is the table of decided ranges. Each batch adds rows to it without waiting for other
-// executors: the table has no index, and no row is changed by two executors.
+// decided is the table of the ranges of messages that have been recorded or quarantined. A batch
+// adds rows to it without waiting for other executors, because the table has no index and no two
+// executors change the same row.
 var decided = table[store.Range]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
 	fields:  func(r *store.Range) []any { return []any{&r.Stream, &r.Created, &r.First, &r.Last} },
 }
 
-// maxRanges is the number of a stream's rows at which Decided merges them.
+// maxRanges is the number of rows of a stream from which on Decided merges them.
 const maxRanges = 64
 
 // Decided implements store.Store.
@@ -41,8 +42,8 @@ func (s *Store) ForgetDecided(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceDecided replaces all ranges of a stream with the result of keep, which is called with the
-// merged ranges. Rows that another transaction adds in the meantime are not affected.
+// replaceDecided calls keep with the merged ranges of a stream and replaces all of them with the
+// result. Rows that another transaction adds in the meantime are not affected.
 func (s *Store) replaceDecided(
 	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
 ) ([]store.Range, error) {

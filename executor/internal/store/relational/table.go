@@ -104,7 +104,7 @@ func (c count) Scan(from any) error {
 	return nil
 }
 
-// optional is a time that is stored as NULL if it is zero.
+// optional is a time. The zero time is stored as NULL.
 type optional struct{ moment }
 
 func (o optional) value() any {

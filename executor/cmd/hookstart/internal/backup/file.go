@@ -23,7 +23,7 @@
 // # Consistency
 //
 // The installation keeps running while a backup is taken, so the parts of the backup are from
-// different moments. They are read in an order in which each part covers at least the history of
+// different moments. They are read in this order, so that each part covers at least the history of
 // the parts before it:
 //
 //  1. The recorder's position (its consumers' floors). Every message up to it is recorded.

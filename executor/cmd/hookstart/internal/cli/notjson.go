@@ -11,7 +11,7 @@ import (
 )
 
 // mustBeJSON returns an error with the line and column of the first syntax error, or nil if text is
-// valid JSON. name is the flag with which text was given.
+// valid JSON. name is the flag that text is from.
 func mustBeJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil

@@ -203,7 +203,7 @@ func amount(n float64, unit sizing.Unit) string {
 	return sizing.Count(n, strings.TrimSuffix(string(unit), "s"))
 }
 
-// rateOf formats a rate, given per second, in a unit in which it is easy to read.
+// rateOf formats a rate per second, converted to whichever of /s, /h and /day is easiest to read.
 func rateOf(perSecond float64) string {
 	switch {
 	case perSecond == 0 || perSecond >= 0.1:

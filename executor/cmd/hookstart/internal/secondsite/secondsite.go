@@ -294,7 +294,7 @@ func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
 // Promotion is the result of Promote.
 type Promotion struct {
 	State      []MirrorState // the streams after the promotion
-	Unfinished int           // number of start messages without a final report that were published again
+	Unfinished int           // number of unfinished start messages that were published again
 }
 
 // Promote turns the mirrors into streams that accept messages, and creates the consumers of the

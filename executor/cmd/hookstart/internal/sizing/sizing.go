@@ -22,7 +22,7 @@ const (
 	// database has tables and indexes.
 	sqliteRecord, postgresRecord = 187, 272
 	enoughRecords                = 10_000
-	// mostWorkflows is the largest number of workflows with which hookstart has been measured.
+	// mostWorkflows is the largest number of workflows that hookstart has been measured with.
 	mostWorkflows = 1_000_000
 )
 
