@@ -31,10 +31,10 @@
 //
 // The registry is lost, or older, if a bucket ends before the copy's position. A cluster may
 // briefly report such a state while it elects a leader, so in a cluster the state must persist for
-// settle (a constant). Without an identity, the registry is incomplete: an executor was killed
-// while restoring it, or the bucket was emptied. The missing records are then added. An identity
-// with Restoring set belongs to a backup that is being restored: executors do not change such a
-// registry, and only follow it.
+// a few seconds (the constant settle). Without an identity, the registry is incomplete: an executor
+// was killed while restoring it, or the bucket was emptied. The missing records are then added. An
+// identity with Restoring set belongs to a backup that is being restored: executors do not change
+// such a registry, and only follow it.
 //
 // Two executors can safely restore concurrently: AdvanceRevision deletes nothing that was stored
 // after the first executor called it, RestoreMissing stores no record that exists, and both

@@ -128,7 +128,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 	}
 }
 
-// source returns the source for a stream, with its consumer's configuration.
+// source returns the source for the named stream, with the configuration of its consumer.
 func (r *Recorder) source(name string) source {
 	return source{stream: name, consumer: jetstream.ConsumerConfig{
 		Durable:       Durable,
@@ -220,8 +220,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request fetches up to most messages, waiting for them, and adds each one to arrived as it comes
-// in.
+// request waits for up to most messages, and adds each one to arrived as soon as it arrives.
 func (r *Recorder) request(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
 ) (n int, err error) {

@@ -28,8 +28,8 @@ const (
 	lostAgain = 5 * time.Second
 	// lostAtOnce is the maximum number of concurrent message lookups.
 	lostAtOnce = 8
-	// unendedAfter is the minimum time for which an execution whose start message has expired must
-	// have been running before it counts as expired. Until then its handler may still be running.
+	// unendedAfter is how long an execution must have been running to count as expired after its
+	// start message has expired. Until then its handler may still be running.
 	unendedAfter = 24 * time.Hour
 )
 
@@ -39,7 +39,7 @@ func lostEvery(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
-// endReason is the reason for which the recorder, instead of a runner, ends an execution.
+// endReason describes why the recorder ends an execution that no runner will end.
 type endReason struct {
 	label  string // the value of the metric's label
 	reason string // the error that is stored in the record
@@ -64,10 +64,10 @@ var (
 	ends = []endReason{endLost, endExpired, endUnheard}
 )
 
-// EndLost marks executions as failed that no runner will end, because their start messages were
-// lost from the stream, expired before a runner received them, or were acknowledged by a runner
-// without a report. It searches for such executions now, after each reconnect to NATS, and at the
-// interval lostEvery, until the context is done.
+// EndLost marks as failed the executions that no runner will end. Their start messages were lost
+// from the stream, expired before a runner received them, or were acknowledged by a runner without
+// a report. It searches for such executions now, after each reconnect to NATS, and at the interval
+// lostEvery, until the context is done.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -249,7 +249,7 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions that no runner will end, keyed by the reason why.
+// findUnended returns the unfinished executions that no runner will end, keyed by the reason.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, now time.Time,
 ) (found map[endReason][]candidate, err error) {
@@ -314,8 +314,7 @@ func whyUnended(
 	}
 }
 
-// startStream is a stream of start messages, in which the start messages of executions are looked
-// up.
+// startStream is a stream of start messages that is searched for the start messages of executions.
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runners

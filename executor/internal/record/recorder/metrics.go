@@ -139,7 +139,7 @@ func (m *metrics) makeStreams() {
 }
 
 // observe counts the entries that have a verdict. An undecided message is counted later, when it
-// has been redelivered and decided.
+// has been redelivered and has received a verdict.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -62,9 +62,9 @@ const (
 	restRatio = 3
 	// maxRest is the maximum pause. It is well below ackWait.
 	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages from which on there is no pause. The pause gets
-	// shorter as the number approaches maxBehind, so the recorder keeps up with a load that lasts
-	// longer than a burst.
+	// maxBehind is the number of waiting messages at or above which there is no pause. The pause
+	// gets shorter as the number approaches maxBehind, so the recorder keeps up with a load that
+	// lasts longer than a burst.
 	maxBehind = 30_000
 )
 

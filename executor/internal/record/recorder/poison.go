@@ -12,7 +12,7 @@ const (
 	maxSuspects  = 1_000
 )
 
-// poisonMessages tracks the messages that the database has rejected, until they are recorded or
+// poisonMessages tracks messages that the database has rejected until they are recorded or
 // quarantined. In the meantime they stay in the stream, unacknowledged, so that they do not block
 // other messages. Only the recorder's loop uses it.
 type poisonMessages struct {
@@ -67,7 +67,8 @@ func (s *poisonMessages) clear(entries []*entry) {
 	}
 }
 
-// forget removes messages that have probably been delivered to another executor in the meantime.
+// forget removes messages that were first rejected long ago and have probably been delivered to
+// another executor since.
 func (s *poisonMessages) forget(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*suspectTime {

@@ -79,7 +79,7 @@ func rangesOf(entries []*entry) (ranges []store.Range) {
 	return ranges
 }
 
-// recovery tracks the progress of recording again the messages that the database has lost.
+// recovery tracks how far the messages that the database has lost have been recorded again.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -87,7 +87,7 @@ type recovery struct {
 	// goals holds, by stream, the sequence up to which every message must be acknowledged again
 	// before the database is no longer behind.
 	goals  map[string]uint64
-	floors map[string]ackFloor // the last floor seen, by stream
+	floors map[string]ackFloor // the most recent ack floor, by stream
 }
 
 // ackFloor is a position in a stream up to which every message is acknowledged.
@@ -362,8 +362,8 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 	return nil
 }
 
-// acknowledged returns the sequences of the first and the last message of a stream that were
-// acknowledged and not replaced since.
+// acknowledged returns the sequences of the first and the last message in the stream that were
+// acknowledged and have not been replaced since.
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)

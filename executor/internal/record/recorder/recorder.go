@@ -1,6 +1,6 @@
-// Package recorder turns the streams' messages into records. It acknowledges a message only after
-// the transaction that records it has been committed. A message that is delivered twice is recorded
-// once, because execution IDs are unique.
+// Package recorder records the messages of the streams in the database. It acknowledges a message
+// only after the transaction that records it has been committed. A message that is delivered twice
+// is recorded once, because execution IDs are unique.
 package recorder
 
 import (
@@ -34,8 +34,8 @@ const (
 	// executor. When an executor is killed, recording the messages that it was handling is delayed
 	// by this duration.
 	ackWait = 5 * time.Second
-	// finishWait is how long Run continues to record messages that had arrived when its context
-	// ended.
+	// finishWait is how long Run may continue, after its context is done, to record messages that
+	// have already arrived.
 	finishWait = 5 * time.Second
 )
 
@@ -230,7 +230,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 	return nil
 }
 
-// pending returns how many messages were waiting in the stream when this message was delivered.
+// pending returns how many messages were still waiting in the stream when msg was delivered.
 func pending(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// RunReports applies the reports of counts from ingresses, until the context is done.
+// RunReports applies the reports that ingresses send, such as counts of refused requests, until the
+// context is done.
 func (r *Recorder) RunReports(ctx context.Context) {
 	r.keepOn(ctx, "the recorder of reports", r.consumeReports)
 }

@@ -23,8 +23,8 @@ import (
 // considers them acknowledged. Before the recorder continues with a consumer, it therefore checks
 // whether the last acknowledged message is recorded. If it is not, and other records show that the
 // stream was set back, the consumer is rewound to the first message that is not recorded. Messages
-// that are already recorded are not recorded twice. The groups of runners receive the messages that
-// they would skip, and no others: see redeliverSkipped.
+// that are already recorded are not recorded twice. The groups of runners receive again only the
+// messages that they would otherwise skip: see redeliverSkipped.
 //
 // If no record shows that the stream was set back, the database has lost transactions: see
 // rewindIfBehind.

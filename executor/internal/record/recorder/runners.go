@@ -21,7 +21,7 @@ import (
 type runners struct {
 	consumer string
 	subject  string // the filter subject of the group's consumer
-	floor    uint64 // every message up to this sequence is acknowledged
+	floor    uint64 // the sequence up to which every message is acknowledged
 	present  bool   // whether a member is waiting for messages or handling some
 }
 
