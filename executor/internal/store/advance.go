@@ -21,7 +21,8 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// StepIDs returns the stored form of the steps' IDs, sorted and without duplicates.
+// StepIDs returns the execution IDs of progress steps in stored form, sorted and without
+// duplicates.
 func StepIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
@@ -40,11 +41,11 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// Advance applies steps in order to the current states, which are keyed by ID, following the rules
-// of Batch.Progress. It returns one update for each record that changes, the IDs that are not
-// recorded, and the IDs of records whose queue or workflow differs from the step's. Each ID is
-// returned once. Every driver calls Advance inside its transaction with the records locked, instead
-// of implementing the rules itself.
+// Advance applies progress steps, in order, to the current states of their records, following the
+// rules of Batch.Progress. The states are keyed by ID. Advance returns one update for each record
+// that changes, the IDs that are not recorded, and the IDs of records whose queue or workflow
+// differs from that of a step. Each ID is returned once. Every driver calls Advance inside its
+// transaction with the records locked, instead of implementing the rules itself.
 func Advance(
 	standing map[string]CurrentState, steps []execution.Progress,
 ) (moves []StateUpdate, unknown, foreign []string) {
@@ -117,7 +118,8 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	}
 }
 
-// setStartedAt sets StartedAt from a final step, unless an earlier step has set it.
+// setStartedAt sets StartedAt to the StartedAt of a final progress step, unless an earlier step has
+// set it.
 func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt

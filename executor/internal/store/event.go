@@ -19,9 +19,9 @@ type EventCause struct {
 	Text        string    // description for people
 }
 
-// Event is an operator event whose execution has been decided. Everything needed to start the
-// execution is stored before the start message is published, so a process that publishes it again
-// after a crash publishes the same message.
+// Event is an operator event that starts, or has started, an execution. Everything needed to start
+// the execution is stored before the start message is published, so a process that publishes it
+// again after a crash publishes the same message.
 type Event struct {
 	ID          string // the delivery ID of the execution that the event starts
 	AccountID   string

@@ -26,7 +26,7 @@ type FilteredRequest struct {
 }
 
 // StorableFiltered returns a report in stored form: one entry per node, sorted by node. Because of
-// the order, two concurrent writers cannot deadlock.
+// this order, two concurrent writers cannot deadlock.
 func StorableFiltered(filtered []Filtered) []Filtered {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]Filtered{}

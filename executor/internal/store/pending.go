@@ -11,24 +11,26 @@ import (
 // messages that have accumulated. Older progress belongs to executions whose start message never
 // arrives.
 const (
-	// MaxPending is the maximum number of steps kept in all. The limit assumes steps of a few KB; a
-	// larger step counts as several. Beyond the limit, the oldest steps are dropped.
+	// MaxPending is the maximum total number of progress steps that are kept. The limit assumes
+	// steps of a few KB; a larger step counts as several. Beyond the limit, the oldest steps are
+	// dropped.
 	MaxPending = 100_000
-	// MaxPendingOfOne is the maximum number of steps kept for one execution. A runner reports two;
-	// steps beyond the limit are dropped.
+	// MaxPendingOfOne is the maximum number of progress steps that are kept for one execution. A
+	// runner reports two; steps beyond the limit are dropped.
 	MaxPendingOfOne = 8
 
 	pendingUnit = 4 << 10
 )
 
-// PendingProgress is a step that is kept until its execution is recorded. Positions increase in the
-// order of arrival, by more for larger steps.
+// PendingProgress is a progress step that is kept until its execution is recorded. Positions
+// increase in the order of arrival, by a larger amount for larger steps.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
 }
 
-// PendingIDs returns the stored form of the IDs of steps whose record is not in the batch.
+// PendingIDs returns, in stored form, the IDs of the progress steps whose records are not in the
+// batch.
 func PendingIDs(batch Batch) []string {
 	ids := StepIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
@@ -47,7 +49,7 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// Inserted returns the records whose IDs are in fresh, and removes those IDs from it. If two
+// Inserted returns the records whose IDs are in fresh, and removes those IDs from fresh. If two
 // records have the same ID, only the first is returned.
 func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {

@@ -24,7 +24,7 @@ type SenderObservation struct {
 }
 
 // StorableSenders returns a report in stored form: one entry per node, sorted by node. Because of
-// the order, two concurrent writers cannot deadlock.
+// this order, two concurrent writers cannot deadlock.
 func StorableSenders(seen []SenderObservation) []SenderObservation {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderObservation{}

@@ -84,11 +84,11 @@ type Batch struct {
 	// message at the old sequence is then gone, and without the update the execution would be
 	// considered lost.
 	New []Record
-	// Progress is applied after New, in order. A step whose status is not allowed by
-	// execution.Status.Follows is late or a duplicate, and changes nothing. A step whose Queue or
-	// WorkflowID differs from the record's changes nothing either, because a runner may report only
-	// on executions that it received. A step whose execution is not recorded yet is kept and
-	// applied once it is.
+	// Progress holds steps, which are applied in order, after New. A step whose status is not
+	// allowed by execution.Status.Follows is late or a duplicate, and changes nothing. A step whose
+	// Queue or WorkflowID differs from the record's changes nothing either, because a runner may
+	// report only on executions that it received. A step whose execution is not recorded yet is
+	// kept and applied once it is.
 	Progress []execution.Progress
 	// Unreadable holds messages to quarantine. A message that is already quarantined does not
 	// change; messages are identified by stream sequence and subject.
@@ -110,8 +110,8 @@ type Applied struct {
 	Changed []string
 	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.
 	Unknown []string
-	// Dropped is the number of steps of unknown executions that were not kept, or were deleted,
-	// because of the limits MaxPending and MaxPendingOfOne.
+	// Dropped is the number of progress steps of unrecorded executions that were not kept, or were
+	// deleted, because of the limits MaxPending and MaxPendingOfOne.
 	Dropped int
 	// Foreign holds the IDs in Progress whose record has another queue or workflow.
 	Foreign []string
@@ -372,8 +372,8 @@ type Store interface {
 	// delete.
 	PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error)
 
-	// PrunePending deletes the steps of unrecorded executions that arrived before a time, and
-	// returns how many it deleted.
+	// PrunePending deletes the progress steps of unrecorded executions that arrived before a time,
+	// and returns how many it deleted.
 	PrunePending(ctx context.Context, before time.Time) (int, error)
 
 	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that

@@ -31,7 +31,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Durable is the name of the consumer of each stream that all executors share.
+// Durable is the name of the consumer that all executors share; each registry stream has one.
 const Durable = "audit"
 
 const (

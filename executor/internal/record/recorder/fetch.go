@@ -41,8 +41,8 @@ func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool)
 	return true
 }
 
-// watchEvery is the interval at which a consumer's state is polled. A lost consumer is recreated as
-// soon as /readyz has noticed its loss.
+// watchEvery is the interval at which a consumer's state is polled. It is short, so a lost consumer
+// is recreated about as soon as /readyz reports its loss.
 const watchEvery = time.Second
 
 // At a low rate, messages are recorded as they arrive. At a high rate, they are fetched in bursts
@@ -167,7 +167,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
-		// A backup is being restored. Without this, the update would end the pause.
+		// The consumer may be paused while a backup is being restored. Without this, the update
+		// would end the pause.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)

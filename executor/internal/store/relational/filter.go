@@ -83,7 +83,8 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, plus str
 // ID is computed from the delivery ID, the record is looked up by the computed ID for each node;
 // any other delivery ID is looked up in its index. For a prefix, or if there are too many nodes,
 // all records that match the filter's workflow and time are searched, unless there are too many. It
-// returns the prefix for columns that the planner must not choose an index by.
+// returns the prefix for the columns of further conditions: dialect.Unindexed if the planner must
+// not use an index on them, otherwise "".
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.Filter,
 ) (plus string, err error) {

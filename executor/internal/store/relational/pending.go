@@ -28,7 +28,8 @@ var early = table[store.PendingProgress]{
 	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Pending },
 }
 
-// takePending deletes the steps that were kept for records that now exist, and returns them.
+// takePending deletes and returns the progress steps that were kept for executions that are now
+// recorded.
 func takePending(
 	ctx context.Context, tx Tx, records []store.Record,
 ) (kept []store.PendingProgress, err error) {
@@ -47,7 +48,8 @@ func takePending(
 	return kept, err
 }
 
-// keepPending stores the steps of unrecorded executions, and returns how many steps it dropped.
+// keepPending stores progress steps of executions that are not recorded yet, and returns how many
+// steps it dropped.
 func keepPending(
 	ctx context.Context, tx Tx, steps []execution.Progress, unknown []string,
 ) (dropped int, err error) {

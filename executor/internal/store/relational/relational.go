@@ -60,17 +60,18 @@ type Tx interface {
 // Executions is the part of a transaction that handles execution records. Values are in stored
 // form.
 type Executions interface {
-	// LockPending acquires the Pending lock, and reports whether steps of unrecorded executions may
-	// be kept.
+	// LockPending acquires the Pending lock, and reports whether the transaction may keep progress
+	// steps of executions that are not recorded yet.
 	LockPending(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
-	// HasPending reports whether any steps of unrecorded executions are kept. It returns true if it
-	// does not know.
+	// HasPending reports whether the database keeps any progress steps of executions that are not
+	// recorded yet. A driver that cannot check this cheaply returns true.
 	HasPending(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs do not exist yet, and returns them; if two have the
 	// same ID, only the first is inserted. For existing records it updates StreamSequence as
 	// documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
-	// CurrentStates locks records and returns their current states, keyed by ID.
+	// CurrentStates locks the records with the given IDs and returns their current states, keyed by
+	// ID.
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
@@ -137,9 +138,9 @@ const (
 	// lock rows in the same order.
 	Pruning Lock = 7_303_014_917_201
 	// Pending is shared by all transactions that record executions, and held exclusively by those
-	// that keep or prune steps of unrecorded executions. As a result, either the transaction that
-	// keeps steps sees the committed record, or the transaction that records the execution sees the
-	// steps.
+	// that keep or prune progress steps of executions that are not recorded yet. As a result,
+	// either the transaction that keeps steps sees the committed record, or the transaction that
+	// records the execution sees the steps.
 	Pending Lock = 7_303_014_917_202
 	// Migration is shared by all transactions that write, and held exclusively during a migration.
 	// It prevents a transaction of an earlier program version from beginning before a migration and

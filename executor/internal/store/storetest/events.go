@@ -42,8 +42,7 @@ func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 	return found
 }
 
-// decideAll replaces all causes with one event each, and returns the events that were decided
-// before.
+// decideAll replaces each cause with one event, and returns the events that existed before.
 func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, func(

@@ -66,8 +66,8 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas connects to NATS directly, because an executor sets the number of replicas only
-// when it creates the streams.
+// adminReplicas connects to NATS directly: executors set the number of replicas only when they
+// create the streams.
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 

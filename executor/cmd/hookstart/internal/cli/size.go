@@ -129,7 +129,7 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Walls)
 }
 
-// halfUsed is the usage of a limit, in percent, from which on advice about the limit is printed.
+// halfUsed is the percentage of a limit at or above which advice about the limit is printed.
 const halfUsed = 50
 
 // showAdvice prints advice about the limits that will be reached soon. Limits with the same advice

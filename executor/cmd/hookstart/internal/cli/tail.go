@@ -61,8 +61,9 @@ func (t *tail) isFinal(err error) bool {
 const (
 	retryFirst = 250 * time.Millisecond
 	retryMost  = 5 * time.Second
-	// After a reconnect, executions are listed that were accepted since overlap before the
-	// connection was lost. Executions accepted earlier are shown when they next change.
+	// overlap is subtracted from the time at which the connection was lost. After a reconnect, the
+	// executions accepted since the resulting time are listed. Earlier ones are shown when they
+	// next change.
 	overlap = time.Minute
 	// maxShown is the maximum number of executions whose last printed state is remembered.
 	maxShown = 10_000
