@@ -288,7 +288,8 @@ func (r *Release) stage(
 	if name == "hookstart" {
 		r.stageShells(s, made)
 		for _, f := range shipped.sorted() {
-			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" { // it is in every package
+			// The changelog is in every package.
+			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" {
 				s.add(doc+f.path, 0o644, "", "", f.content)
 			}
 		}
