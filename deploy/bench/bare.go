@@ -67,7 +67,8 @@ func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
 	})
 }
 
-// runHTTP serves the bare combination without its publish, to show the cost of HTTP alone.
+// runHTTP serves the same minimal handler as runBare, but publishes nothing: it shows the cost of
+// HTTP alone.
 func runHTTP(ctx context.Context) error {
 	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		if _, err := io.ReadAll(r.Body); err != nil {

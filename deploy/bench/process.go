@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// readyTimeout is how long a program may take to become ready, endTimeout how long it may take to
-// exit after SIGTERM.
+// readyTimeout is how long a program may take to become ready. endTimeout is how long it may take
+// to exit after SIGTERM.
 const (
 	readyTimeout = 3 * time.Minute
 	endTimeout   = time.Minute

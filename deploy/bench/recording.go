@@ -73,7 +73,7 @@ func (c *Recording) Run(ctx context.Context) error {
 	return nil
 }
 
-// sampled is one request of the sample.
+// sampled is a request whose recording delay is measured.
 type sampled struct {
 	number   uint64
 	answered time.Time

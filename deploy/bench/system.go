@@ -47,7 +47,7 @@ type system struct {
 	remove func() error
 }
 
-// variant is one way to handle the requests.
+// variant is one of the setups that the benchmark compares.
 type variant struct {
 	what    string
 	install installer

@@ -309,8 +309,8 @@ func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
 // maxRepeats is the maximum number of deliveries that are repeated at the end.
 const maxRepeats = 1000
 
-// repeat sends deliveries that the first site had accepted and that were copied to the second site
-// once more.
+// repeat sends to the second site, again, the deliveries that the first site had accepted and whose
+// executions were copied.
 func (s *sites) repeat(ctx context.Context, senders *senders) error {
 	all, err := readStored(ctx, s.second.js)
 	if err != nil {

@@ -132,7 +132,8 @@ const (
 // retryEvery is the pause between two attempts to connect.
 const retryEvery = 250 * time.Millisecond
 
-// credentials reads a credentials file of either kind.
+// credentials reads a credentials file, which holds either a user JWT with its seed or only an NKey
+// seed.
 func credentials(file string) (nats.Option, error) {
 	content, err := os.ReadFile(file) //nolint:gosec // the operator's own file
 	if err != nil {

@@ -50,7 +50,7 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 	return p, nil
 }
 
-// isJSON reports whether the media type is application/json, in any case. Parameters, even
+// isJSON reports whether the media type is application/json, ignoring case. Parameters, even
 // malformed ones, are ignored.
 func isJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")

@@ -282,8 +282,8 @@ func (h *heldMessage) release() jetstream.Msg {
 	return h.msg
 }
 
-// runTaken begins an execution of a lane, for which the caller has reserved a concurrency slot, and
-// waits until it is acknowledged or handed back. asked is when the message was requested.
+// runTaken runs an execution from a lane, and waits until its message is acknowledged or returned
+// to the server. The caller has taken a concurrency slot. asked is when the message was requested.
 func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freePlace()

@@ -133,7 +133,8 @@ func readTable(text []byte) ([]*entry, error) {
 	return entries, nil
 }
 
-// check refuses an entry that is incomplete or that would not protect against anything.
+// check returns an error if the entry is incomplete, or if its verification would accept any
+// request.
 func (e *entry) check() error {
 	verifies := len(e.Verify) > 0 || e.General != ""
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Errors of a reader.
+// Errors returned by a Reader.
 var (
 	// ErrTaken means that another reader is using the consumer.
 	ErrTaken = errors.New("another executor reads the stream")

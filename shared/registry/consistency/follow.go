@@ -40,9 +40,9 @@ type Sink interface {
 // Settler is a Sink that may apply a change before the change is in force. The barrier,
 // Membership.Wait, waits until the change is in force: see Heartbeat.
 type Settler interface {
-	// Unsettled returns the first revision that is not yet in force, or 0 if all are. It also
-	// returns a channel that is closed when another revision comes into force. The channel is nil
-	// if there is nothing to wait for.
+	// Unsettled returns the first revision that has been applied but has not taken effect yet, or
+	// 0. The channel is closed when another revision takes effect; it is nil if there is nothing
+	// to wait for.
 	Unsettled() (since uint64, settled <-chan struct{})
 }
 

@@ -1,4 +1,6 @@
-// Command dist builds the files of a release from the checkout in the current folder: dist v0.1.0.
+// Command dist builds the files of a release from the checkout in the current directory.
+//
+// Usage: dist [flags] VERSION
 package main
 
 import (

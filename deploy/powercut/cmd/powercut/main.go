@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command powercut cuts the power of hookstart-local under load, on a file system that forgets
-// everything that was not synced, and prints what was lost.
+// Command powercut simulates power failures of hookstart-local under load, on a file system that
+// discards everything that was not synced, and prints what was lost.
 package main
 
 import (

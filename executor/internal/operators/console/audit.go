@@ -21,7 +21,7 @@ type auditList struct {
 	Rows      []auditRow
 }
 
-// auditFilter is the filter of the page. Empty fields do not filter.
+// auditFilter is the filter of the audit page. An empty field matches every entry.
 type auditFilter struct {
 	Actor, Account, Workflow, Within string
 }

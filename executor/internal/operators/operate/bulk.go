@@ -86,8 +86,8 @@ func (b *bulk) startMatching(ctx context.Context, filter store.Filter) error {
 	return nil
 }
 
-// batch restarts records. It returns after the originals of all started executions have been
-// marked.
+// batch starts a new execution for each record. If b.requeue is set, it also marks the originals as
+// requeued before it returns.
 func (b *bulk) batch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))

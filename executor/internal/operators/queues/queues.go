@@ -108,7 +108,8 @@ type Config struct {
 	Named func() []string
 	// Settings returns the settings of all queues that have any. nil means that no queue has any.
 	Settings func() []*registry.Queue
-	// Recorder is the name of the recorder's consumer, which does not run executions.
+	// Recorder is the name of the recorder's consumer. It is not a group of runners, so Watch
+	// ignores it.
 	Recorder string
 }
 

@@ -47,8 +47,8 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errOlder means that a bucket ends before the position of the database's copy, or does not belong
-// to the installation yet.
+// errOlder means that a bucket is older than its copy in the database, or does not have this
+// installation's identity yet.
 var errOlder = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.

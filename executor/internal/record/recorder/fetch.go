@@ -69,8 +69,8 @@ const (
 	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
 )
 
-// pauseAfterBurst returns the pause after a burst of messages that arrived over the duration since:
-// the higher the rate, the longer the pause.
+// pauseAfterBurst returns how long to wait after a burst of messages that took the duration since
+// to arrive. The higher the rate, the longer the pause.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
 	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)

@@ -162,7 +162,7 @@ func (r *recovery) underWay() bool {
 	return len(r.goals) > 0
 }
 
-// nudge sends a value to a channel with a buffer for one value, unless the buffer is full.
+// nudge sends to c without blocking. c has a buffer for one value.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

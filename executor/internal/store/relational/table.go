@@ -119,7 +119,7 @@ func (o optional) value() any {
 // which stores a zero time as 0.
 type Never time.Time
 
-// orNever is the field type for a Never.
+// orNever scans and binds a time column in which the zero time means never: see Never.
 type orNever struct{ moment }
 
 func (o orNever) value() any { return Never(store.StoredTime(*o.at)) }

@@ -166,7 +166,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// prunePending deletes all kept steps, and returns their number.
+// prunePending deletes all pending steps and returns how many there were.
 func prunePending(t *testing.T, s store.Store) int {
 	t.Helper()
 	n, err := s.PrunePending(t.Context(), time.Now().Add(time.Hour))

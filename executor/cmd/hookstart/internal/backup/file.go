@@ -142,7 +142,7 @@ func (w *writer) abandon() {
 	_ = os.Remove(w.file.Name())
 }
 
-// reader reads a complete file.
+// reader reads a finished backup file.
 type reader struct {
 	Manifest Manifest
 	file     *os.File

@@ -227,10 +227,10 @@ func (i Installation) identify(ctx context.Context, restoring bool) error {
 // recorderWait is the maximum time to wait until the executors consume a new stream.
 const recorderWait = 30 * time.Second
 
-// createOwnStreams creates the streams of the queues in the file that have their own, with the
-// limits in the queues' records, and waits until the executors consume them. If there are too few
-// servers for the number of replicas, or none with the placement tags, a stream is created on any
-// servers with as many replicas as EXECUTIONS.
+// createOwnStreams creates a stream for each queue in the file that had its own, with the limits in
+// the queue's record, and waits until the executors consume them. If there are too few servers for
+// the replicas, or none with the placement tags, the stream has no placement tags and as many
+// replicas as EXECUTIONS.
 func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.OwnLimits{}
 	for _, of := range m.Streams {

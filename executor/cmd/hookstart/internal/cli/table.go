@@ -55,8 +55,8 @@ func (s *session) printDone(err error, format string, args ...any) error {
 	return s.print(func() error { return s.printLine(format, args...) })
 }
 
-// printOwn is like print, for a value that is not a response of the API. For scripts, it prints the
-// value as JSON.
+// printOwn prints a value that is not a response of the API: as JSON if the output is for scripts,
+// otherwise by calling people.
 func (s *session) printOwn(value any, people func() error) error {
 	if !s.json {
 		return people()
