@@ -138,3 +138,40 @@ func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
 		t.Errorf("delivery-ids.md does not list %s", want)
 	}
 }
+
+// The paths through the code in CONTRIBUTING.md lead through files and functions that exist.
+func TestPathsThroughTheCodeExist(t *testing.T) {
+	t.Parallel()
+	text := string(file(t, filepath.Join(repository, "CONTRIBUTING.md")))
+	_, text, _ = strings.Cut(text, "\n## Three paths through the code\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	base, source, checked := "", "", 0
+	for line := range strings.Lines(text) {
+		isPath := strings.HasPrefix(line, "**")
+		for _, match := range quoted.FindAllStringSubmatch(line, -1) {
+			switch name := match[1]; {
+			case isPath:
+				if strings.HasSuffix(name, "/") {
+					base = name
+				}
+			case strings.Contains(name, ".") && !strings.Contains(name, " "):
+				path := filepath.Join(repository, base, name)
+				if _, err := os.Stat(path); err != nil {
+					path = filepath.Join(repository, name)
+				}
+				source = string(file(t, path))
+			case regexp.MustCompile(`^\w+$`).MatchString(name) && source != "" &&
+				name != "PATCH":
+				checked++
+				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(source) {
+					t.Errorf("no %s in the file before it: %s", name, line)
+				}
+			}
+		}
+		source = "" // the next line names its own file
+	}
+	if checked < 40 {
+		t.Errorf("%d functions found", checked)
+	}
+}

@@ -247,6 +247,17 @@ func (s *Service) PatchWorkflow(
 	})
 }
 
+// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
+func (s *Service) changeWorkflow(
+	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
+) (w *registry.Workflow, err error) {
+	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
+		return err
+	})
+	return w, err
+}
+
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
 	return s.changeNoResult(
@@ -330,15 +341,4 @@ func (s *Service) planRefusal(w *registry.Workflow) string {
 	default:
 		return ""
 	}
-}
-
-// changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
-func (s *Service) changeWorkflow(
-	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
-) (w *registry.Workflow, err error) {
-	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
-		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
-		return err
-	})
-	return w, err
 }

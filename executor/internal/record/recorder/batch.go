@@ -143,33 +143,3 @@ func (e *entry) deadLetter(reason string) store.Unreadable {
 		At:             store.StoredTime(e.meta.Timestamp),
 	}
 }
-
-// batchOf combines entries into one batch for the store.
-func batchOf(entries []*entry) store.Batch {
-	var count [remembered + 1]int
-	for _, e := range entries {
-		count[e.kind]++
-	}
-	b := store.Batch{
-		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
-		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
-		Decided:  rangesOf(entries),
-	}
-	for _, e := range entries {
-		switch e.kind {
-		case start, rejection:
-			b.New = append(b.New, e.record)
-			b.Audit = append(b.Audit, e.audit...)
-		case progress:
-			b.Progress = append(b.Progress, e.progress)
-		case unreadable:
-			b.Unreadable = append(b.Unreadable, e.unreadable)
-			if e.progress.ID != "" {
-				b.Progress = append(b.Progress, e.progress)
-			}
-		case remembered:
-		}
-	}
-	followCopies(entries, b.New)
-	return b
-}

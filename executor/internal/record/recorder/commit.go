@@ -3,9 +3,11 @@ package recorder
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -121,4 +123,34 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	r.log.WithError(why).WithField("stream_sequence",
 		e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead " +
 		"letter")
+}
+
+// batchOf combines entries into one batch for the store.
+func batchOf(entries []*entry) store.Batch {
+	var count [remembered + 1]int
+	for _, e := range entries {
+		count[e.kind]++
+	}
+	b := store.Batch{
+		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
+		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
+		Decided:  rangesOf(entries),
+	}
+	for _, e := range entries {
+		switch e.kind {
+		case start, rejection:
+			b.New = append(b.New, e.record)
+			b.Audit = append(b.Audit, e.audit...)
+		case progress:
+			b.Progress = append(b.Progress, e.progress)
+		case unreadable:
+			b.Unreadable = append(b.Unreadable, e.unreadable)
+			if e.progress.ID != "" {
+				b.Progress = append(b.Progress, e.progress)
+			}
+		case remembered:
+		}
+	}
+	followCopies(entries, b.New)
+	return b
 }
