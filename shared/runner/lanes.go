@@ -287,7 +287,7 @@ func (h *heldMessage) release() jetstream.Msg {
 func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freePlace()
-		_ = msg.Nak() // not begun: another member gets it immediately
+		_ = msg.NakWithDelay(returnDelay)
 		return
 	}
 	r.unacknowledged.Add(1)

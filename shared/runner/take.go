@@ -155,11 +155,16 @@ func (r *runner) pullShared(ctx context.Context, s *source, places int) (began i
 	return began, ignoreNoMessage(batch.Error())
 }
 
+// returnDelay is the delay before a message that a stopping runner has not begun is redelivered.
+// Without a delay, the server could give it to the same runner again, whose request has not ended
+// yet, until no attempt is left.
+const returnDelay = 100 * time.Millisecond
+
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
 // it hands the message back to the group and returns false.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
-		_ = msg.Nak() // not begun: another member gets it immediately
+		_ = msg.NakWithDelay(returnDelay)
 		return false
 	}
 	r.unacknowledged.Add(1)
