@@ -116,7 +116,7 @@ func Run(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	at, err := newPlace(c.Out)
+	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	at, err := newPlace(c.Out)
+	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return err
 	}

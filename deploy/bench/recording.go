@@ -81,7 +81,7 @@ type sampled struct {
 }
 
 func (c *Recording) measure(ctx context.Context, database string) (err error) {
-	at, err := newPlace(c.Out)
+	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return err
 	}

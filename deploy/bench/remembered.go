@@ -77,7 +77,7 @@ func (c *Remembered) Run(ctx context.Context) error {
 }
 
 func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err error) {
-	at, err := newPlace(c.Out)
+	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return k, err
 	}

@@ -66,7 +66,7 @@ type observed struct {
 func (o observed) took() time.Duration { return time.Duration(o.answered - o.due) }
 
 func (c *Tail) measure(ctx context.Context, name string) (err error) {
-	at, err := newPlace(c.Out)
+	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return err
 	}

@@ -101,13 +101,8 @@ func TestNoSettingShowsASecret(t *testing.T) {
 			Body:   []byte("{}"),
 			Header: map[string][]string{test.header: {"Bearer " + secret}},
 		}
-		if id := compile(
-			t,
-			config,
-		).UnsignedDelivery(r, sender.Verdict{}); strings.Contains(
-			id.ID,
-			secret,
-		) {
+		id := compile(t, config).UnsignedDelivery(r, sender.Verdict{})
+		if strings.Contains(id.ID, secret) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)
 		}
 	}

@@ -16,7 +16,8 @@ type workspace struct {
 	systems []*system
 }
 
-func newPlace(out io.Writer) (*workspace, error) {
+// newWorkspace returns a workspace with a new temporary folder, and without processes.
+func newWorkspace(out io.Writer) (*workspace, error) {
 	folder, err := os.MkdirTemp("", "hookstart-bench-")
 	return &workspace{folder: folder, line: terminal.NewLine(out)}, err
 }
