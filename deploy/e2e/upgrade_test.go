@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +110,7 @@ type upgraded struct {
 	mu        sync.Mutex
 	ingresses []string // URLs; a sender tries them in turn
 	sent      map[string]string
+	answers   map[int]int // how many answers had a status; 0 is for no answer
 	count     atomic.Int64
 }
 
@@ -150,7 +152,8 @@ func (u *upgraded) forget(url string) {
 	}
 }
 
-// send posts deliveries until ctx ends. It retries each until it gets a 200, as senders do.
+// send posts deliveries until ctx ends. It retries each until it gets a 200, as senders do. Besides
+// 200, the only answers that it takes are 503 and none.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)
@@ -162,14 +165,19 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 			a, err := post(u.t.Context(), url+path, map[string]string{
 				"X-Webhook-Delivery-Id": delivery,
 			}, strings.NewReader(`{}`))
-			if err == nil && a.status == http.StatusOK {
-				u.mu.Lock()
+			accepted := err == nil && a.status == http.StatusOK
+			u.mu.Lock()
+			u.answers[a.status]++
+			if accepted {
 				u.sent[delivery] = a.ExecutionID
-				u.mu.Unlock()
+			}
+			u.mu.Unlock()
+			if accepted {
 				u.count.Add(1)
 				break
 			}
-			if err == nil && a.status < 500 || u.t.Context().Err() != nil {
+			refused := a.status != 0 && a.status != http.StatusServiceUnavailable
+			if refused || u.t.Context().Err() != nil {
 				u.t.Errorf("%s: %+v, %v", delivery, a, err)
 				return
 			}
@@ -217,11 +225,14 @@ func notReady(ops string) string {
 
 // In a rolling upgrade to a version whose migration is incompatible with the running version,
 // nothing is lost, quarantined or started twice. The test covers both databases and both orders,
-// executors first and ingresses first, and kills processes in the middle of their upgrade.
+// executors first and ingresses first, and kills processes in the middle of their upgrade. Between
+// executors and ingresses, it replaces a process of hookstart run.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),
 		buildNext(t, "github.com/hookstart/hookstart/ingress/cmd/ingress")
+	command := filepath.Join(buildCommandLine(t), "hookstart")
+	nextCommand := buildNext(t, "github.com/hookstart/hookstart/executor/cmd/hookstart")
 	for _, database := range []string{"sqlite", "postgres"} {
 		for _, first := range []string{"executors", "ingresses"} {
 			t.Run(database+", "+first+" first", func(t *testing.T) {
@@ -231,6 +242,7 @@ func TestUpgrade(t *testing.T) {
 					server:   natstest.Start(t),
 					database: "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
 					sent:     map[string]string{},
+					answers:  map[int]int{},
 				}
 				if database == "postgres" {
 					u.database = pgtest.StartServer(t).URL()
@@ -242,6 +254,7 @@ func TestUpgrade(t *testing.T) {
 				oldIngress, oldURL := u.ingress("ingress")
 				_, _ = u.ingress("ingress")
 				ran, stopRunner := u.runs()
+				oldRunner, runByOld := u.run(command)
 				loading, stop := context.WithCancel(t.Context())
 				var load sync.WaitGroup
 				for sender := range 4 {
@@ -280,11 +293,25 @@ func TestUpgrade(t *testing.T) {
 					oldIngress.Terminate()
 					u.more(50)
 				}
+				var nextRunner *process
+				var runByNext func() []string
+				runners := func() {
+					u.eventually("hookstart run has run some", func() bool {
+						return len(runByOld()) > 0
+					})
+					oldRunner.Terminate()
+					nextRunner, runByNext = u.run(nextCommand)
+					u.eventually("the next hookstart run has run some", func() bool {
+						return len(runByNext()) > 0
+					})
+				}
 				if first == "executors" {
 					executors()
+					runners()
 					ingresses()
 				} else {
 					ingresses()
+					runners()
 					executors()
 				}
 				u.more(100)
@@ -306,6 +333,11 @@ func TestUpgrade(t *testing.T) {
 					return statuses["succeeded"] == len(u.sent) && len(statuses) == 1
 				})
 				stopRunner()
+				nextRunner.Terminate()
+				old, next := runByOld(), runByNext()
+				for _, id := range slices.Concat(old, next) {
+					countRun(ran, id)
+				}
 				letters, err := client.DeadLetters(t.Context(), apiclient.DeadLetterFilter{},
 					apiclient.Page{})
 				if err != nil || len(letters.Items) > 0 {
@@ -321,8 +353,9 @@ func TestUpgrade(t *testing.T) {
 						doubled++
 					}
 				}
-				t.Logf("%d deliveries accepted, %v; lost %d, put aside %d, doubled %d", len(u.sent),
-					statuses, lost, len(letters.Items), doubled)
+				t.Logf("%d deliveries accepted, %v; lost %d, put aside %d, doubled %d; %d and %d "+
+					"run by hookstart run; answers by status: %v, where 0 is none", len(u.sent),
+					statuses, lost, len(letters.Items), doubled, len(old), len(next), u.answers)
 				if lost+doubled > 0 {
 					t.Errorf("lost %d, doubled %d", lost, doubled)
 				}
@@ -352,8 +385,7 @@ func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 			Group:       "main",
 			Concurrency: runnersAtOnce,
 		}, func(_ context.Context, e runner.Execution) (any, error) {
-			n, _ := ran.LoadOrStore(e.ID, &atomic.Int64{})
-			n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
+			countRun(ran, e.ID)
 			return "done", nil
 		}); err != nil {
 			u.t.Errorf("the runner: %v", err)
@@ -362,4 +394,30 @@ func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	u.t.Cleanup(stop)
 	return ran, stop
+}
+
+// countRun adds a run of an execution to ran.
+func countRun(ran *sync.Map, id string) {
+	n, _ := ran.LoadOrStore(id, &atomic.Int64{})
+	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+// run starts hookstart run in the group of the runner that runs starts. executions returns the IDs
+// of the executions that it has run, one for each run.
+func (u *upgraded) run(command string) (p *process, executions func() []string) {
+	u.t.Helper()
+	file := filepath.Join(u.t.TempDir(), "runs")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		u.t.Fatal(err)
+	}
+	p = launch(u.t, command, "run", "--queue=default", "--group=main", "--nats-url="+u.server.URL(),
+		"--", "sh", "-c", `echo "$HOOKSTART_EXECUTION_ID" >>"$0"`, file)
+	p.Await("(runner is ready)")
+	return p, func() []string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		return strings.Fields(string(text))
+	}
 }
