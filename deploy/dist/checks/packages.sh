@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs, upgrades, downgrades, removes and purges the packages in a Debian root.
+# Installs, upgrades, downgrades, removes and purges the packages in a Debian root. Installs, upgrades and removes the RPMs in another one.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 need dpkg-deb lintian rpm
@@ -7,7 +7,13 @@ namespaces
 root=$WORK/packages
 debian_root "$root"
 mount -t proc proc "$root/proc"
-trap 'umount "$root/proc" && rm -rf "$root"' EXIT
+rpms=$WORK/rpms
+stop() {
+	umount "$root/proc"
+	mountpoint -q "$rpms/proc" && umount "$rpms/proc"
+	rm -rf "$root" "$rpms"
+}
+trap stop EXIT
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 
 # The previous version is this version with another number, and with another line in the settings, which upgrades keep if they were
@@ -41,7 +47,7 @@ inside systemd-analyze verify hookstart-local.service hookstart-ingress.service 
 # packages are left alone.
 echo HOOKSTART_ADMIN_TOKEN=mine >>"$root/etc/hookstart/local.env"
 echo key >"$root/etc/hookstart/ingress.nk"
-inside mkdir -p /var/lib/hookstart/data
+for state in hookstart hookstart-executor hookstart-nats; do inside mkdir "/var/lib/$state/data"; done
 inside sh -c 'apt-get install -qy -o Dpkg::Options::=--force-confold /debs/now/*.deb' >/dev/null
 [[ $(inside dpkg-query -W -f '${Version}' hookstart-local) == "$number"* ]] || fail "it is $(inside dpkg-query -W -f '${Version}' hookstart-local)"
 grep -q mine "$root/etc/hookstart/local.env" || fail "the upgrade lost a setting"
@@ -56,21 +62,56 @@ inside sh -c 'apt-get install -qy -o Dpkg::Options::=--force-confold /debs/now/*
 inside apt-get remove -qy hookstart hookstart-server hookstart-local >/dev/null
 [[ ! -e $root/usr/bin/hookstart-local ]] || fail "remove left the program"
 grep -q mine "$root/etc/hookstart/local.env" || fail "remove took the settings"
-[[ -d $root/var/lib/hookstart/data ]] || fail "remove took the data"
+for state in hookstart hookstart-executor hookstart-nats; do [[ -d $root/var/lib/$state/data ]] || fail "remove took the data of $state"; done
 inside apt-get purge -qy hookstart hookstart-server hookstart-local >/dev/null
-[[ ! -e $root/etc/hookstart/local.env && ! -e $root/etc/hookstart/nats/server.conf && ! -e $root/var/lib/hookstart ]] || fail "purge left settings or data"
+for left in etc/hookstart/{local,ingress,executor,nats}.env etc/hookstart/nats var/lib/hookstart{,-executor,-nats}; do
+	[[ ! -e $root/$left ]] || fail "purge left /$left"
+done
 [[ -e $root/etc/hookstart/ingress.nk ]] || fail "purge took a key that was not the package's"
 echo "installed, upgraded, downgraded, removed and purged: $(cd "$root/debs/now" && echo *.deb)"
 
 lintian --fail-on error,warning --tag-display-limit 0 "$DIST"/*.deb || fail lintian
 echo "lintian finds nothing above info without a reason"
 
-for name in hookstart hookstart-server hookstart-local; do
-	package=$DIST/${name}_${number}_linux_amd64.rpm
-	rpm -K --nosignature "$package" >/dev/null || fail "$package is damaged"
-	mkdir -p "$root/rpm"
-	rpm --root "$root/rpm" --nodeps --noscripts -i "$package"
-	rpm --root "$root/rpm" -V --nodeps --noscripts --nouser --nogroup "$name" || fail "rpm -V $name"
+# has fails unless a package of both kinds has the files: has PACKAGE FILE...
+has() {
+	local name=$1 file deb rpm
+	shift
+	deb=$(dpkg-deb --fsys-tarfile "$DIST/${name}_${number}_linux_amd64.deb" | tar -t | sed 's/^\.//')
+	rpm=$(rpm -qlp "$DIST/${name}_${number}_linux_amd64.rpm")
+	for file; do
+		grep -qxF "$file" <<<"$deb" || fail "the deb $name has no $file"
+		grep -qxF "${file/vendor-completions/site-functions}" <<<"$rpm" || fail "the RPM $name has no ${file/vendor-completions/site-functions}"
+	done
+}
+has hookstart /usr/share/man/man1/hookstart.1.gz /usr/share/bash-completion/completions/hookstart \
+	/usr/share/zsh/vendor-completions/_hookstart /usr/share/fish/vendor_completions.d/hookstart.fish
+has hookstart-server /usr/share/man/man8/ingress.8.gz /usr/share/man/man8/executor.8.gz
+has hookstart-local /usr/share/man/man8/hookstart-local.8.gz
+
+# The scripts of the RPMs run in a Debian root, too. Dependencies are not looked at: there is no other RPM.
+debian_root "$rpms"
+mount -t proc proc "$rpms/proc"
+names=(hookstart hookstart-server hookstart-local)
+files=("${names[@]/%/_${number}_linux_amd64.rpm}")
+files=("${files[@]/#/$DIST/}")
+rpm -K --nosignature "${files[@]}" >/dev/null || fail "an RPM is damaged: $(rpm -K --nosignature "${files[@]}")"
+in_rpms() { rpm --root "$rpms" "$@"; }
+in_rpms --nodeps -i "${files[@]}"
+for user in hookstart-ingress hookstart-executor hookstart-nats hookstart-local; do
+	chroot "$rpms" getent passwd "$user" >/dev/null || fail "the RPMs make no user $user"
 done
-rpm --root "$root/rpm" -qc hookstart-local | grep -q '^/etc/hookstart/local.env$' || fail "the RPM does not keep local.env"
-echo "RPMs are whole: $(rpm --root "$root/rpm" -qa | sort | tr '\n' ' ')"
+[[ $(chroot "$rpms" stat -c '%a %U' /var/lib/hookstart) == "700 hookstart-local" ]] || fail "/var/lib/hookstart of the RPM: $(chroot "$rpms" stat -c '%a %U' /var/lib/hookstart)"
+in_rpms -V --nodeps "${names[@]}" || fail "rpm -V"
+diff <(in_rpms -qc "${names[@]}" | grep . | sort) <(cd "$rpms" && find etc/hookstart -type f | sed 's|^|/|' | sort) || fail "the RPMs do not keep each setting"
+in_rpms -qc hookstart-server | grep -q '^/etc/hookstart/nats/server.conf$' || fail "hookstart-server has no configuration of NATS"
+echo HOOKSTART_ADMIN_TOKEN=mine >>"$rpms/etc/hookstart/local.env"
+touch "$rpms/var/lib/hookstart/data"
+in_rpms --nodeps -U --replacepkgs "${files[@]}"
+grep -q mine "$rpms/etc/hookstart/local.env" || fail "an upgrade of the RPM lost a setting"
+echo "RPMs are whole, installed and upgraded: $(in_rpms -qa | sort | tr '\n' ' ')"
+in_rpms -e "${names[@]}"
+[[ -z $(in_rpms -qa) && ! -e $rpms/usr/bin/hookstart-local && ! -e $rpms/etc/hookstart/executor.env ]] || fail "the RPMs are not removed"
+grep -q mine "$rpms/etc/hookstart/local.env.rpmsave" || fail "the removal of the RPM took a setting"
+[[ -e $rpms/var/lib/hookstart/data ]] || fail "the removal of the RPM took data"
+echo "RPMs are removed: a changed setting is left as .rpmsave, and data are left"
