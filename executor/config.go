@@ -75,13 +75,13 @@ type Config struct {
 	// on an earlier registry. If it is false, changes made in the first 3 s are confirmed only
 	// after those 3 s.
 	FreshNATS bool `kong:"-"`
-	// PassedOver returns the runners' consumers that started after the last message of their stream
-	// because NATS had lost their state. The messages that they skipped are delivered to the
-	// runners again, and Redelivered is then called. A nil PassedOver means that there are no such
-	// consumers.
-	PassedOver func() (consumers []string, err error) `kong:"-"`
-	// Redelivered removes a consumer from the result of PassedOver once its messages have been
-	// redelivered. It must be set if PassedOver is set.
+	// SkippedConsumers returns the runners' consumers that started after the last message of their
+	// stream because NATS had lost their state. The messages that they skipped are delivered to the
+	// runners again, and Redelivered is then called. A nil SkippedConsumers means that there are no
+	// such consumers.
+	SkippedConsumers func() (consumers []string, err error) `kong:"-"`
+	// Redelivered removes a consumer from the result of SkippedConsumers once its messages have
+	// been redelivered. It must be set if SkippedConsumers is set.
 	Redelivered func(consumer string) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it
 	// retries until starting is done. nil means that the program does not support PostgreSQL. As

@@ -16,11 +16,11 @@ const (
 	maxLetters = 100_000
 )
 
-// deadLetters is the gauge of the number of dead letters.
-type deadLetters struct{ number prometheus.Gauge }
+// deadLetterGauge is the gauge of the number of dead letters.
+type deadLetterGauge struct{ number prometheus.Gauge }
 
-func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
-	d := &deadLetters{prometheus.NewGauge(prometheus.GaugeOpts{
+func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
+	d := &deadLetterGauge{prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "hookstart_executor_dead_letters",
 		Help: "Dead letters that nobody has requeued or dismissed; 100000: or more.",
 	})}
@@ -29,7 +29,7 @@ func newDeadLetters(registerer prometheus.Registerer) *deadLetters {
 }
 
 // watch updates the gauge periodically until ctx is done.
-func (d *deadLetters) watch(ctx context.Context, records store.Store) {
+func (d *deadLetterGauge) watch(ctx context.Context, records store.Store) {
 	retry.Every(ctx, countLetters, func() {
 		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {
 			d.number.Set(float64(n))

@@ -15,10 +15,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ensure creates the streams, buckets and consumers. It retries until ctx is done, because a
-// cluster that has just started has no leader yet. Settings that conflict with existing ones are a
-// permanent error.
-func ensure(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
+// ensureWithRetry creates the streams, buckets and consumers. It retries until ctx is done, because
+// a cluster that has just started has no leader yet. Settings that conflict with existing ones are
+// a permanent error.
+func ensureWithRetry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	var err error
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -92,9 +92,11 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 // keepPlansEvery is the interval at which the registry is checked for a plan catalog.
 const keepPlansEvery = 3 * time.Second
 
-// keepPlans calls keep periodically until ctx is done, because a registry may be restored without
-// its plan catalog while this process is running.
-func keepPlans(ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error) {
+// restorePlansPeriodically calls keep periodically until ctx is done, because a registry may be
+// restored without its plan catalog while this process is running.
+func restorePlansPeriodically(
+	ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error,
+) {
 	tick := time.NewTicker(keepPlansEvery)
 	defer tick.Stop()
 	for failing := false; ; {

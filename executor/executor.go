@@ -2,12 +2,12 @@
 // API and the console.
 //
 // It has two halves, which do not import each other. The packages in internal/record store what the
-// streams deliver: recorder stores executions, auditor the audit log, and home the copy of the
-// registry; holdings adds up how much each account has stored in a stream that is nearly full. The
-// packages in internal/operators serve operators: operate has one method for each operation, and
-// apiserver and console make the operations available over HTTP. The other packages in internal are
-// shared by both halves. The most important are store, the interface of the database, and audit,
-// the actions and entries of the audit log. This package connects the halves.
+// streams deliver: recorder stores executions, auditor the audit log, and databasecopy the copy of
+// the registry; holdings adds up how much each account has stored in a stream that is nearly full.
+// The packages in internal/operators serve operators: operate has one method for each operation,
+// and apiserver and console make the operations available over HTTP. The other packages in internal
+// are shared by both halves. The most important are store, the interface of the database, and
+// audit, the actions and entries of the audit log. This package connects the halves.
 package executor
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 	"github.com/hookstart/hookstart/executor/internal/operators/testsend"
 	"github.com/hookstart/hookstart/executor/internal/record/auditor"
+	"github.com/hookstart/hookstart/executor/internal/record/databasecopy"
 	"github.com/hookstart/hookstart/executor/internal/record/holdings"
-	"github.com/hookstart/hookstart/executor/internal/record/home"
 	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/instrumented"
@@ -100,15 +100,15 @@ type executor struct {
 	keys      *seal.Keys
 	directory *edit.Directory
 
-	records    store.Store
-	follower   *consistency.Follower
-	membership *consistency.Membership
-	home       *home.Home
-	editor     *edit.Editor
-	changed    *changes.Changes
-	waits      *queues.Watch
-	keyring    *operate.Keyring
-	streams    *queuestreams.Mover
+	records      store.Store
+	follower     *consistency.Follower
+	membership   *consistency.Membership
+	databaseCopy *databasecopy.Copy
+	editor       *edit.Editor
+	changed      *changes.Changes
+	waits        *queues.Watch
+	keyring      *operate.Keyring
+	streams      *queuestreams.Mover
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -153,7 +153,8 @@ func (e *executor) run(ctx context.Context) error {
 		}
 	}
 	return e.Serve(ctx, e.server(handler),
-		checks(e.NATS, e.JetStream, e.follower, e.home, e.records, e.config, e.Log), nil, ready)
+		checks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.records, e.config, e.Log),
+		nil, ready)
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
@@ -161,7 +162,7 @@ func (e *executor) connect(ctx, starting context.Context) error {
 	if err := e.Connect(starting); err != nil {
 		return err
 	}
-	if err := ensure(starting, e.NATS, e.JetStream, e.config); err != nil {
+	if err := ensureWithRetry(starting, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
 	records, err := e.config.openStore(ctx, starting)
@@ -207,7 +208,7 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 // prepareEdits compares the registry with its copy in the database, and prepares the editor of the
 // registry.
 func (e *executor) prepareEdits(starting context.Context) (err error) {
-	e.home = home.New(home.Config{
+	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     e.JetStream,
 		Store:         e.records,
 		Follower:      e.follower,
@@ -217,7 +218,7 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
 		},
 	})
-	if err := e.home.Begin(starting); err != nil {
+	if err := e.databaseCopy.Begin(starting); err != nil {
 		return err
 	}
 	//nolint:contextcheck // it is renewed until the last call is answered
@@ -227,7 +228,7 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 		e.membership); err != nil {
 		return err
 	}
-	e.editor.WithKeys(e.keys).WithDatabaseCopy(e.home)
+	e.editor.WithKeys(e.keys).WithDatabaseCopy(e.databaseCopy)
 	if n, why := e.directory.UnusableSenders(); n > 0 {
 		e.Log.WithError(why).WithField("workflows",
 			n).Error("senders' secrets cannot be opened: their nodes refuse everything until " +
@@ -236,14 +237,14 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 	return nil
 }
 
-// putPlans stores the plan catalog in the registry. If the registry is not usable, for example
-// because a backup is being restored, putPlans does nothing, and keepPlans stores the catalog
-// later.
+// putPlansWithRetry stores the plan catalog in the registry. If the registry is not usable, for
+// example because a backup is being restored, putPlansWithRetry does nothing, and
+// restorePlansPeriodically stores the catalog later.
 func (e *executor) putPlans(ctx context.Context) error {
-	if e.home.UnusableReason() != nil {
-		return nil //nolint:nilerr // keepPlans does it later
+	if e.databaseCopy.UnusableReason() != nil {
+		return nil //nolint:nilerr // restorePlansPeriodically does it later
 	}
-	if err := putPlans(ctx, e.editor, e.plans); err != nil {
+	if err := putPlansWithRetry(ctx, e.editor, e.plans); err != nil {
 		return err
 	}
 	warnOfLostPlans(e.directory, e.plans, e.Log)
@@ -360,7 +361,7 @@ func (e *executor) startEvents(ctx context.Context) {
 		JetStream:     e.JetStream,
 		Queues:        e.waits,
 		Caller:        uuid.NewString(),
-		Trusted:       func() bool { return e.home.UnusableReason() == nil },
+		Trusted:       func() bool { return e.databaseCopy.UnusableReason() == nil },
 		Current:       e.editor.EnsureCurrent,
 		AwaitRecorded: func(ctx context.Context) { recorder.AwaitRecorded(ctx, e.JetStream) },
 		DedupWindow:   e.config.DedupWindow,
@@ -375,8 +376,8 @@ func (e *executor) startEvents(ctx context.Context) {
 func (e *executor) record(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
-	r.Behind = audit.TakeAgain
-	r.PassedOver, r.Redelivered = e.config.PassedOver, e.config.Redelivered
+	r.Behind = audit.Replay
+	r.SkippedConsumers, r.Redelivered = e.config.SkippedConsumers, e.config.Redelivered
 	r.Publishing, r.Retention = e.config.Publishing, e.config.Retention
 	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
 	e.Go(ctx, r.Run)
@@ -400,7 +401,7 @@ func (e *executor) accountOf(workflowID string) string {
 // registry.
 func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
-	edited := newStreamSettings(e.Ops.Metrics, e.Log)
+	edited := newSettingsMonitor(e.Ops.Metrics, e.Log)
 	e.Go(ctx, func(ctx context.Context) {
 		edited.watch(ctx, e.JetStream, e.config.streamSettings())
 	})
@@ -412,15 +413,15 @@ func (e *executor) maintain(ctx context.Context) {
 	e.Go(ctx, held.Run)
 	e.Go(ctx, e.keyring.Run)
 	e.Go(ctx, e.warnOfMissingKeys)
-	letters := newDeadLetters(e.Ops.Metrics)
+	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
-	e.Go(ctx, e.home.Run)
+	e.Go(ctx, e.databaseCopy.Run)
 	e.Go(ctx, func(ctx context.Context) {
-		keepPlans(ctx, e.Log, func(ctx context.Context) error {
-			if e.home.UnusableReason() != nil || e.directory.Plans().Record != nil {
+		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {
+			if e.databaseCopy.UnusableReason() != nil || e.directory.Plans().Record != nil {
 				return nil //nolint:nilerr // it is called again
 			}
-			return putPlans(ctx, e.editor, e.plans) // a backup has been restored
+			return putPlansWithRetry(ctx, e.editor, e.plans) // a backup has been restored
 		})
 	})
 }
@@ -432,9 +433,9 @@ func (e *executor) checkKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
 	}
-	found, err := e.editor.KeyCoverage(
+	found, err := e.editor.CountDecryptable(
 		ctx,
-		func(s registry.KeyCoverage) bool { return s.Opened > 0 },
+		func(s registry.DecryptionCounts) bool { return s.Opened > 0 },
 	)
 	if err != nil {
 		return err
@@ -444,7 +445,8 @@ func (e *executor) checkKeys(ctx context.Context) error {
 
 // warnOfMissingKeys logs a warning if keys of encrypted records are missing.
 func (e *executor) warnOfMissingKeys(ctx context.Context) {
-	found, err := e.editor.KeyCoverage(ctx, func(registry.KeyCoverage) bool { return false })
+	found, err := e.editor.CountDecryptable(ctx,
+		func(registry.DecryptionCounts) bool { return false })
 	switch warning := found.Warning(); {
 	case ctx.Err() != nil:
 	case err != nil:

@@ -37,9 +37,9 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 // planTimeout is the maximum duration of one attempt to store the plan catalog.
 const planTimeout = 5 * time.Second
 
-// putPlans stores the catalog. It retries until ctx is done, because NATS may be unavailable
-// temporarily.
-func putPlans(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
+// putPlansWithRetry stores the catalog. It retries until ctx is done, because NATS may be
+// unavailable temporarily.
+func putPlansWithRetry(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, planTimeout)
 		defer cancel()

@@ -21,9 +21,9 @@ const (
 	prunePause = 20 * time.Millisecond
 )
 
-// nextLimit returns the maximum number of rows of the next batch, given the limit and the duration
-// of the last batch.
-func nextLimit(limit int, took time.Duration) int {
+// nextBatchSize returns the maximum number of rows of the next batch, given the limit and the
+// duration of the last batch.
+func nextBatchSize(limit int, took time.Duration) int {
 	switch {
 	case took > pruneTakes:
 		return max(pruneLeast, limit/2)
@@ -91,7 +91,7 @@ func pruneLoop(
 			}
 			deleted += n
 			more = err == nil && n == limit
-			if limit = nextLimit(limit, time.Since(began)); more {
+			if limit = nextBatchSize(limit, time.Since(began)); more {
 				retry.Sleep(ctx, prunePause)
 			}
 		}

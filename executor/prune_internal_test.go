@@ -10,7 +10,7 @@ func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = pruneBatch
 		for range 100 {
-			limit = nextLimit(limit, time.Duration(limit)*row)
+			limit = nextBatchSize(limit, time.Duration(limit)*row)
 		}
 		return limit, time.Duration(limit) * row
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/record/home"
+	"github.com/hookstart/hookstart/executor/internal/record/databasecopy"
 	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/bus"
@@ -24,11 +24,12 @@ import (
 // or cannot serve operators. The recorder itself reports when its consumer is lost or its
 // transactions fail.
 func checks(
-	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower, copied *home.Home,
+	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
+	copied *databasecopy.Copy,
 	records store.Store, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]streamPosition{}}
-	own := &ownConsumers{js: js, missed: map[string]bool{}}
+	own := &ownConsumerCheck{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
 		{Part: "executor streams", Ask: known.recreateDeleted},
@@ -160,9 +161,9 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 		info.PauseRemaining.Round(time.Second), name, recorder.Durable)
 }
 
-// ownConsumers checks the recorder's consumers of queues' own streams. Only one goroutine may use
-// it.
-type ownConsumers struct {
+// ownConsumerCheck checks the recorder's consumers of queues' own streams. Only one goroutine may
+// use it.
+type ownConsumerCheck struct {
 	js     jetstream.JetStream
 	missed map[string]bool // the streams without a consumer at the last check
 }
@@ -171,7 +172,7 @@ type ownConsumers struct {
 // checks, or is paused. The recorder creates the consumer within about a second after the stream
 // was created. If a queue's own stream is unreachable, the executor stays ready, because everything
 // else is still recorded.
-func (c *ownConsumers) check(ctx context.Context) error {
+func (c *ownConsumerCheck) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {
 		return err

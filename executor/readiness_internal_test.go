@@ -89,7 +89,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	log := logtest.Quiet()
 	log.SetOutput(logs)
 	registry := prometheus.NewRegistry()
-	s := newStreamSettings(registry, log)
+	s := newSettingsMonitor(registry, log)
 	differ := func() (sum float64) {
 		t.Helper()
 		s.compare(t.Context(), js, stream.DefaultSettings)
@@ -151,7 +151,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 		stream.EnsureOwn(ctx, js, stream.DefaultSettings, "q", stream.OwnLimits{})); err != nil {
 		t.Fatal(err)
 	}
-	own := &ownConsumers{js: js}
+	own := &ownConsumerCheck{js: js}
 	if err := own.check(ctx); err != nil {
 		t.Errorf("of a new stream: %v", err)
 	}

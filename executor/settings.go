@@ -17,9 +17,9 @@ import (
 // settingsEvery is the interval at which the streams' settings are compared with the configuration.
 const settingsEvery = 20 * time.Second
 
-// streamSettings detects streams whose settings were changed while the executor was running;
+// settingsMonitor detects streams whose settings were changed while the executor was running;
 // stream.Ensure compares the settings only when the executor starts.
-type streamSettings struct {
+type settingsMonitor struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
 	logged map[string]string // the differences last logged, keyed by stream
@@ -31,8 +31,8 @@ type streamSettings struct {
 //nolint:gochecknoglobals // a constant list
 var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
 
-func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *streamSettings {
-	s := &streamSettings{
+func newSettingsMonitor(registry *prometheus.Registry, log logrus.FieldLogger) *settingsMonitor {
+	s := &settingsMonitor{
 		log: log, logged: map[string]string{},
 		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_settings_differ",
@@ -46,7 +46,7 @@ func newStreamSettings(registry *prometheus.Registry, log logrus.FieldLogger) *s
 	return s
 }
 
-func (s *streamSettings) watch(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
+func (s *settingsMonitor) watch(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
 	retry.Every(ctx, settingsEvery, func() {
 		asking, cancel := context.WithTimeout(ctx, settingsEvery/2)
 		defer cancel()
@@ -54,7 +54,7 @@ func (s *streamSettings) watch(ctx context.Context, js jetstream.JetStream, want
 	})
 }
 
-func (s *streamSettings) compare(
+func (s *settingsMonitor) compare(
 	ctx context.Context, js jetstream.JetStream, want stream.Settings,
 ) {
 	for _, name := range comparedStreams {

@@ -58,7 +58,7 @@ func (h *handler) readBody(
 	}
 	room := min(maxLength, firstStep)
 	if !h.shares.enter(accountID, room) {
-		return nil, d, overloaded()
+		return nil, d, overloadedRefusal()
 	}
 	d.reserved = room
 	if declared == 0 {
@@ -74,7 +74,7 @@ func (h *handler) readBody(
 		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
 	}
 	source := h.bodyReader(w, r)
-	body = b.forBody(room)
+	body = b.bodyOfSize(room)
 	for int64(d.read) != declared {
 		if d.read == len(body) {
 			grown := min(maxLength, int64(d.read)*stepFactor)
@@ -82,13 +82,13 @@ func (h *handler) readBody(
 				// The length is undeclared and the limit is reached: is this the end of the body?
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
-					return nil, d, unreadable(err)
+					return nil, d, bodyReadRefusal(err)
 				}
 				break
 			}
 			if !h.shares.reserveMore(accountID, grown-d.reserved) {
 				e.unread = true // the response must not wait for the rest
-				return nil, d, overloaded()
+				return nil, d, overloadedRefusal()
 			}
 			d.reserved = grown
 			body = b.grow(grown, d.read)
@@ -99,7 +99,7 @@ func (h *handler) readBody(
 			if errors.Is(err, io.EOF) && declared < 0 {
 				break
 			}
-			return nil, d, unreadable(err)
+			return nil, d, bodyReadRefusal(err)
 		}
 		if later := h.bodyDeadline(maxLength, d.read); int64(d.read) != declared &&
 			later >= due+time.Second {
@@ -122,13 +122,13 @@ func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
 		h.rateGrace+time.Duration(read)*time.Second/time.Duration(h.minBodyRate))
 }
 
-func overloaded() *admission.Refusal {
+func overloadedRefusal() *admission.Refusal {
 	return &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
 }
 
-// unreadable maps a read error to a refusal: either the body is too long, or it is incomplete or
-// did not arrive in time.
-func unreadable(err error) *admission.Refusal {
+// bodyReadRefusal maps a read error to a refusal: either the body is too long, or it is incomplete
+// or did not arrive in time.
+func bodyReadRefusal(err error) *admission.Refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return &admission.Refusal{Code: webhook.BodyTooLarge}
 	}

@@ -44,8 +44,8 @@ func newBuffers() buffers {
 	return buffers{message: new(stream.StartEncoder), headers: execution.Values{}}
 }
 
-// forBody returns a slice of n bytes for the body. The contents of the slice are undefined.
-func (b *buffers) forBody(n int64) []byte {
+// bodyOfSize returns a slice of n bytes for the body. The contents of the slice are undefined.
+func (b *buffers) bodyOfSize(n int64) []byte {
 	if int64(cap(b.body)) < n {
 		b.body = make([]byte, n)
 	}

@@ -29,7 +29,7 @@ type delivery struct {
 
 	caller  admission.Admitted
 	pass    registry.StorePermit // permit that counts the request as being stored in its stream
-	place   stream.Place         // the stream for the start message or the rejection
+	layout  stream.Layout        // the stream for the start message or the rejection
 	request sender.Request       // for the node's sender, filter and order key
 
 	buffers

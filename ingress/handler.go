@@ -60,22 +60,22 @@ type publisher interface {
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
-// counted returns a publisher that publishes through p and keeps the number of messages being
+// countInFlight returns a publisher that publishes through p and keeps the number of messages being
 // published in n. If n is nil, it returns p itself.
-func counted(p publisher, n *atomic.Int64) publisher {
+func countInFlight(p publisher, n *atomic.Int64) publisher {
 	if n == nil {
 		return p
 	}
-	return counting{p, n}
+	return countingPublisher{p, n}
 }
 
-type counting struct {
+type countingPublisher struct {
 	publisher
 
 	n *atomic.Int64
 }
 
-func (c counting) Publish(msg *nats.Msg) (publish.Ack, error) {
+func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
 	c.n.Add(1)
 	defer c.n.Add(-1)
 	return c.publisher.Publish(msg)
@@ -107,15 +107,15 @@ type senderCounter interface {
 // newHandler fills in h's settings from c and returns it. h's dependencies must already be set.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
-	h.firstIDHeaders, h.otherIDHeaders = canonical(webhook.FirstDeliveryIDHeaders()),
-		canonical(c.DeliveryIDHeaders)
+	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.FirstDeliveryIDHeaders()),
+		canonicalNames(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
 	h.rateGrace, h.answerTimeout = rateGrace, answerTimeout
 	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
 	return &h
 }
 
-func canonical(headers []string) []string {
+func canonicalNames(headers []string) []string {
 	names := make([]string, len(headers))
 	for i, name := range headers {
 		names[i] = http.CanonicalHeaderKey(name)
@@ -166,7 +166,7 @@ func (h *handler) router() http.Handler {
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.begin(d.e, r, webhookRoute)
+	h.beginEvent(d.e, r, webhookRoute)
 	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decide(d, workflowID))
 	d.reading.release() // before finishEvent, which may drain a body
@@ -177,7 +177,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
-	h.begin(d.e, r, "")
+	h.beginEvent(d.e, r, "")
 	defer h.finishEvent(w, r, d.e)
 	h.finish(d, h.decideOther(d, workflowID))
 	d.reading.release()

@@ -184,7 +184,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.handler = newHandler(e.config, handler{
 		admission:  admission.New(e.snapshot, limits),
 		lease:      e.lease,
-		publisher:  counted(e.streams, e.config.Publishing),
+		publisher:  countInFlight(e.streams, e.config.Publishing),
 		space:      space,
 		duplicates: duplicates,
 		refused:    refused,
@@ -221,7 +221,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 		return err
 	}
 	e.Add(announcer.Stop)
-	sealed := e.snapshot.KeyCoverage()
+	sealed := e.snapshot.DecryptionCounts()
 	if err := sealed.Err(e.keys); err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ func (h *handler) noteAdmitted(r *http.Request, e *event, a admission.Admitted) 
 	h.startSpans(r, e, true)
 }
 
-// begin starts a request's event. route is the pattern of the path, or "".
-func (h *handler) begin(e *event, r *http.Request, route string) {
+// beginEvent starts a request's event. route is the pattern of the path, or "".
+func (h *handler) beginEvent(e *event, r *http.Request, route string) {
 	h.metrics.active.Inc()
 	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
@@ -126,7 +126,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &event{}
-		h.begin(e, r, "")
+		h.beginEvent(e, r, "")
 		defer h.finishEvent(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
 	})

@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 		for range 3 { // more than the rate limit of "once"
 			question := probe.NewQuestion(keys)
 			a := ask(path, "", question.Header())
-			if !question.AnsweredBy(a.header.Get(probe.Header)) {
+			if !question.IsAnsweredBy(a.header.Get(probe.Header)) {
 				t.Errorf("%s: %v", path, a.header)
 			}
 			a.header.Del(probe.Header)

@@ -24,8 +24,8 @@ const retryClosed = time.Second
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.caller.Workflow.AcquirePermit()
-		if !d.pass.Moved && d.pass.Place != registry.PlaceClosed {
-			d.place = stream.Place{Own: d.pass.Place == registry.PlaceOwn}
+		if !d.pass.Moved && d.pass.Target != registry.TargetClosed {
+			d.layout = stream.Layout{Own: d.pass.Target == registry.TargetOwn}
 			return nil
 		}
 		d.pass.Release()
@@ -44,11 +44,11 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 func (h *handler) store(d *delivery, id string) outcome {
 	defer d.pass.Release()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
-	orderKey, subject := "", d.place.StartSubject
+	orderKey, subject := "", d.layout.StartSubject
 	if key := d.caller.Node.OrderKey; key != nil {
 		if orderKey = tokens.redact(key.Value(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
-				return d.place.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
+				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
 			}
 		}
@@ -74,7 +74,7 @@ func (h *handler) store(d *delivery, id string) outcome {
 		OrderKey:        orderKey,
 	}
 	start.Payload.ContentType = tokens.redact(start.Payload.ContentType)
-	msg, err := d.message.MessageAt(d.place, start)
+	msg, err := d.message.MessageAt(d.layout, start)
 	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
@@ -124,8 +124,8 @@ func (h *handler) publish(
 }
 
 func inOwnStream(msg *nats.Msg) bool {
-	place, _ := stream.PlaceOf(msg.Subject)
-	return place.Own
+	layout, _ := stream.LayoutOf(msg.Subject)
+	return layout.Own
 }
 
 // errShare means that the stream is nearly full and that the account holds its full share of it.
@@ -139,7 +139,7 @@ func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, e
 	var size int64
 	if h.space.IsLimited() && !inOwnStream(msg) {
 		size = stream.StoredSize(msg.Subject, msg.Header, len(msg.Data))
-		if !h.space.Take(accountID, size) {
+		if !h.space.Reserve(accountID, size) {
 			ack, err := h.publisher.ConfirmRepeat(msg)
 			if errors.Is(err, publish.ErrStorageFull) {
 				err = errShare
@@ -149,7 +149,7 @@ func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, e
 	}
 	ack, err := h.publisher.Publish(msg)
 	if size > 0 && (err != nil || ack.Duplicate) {
-		h.space.Return(accountID, size)
+		h.space.Release(accountID, size)
 	}
 	return ack, err
 }

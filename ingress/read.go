@@ -12,7 +12,7 @@ import (
 // readWithID reads the body and determines the delivery ID. If a signature may cover the ID, the ID
 // is determined only after the request has been verified.
 func (h *handler) readWithID(d *delivery) *outcome {
-	unknown := d.signsID() && !d.verified
+	unknown := d.mayHaveSignedID() && !d.verified
 	if !d.isRead && !unknown && !h.idInBody(d) {
 		if out := h.checkID(d); out != nil {
 			return out
@@ -36,8 +36,8 @@ func (h *handler) checkID(d *delivery) *outcome {
 	return nil
 }
 
-// signsID reports whether the delivery ID may be covered by the sender's signature.
-func (d *delivery) signsID() bool {
+// mayHaveSignedID reports whether the delivery ID may be covered by the sender's signature.
+func (d *delivery) mayHaveSignedID() bool {
 	s := d.sender()
 	return s != nil && s.SignsDelivery()
 }

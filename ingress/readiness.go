@@ -45,7 +45,7 @@ func checks(
 			return nil
 		}},
 		{Part: "ingress stream", Ask: func(ctx context.Context) error {
-			return at.anyTakesMessages(ctx, js)
+			return at.anyAcceptsMessages(ctx, js)
 		}},
 	}
 }
@@ -57,17 +57,17 @@ type startStreams struct {
 	registry *registry.Snapshot
 }
 
-// anyTakesMessages returns an error if no stream would store a message now. The check itself stores
-// none. One available stream keeps the ingress ready: it accepts requests for the queues in that
-// stream, and answers 503 to those for queues in unavailable streams.
-func (p startStreams) anyTakesMessages(ctx context.Context, js jetstream.JetStream) error {
-	err := takesMessages(ctx, js, stream.Name, p.shared.Trouble)
+// anyAcceptsMessages returns an error if no stream would store a message now. The check itself
+// stores none. One available stream keeps the ingress ready: it accepts requests for the queues in
+// that stream, and answers 503 to those for queues in unavailable streams.
+func (p startStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
+	err := acceptsMessages(ctx, js, stream.Name, p.shared.LastFailure)
 	if err == nil {
 		return nil
 	}
 	for _, queue := range p.registry.OwnStreams() {
-		if takesMessages(ctx, js, stream.OwnName(queue), func(now time.Time) error {
-			return p.own.Trouble(queue, now)
+		if acceptsMessages(ctx, js, stream.OwnName(queue), func(now time.Time) error {
+			return p.own.LastFailure(queue, now)
 		}) == nil {
 			return nil
 		}
@@ -75,10 +75,10 @@ func (p startStreams) anyTakesMessages(ctx context.Context, js jetstream.JetStre
 	return err
 }
 
-// takesMessages returns an error if the named stream would not store a message now. trouble returns
-// why the last message was not stored, or nil.
-func takesMessages(
-	ctx context.Context, js jetstream.JetStream, name string, trouble func(time.Time) error,
+// acceptsMessages returns an error if the named stream would not store a message now. lastFailure
+// returns why the last message was not stored, or nil.
+func acceptsMessages(
+	ctx context.Context, js jetstream.JetStream, name string, lastFailure func(time.Time) error,
 ) error {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -92,7 +92,7 @@ func takesMessages(
 		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", name,
 			info.State.Bytes, most)
 	}
-	if err := trouble(time.Now()); err != nil {
+	if err := lastFailure(time.Now()); err != nil {
 		return fmt.Errorf("the last message was not stored: %w", err)
 	}
 	return nil

@@ -197,7 +197,7 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
 		Code:         string(why.Code),
 		TokenID:      d.caller.TokenID,
-		Trace:        d.e.startPublish(d.r, d.place.RejectedSubject, d.caller, why.ExecutionID),
+		Trace:        d.e.startPublish(d.r, d.layout.RejectedSubject, d.caller, why.ExecutionID),
 		Sender:       d.preset(),
 		Verified:     d.verified,
 	}
@@ -207,7 +207,7 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 			d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
-	msg, err := d.place.RejectedMessage(rejection)
+	msg, err := d.layout.RejectedMessage(rejection)
 	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
 		return &outcome{refusal: refusal}
 	}

@@ -29,7 +29,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	caller := d.caller.Workflow
 	wait, err := h.waits.Begin(await.Execution{
 		ID: id, AccountID: caller.AccountID, WorkflowID: caller.ID, Queue: caller.Queue,
-		Place: d.place, HasOwn: d.pass.HasOwn,
+		Layout: d.layout, HasOwn: d.pass.HasOwn,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.pass.Release()
@@ -95,7 +95,7 @@ func (h *handler) answerWaited(d *delivery, out outcome) {
 		// The response that the sender requires means that the request was accepted.
 		h.answer(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
-		h.answerEnd(d, out)
+		h.answerResult(d, out)
 	case w.Status != execution.Succeeded:
 		h.answerRunFailed(d, out,
 			"The request was accepted, and the run that it started has "+ending[w.Status]+".")
@@ -124,9 +124,9 @@ func (h *handler) answerRunFailed(d *delivery, out outcome, detail string) {
 	}, nil)
 }
 
-// answerEnd answers 200 with the result of the execution, or 202 with its state if it has not
+// answerResult answers 200 with the result of the execution, or 202 with its state if it has not
 // finished.
-func (h *handler) answerEnd(d *delivery, out outcome) {
+func (h *handler) answerResult(d *delivery, out outcome) {
 	body := append(make([]byte, 0, 160+len(out.waited.Output)),
 		`{"success":true,"executionId":"`...)
 	body = append(append(body, out.executionID...), '"')

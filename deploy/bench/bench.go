@@ -86,7 +86,7 @@ func (c *Config) validate() error {
 		if strings.HasSuffix(name, otherSuffix) && c.Other == "" {
 			problems = append(problems, fmt.Errorf("--variants: %s needs --other", name))
 		}
-		if variantOf(name).install == nil {
+		if findVariant(name).install == nil {
 			problems = append(problems,
 				fmt.Errorf("--variants: %q is none of %s, nor one of them with %s", name,
 					strings.Join(variantNames, ", "), otherSuffix))
@@ -134,20 +134,20 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	// In the closed loop, every connection sends the next request as soon as it has its response.
 	// In the open loop, requests are sent at a constant rate, however long the responses take.
-	closed, err := s.rounds(ctx, "round", c.Rounds, c.Burst, 0)
+	closed, err := s.runRounds(ctx, "round", c.Rounds, c.Burst, 0)
 	if err != nil {
 		return err
 	}
 	open := make([]map[string][]turn, len(c.OpenRate))
 	for n, rate := range c.OpenRate {
 		what := fmt.Sprintf("open loop, %.0f/s, round", rate)
-		if open[n], err = s.rounds(ctx, what, c.OpenRounds, c.OpenBurst, rate); err != nil {
+		if open[n], err = s.runRounds(ctx, what, c.OpenRounds, c.OpenBurst, rate); err != nil {
 			return err
 		}
 	}
 	s.line.Done()
 	names := s.names()
-	writeClosed(c.Out, names, closed)
+	writeClosedLoop(c.Out, names, closed)
 	if c.Chart != "" {
 		if err := writeChart(c.Chart, names, closed); err != nil {
 			return err
@@ -160,7 +160,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	if c.OpenRounds > 0 {
 		for n, rate := range c.OpenRate {
-			writeOpen(c.Out, names, open[n], rate)
+			writeOpenLoop(c.Out, names, open[n], rate)
 		}
 	}
 	return nil
@@ -196,11 +196,11 @@ func (s *session) install(ctx context.Context) error {
 			profiles:  s.Profile,
 			workflows: s.Workflows,
 		}
-		if _, err := s.start(ctx, variantOf(name).install, b); err != nil {
+		if _, err := s.start(ctx, findVariant(name).install, b); err != nil {
 			return err
 		}
 	}
-	if err := s.awaitLook(ctx); err != nil {
+	if err := s.awaitLostSearch(ctx); err != nil {
 		return err
 	}
 	for _, system := range s.systems {
@@ -216,10 +216,10 @@ func (s *session) install(ctx context.Context) error {
 // starts. It searches once, 10 s after its start.
 const lookAfter = 12 * time.Second
 
-// awaitLook waits until the executors have searched for lost starts while there are none. The
+// awaitLostSearch waits until the executors have searched for lost starts while there are none. The
 // stream is purged after each turn, so a later search would take all starts for lost, and the
 // executor would end each execution in the middle of a turn.
-func (s *session) awaitLook(ctx context.Context) error {
+func (s *session) awaitLostSearch(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
 		return nil
 	}
@@ -231,9 +231,9 @@ func (s *session) awaitLook(ctx context.Context) error {
 	return nil
 }
 
-// rounds runs the turns of all variants and returns them keyed by variant. A rate of 0 means the
+// runRounds runs the turns of all variants and returns them keyed by variant. A rate of 0 means the
 // closed loop.
-func (s *session) rounds(
+func (s *session) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate float64,
 ) (map[string][]turn, error) {
 	turns := map[string][]turn{}
@@ -285,7 +285,7 @@ func (s *session) turn(
 		if err := ctx.Err(); err != nil {
 			return turn{}, errInterrupted
 		}
-		cpu, err := target.cpu()
+		cpu, err := target.cpuUsed()
 		if err != nil {
 			return turn{}, err
 		}
@@ -295,11 +295,11 @@ func (s *session) turn(
 		}
 		// Messages that are not yet recorded belong to this burst, not to the next one.
 		answered := time.Now()
-		if err := target.settle(ctx); err != nil {
+		if err := target.awaitRecorded(ctx); err != nil {
 			return turn{}, err
 		}
 		lag := time.Since(answered)
-		cpuAfter, err := target.cpu()
+		cpuAfter, err := target.cpuUsed()
 		return turn{result: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
 	if _, err := measure(min(leadIn, burst)); err != nil {
@@ -309,7 +309,7 @@ func (s *session) turn(
 	if err != nil {
 		return turn{}, fmt.Errorf("%s: %w", target.name, err)
 	}
-	return t, target.deleteBurst(ctx)
+	return t, target.clearStreamsAndLogs(ctx)
 }
 
 var errInterrupted = errors.New("interrupted: there is no table")

@@ -17,7 +17,7 @@ import (
 var chartText string
 
 var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
-	"text": escaped,
+	"text": escapeXML,
 	"add":  func(a, b int) int { return a + b },
 	"sub":  func(a, b int) int { return a - b },
 }).Parse(chartText))
@@ -52,9 +52,11 @@ type bar struct {
 
 // writeChart writes an SVG file that compares the variants with bare.
 func writeChart(file string, names []string, turns map[string][]turn) error {
-	rate := func(name string) quartiles { return paired(turns[name], turns[bare], turn.perSecond) }
+	rate := func(name string) quartiles {
+		return pairedRatios(turns[name], turns[bare], turn.perSecond)
+	}
 	cost := func(name string) quartiles {
-		return paired(turns[name], turns[bare], turn.cpuPerThousand)
+		return pairedRatios(turns[name], turns[bare], turn.cpuPerThousand)
 	}
 	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
 	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap,
@@ -97,7 +99,7 @@ func (p panel) Bottom() int { return p.Y + p.height() - chartRow/3 }
 
 func (p panel) height() int { return panelHeader + len(p.Bars)*chartRow }
 
-func escaped(s string) (string, error) {
+func escapeXML(s string) (string, error) {
 	var out strings.Builder
 	err := xml.EscapeText(&out, []byte(s))
 	return out.String(), err

@@ -17,8 +17,9 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// runDelay returns the total time that the threads of a process were ready to run but had no CPU.
-func runDelay(pid int) (sum time.Duration, err error) {
+// schedulingDelay returns the total time that the threads of a process were ready to run but had no
+// CPU.
+func schedulingDelay(pid int) (sum time.Duration, err error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return 0, err

@@ -31,8 +31,8 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// besideFlood is a turn of the calm workflows, with the result of the flood at the same time.
-type besideFlood struct {
+// floodedTurn is a turn of the calm workflows, with the result of the flood at the same time.
+type floodedTurn struct {
 	turn
 	flood result
 }
@@ -63,7 +63,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	flooded := target{addr: s.addr, path: barePath + "?token=" + token, first: c.Workflows}
 	n := &neighbours{Neighbours: c, system: s, flooded: flooded}
 	var alone []turn
-	var beside []besideFlood
+	var beside []floodedTurn
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // both orders come equally often
@@ -92,7 +92,7 @@ type neighbours struct {
 	calmIDs, floodIDs uint64 // delivery IDs that were used; each load has its own thread
 }
 
-func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err error) {
+func (n *neighbours) turn(ctx context.Context, flood bool) (t floodedTurn, err error) {
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
@@ -126,10 +126,10 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t besideFlood, err e
 	if err := errors.Join(err, flooding()); err != nil {
 		return t, err
 	}
-	return t, errors.Join(n.settle(ctx), n.deleteBurst(ctx))
+	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) write(alone []turn, beside []besideFlood) {
+func (c *Neighbours) write(alone []turn, beside []floodedTurn) {
 	besides := make([]turn, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))
@@ -151,12 +151,14 @@ func (c *Neighbours) write(alone []turn, beside []besideFlood) {
 			}
 			_, _ = fmt.Fprintln(w)
 		}
-		row("alone", func(q float64) quartiles { return quartilesOf(valuesOf(alone, latency(q))) })
+		row("alone", func(q float64) quartiles {
+			return quartilesOf(valuesOf(alone, latencyQuantile(q)))
+		})
 		row("beside the flood", func(q float64) quartiles {
-			return quartilesOf(valuesOf(besides, latency(q)))
+			return quartilesOf(valuesOf(besides, latencyQuantile(q)))
 		})
 		row("ratio, round by round", func(q float64) quartiles {
-			return paired(besides, alone, latency(q))
+			return pairedRatios(besides, alone, latencyQuantile(q))
 		})
 	})
 	_, _ = fmt.Fprintf(c.Out,

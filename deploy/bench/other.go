@@ -13,7 +13,7 @@ func cpuTime(int) (time.Duration, error) { return 0, errLinux }
 
 func residentMB(int) (int, error) { return 0, errLinux }
 
-func runDelay(int) (time.Duration, error) { return 0, errLinux }
+func schedulingDelay(int) (time.Duration, error) { return 0, errLinux }
 
 func monotonic() int64 { return 0 }
 

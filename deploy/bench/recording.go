@@ -73,8 +73,8 @@ func (c *Recording) Run(ctx context.Context) error {
 	return nil
 }
 
-// sampled is a request whose recording delay is measured.
-type sampled struct {
+// sampledRequest is a request whose recording delay is measured.
+type sampledRequest struct {
 	number   uint64
 	answered time.Time
 	recorded time.Time // the latest time at which it can have been committed
@@ -111,7 +111,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	if _, err := g.run(min(warmUp, c.Duration), c.Rate); err != nil {
 		return err
 	}
-	if err := errors.Join(s.settle(ctx), s.deleteBurst(ctx)); err != nil {
+	if err := errors.Join(s.awaitRecorded(ctx), s.clearStreamsAndLogs(ctx)); err != nil {
 		return err
 	}
 
@@ -128,12 +128,12 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.awaitRecorded(ctx); err != nil {
 		return err
 	}
 	after := time.Since(answered)
 	at.line.Show("%s: reading %d records", database, len(*samples))
-	if err := s.lookUp(ctx, *samples); err != nil {
+	if err := s.findRecordedTimes(ctx, *samples); err != nil {
 		return err
 	}
 	at.line.Done()
@@ -148,11 +148,11 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 }
 
 // sample makes a generator record every nth request, where n is c.Sample.
-func (c *Recording) sample(g *generator) *[]sampled {
-	var samples []sampled
+func (c *Recording) sample(g *generator) *[]sampledRequest {
+	var samples []sampledRequest
 	g.answered = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
-			samples = append(samples, sampled{number: number, answered: at})
+			samples = append(samples, sampledRequest{number: number, answered: at})
 		}
 	}
 	return &samples
@@ -185,11 +185,11 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// lookUp determines when the samples were recorded; call it after the load. A record contains the
-// time at which the executor began its batch, and the executor's log contains the time at which
-// that batch was committed and acknowledged. The executor processes one batch at a time.
-func (s *system) lookUp(ctx context.Context, samples []sampled) error {
-	batches, err := s.committed()
+// findRecordedTimes determines when the samples were recorded; call it after the load. A record
+// contains the time at which the executor began its batch, and the executor's log contains the time
+// at which that batch was committed and acknowledged. The executor processes one batch at a time.
+func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
+	batches, err := s.commitTimes()
 	if err != nil {
 		return err
 	}
@@ -211,8 +211,8 @@ func (s *system) lookUp(ctx context.Context, samples []sampled) error {
 	return nil
 }
 
-// committed returns the times at which batches were committed, from the executor's log.
-func (s *system) committed() ([]time.Time, error) {
+// commitTimes returns the times at which batches were committed, from the executor's log.
+func (s *system) commitTimes() ([]time.Time, error) {
 	text, err := os.ReadFile(s.executor.log)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func (s *system) committed() ([]time.Time, error) {
 }
 
 func writeRecording(
-	out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampled,
+	out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampledRequest,
 	left []int,
 ) {
 	var all []time.Duration

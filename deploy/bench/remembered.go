@@ -35,8 +35,8 @@ func (c *Remembered) validate() error {
 		checkRange("restarts", float64(c.Restarts), 1, maxRounds))
 }
 
-// kept is the measurement of a server that stores the messages.
-type kept struct {
+// storageCost is the measurement of a server that stores the messages.
+type storageCost struct {
 	resident, inUse     int // memory in MB: resident, and in use after a garbage collection
 	restarted           int // memory in MB in use after the last restart
 	afterEnd, afterKill []float64
@@ -47,7 +47,7 @@ func (c *Remembered) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	rows := map[bool]kept{}
+	rows := map[bool]storageCost{}
 	for _, withID := range []bool{false, true} {
 		k, err := c.measure(ctx, withID)
 		if err != nil {
@@ -76,7 +76,7 @@ func (c *Remembered) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err error) {
+func (c *Remembered) measure(ctx context.Context, withID bool) (k storageCost, err error) {
 	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return k, err
@@ -102,7 +102,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 	if k.resident, err = residentMB(s.nats.PID()); err != nil {
 		return k, err
 	}
-	if k.inUse, err = s.nats.inUseMB(ctx); err != nil {
+	if k.inUse, err = s.nats.residentAfterGC(ctx); err != nil {
 		return k, err
 	}
 	for n := range 2 * c.Restarts {
@@ -127,7 +127,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k kept, err erro
 		}
 		*took = append(*took, time.Since(began).Seconds())
 	}
-	k.restarted, err = s.nats.inUseMB(ctx)
+	k.restarted, err = s.nats.residentAfterGC(ctx)
 	return k, err
 }
 
@@ -202,9 +202,9 @@ func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 // collected is the line that the benchmark's NATS server logs after SIGUSR1.
 const collected = "memory is collected"
 
-// inUseMB returns the resident memory in MB of the benchmark's NATS server after it has collected
-// garbage and returned unused memory to the system.
-func (p *process) inUseMB(ctx context.Context) (int, error) {
+// residentAfterGC returns the resident memory in MB of the benchmark's NATS server after it has
+// collected garbage and returned unused memory to the system.
+func (p *process) residentAfterGC(ctx context.Context) (int, error) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err
 	}

@@ -41,9 +41,9 @@ func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	return values
 }
 
-// paired returns the quartiles of the ratios of a value to the same value of the yardstick in the
-// same round.
-func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
+// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in
+// the same round.
+func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
 		ratios[i] = number(turns[i]) / number(yardstick[i])
@@ -51,8 +51,9 @@ func paired(turns, yardstick []turn, number func(turn) float64) quartiles {
 	return quartilesOf(ratios)
 }
 
-// latency returns a function that returns the q quantile of a turn's latencies in milliseconds.
-func latency(q float64) func(turn) float64 {
+// latencyQuantile returns a function that returns the q quantile of a turn's latencies in
+// milliseconds.
+func latencyQuantile(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }
 
@@ -73,7 +74,7 @@ func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
 	_ = w.Flush()
 }
 
-func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
+func writeClosedLoop(out io.Writer, names []string, turns map[string][]turn) {
 	table(out,
 		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
 			"CPU of all server processes.",
@@ -98,20 +99,20 @@ func writeClosed(out io.Writer, names []string, turns map[string][]turn) {
 					quartilesOf(valuesOf(t, func(t turn) float64 {
 						return t.cpuPerThousand() * 1000
 					})).format("%.0f"), nats, executor,
-					quartilesOf(valuesOf(t, latency(0.5))).median,
-					quartilesOf(valuesOf(t, latency(0.99))).median,
-					paired(t, turns[bare], turn.perSecond).format("%.2f"),
-					paired(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
+					quartilesOf(valuesOf(t, latencyQuantile(0.5))).median,
+					quartilesOf(valuesOf(t, latencyQuantile(0.99))).median,
+					pairedRatios(t, turns[bare], turn.perSecond).format("%.2f"),
+					pairedRatios(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
 			}
 		})
-	writeBeyond(out, turns)
+	writeExtraCPU(out, turns)
 	_, _ = fmt.Fprintln(out)
 	for _, name := range names {
-		_, _ = fmt.Fprintf(out, "%s: %s\n", name, variantOf(name).what)
+		_, _ = fmt.Fprintf(out, "%s: %s\n", name, findVariant(name).what)
 	}
 }
 
-func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate float64) {
+func writeOpenLoop(out io.Writer, names []string, turns map[string][]turn, rate float64) {
 	table(out,
 		fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, "+
 			"in ms. Median of the rounds (quartiles).", rate),
@@ -125,11 +126,11 @@ func writeOpen(out io.Writer, names []string, turns map[string][]turn, rate floa
 					recorded = lag.format("%.0f")
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name,
-					quartilesOf(valuesOf(t, latency(0.5))).format("%.2f"),
-					quartilesOf(valuesOf(t, latency(0.99))).format("%.2f"),
-					quartilesOf(valuesOf(t, latency(0.999))).format("%.2f"),
-					paired(t, turns[bare], latency(0.99)).format("%.2f"),
-					paired(t, turns[bare], latency(0.999)).format("%.2f"), recorded)
+					quartilesOf(valuesOf(t, latencyQuantile(0.5))).format("%.2f"),
+					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
+					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),
+					pairedRatios(t, turns[bare], latencyQuantile(0.99)).format("%.2f"),
+					pairedRatios(t, turns[bare], latencyQuantile(0.999)).format("%.2f"), recorded)
 			}
 		})
 }
@@ -156,9 +157,9 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeBeyond writes, for some variants, how much more CPU a request costs than a request to
+// writeExtraCPU writes, for some variants, how much more CPU a request costs than a request to
 // hookstart in the same round.
-func writeBeyond(out io.Writer, turns map[string][]turn) {
+func writeExtraCPU(out io.Writer, turns map[string][]turn) {
 	same := turns["hookstart"]
 	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {
 		if len(same) == 0 || len(turns[name]) != len(same) {

@@ -69,13 +69,13 @@ func (r request) setDelivery(seed, n, workflows uint64) {
 		r.signed.sign()
 		return
 	}
-	fill(r.workflow, r.first+n*stride%workflows)
+	fillHex(r.workflow, r.first+n*stride%workflows)
 }
 
 func fillDeliveryID(text []byte, seed, n uint64) {
-	fill(text[:8], seed)
+	fillHex(text[:8], seed)
 	text[8] = '-'
-	fill(text[9:], n)
+	fillHex(text[9:], n)
 }
 
 // deliveryID returns the ID of the nth delivery for a seed.
@@ -85,8 +85,8 @@ func deliveryID(seed, n uint64) string {
 	return string(text[:])
 }
 
-// fill writes a value in hexadecimal digits with leading zeros.
-func fill(text []byte, value uint64) {
+// fillHex writes a value in hexadecimal digits with leading zeros.
+func fillHex(text []byte, value uint64) {
 	for i := len(text) - 1; i >= 0; i-- {
 		text[i] = "0123456789abcdef"[value&15]
 		value >>= 4

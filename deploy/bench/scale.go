@@ -47,7 +47,7 @@ type cluster struct {
 	*system
 	nats      []*process
 	ingresses []string // the address of the ingress next to each NATS server
-	bounds    []cpuBound
+	bounds    []cpuLimit
 	ports     []*freeport.Port
 	sent      []uint64 // number of delivery IDs that each generator has used
 	memory    []int    // MB that each NATS server uses before the first turn
@@ -83,7 +83,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	defer func() {
 		err = errors.Join(err, at.close())
 		for _, cl := range clusters {
-			err = errors.Join(err, cl.release())
+			err = errors.Join(err, cl.releaseResources())
 		}
 	}()
 	start := func(name string, options clusterOptions) (*cluster, error) {
@@ -136,7 +136,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	}
 	at.line.Done()
 	c.write(layouts)
-	return writeIDs(ctx, c.Out, one, spread)
+	return writeAddedMemory(ctx, c.Out, one, spread)
 }
 
 // clusterOptions describes the NATS servers of an installation.
@@ -153,8 +153,8 @@ type clusterOptions struct {
 // queueName returns the name of the nth queue.
 func queueName(n int) string { return "queue" + strconv.Itoa(n) }
 
-// tagOf returns the placement tag of the nth NATS server.
-func tagOf(n int) string { return "server:" + strconv.Itoa(n) }
+// serverTag returns the placement tag of the nth NATS server.
+func serverTag(n int) string { return "server:" + strconv.Itoa(n) }
 
 // install starts the NATS servers, an executor that creates the queues and workflows and then ends,
 // and an ingress for each server. It limits the servers' CPU once everything is ready.
@@ -188,7 +188,7 @@ func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) er
 	cl.stopExecutor()
 	cl.sent = make([]uint64, servers)
 	for _, p := range cl.nats {
-		used, err := p.inUseMB(ctx)
+		used, err := p.residentAfterGC(ctx)
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) er
 		if o.cpu == 0 {
 			continue
 		}
-		bound, err := boundCPU(p.PID(), o.cpu)
+		bound, err := limitCPU(p.PID(), o.cpu)
 		if err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (cl *cluster) startServers(
 	for n := range o.servers {
 		options := embednats.Options{
 			Name:       "server-" + strconv.Itoa(n),
-			Tags:       []string{tagOf(n)},
+			Tags:       []string{serverTag(n)},
 			StoreDir:   filepath.Join(b.dir("nats"), strconv.Itoa(n)),
 			Port:       clients[n].Number,
 			SyncAlways: o.sync,
@@ -277,7 +277,7 @@ func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	if err := cl.makeWorkflows(ctx, 1); err != nil {
 		return err
 	}
-	if err := cl.copyChanged(ctx, servers, func(record *registry.Workflow, n int) {
+	if err := cl.copyWorkflowWith(ctx, servers, func(record *registry.Workflow, n int) {
 		record.Queue = queueName(n % queues)
 	}); err != nil || replicas == 0 {
 		return err
@@ -285,7 +285,7 @@ func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	for n := range queues {
 		put := api.PutQueueStream{Replicas: replicas}
 		if queues > 1 {
-			put.PlacementTags = []string{tagOf(n)}
+			put.PlacementTags = []string{serverTag(n)}
 		}
 		if _, err := cl.api().SetQueueStream(ctx, queueName(n), put); err != nil {
 			return err
@@ -294,8 +294,9 @@ func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	return nil
 }
 
-// release deletes the control groups and releases the ports. The processes must have ended.
-func (cl *cluster) release() (err error) {
+// releaseResources deletes the control groups and releases the ports. The processes must have
+// ended.
+func (cl *cluster) releaseResources() (err error) {
 	for _, bound := range cl.bounds {
 		err = errors.Join(err, bound.remove())
 	}
@@ -427,9 +428,9 @@ func (c *Scale) write(layouts []*layout) {
 		})
 }
 
-// writeIDs writes the memory that each NATS server has gained since before the first turn, in total
-// and per delivery to the installation.
-func writeIDs(ctx context.Context, out io.Writer, clusters ...*cluster) error {
+// writeAddedMemory writes the memory that each NATS server has gained since before the first turn,
+// in total and per delivery to the installation.
+func writeAddedMemory(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 	_, _ = fmt.Fprintln(out, "\nMemory that the turns have added:")
 	for _, cl := range clusters {
 		deliveries := uint64(0)
@@ -438,7 +439,7 @@ func writeIDs(ctx context.Context, out io.Writer, clusters ...*cluster) error {
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d deliveries,", cl.name, deliveries)
 		for n, p := range cl.nats {
-			used, err := p.inUseMB(ctx)
+			used, err := p.residentAfterGC(ctx)
 			if err != nil {
 				return err
 			}

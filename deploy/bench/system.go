@@ -99,8 +99,8 @@ type installer func(context.Context, *builder) (*system, error)
 // otherSuffix is the suffix of the names of variants of the other build.
 const otherSuffix = "-other"
 
-// variantOf returns the variant with the given name. Its install is nil if there is none.
-func variantOf(name string) variant {
+// findVariant returns the variant with the given name. Its install is nil if there is none.
+func findVariant(name string) variant {
 	name, isOther := strings.CutSuffix(name, otherSuffix)
 	v := variants[name]
 	if !isOther || v.install == nil {
@@ -121,22 +121,24 @@ func installBare(ctx context.Context, b *builder) (*system, error) {
 	if err != nil {
 		return s, err
 	}
-	return s, s.startOwn(ctx, b, roleBare, "nats://"+natsAddr)
+	return s, s.startBenchProgram(ctx, b, roleBare, "nats://"+natsAddr)
 }
 
 func installEmbedded(ctx context.Context, b *builder) (*system, error) {
 	s := &system{name: b.name}
-	return s, s.startOwn(ctx, b, roleEmbedded, b.dir("nats"))
+	return s, s.startBenchProgram(ctx, b, roleEmbedded, b.dir("nats"))
 }
 
 func installHTTP(ctx context.Context, b *builder) (*system, error) {
 	s := &system{name: b.name}
-	return s, s.startOwn(ctx, b, roleHTTP)
+	return s, s.startBenchProgram(ctx, b, roleHTTP)
 }
 
-// startOwn starts one of the benchmark's own programs that respond to requests.
-func (s *system) startOwn(ctx context.Context, b *builder, role string, args ...string) error {
-	p, err := s.add(b.start(role, args...))
+// startBenchProgram starts one of the benchmark's own programs that respond to requests.
+func (s *system) startBenchProgram(
+	ctx context.Context, b *builder, role string, args ...string,
+) error {
+	p, err := s.addProcess(b.start(role, args...))
 	if err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (s *system) startOwn(ctx context.Context, b *builder, role string, args ...
 	return err
 }
 
-func (s *system) add(p *process, err error) (*process, error) {
+func (s *system) addProcess(p *process, err error) (*process, error) {
 	if err == nil {
 		s.processes = append(s.processes, p)
 	}
@@ -168,7 +170,7 @@ func (s *system) startServer(
 	if err != nil {
 		return nil, "", err
 	}
-	if p, err = s.add(b.start(roleNATS, string(arg))); err != nil {
+	if p, err = s.addProcess(b.start(roleNATS, string(arg))); err != nil {
 		return nil, "", err
 	}
 	at, err := p.awaitReady(ctx, roleNATS)
@@ -207,7 +209,7 @@ func installRunning(ctx context.Context, b *builder) (*system, error) {
 	if err != nil {
 		return s, err
 	}
-	p, err := s.add(b.start(roleRunner, s.nc.ConnectedUrl()))
+	p, err := s.addProcess(b.start(roleRunner, s.nc.ConnectedUrl()))
 	if err != nil {
 		return s, err
 	}
@@ -254,8 +256,8 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-// sealing returns the flag for the key file for senders' secrets, if there is one.
-func (b *builder) sealing() []string {
+// sealingFlags returns the flag for the key file for senders' secrets, if there is one.
+func (b *builder) sealingFlags() []string {
 	if b.secretsKey == "" {
 		return nil
 	}
@@ -267,7 +269,7 @@ func (b *builder) sealing() []string {
 func (s *system) startIngress(
 	ctx context.Context, b *builder, natsAddr string,
 ) (addr string, err error) {
-	p, err := s.add(b.start(roleIngress, append(b.sealing(), "--addr=127.0.0.1:0",
+	p, err := s.addProcess(b.start(roleIngress, append(b.sealingFlags(), "--addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
 	if err != nil {
 		return "", err
@@ -282,8 +284,9 @@ func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string)
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + b.dir("executor") + ".db"
 	}
-	if s.executor, err = s.add(b.start(roleExecutor,
-		append(b.sealing(), "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr,
+	if s.executor, err = s.addProcess(b.start(roleExecutor,
+		append(b.sealingFlags(), "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+			"--nats-url="+natsAddr,
 			"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
 		return err
 	}
@@ -294,7 +297,8 @@ func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string)
 
 func installLocal(ctx context.Context, b *builder) (*system, error) {
 	s := &system{name: b.name, records: true}
-	p, err := s.add(b.start(roleLocal, "--data-dir="+b.dir("local"), "--ingress-addr=127.0.0.1:0",
+	p, err := s.addProcess(b.start(roleLocal, "--data-dir="+b.dir("local"),
+		"--ingress-addr=127.0.0.1:0",
 		"--executor-addr=127.0.0.1:0",
 		"--nats-addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--admin-token="+adminToken,
 		"--no-demo"))
@@ -337,8 +341,8 @@ func (u usage) since(before usage) usage {
 	return usage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
 }
 
-// cpu returns the CPU time that the processes have used so far.
-func (s *system) cpu() (u usage, err error) {
+// cpuUsed returns the CPU time that the processes have used so far.
+func (s *system) cpuUsed() (u usage, err error) {
 	for _, p := range s.processes {
 		used, err := cpuTime(p.PID())
 		if err != nil {
@@ -361,8 +365,8 @@ const recordTimeout = 2 * time.Minute
 // recorderName is the name of the executor's consumer.
 const recorderName = "executor"
 
-// settle waits until everything is recorded, if an executor is running.
-func (s *system) settle(ctx context.Context) error {
+// awaitRecorded waits until everything is recorded, if an executor is running.
+func (s *system) awaitRecorded(ctx context.Context) error {
 	if !s.records {
 		return nil
 	}
@@ -402,9 +406,9 @@ func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
 	return waiting, nil
 }
 
-// deleteBurst purges the streams and truncates the logs, so that all turns begin under the same
-// conditions. The server still remembers the delivery IDs.
-func (s *system) deleteBurst(ctx context.Context) error {
+// clearStreamsAndLogs purges the streams and truncates the logs, so that all turns begin under the
+// same conditions. The server still remembers the delivery IDs.
+func (s *system) clearStreamsAndLogs(ctx context.Context) error {
 	for _, p := range s.processes {
 		if err := os.Truncate(p.log, 0); err != nil {
 			return err

@@ -56,14 +56,14 @@ func (c *Tail) Run(ctx context.Context) error {
 	return nil
 }
 
-// observed is one request as seen by the generator. The times are in nanoseconds of the system's
-// monotonic clock.
-type observed struct {
+// observedRequest is one request as seen by the generator. The times are in nanoseconds of the
+// system's monotonic clock.
+type observedRequest struct {
 	connection          int // the connection's file descriptor
 	due, sent, answered int64
 }
 
-func (o observed) took() time.Duration { return time.Duration(o.answered - o.due) }
+func (o observedRequest) took() time.Duration { return time.Duration(o.answered - o.due) }
 
 func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	at, err := newWorkspace(c.Out)
@@ -88,15 +88,15 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 		return err
 	}
 	at.line.Show("%s: sending for %s", name, c.Duration)
-	var requests []observed
+	var requests []observedRequest
 	wall, mono := time.Now(), monotonic()
 	g.finished = func(done *connection, at time.Time) {
-		requests = append(requests, observed{
+		requests = append(requests, observedRequest{
 			done.fd, mono + done.began.Sub(wall).Nanoseconds(),
 			mono + done.sent.Sub(wall).Nanoseconds(), mono + at.Sub(wall).Nanoseconds(),
 		})
 	}
-	delayed, err := s.runDelays()
+	delayed, err := s.schedulingDelays()
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	if _, err := g.run(c.Duration, c.Rate); err != nil {
 		return err
 	}
-	delayedAfter, err := s.runDelays()
+	delayedAfter, err := s.schedulingDelays()
 	if err != nil {
 		return err
 	}
@@ -127,11 +127,12 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// runDelays returns for each process how long its threads have been ready to run but had no CPU.
-func (s *system) runDelays() ([]time.Duration, error) {
+// schedulingDelays returns for each process how long its threads have been ready to run but had no
+// CPU.
+func (s *system) schedulingDelays() ([]time.Duration, error) {
 	delays := make([]time.Duration, len(s.processes))
 	for i, p := range s.processes {
-		delay, err := runDelay(p.PID())
+		delay, err := schedulingDelay(p.PID())
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +216,7 @@ type breakdown struct {
 	occupied shares // what ran while a request waited to run
 }
 
-func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*timeline) {
+func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, all []*timeline) {
 	b.count++
 	b.total += o.took()
 	stage := func(name string, from, to int64) {
@@ -235,7 +236,7 @@ func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*
 			stage(stageAck, from, to)
 			acked = true
 			for _, t := range all {
-				t.explain(b.ack, from, to)
+				t.addMessageWork(b.ack, from, to)
 			}
 		case s.state == waits:
 			stage(stageLock, from, to)
@@ -245,7 +246,7 @@ func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*
 			} else {
 				stage(stageReady, from, to)
 			}
-			front.occupants(b.occupied, from, to)
+			front.addGoroutineTimes(b.occupied, from, to)
 		case s.state == calls:
 			stage(stageSyscall, from, to)
 		default:
@@ -257,7 +258,7 @@ func (b *breakdown) add(o observed, serving *goroutine, front *timeline, all []*
 }
 
 func writeTail(
-	out io.Writer, name string, rate, percent float64, requests []observed, all []*timeline,
+	out io.Writer, name string, rate, percent float64, requests []observedRequest, all []*timeline,
 ) error {
 	front := all[0]
 	for _, t := range all {
@@ -265,19 +266,19 @@ func writeTail(
 			front = t
 		}
 	}
-	serving := match(requests, front.serving())
+	serving := matchConnections(requests, front.serving())
 	// Only requests that lie completely within all traces count.
 	from, to := front.from, front.to
 	for _, t := range all {
 		from, to = max(from, t.from), min(to, t.to)
 	}
-	requests = slices.DeleteFunc(requests, func(o observed) bool {
+	requests = slices.DeleteFunc(requests, func(o observedRequest) bool {
 		return o.due < from || o.answered > to || serving[o.connection] == nil
 	})
 	if len(requests) == 0 {
 		return errors.New("the traces cover no request")
 	}
-	slices.SortFunc(requests, func(a, b observed) int { return int(b.took() - a.took()) })
+	slices.SortFunc(requests, func(a, b observedRequest) int { return int(b.took() - a.took()) })
 	slow := max(1, int(float64(len(requests))*percent/100))
 	groups := make([]breakdown, 2)
 	for n := range groups {

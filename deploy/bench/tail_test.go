@@ -40,7 +40,7 @@ func TestBreakdown(t *testing.T) {
 		stopped:    []span{{from: 180, to: 205}},
 	}
 	b := breakdown{stages: shares{}, ack: shares{}, occupied: shares{}}
-	b.add(observed{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
+	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want shares }{
 		"stages": {b.stages, shares{
 			stageUnsent: 10, stageUnread: 40, stageReady: 10, stageRuns: 40, stageAssist: 10,

@@ -218,10 +218,10 @@ func (t *timeline) serving() (all []*goroutine) {
 	return all
 }
 
-// match finds the goroutine that serves each connection: it runs while the connection's requests
-// are in flight, but the others do so only by chance.
-func match(requests []observed, serving []*goroutine) map[int]*goroutine {
-	byConnection := map[int][]observed{}
+// matchConnections finds the goroutine that serves each connection: it runs while the connection's
+// requests are in flight, but the others do so only by chance.
+func matchConnections(requests []observedRequest, serving []*goroutine) map[int]*goroutine {
+	byConnection := map[int][]observedRequest{}
 	for _, o := range requests {
 		byConnection[o.connection] = append(byConnection[o.connection], o)
 	}
@@ -260,10 +260,10 @@ var onTheWay = map[string]string{
 	"server.(*stream).internalLoop": "server's stream loop",
 }
 
-// explain adds what a process did for messages in an interval. Each instant counts only once: a
-// stopped world takes precedence, then a goroutine in onTheWay that waits to run, then one in a
-// system call, then one that runs.
-func (t *timeline) explain(to shares, from, end int64) {
+// addMessageWork adds what a process did for messages in an interval. Each instant counts only
+// once: a stopped world takes precedence, then a goroutine in onTheWay that waits to run, then one
+// in a system call, then one that runs.
+func (t *timeline) addMessageWork(to shares, from, end int64) {
 	type doing struct {
 		what string
 		span span
@@ -317,10 +317,10 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 // unoccupied is the activity of Ps that ran no goroutine.
 const unoccupied = "no goroutine: a thread wakes up, or ends a system call"
 
-// occupants adds how long the process ran each goroutine in an interval, divided by the number of
-// Ps. A goroutine in a system call does not count, because it hands off its P if the call takes
-// long.
-func (t *timeline) occupants(to shares, from, end int64) {
+// addGoroutineTimes adds how long the process ran each goroutine in an interval, divided by the
+// number of Ps. A goroutine in a system call does not count, because it hands off its P if the call
+// takes long.
+func (t *timeline) addGoroutineTimes(to shares, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
 		for _, s := range g.within(from, end) {

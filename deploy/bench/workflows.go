@@ -63,12 +63,12 @@ func (s *system) copyWorkflow(ctx context.Context, count int) error {
 	if count == 1 {
 		return nil
 	}
-	return s.copyChanged(ctx, count-1, func(*registry.Workflow, int) {})
+	return s.copyWorkflowWith(ctx, count-1, func(*registry.Workflow, int) {})
 }
 
-// copyChanged copies the first workflow and calls change for each copy before it stores the copy.
-// The copy with number 0 is workflow 1.
-func (s *system) copyChanged(
+// copyWorkflowWith copies the first workflow and calls change for each copy before it stores the
+// copy. The copy with number 0 is workflow 1.
+func (s *system) copyWorkflowWith(
 	ctx context.Context, copies int, change func(copied *registry.Workflow, number int),
 ) error {
 	kv, err := s.js.KeyValue(ctx, registry.Bucket)

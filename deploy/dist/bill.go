@@ -67,7 +67,7 @@ var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // 
 func (r *Release) writeSBOM(name string, content []byte, binaries []string) error {
 	document := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
-		Namespace: "https://github.com/hookstart/hookstart/spdx/" + name + "-" + sum(content),
+		Namespace: "https://github.com/hookstart/hookstart/spdx/" + name + "-" + sha256Hex(content),
 		Creation: spdxCreation{
 			r.Time.Format(time.RFC3339), []string{"Tool: hookstart-dist-" + r.Version},
 		},
@@ -78,7 +78,7 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 		Version:          r.Version,
 		FileName:         name,
 		DownloadLocation: unasserted,
-		Checksums:        []spdxChecksum{{"SHA256", sum(content)}},
+		Checksums:        []spdxChecksum{{"SHA256", sha256Hex(content)}},
 		LicenseConcluded: unasserted,
 		LicenseDeclared:  "NONE",
 		Copyright:        unasserted,
@@ -90,7 +90,7 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	})
 	modules := map[string]spdxPackage{}
 	for _, binary := range slices.Sorted(slices.Values(binaries)) {
-		program, linked, err := r.program(binary)
+		program, linked, err := r.programPackages(binary)
 		if err != nil {
 			return err
 		}
@@ -115,14 +115,16 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 	return r.write(name+".spdx.json", append(inJSON, '\n'))
 }
 
-// program returns the SPDX package of a program and the packages of the modules that are linked
-// into it.
-func (r *Release) program(binary string) (program spdxPackage, linked []spdxPackage, err error) {
+// programPackages returns the SPDX package of a program and the packages of the modules that are
+// linked into it.
+func (r *Release) programPackages(
+	binary string,
+) (program spdxPackage, linked []spdxPackage, err error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return program, nil, err
 	}
-	digest, err := fileSum(binary)
+	digest, err := sha256OfFile(binary)
 	if err != nil {
 		return program, nil, err
 	}

@@ -11,7 +11,7 @@ var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 // packChart packages the Helm chart with the version of the release. It does the same as helm
 // package, but sets all modification times to the time of the commit.
 func (r *Release) packChart(shipped *tree) error {
-	files := shipped.under("deploy/dist/chart/hookstart")
+	files := shipped.filesUnder("deploy/dist/chart/hookstart")
 	if len(files) == 0 {
 		return fmt.Errorf("there is no chart in %s", r.Root)
 	}
@@ -23,7 +23,7 @@ func (r *Release) packChart(shipped *tree) error {
 	// The chart's templates modify the objects of the kustomization, so the chart includes these
 	// files. The NATS objects are in separate files.
 	for _, name := range chartManifests() {
-		content, err := shipped.get("deploy/" + name)
+		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {
 			return err
 		}

@@ -269,7 +269,7 @@ func (r *Release) writeChecksums() error {
 		if !entry.Type().IsRegular() || strings.HasPrefix(name, "SHA256SUMS") {
 			continue
 		}
-		sum, err := fileSum(filepath.Join(r.Out, name))
+		sum, err := sha256OfFile(filepath.Join(r.Out, name))
 		if err != nil {
 			return err
 		}
@@ -287,15 +287,15 @@ func (r *Release) write(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(r.Out, name), content, 0o644) //nolint:gosec // for everybody
 }
 
-func fileSum(name string) (string, error) {
+func sha256OfFile(name string) (string, error) {
 	content, err := os.ReadFile(name) //nolint:gosec // of the release
 	if err != nil {
 		return "", err
 	}
-	return sum(content), nil
+	return sha256Hex(content), nil
 }
 
-func sum(content []byte) string {
+func sha256Hex(content []byte) string {
 	digest := sha256.Sum256(content)
 	return hex.EncodeToString(digest[:])
 }

@@ -148,10 +148,10 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 	}
 	blobs := &tree{}
 	blob := func(mediaType string, content []byte) descriptor {
-		blobs.add("blobs/sha256/"+sum(content), 0o644, content)
+		blobs.add("blobs/sha256/"+sha256Hex(content), 0o644, content)
 		return descriptor{
 			MediaType: mediaType,
-			Digest:    "sha256:" + sum(content),
+			Digest:    "sha256:" + sha256Hex(content),
 			Size:      len(content),
 		}
 	}
@@ -180,8 +180,8 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 		},
 		"manifest.json": []dockerManifest{
 			{
-				"blobs/sha256/" + sum(config), []string{tag}, []string{
-					"blobs/sha256/" + sum(layer.Bytes()),
+				"blobs/sha256/" + sha256Hex(config), []string{tag}, []string{
+					"blobs/sha256/" + sha256Hex(layer.Bytes()),
 				},
 			},
 		},

@@ -93,15 +93,15 @@ type contentInfo struct {
 	MTime time.Time `json:"mtime"`
 }
 
-// staged collects the contents of a package in a folder for nfpm.
-type staged struct {
+// stagedPackage collects the contents of a package in a folder for nfpm.
+type stagedPackage struct {
 	folder   string
 	at       time.Time
 	contents []content
 	err      error
 }
 
-func (s *staged) source(name string, data []byte) string {
+func (s *stagedPackage) source(name string, data []byte) string {
 	path := filepath.Join(s.folder, fmt.Sprintf("%03d-%s", len(s.contents), filepath.Base(name)))
 	//nolint:gosec // a path of the release's own
 	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil {
@@ -112,7 +112,7 @@ func (s *staged) source(name string, data []byte) string {
 
 // add adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
 // "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
-func (s *staged) add(destination string, mode int64, kind, packager string, data []byte) {
+func (s *stagedPackage) add(destination string, mode int64, kind, packager string, data []byte) {
 	s.contents = append(s.contents, content{
 		s.source(destination, data), destination, kind, packager, contentInfo{
 			"root", "root", mode, s.at,
@@ -138,19 +138,19 @@ func (r *Release) pack(
 		return err
 	}
 	defer os.RemoveAll(folder)
-	s := &staged{folder: folder, at: r.Time}
-	binaries, err := r.stage(s, p, name, about, shipped, made)
+	s := &stagedPackage{folder: folder, at: r.Time}
+	binaries, err := r.stageFiles(s, p, name, about, shipped, made)
 	if err != nil {
 		return err
 	}
 	scripts := map[string]string{}
 	for _, when := range []string{"postinstall", "preremove", "postremove"} {
-		text, err := shipped.get("deploy/dist/packages/" + when + ".sh")
+		text, err := shipped.fileContent("deploy/dist/packages/" + when + ".sh")
 		if err != nil {
 			return err
 		}
 		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@",
-			strings.Join(instances(about.Units), " "), "@STATE@",
+			strings.Join(startableUnits(about.Units), " "), "@STATE@",
 			strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.source(when, []byte(filled))
 		s.contents = append(s.contents, content{}) // keeps the names of the staged files distinct
@@ -215,8 +215,8 @@ func (r *Release) pack(
 	return nil
 }
 
-// instances returns the units that can be started by name, that is, all except templates.
-func instances(units []string) (named []string) {
+// startableUnits returns the units that can be started by name, that is, all except templates.
+func startableUnits(units []string) (named []string) {
 	for _, unit := range units {
 		if !strings.Contains(unit, "@") {
 			named = append(named, unit)
@@ -225,9 +225,9 @@ func instances(units []string) (named []string) {
 	return named
 }
 
-// stage adds all files of a package and returns the paths of the programs in it.
-func (r *Release) stage(
-	s *staged, p Platform, name string, about Package, shipped, made *tree,
+// stageFiles adds all files of a package and returns the paths of the programs in it.
+func (r *Release) stageFiles(
+	s *stagedPackage, p Platform, name string, about Package, shipped, made *tree,
 ) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
@@ -238,17 +238,17 @@ func (r *Release) stage(
 		}
 		binaries = append(binaries, binary)
 		s.add("/usr/bin/"+program, 0o755, "", "", data)
-		page, err := made.get(manualPath(program))
+		page, err := made.fileContent(manualPath(program))
 		if err != nil {
 			return nil, err
 		}
-		if page, err = compressed(page); err != nil {
+		if page, err = gzipBest(page); err != nil {
 			return nil, err
 		}
 		s.add("/usr/share/"+manualPath(program)+".gz", 0o644, "", "", page)
 	}
 	get := func(path string) []byte {
-		data, err := shipped.get(path)
+		data, err := shipped.fileContent(path)
 		if err != nil && s.err == nil {
 			s.err = err
 		}
@@ -258,7 +258,7 @@ func (r *Release) stage(
 		s.add("/usr/lib/systemd/system/"+unit, 0o644, "", "", get("deploy/systemd/"+unit))
 	}
 	for _, kind := range []string{"sysusers.d", "tmpfiles.d"} {
-		for _, f := range shipped.under("deploy/systemd/" + kind) {
+		for _, f := range shipped.filesUnder("deploy/systemd/" + kind) {
 			if f.path == name+".conf" {
 				s.add("/usr/lib/"+kind+"/"+f.path, 0o644, "", "", f.content)
 			}
@@ -276,7 +276,7 @@ func (r *Release) stage(
 		}
 		binaries = append(binaries, binary)
 		s.add("/usr/libexec/hookstart/nk", 0o755, "", "", data)
-		for _, f := range shipped.under("deploy/nats") {
+		for _, f := range shipped.filesUnder("deploy/nats") {
 			switch filepath.Ext(f.path) {
 			case ".conf":
 				s.add("/etc/hookstart/nats/"+f.path, 0o644, "config|noreplace", "", f.content)
@@ -296,7 +296,7 @@ func (r *Release) stage(
 	}
 	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
 	s.add(doc+"CHANGELOG.md", 0o644, "", "", get("CHANGELOG.md"))
-	log, err := compressed([]byte(r.debianChangelog(name)))
+	log, err := gzipBest([]byte(r.debianChangelog(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -315,14 +315,14 @@ func (r *Release) debianChangelog(name string) string {
 }
 
 // stageShells adds the shell completions to the folders where each distribution expects them.
-func (r *Release) stageShells(s *staged, made *tree) {
+func (r *Release) stageShells(s *stagedPackage, made *tree) {
 	for _, to := range []struct{ script, path, packager string }{
 		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},
 		{"hookstart.fish", "/usr/share/fish/vendor_completions.d/hookstart.fish", ""},
 		{"_hookstart", "/usr/share/zsh/vendor-completions/_hookstart", "deb"},
 		{"_hookstart", "/usr/share/zsh/site-functions/_hookstart", "rpm"},
 	} {
-		script, err := made.get("completions/" + to.script)
+		script, err := made.fileContent("completions/" + to.script)
 		if err != nil {
 			s.err = err
 			return

@@ -37,8 +37,8 @@ func (t *tree) sorted() []file {
 	return files
 }
 
-// get returns the content of a file, or an error if there is no such file.
-func (t *tree) get(name string) ([]byte, error) {
+// fileContent returns the content of a file, or an error if there is no such file.
+func (t *tree) fileContent(name string) ([]byte, error) {
 	for _, f := range t.files {
 		if f.path == name {
 			return f.content, nil
@@ -47,8 +47,8 @@ func (t *tree) get(name string) ([]byte, error) {
 	return nil, fmt.Errorf("there is no %s in the checkout", name)
 }
 
-// under returns the files below a folder, sorted, with paths relative to the folder.
-func (t *tree) under(folder string) (below []file) {
+// filesUnder returns the files below a folder, sorted, with paths relative to the folder.
+func (t *tree) filesUnder(folder string) (below []file) {
 	for _, f := range t.sorted() {
 		if rest, ok := strings.CutPrefix(f.path, folder+"/"); ok {
 			below = append(below, file{rest, f.mode, f.content})
@@ -125,11 +125,11 @@ func tarball(files []file, prefix string, at time.Time) ([]byte, error) {
 	if err := writeTar(tar.NewWriter(&out), files, prefix, at, 0); err != nil {
 		return nil, err
 	}
-	return compressed(out.Bytes())
+	return gzipBest(out.Bytes())
 }
 
-// compressed compresses content like gzip -9n, that is, without a file name or a time.
-func compressed(content []byte) ([]byte, error) {
+// gzipBest compresses content like gzip -9n, that is, without a file name or a time.
+func gzipBest(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {

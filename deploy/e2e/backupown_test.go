@@ -101,7 +101,7 @@ func TestBackupOfOwnStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg, err := own.GetLastMsgForSubject(t.Context(),
-		stream.Place{Own: true}.StartSubject("default", "wf", "node"))
+		stream.Layout{Own: true}.StartSubject("default", "wf", "node"))
 	if err != nil || msg.Header.Get(stream.HeaderExecutionID) != after.id {
 		t.Errorf("the last start in the own stream is %s, %v; want %s", fmt.Sprint(msg), err,
 			after.id)

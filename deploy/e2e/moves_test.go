@@ -354,7 +354,7 @@ func (m *moving) stored(workflow string) map[string]int {
 	js := jetStream(m.t, m.server.URL())
 	counts := map[string]int{}
 	for _, own := range []bool{false, true} {
-		place := stream.Place{Own: own}
+		place := stream.Layout{Own: own}
 		subject := place.StartSubject(workflow, workflow, "node")
 		s, err := js.Stream(m.t.Context(), place.Name(workflow))
 		if own && err != nil {

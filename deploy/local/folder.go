@@ -99,7 +99,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
-			if err := noteSkipped(c.DataDir, consumer); err != nil {
+			if err := recordSkipped(c.DataDir, consumer); err != nil {
 				log.WithError(err).Error("executions that were not run will be ended as failed, " +
 					"not given to runners: " + consumer)
 			}
@@ -122,22 +122,22 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// passedOverFolder is the folder inside the data folder that holds an empty file for each runner
+// skippedFolder is the folder inside the data folder that holds an empty file for each runner
 // consumer that was recreated to start after the last message and so skipped starts of unfinished
 // executions. The file is kept until the executor has redelivered those starts to the runners.
-const passedOverFolder = "passed-over"
+const skippedFolder = "passed-over"
 
-func noteSkipped(dataDir, consumer string) error {
-	folder := filepath.Join(dataDir, passedOverFolder)
+func recordSkipped(dataDir, consumer string) error {
+	folder := filepath.Join(dataDir, skippedFolder)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
 }
 
-// skippedConsumers returns the names of the consumers that have a file in passedOverFolder.
+// skippedConsumers returns the names of the consumers that have a file in skippedFolder.
 func skippedConsumers(dataDir string) (consumers []string, err error) {
-	files, err := os.ReadDir(filepath.Join(dataDir, passedOverFolder))
+	files, err := os.ReadDir(filepath.Join(dataDir, skippedFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -149,9 +149,9 @@ func skippedConsumers(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetSkipped removes a consumer's file from passedOverFolder.
+// forgetSkipped removes a consumer's file from skippedFolder.
 func forgetSkipped(dataDir, consumer string) error {
-	return os.Remove(filepath.Join(dataDir, passedOverFolder, filepath.Base(consumer)))
+	return os.Remove(filepath.Join(dataDir, skippedFolder, filepath.Base(consumer)))
 }
 
 // maxPayload returns the maximum message size in bytes: NATS's default of 1 MiB, or more if larger

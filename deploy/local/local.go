@@ -227,7 +227,7 @@ func (l *local) describe(adminToken string) {
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
 		new(atomic.Int64), true
-	l.executor.PassedOver = func() ([]string, error) { return skippedConsumers(c.DataDir) }
+	l.executor.SkippedConsumers = func() ([]string, error) { return skippedConsumers(c.DataDir) }
 	l.executor.Redelivered = func(consumer string) error {
 		return forgetSkipped(c.DataDir, consumer)
 	}

@@ -54,7 +54,7 @@ func recoverNATS(
 		case failed < transient: // the server is also briefly unhealthy while a stream is deleted
 			failed++
 			continue
-		case checkRoom(storeDir) != nil:
+		case checkFreeSpace(storeDir) != nil:
 			outSince = time.Time{} // a restart would only fail again
 			continue
 		case outSince.IsZero():
@@ -75,9 +75,9 @@ func recoverNATS(
 	}
 }
 
-// checkRoom returns an error if it cannot write room bytes to a file in the folder. It removes the
-// file.
-func checkRoom(dir string) error {
+// checkFreeSpace returns an error if it cannot write room bytes to a file in the folder. It removes
+// the file.
+func checkFreeSpace(dir string) error {
 	path := filepath.Join(dir, "room-is-tried")
 	//nolint:gosec // the operator's own folder
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

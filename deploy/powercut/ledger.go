@@ -66,15 +66,15 @@ func (l *ledger) accept(deliveryID, executionID string) {
 	}
 }
 
-// noAnswer records that the outcome of a delivery is unknown, so it must be sent again.
-func (l *ledger) noAnswer(deliveryID string) {
+// markUnanswered records that the outcome of a delivery is unknown, so it must be sent again.
+func (l *ledger) markUnanswered(deliveryID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unanswered = append(l.unanswered, deliveryID)
 }
 
-// reportStrange records a response that must not occur.
-func (l *ledger) reportStrange(format string, args ...any) {
+// recordUnexpected records a response that must not occur.
+func (l *ledger) recordUnexpected(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.strange = append(l.strange, fmt.Sprintf(format, args...))

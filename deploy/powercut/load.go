@@ -65,14 +65,14 @@ func send(ctx context.Context, l *ledger, url string, seed uint64, enough func()
 				a, err := post(ctx, client, url, id, bytes.Repeat([]byte("x"), random.IntN(8000)))
 				switch {
 				case err != nil:
-					l.noAnswer(id)
+					l.markUnanswered(id)
 					return // the power was cut
 				case a.status == http.StatusOK:
 					l.accept(id, a.ExecutionID)
 				case a.status == http.StatusServiceUnavailable:
-					l.noAnswer(id)
+					l.markUnanswered(id)
 				default:
-					l.reportStrange("delivery %s: %d %s", id, a.status, a.Code)
+					l.recordUnexpected("delivery %s: %d %s", id, a.status, a.Code)
 					return
 				}
 			}

@@ -16,7 +16,7 @@ import (
 type machine struct {
 	folder     string // on the real disk; holds the mount point and the log
 	syncAlways bool
-	luck       disk.Luck
+	luck       disk.Randomness
 	adminToken string // "" makes hookstart-local generate one
 
 	disk    *disk.Disk
@@ -25,7 +25,7 @@ type machine struct {
 }
 
 func newMachine(
-	folder string, model disk.Model, syncAlways bool, luck disk.Luck,
+	folder string, model disk.Model, syncAlways bool, luck disk.Randomness,
 ) (*machine, error) {
 	m := &machine{
 		folder: folder, syncAlways: syncAlways, luck: luck, adminToken: adminToken,
@@ -43,7 +43,7 @@ func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
 	}
-	if m.process, err = launch(dataFolder(m.mountpoint()), m.log(), m.adminToken,
+	if m.process, err = startProgram(dataFolder(m.mountpoint()), m.log(), m.adminToken,
 		m.syncAlways); err != nil {
 		return errors.Join(err, m.mounted.Unmount())
 	}

@@ -96,7 +96,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := disk.Probe(folder); err != nil {
+	if err := disk.CheckMountable(folder); err != nil {
 		_ = os.Remove(folder)
 		_, _ = fmt.Fprintln(c.Out, "skipped:", err)
 		return nil
@@ -167,7 +167,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 		r.Mode = "--sync-always"
 	}
 	luck := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
-	var left disk.Luck = luck
+	var left disk.Randomness = luck
 	if c.worst {
 		left = disk.Worst
 	}
@@ -177,7 +177,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 		if err != nil {
 			return r, err
 		}
-		l := &lifetime{
+		l := &diskRun{
 			Config: c, machine: m, luck: luck, result: &r, lost: map[string]bool{},
 			ledger: newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
 		}
@@ -189,9 +189,9 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	return r, nil
 }
 
-// lifetime is the life of one disk: an installation that is empty at first and goes through several
+// diskRun is the life of one disk: an installation that is empty at first and goes through several
 // power cuts.
-type lifetime struct {
+type diskRun struct {
 	Config
 	*machine
 
@@ -205,12 +205,12 @@ type lifetime struct {
 }
 
 // run cuts the power the given number of times, and checks the remaining data after each cut.
-func (l *lifetime) run(ctx context.Context, cuts int) error {
+func (l *diskRun) run(ctx context.Context, cuts int) error {
 	for n := range cuts {
 		if err := l.powerOn(ctx, n > 0); err != nil {
 			return err
 		}
-		if err := l.load(ctx, n); err != nil {
+		if err := l.loadAndCut(ctx, n); err != nil {
 			return err
 		}
 		l.result.Cuts++
@@ -241,7 +241,7 @@ func (l *lifetime) run(ctx context.Context, cuts int) error {
 
 // powerOn turns the machine on. If again is true, it also checks the data that remained after a
 // cut.
-func (l *lifetime) powerOn(ctx context.Context, again bool) (err error) {
+func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
 	}
@@ -259,11 +259,11 @@ func (l *lifetime) powerOn(ctx context.Context, again bool) (err error) {
 	if l.url, err = prepare(ctx, l.client); err != nil || !again {
 		return err
 	}
-	return l.audit(ctx)
+	return l.checkDurability(ctx)
 }
 
-// load sends deliveries and changes workflows, and cuts the power while it does.
-func (l *lifetime) load(ctx context.Context, n int) error {
+// loadAndCut sends deliveries and changes workflows, and cuts the power while it does.
+func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	ctx, stop := context.WithTimeout(ctx, startTimeout)
 	defer stop()
 	enough := l.ledger.len() + 20 + l.luck.IntN(400)
@@ -284,16 +284,16 @@ func (l *lifetime) load(ctx context.Context, n int) error {
 	return err
 }
 
-// audit sends a few more deliveries, and then compares everything that was acknowledged with the
-// stream and the records.
-func (l *lifetime) audit(ctx context.Context) error {
+// checkDurability sends a few more deliveries, and then compares everything that was acknowledged
+// with the stream and the records.
+func (l *diskRun) checkDurability(ctx context.Context) error {
 	before := l.ledger.len()
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*senders
 	send(sending, l.ledger, l.url, l.luck.Uint64(), func() bool { return l.ledger.len() >= enough })
 	if l.ledger.len() < enough {
-		l.ledger.reportStrange("after a cut, %d of %d new deliveries were accepted",
+		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",
 			l.ledger.len()-before, 2*senders)
 	}
 	starts, err := readStarts(ctx, l.process.nats)
@@ -338,11 +338,11 @@ func (l *lifetime) audit(ctx context.Context) error {
 			l.result.Mode, l.result.Cuts, l.ledger.len(), len(starts), len(records), lost,
 			unrecorded)
 	}
-	return l.repeat(ctx)
+	return l.redeliver(ctx)
 }
 
-// repeat sends up to 20 acknowledged deliveries again. Each must be recognized as a repeat.
-func (l *lifetime) repeat(ctx context.Context) error {
+// redeliver sends up to 20 acknowledged deliveries again. Each must be recognized as a repeat.
+func (l *diskRun) redeliver(ctx context.Context) error {
 	n := 0
 	for deliveryID, id := range l.ledger.accepted {
 		if l.lost[deliveryID] {
@@ -353,7 +353,7 @@ func (l *lifetime) repeat(ctx context.Context) error {
 			return err
 		}
 		if a.ExecutionID != id || !a.Deduplicated {
-			l.ledger.reportStrange("delivery %s was %s; again it is %+v", deliveryID, id, a)
+			l.ledger.recordUnexpected("delivery %s was %s; again it is %+v", deliveryID, id, a)
 		}
 		if n++; n == 20 {
 			break
@@ -363,7 +363,7 @@ func (l *lifetime) repeat(ctx context.Context) error {
 }
 
 // awaitExecutions waits until every execution has ended, and counts those that have not as stuck.
-func (l *lifetime) awaitExecutions(ctx context.Context) error {
+func (l *diskRun) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {
 			if !r.status.Final() {

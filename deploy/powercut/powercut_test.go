@@ -14,7 +14,7 @@ import (
 
 // TestMain makes the test binary act as hookstart-local when it is started in that role.
 func TestMain(m *testing.M) {
-	if BeProgram() {
+	if RunIfProgram() {
 		return
 	}
 	os.Exit(m.Run())
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 func requireFUSE(t *testing.T) {
 	t.Helper()
-	if err := disk.Probe(t.TempDir()); err != nil {
+	if err := disk.CheckMountable(t.TempDir()); err != nil {
 		t.Skip(err)
 	}
 }

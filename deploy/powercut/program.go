@@ -21,9 +21,9 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long hookstart-local may take to become ready.
 const startTimeout = 60 * time.Second
 
-// BeProgram runs hookstart-local if this process was started in that role, and reports whether it
-// was. main must call it before Run.
-func BeProgram() bool {
+// RunIfProgram runs hookstart-local if this process was started in that role, and reports whether
+// it was. main must call it before Run.
+func RunIfProgram() bool {
 	if os.Args[0] != roleLocal {
 		return false
 	}
@@ -43,8 +43,8 @@ type process struct {
 
 const adminToken = "the-admin-token-of-the-power-cuts"
 
-// launch starts hookstart-local. Its stderr is appended to the file log.
-func launch(dataDir, log, token string, syncAlways bool) (*process, error) {
+// startProgram starts hookstart-local. Its stderr is appended to the file log.
+func startProgram(dataDir, log, token string, syncAlways bool) (*process, error) {
 	args := []string{
 		"--data-dir=" + dataDir, "--log-level=warn",
 		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",

@@ -50,7 +50,7 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 		recorded:   len(records),
 		ghosts:     map[string]int{},
 	}
-	acknowledged := a.examineTold(b, s.starts, records, incidents)
+	acknowledged := a.examineAcknowledged(b, s.starts, records, incidents)
 	a.executions = len(acknowledged)
 	a.examineStored(b, s.starts, records, incidents, acknowledged)
 	a.examineEnds(s, records, func(marker string) string {
@@ -69,9 +69,10 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	return a
 }
 
-// examineTold checks that each execution that was acknowledged to a sender is stored and recorded,
-// and checks the responses for each delivery. It returns the IDs of the acknowledged executions.
-func (a *audit) examineTold(
+// examineAcknowledged checks that each execution that was acknowledged to a sender is stored and
+// recorded, and checks the responses for each delivery. It returns the IDs of the acknowledged
+// executions.
+func (a *audit) examineAcknowledged(
 	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
 ) (acknowledged map[string]bool) {
 	acknowledged = map[string]bool{}

@@ -22,84 +22,84 @@ func TestExamine(t *testing.T) {
 		want    string // the numbers that are not 0
 	}{
 		"all is well": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, first)
-			b.accepted(d, repeat)
+			b.recordAccepted(d, first)
+			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"first answer lost": {true, func(b *ledger, d *delivery) {
-			b.noteFailure(d, "broke", false)
-			b.accepted(d, repeat)
+			b.recordFailure(d, "broke", false)
+			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"refused, then stored": {true, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "503", false)
-			b.accepted(d, repeat)
+			b.recordRefusal(d, "503", false)
+			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), ""},
 		"refused, not stored": {false, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "503", false)
+			b.recordRefusal(d, "503", false)
 		}, nil, nil, ""},
 		"not stored": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, first)
+			b.recordAccepted(d, first)
 		}, nil, nil, "lost"},
 		"not recorded": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, first)
+			b.recordAccepted(d, first)
 		}, one, nil, "unrecorded"},
 		"unheard, not recorded": {false, func(b *ledger, d *delivery) {
-			b.noteFailure(d, "broke", false)
+			b.recordFailure(d, "broke", false)
 		}, one, nil, "unrecorded unheard"},
 		"twice in the stream": {
 			true,
-			func(b *ledger, d *delivery) { b.accepted(d, first) },
+			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 2}},
 			recorded("x"),
 			"doubled",
 		},
 		"two executions stored": {
 			false,
-			func(b *ledger, d *delivery) { b.accepted(d, first) },
+			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
 			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
 			recorded("x", "y"),
 			"doubled",
 		},
 		"two executions told": {
 			true, func(b *ledger, d *delivery) {
-				b.accepted(d, first)
-				b.accepted(d, answer{ExecutionID: "y", Deduplicated: true})
+				b.recordAccepted(d, first)
+				b.recordAccepted(d, answer{ExecutionID: "y", Deduplicated: true})
 			},
 			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
 			recorded("x", "y"),
 			"doubled doubled",
 		},
 		"twice the first": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, first)
-			b.accepted(d, first)
+			b.recordAccepted(d, first)
+			b.recordAccepted(d, first)
 		}, one, recorded("x"), "doubled"},
 		"never before": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, repeat)
+			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"not connected, repeat": {true, func(b *ledger, d *delivery) {
-			b.noteFailure(d, "dial", true)
-			b.accepted(d, repeat)
+			b.recordFailure(d, "dial", true)
+			b.recordAccepted(d, repeat)
 		}, one, recorded("x"), "misjudged"},
 		"refused for good": {true, func(b *ledger, d *delivery) {
 			d.always = true
-			b.noteRefusal(d, "404", true)
+			b.recordRefusal(d, "404", true)
 		}, nil, nil, "refused"},
 		"refused while it is inactive": {true, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "403", true)
+			b.recordRefusal(d, "403", true)
 		}, nil, nil, ""},
 		"a ghost": {false, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "503", false)
+			b.recordRefusal(d, "503", false)
 		}, one, recorded("x"), "ghost:pause node"},
 		"given up": {true, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "503", false)
+			b.recordRefusal(d, "503", false)
 		}, one, recorded("x"), "given-up"},
 		"unheard": {false, func(b *ledger, d *delivery) {
-			b.noteFailure(d, "broke", false)
+			b.recordFailure(d, "broke", false)
 		}, one, recorded("x"), "unheard"},
 		"another's": {true, func(b *ledger, d *delivery) {
-			b.accepted(d, first)
+			b.recordAccepted(d, first)
 		}, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
 		"recorded, not stored": {true, func(b *ledger, d *delivery) {
-			b.noteRefusal(d, "503", false)
+			b.recordRefusal(d, "503", false)
 		}, nil, recorded("x"), "strange"},
 	} {
 		b := newLedger()
@@ -132,7 +132,7 @@ func TestExamineEnds(t *testing.T) {
 		"there is no runner": {nil, execution.Queued, ""},
 	} {
 		b := newLedger()
-		b.accepted(b.addDelivery("m", true), answer{ExecutionID: "x"})
+		b.recordAccepted(b.addDelivery("m", true), answer{ExecutionID: "x"})
 		s := stored{starts: map[string]start{"x": {marker: "m", messages: 1}}, ends: c.ends}
 		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

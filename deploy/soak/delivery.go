@@ -66,8 +66,8 @@ func (b *ledger) countSent() {
 	b.totals.sent++
 }
 
-// accepted records a response with status 200.
-func (b *ledger) accepted(d *delivery, a answer) {
+// recordAccepted records a response with status 200.
+func (b *ledger) recordAccepted(d *delivery, a answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.acknowledged++
@@ -87,9 +87,9 @@ func (b *ledger) accepted(d *delivery, a answer) {
 	}
 }
 
-// noteRefusal records a response that refuses a request. final means that the sender does not
+// recordRefusal records a response that refuses a request. final means that the sender does not
 // retry.
-func (b *ledger) noteRefusal(d *delivery, code string, final bool) {
+func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if final && d.always {
@@ -101,9 +101,9 @@ func (b *ledger) noteRefusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// noteFailure records a request that got no response. If neverMade is true, no connection was
+// recordFailure records a request that got no response. If neverMade is true, no connection was
 // established, so nothing was sent.
-func (b *ledger) noteFailure(d *delivery, what string, neverMade bool) {
+func (b *ledger) recordFailure(d *delivery, what string, neverMade bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.errors[what]++
@@ -122,8 +122,8 @@ func (b *ledger) markConcurrent(d *delivery) {
 	d.clear = false
 }
 
-// soFar returns a copy of the totals.
-func (b *ledger) soFar() totals {
+// currentTotals returns a copy of the totals.
+func (b *ledger) currentTotals() totals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals

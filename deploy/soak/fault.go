@@ -241,7 +241,7 @@ func (f *faults) run(ctx, starting context.Context) {
 		for found := false; !found; {
 			f.mu.Lock()
 			freed := f.freed
-			next, queue, found = f.choose(queue)
+			next, queue, found = f.takeNextFault(queue)
 			f.mu.Unlock()
 			if found {
 				break
@@ -265,9 +265,9 @@ func (f *faults) run(ctx, starting context.Context) {
 // faults could overtake it, a fault that needs that many slots would wait forever.
 const alone = 4
 
-// choose removes the first fault whose slots are all free from the queue and occupies those slots.
-// It reports false if there is none. The caller holds mu.
-func (f *faults) choose(queue []fault) (fault, []fault, bool) {
+// takeNextFault removes the first fault whose slots are all free from the queue and occupies those
+// slots. It reports false if there is none. The caller holds mu.
+func (f *faults) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
 		for _, slot := range next.slots {
@@ -315,8 +315,8 @@ func (f *faults) inject(ctx context.Context, next fault) {
 	f.freed = make(chan struct{})
 }
 
-// noteStalled records that recording made no progress.
-func (f *faults) noteStalled(text string) {
+// recordStalled records that recording made no progress.
+func (f *faults) recordStalled(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standing = append(f.standing, text)
@@ -329,8 +329,8 @@ func (f *faults) hasFaultAt(slot string) bool {
 	return f.busy[slot]
 }
 
-// happened returns a copy of the incidents so far.
-func (f *faults) happened() []incident {
+// pastIncidents returns a copy of the incidents so far.
+func (f *faults) pastIncidents() []incident {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]incident{}, f.incidents...)

@@ -15,7 +15,7 @@ import (
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
-	i := set(t, shape{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
+	i := set(t, processCounts{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
 	f := newFaults(i, database, nil, 1, time.Second, t.Logf)
 	s := newSenders(newLedger(), i, "test")
 

@@ -59,24 +59,24 @@ func (f *faults) freeze(
 func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
 		retry.Sleep(ctx, takeOver)
-		before, err := f.recorded(ctx)
+		before, err := f.recordedCount(ctx)
 		if err != nil {
 			return err
 		}
 		retry.Sleep(ctx, lasts-takeOver)
-		after, err := f.recorded(ctx)
+		after, err := f.recordedCount(ctx)
 		if err != nil || after != before || ctx.Err() != nil {
 			return err
 		}
 		if lag := checkCaughtUp(ctx, f.installation.js); lag != nil {
-			f.noteStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody recorded "+
-				"anything: %v", s.name, lasts-takeOver, lag))
+			f.recordStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
+				"recorded anything: %v", s.name, lasts-takeOver, lag))
 		}
 		return nil
 	})
 }
 
-func (f *faults) recorded(ctx context.Context) (int, error) {
+func (f *faults) recordedCount(ctx context.Context) (int, error) {
 	text, err := f.database.Query(ctx, "SELECT count(*) FROM executions")
 	if err != nil {
 		return 0, err

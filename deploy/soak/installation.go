@@ -26,8 +26,8 @@ import (
 
 const adminToken = "the-admin-token-of-the-soak"
 
-// shape is the number of processes of each kind, and their database.
-type shape struct {
+// processCounts is the number of processes of each kind, and their database.
+type processCounts struct {
 	nodes, ingresses, executors, runners int
 
 	databaseURL string         // URL of an SQLite database
@@ -82,7 +82,7 @@ func (s *service) links() []*link.Link {
 
 // install starts all processes and creates the workflows. If it returns an error, nothing is left
 // running; otherwise the caller must call close.
-func install(ctx context.Context, folder string, s shape) (*installation, error) {
+func install(ctx context.Context, folder string, s processCounts) (*installation, error) {
 	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
 		for _, complaint := range i.problems() {
@@ -94,7 +94,7 @@ func install(ctx context.Context, folder string, s shape) (*installation, error)
 	return i, nil
 }
 
-func (i *installation) start(ctx context.Context, s shape) error {
+func (i *installation) start(ctx context.Context, s processCounts) error {
 	if err := i.addNodes(s.nodes, s.disk); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (i *installation) startAll(ctx context.Context) error {
 }
 
 // addServices prepares the ingresses, executors and runners.
-func (i *installation) addServices(s shape) error {
+func (i *installation) addServices(s processCounts) error {
 	for n := range s.executors {
 		name := "executor-" + strconv.Itoa(n)
 		database, databaseURL := (*link.Link)(nil), s.databaseURL

@@ -14,7 +14,7 @@ import (
 )
 
 // set starts an installation for one test.
-func set(t *testing.T, s shape) *installation {
+func set(t *testing.T, s processCounts) *installation {
 	t.Helper()
 	i, err := install(t.Context(), t.TempDir(), s)
 	if err != nil {

@@ -39,7 +39,7 @@ func (f *faults) addLosses(add addFault) {
 		f.rollBackDatabase(true))
 	add("database put back from a copy", slot, shortestBack, longestBack, f.rollBackDatabase(false))
 	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
-		f.ackWithoutReport)
+		f.injectUnreportedAcks)
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
@@ -52,13 +52,13 @@ func (f *faults) rollBackDatabase(promoted bool) injection {
 		retry.Sleep(ctx, lasts)
 		ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 		defer cancel()
-		return f.database.PutBack(ctx, promoted)
+		return f.database.RestoreCopy(ctx, promoted)
 	}
 }
 
-// ackWithoutReport consumes executions as a member of the runners' group, and acknowledges each
+// injectUnreportedAcks consumes executions as a member of the runners' group, and acknowledges each
 // without a report, or after an unreadable one.
-func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
+func (f *faults) injectUnreportedAcks(ctx context.Context, _ time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
@@ -73,7 +73,7 @@ func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
 		}
 		taken := 0
 		for msg := range batch.Messages() {
-			if err := f.acknowledgeCarelessly(ctx, msg, taken%2 == 0); err != nil {
+			if err := f.ackUnreported(ctx, msg, taken%2 == 0); err != nil {
 				return err
 			}
 			taken++
@@ -85,9 +85,9 @@ func (f *faults) ackWithoutReport(ctx context.Context, _ time.Duration) error {
 	})
 }
 
-// acknowledgeCarelessly acknowledges the start of an execution. If report is true, it publishes an
+// ackUnreported acknowledges the start of an execution. If report is true, it publishes an
 // unreadable report first.
-func (f *faults) acknowledgeCarelessly(ctx context.Context, msg jetstream.Msg, report bool) error {
+func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bool) error {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
@@ -113,10 +113,10 @@ func (f *faults) unreported() map[string]time.Time {
 	return maps.Clone(f.careless)
 }
 
-// awaitCareless waits until the executions that were acknowledged without a readable report have a
-// final status. Executors look for them when they start, and only rarely afterwards, so
-// awaitCareless restarts the executors.
-func (f *faults) awaitCareless(ctx context.Context) error {
+// awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
+// have a final status. Executors look for them when they start, and only rarely afterwards, so
+// awaitUnreportedEnded restarts the executors.
+func (f *faults) awaitUnreportedEnded(ctx context.Context) error {
 	unreported := f.unreported()
 	if len(unreported) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 func (i *installation) loseStore(
 	ctx context.Context, s *senders, out io.Writer,
 ) (broken []string, err error) {
-	if err := switchTo(ctx, i.client(), false); err != nil {
+	if err := setActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	before, err := readRecords(ctx, i.client())
@@ -215,7 +215,7 @@ func (i *installation) loseStore(
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
-	check("all are well", i.awaitWell)
+	check("all are well", i.awaitHealthy)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
 		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})

@@ -14,7 +14,7 @@ const answerBound = 6 * time.Second
 // senders get 200 again without intervention, and no request that was refused meanwhile is stored.
 func TestNATSAway(t *testing.T) {
 	t.Parallel()
-	i := set(t, shape{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	i := set(t, processCounts{nodes: 1, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
 	p := post(t, i, 0)
 	p.awaitAccepted(t, 200)
 

@@ -119,9 +119,9 @@ func (all *operators) change(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// settle checks every service again once the network has healed. Now a service that does not
-// respond counts as a violation, too.
-func (all *operators) settle(ctx context.Context) {
+// checkAllStrictly checks every service again once the network has healed. Now a service that does
+// not respond counts as a violation, too.
+func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.check(ctx, true)
 	}
@@ -138,7 +138,7 @@ func (all *operators) write(out io.Writer) {
 	defer all.mu.Unlock()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  confirmed: %s; %d calls were answered that it is not known, or not at all\n",
-		"changes", all.confirmed.Load(), list(all.byChange), all.unsure.Load())
+		"changes", all.confirmed.Load(), formatCounts(all.byChange), all.unsure.Load())
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  questions after a confirmed change; %d answered, the others said that they "+
 			"do not know\n", "checks", all.asked.Load(), all.answered.Load())
@@ -195,7 +195,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 			problem.Status != http.StatusConflict &&
 			problem.Status != http.StatusPreconditionFailed &&
 			problem.Status != http.StatusTooManyRequests {
-			o.noteViolation("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
+			o.recordViolation("%s by %s was refused: %d %s: %s", name, e.name, problem.Status,
 				problem.Code, problem.Detail)
 		}
 		o.operators.unsure.Add(1)
@@ -211,7 +211,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	o.check(ctx, false)
 }
 
-func (o *operator) noteViolation(format string, args ...any) {
+func (o *operator) recordViolation(format string, args ...any) {
 	text := fmt.Sprintf("%s, %s, %s: ", time.Now().Format("15:04:05.000"), o.now(), o.name) +
 		fmt.Sprintf(format, args...)
 	o.operators.mu.Lock()
@@ -235,7 +235,7 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 	}
 	o.exists, o.active = true, false
 	if t.Token == "" || t.Token == o.revokedToken {
-		o.noteViolation("a new workflow has %s", describe(t.Token, o))
+		o.recordViolation("a new workflow has %s", describe(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.token = t.Token
@@ -266,7 +266,7 @@ func (o *operator) setActive(active bool) func(context.Context, *apiclient.Clien
 			return err
 		}
 		if w.Active != active {
-			o.noteViolation("active was to be %v; the answer of 200 says %v", active, w.Active)
+			o.recordViolation("active was to be %v; the answer of 200 says %v", active, w.Active)
 		}
 		o.active = active
 		return nil
@@ -280,7 +280,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 			return err
 		}
 		if a.Plan != plan {
-			o.noteViolation("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
+			o.recordViolation("the plan was to be %s; the answer of 200 says %s", plan, a.Plan)
 		}
 		o.plan = plan
 		return nil
@@ -293,7 +293,7 @@ func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
 		return err
 	}
 	if t.Token == "" || t.Token == o.token || t.Token == o.revokedToken {
-		o.noteViolation("a rotation was answered 200 with %s", describe(t.Token, o))
+		o.recordViolation("a rotation was answered 200 with %s", describe(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.revokedToken, o.token = o.token, t.Token
@@ -366,9 +366,9 @@ func (o *operator) check(ctx context.Context, strict bool) {
 	all.Wait()
 }
 
-// expected returns the response that an ingress must give for the newest token: an error code or
-// "200".
-func (o *operator) expected() string {
+// wantResponse returns the response that an ingress must give for the newest token: an error code
+// or "200".
+func (o *operator) wantResponse() string {
 	switch {
 	case !o.exists:
 		return string(webhook.WorkflowNotFound)
@@ -382,7 +382,7 @@ func (o *operator) expected() string {
 }
 
 func (o *operator) checkIngress(ctx context.Context, e *service, number int, strict bool) {
-	o.post(ctx, e, "newest", o.token, o.expected(), number, strict)
+	o.checkWebhook(ctx, e, "newest", o.token, o.wantResponse(), number, strict)
 	if o.revokedToken == "" || o.revokedToken == o.token {
 		return
 	}
@@ -390,12 +390,12 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	if !o.exists {
 		want = string(webhook.WorkflowNotFound)
 	}
-	o.post(ctx, e, "revoked", o.revokedToken, want, number, strict)
+	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
 
-// post calls the webhook with a token, and compares the response with want. name describes the
-// token in messages.
-func (o *operator) post(
+// checkWebhook calls the webhook with a token, and compares the response with want. name describes
+// the token in messages.
+func (o *operator) checkWebhook(
 	ctx context.Context, e *service, name, token, want string, number int, strict bool,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -418,7 +418,7 @@ func (o *operator) post(
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.noteViolation(
+		o.recordViolation(
 			"%s answered %d %s to the %s token, not %s (asked at %s; confirmed before: %s)",
 			e.name,
 			a.Status,
@@ -433,27 +433,29 @@ func (o *operator) post(
 
 func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	client := apiclient.New(e.url, adminToken)
-	o.ask(ctx, e, strict, "the workflow", o.wantWorkflow(),
+	o.checkResponse(ctx, e, strict, "the workflow", o.wantWorkflow(),
 		func(ctx context.Context) (string, error) {
 			w, err := client.Workflow(ctx, o.name)
 			return fmt.Sprintf("active %v", w.Active), err
 		})
-	o.ask(ctx, e, strict, "the account", "plan "+o.plan, func(ctx context.Context) (string, error) {
-		a, err := client.Account(ctx, o.name)
-		return "plan " + a.Plan, err
-	})
-	if o.exists {
-		o.ask(ctx, e, strict, "the token", "the newest", func(ctx context.Context) (string, error) {
-			t, err := client.Trigger(ctx, o.name, operatedNode)
-			switch t.Token {
-			case o.token:
-				return "the newest", err
-			case "":
-				return "none", err
-			default:
-				return "another one", err
-			}
+	o.checkResponse(ctx, e, strict, "the account", "plan "+o.plan,
+		func(ctx context.Context) (string, error) {
+			a, err := client.Account(ctx, o.name)
+			return "plan " + a.Plan, err
 		})
+	if o.exists {
+		o.checkResponse(ctx, e, strict, "the token", "the newest",
+			func(ctx context.Context) (string, error) {
+				t, err := client.Trigger(ctx, o.name, operatedNode)
+				switch t.Token {
+				case o.token:
+					return "the newest", err
+				case "":
+					return "none", err
+				default:
+					return "another one", err
+				}
+			})
 	}
 	whoAmI := func(key string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
@@ -462,10 +464,10 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 		}
 	}
 	if o.key.ID != "" {
-		o.ask(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
+		o.checkResponse(ctx, e, strict, "the key", "valid", whoAmI(o.key.Secret))
 	}
 	if o.revokedKey != "" {
-		o.ask(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedKey))
+		o.checkResponse(ctx, e, strict, "the revoked key", "401", whoAmI(o.revokedKey))
 	}
 }
 
@@ -476,8 +478,8 @@ func (o *operator) wantWorkflow() string {
 	return fmt.Sprintf("active %v", o.active)
 }
 
-// ask compares an executor's response with want.
-func (o *operator) ask(
+// checkResponse compares an executor's response with want.
+func (o *operator) checkResponse(
 	ctx context.Context, e *service, strict bool, what, want string,
 	call func(context.Context) (string, error),
 ) {
@@ -496,7 +498,7 @@ func (o *operator) ask(
 		o.operators.answered.Add(1)
 	}
 	if got != want && (!unknown || strict) {
-		o.noteViolation(
+		o.recordViolation(
 			"%s said of %s: %s, not %s (asked at %s; confirmed before: %s)",
 			e.name,
 			what,

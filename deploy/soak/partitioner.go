@@ -52,7 +52,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 			if starting.Err() != nil {
 				return
 			}
-			f.part(ctx, kind)
+			f.applyPartition(ctx, kind)
 			retry.Sleep(starting, restFor)
 		}
 		if starting.Err() != nil {
@@ -61,7 +61,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 	}
 }
 
-func (f *partitioner) part(ctx context.Context, kind partition) {
+func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.mu.Lock()
 	index := len(f.all)
 	f.all = append(f.all, pastPartition{partition: kind, from: time.Now()})
@@ -74,11 +74,11 @@ func (f *partitioner) part(ctx context.Context, kind partition) {
 	applied.Wait()
 	f.hosts.Heal()
 	healed := time.Now()
-	f.update(index, func(p *pastPartition) { p.to = healed })
-	reunion := f.probes.awaitAll(ctx, healed, reunionTimeout)
-	f.update(index, func(p *pastPartition) { p.reunion = reunion })
+	f.updatePartition(index, func(p *pastPartition) { p.to = healed })
+	reunion := f.probes.awaitAllAccepting(ctx, healed, reunionTimeout)
+	f.updatePartition(index, func(p *pastPartition) { p.reunion = reunion })
 	if err := f.installation.awaitReplicas(ctx, reunionTimeout); err == nil {
-		f.update(index, func(p *pastPartition) { p.complete = time.Since(healed) })
+		f.updatePartition(index, func(p *pastPartition) { p.complete = time.Since(healed) })
 	}
 	f.mu.Lock()
 	p := f.all[index]
@@ -90,13 +90,13 @@ func (f *partitioner) part(ctx context.Context, kind partition) {
 		p.complete.Round(100*time.Millisecond))
 }
 
-func (f *partitioner) update(index int, change func(*pastPartition)) {
+func (f *partitioner) updatePartition(index int, change func(*pastPartition)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.all[index])
 }
 
-func (f *partitioner) happened() []pastPartition {
+func (f *partitioner) pastPartitions() []pastPartition {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.all)
@@ -104,7 +104,7 @@ func (f *partitioner) happened() []pastPartition {
 
 // describeCurrent describes the current partition, or the last one and how long ago it was healed.
 func (f *partitioner) describeCurrent() string {
-	all := f.happened()
+	all := f.pastPartitions()
 	if len(all) == 0 {
 		return "before the first partition"
 	}
@@ -116,33 +116,35 @@ func (f *partitioner) describeCurrent() string {
 }
 
 func (f *partitioner) incidents() (all []incident) {
-	for _, p := range f.happened() {
+	for _, p := range f.pastPartitions() {
 		all = append(all, incident{kind: p.String(), from: p.from, to: p.to})
 	}
 	return all
 }
 
 func (f *partitioner) status(b *ledger, all *operators) string {
-	t := b.soFar()
+	t := b.currentTotals()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"untrue %d",
-		len(f.happened()), t.acknowledged, sum(t.refused), sum(t.errors), all.confirmed.Load(),
+		len(f.pastPartitions()), t.acknowledged, totalCount(t.refused), totalCount(t.errors),
+		all.confirmed.Load(),
 		len(all.wrongAnswers()))
 }
 
 // slowIngresses describes the ingresses whose first 200 came too late after a partition was healed.
 func (f *partitioner) slowIngresses() (late []string) {
-	for _, p := range f.happened() {
+	for _, p := range f.pastPartitions() {
 		for host, took := range p.reunion {
 			if took == 0 || took > availableWithin {
-				late = append(late, fmt.Sprintf("%s, %s: %s", p, hostNames[host], orNever(took)))
+				late = append(late,
+					fmt.Sprintf("%s, %s: %s", p, hostNames[host], durationOrNever(took)))
 			}
 		}
 	}
 	return late
 }
 
-func orNever(took time.Duration) string {
+func durationOrNever(took time.Duration) string {
 	if took == 0 {
 		return "none within " + reunionTimeout.String()
 	}
@@ -168,7 +170,7 @@ func (f *partitioner) write(out io.Writer) {
 		incomplete             int
 	}
 	rows := map[string]*row{}
-	for _, p := range f.happened() {
+	for _, p := range f.pastPartitions() {
 		r := rows[p.kind]
 		if r == nil {
 			r = &row{}
@@ -220,5 +222,5 @@ func (f *partitioner) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
 		availableWithin)
-	show(out, late)
+	printLines(out, late)
 }

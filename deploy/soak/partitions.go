@@ -158,7 +158,7 @@ func (c *Partitions) loadAndPart(
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	all.settle(ctx)
+	all.checkAllStrictly(ctx)
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 

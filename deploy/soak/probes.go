@@ -58,13 +58,13 @@ func (p *probes) run(ctx, measuring context.Context) {
 					return
 				case <-tick.C:
 				}
-				all.Go(func() { p.ask(ctx, host, number) })
+				all.Go(func() { p.sendProbe(ctx, host, number) })
 			}
 		})
 	}
 }
 
-func (p *probes) ask(ctx context.Context, host, number int) {
+func (p *probes) sendProbe(ctx context.Context, host, number int) {
 	path := p.senders.paths[rand.IntN(len(p.senders.paths))] //nolint:gosec // not a secret
 	d := p.senders.book.addDelivery(
 		fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
@@ -81,15 +81,16 @@ func (p *probes) ask(ctx context.Context, host, number int) {
 	p.grown = make(chan struct{})
 }
 
-// awaitAll waits until each ingress has accepted a request that was sent after healed. It returns
-// how long after healed each ingress first did so; 0 means that it did not before the timeout.
-func (p *probes) awaitAll(
+// awaitAllAccepting waits until each ingress has accepted a request that was sent after healed. It
+// returns how long after healed each ingress first did so; 0 means that it did not before the
+// timeout.
+func (p *probes) awaitAllAccepting(
 	ctx context.Context, healed time.Time, timeout time.Duration,
 ) []time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		first, all, grown := p.firstAfter(healed)
+		first, all, grown := p.firstAcceptedAfter(healed)
 		if all {
 			return first
 		}
@@ -101,7 +102,7 @@ func (p *probes) awaitAll(
 	}
 }
 
-func (p *probes) firstAfter(
+func (p *probes) firstAcceptedAfter(
 	healed time.Time,
 ) (first []time.Duration, all bool, grown <-chan struct{}) {
 	p.mu.Lock()
@@ -198,10 +199,10 @@ func accepted(answers []probe) (s share) {
 	return s
 }
 
-// refusedFor returns how long requests were not accepted: from when the first unaccepted request
-// was sent until the request after the last unaccepted one was sent, or until the last one
+// refusedDuration returns how long requests were not accepted: from when the first unaccepted
+// request was sent until the request after the last unaccepted one was sent, or until the last one
 // completed if none follows. answers must be sorted by the time they were sent.
-func refusedFor(answers []probe) time.Duration {
+func refusedDuration(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)
 	if first < 0 {

@@ -50,7 +50,7 @@ func TestRefusedFor(t *testing.T) {
 				began: began, ended: began.Add(time.Second / 4), accepted: mark == '+',
 			})
 		}
-		if got := refusedFor(all); got != want {
+		if got := refusedDuration(all); got != want {
 			t.Errorf("%q: refused for %s, not %s", answers, got, want)
 		}
 	}

@@ -158,8 +158,8 @@ type zoneCut struct {
 	from, to  time.Time
 	remaining share // requests at the ingresses of the other zones
 	cutOff    share // requests at the ingress of the zone that is cut off
-	// refusedFor is the longest interval in which the ingress of another zone refused requests. 0
-	// means that none was refused.
+	// refusedDuration is the longest interval in which the ingress of another zone refused
+	// requests. 0 means that none was refused.
 	refusedFor time.Duration
 	slowest    time.Duration // longest response time of an accepted request in the other zones
 	// back is the time from the reconnection to the first 200 in the zone that was cut off. 0 means
@@ -223,7 +223,7 @@ func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) 
 			}
 		}
 	}
-	z.say("%s: 200 in the leader's zone %s, in the others %s", s.latency, spread(s.near),
+	z.logf("%s: 200 in the leader's zone %s, in the others %s", s.latency, spread(s.near),
 		spread(s.far))
 }
 
@@ -235,7 +235,7 @@ func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zo
 	retry.Sleep(ctx, z.config.Cut)
 	z.hosts.Isolate(host, false)
 	c.to = time.Now()
-	c.back = p.awaitAll(ctx, c.to, reunionTimeout)[zone]
+	c.back = p.awaitAllAccepting(ctx, c.to, reunionTimeout)[zone]
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zo
 			continue
 		}
 		c.remaining.add(accepted(answers))
-		c.refusedFor = max(c.refusedFor, refusedFor(answers))
+		c.refusedFor = max(c.refusedFor, refusedDuration(answers))
 		for _, answer := range answers {
 			if answer.accepted {
 				c.slowest = max(c.slowest, answer.ended.Sub(answer.began))
@@ -254,12 +254,13 @@ func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zo
 		}
 	}
 	s.cuts = append(s.cuts, c)
-	z.say("%s: %s zone cut off for %s: the others accepted %s, refused for %s; back after %s",
-		s.latency, what, z.config.Cut, c.remaining, milliseconds(c.refusedFor), orNever(c.back))
+	z.logf("%s: %s zone cut off for %s: the others accepted %s, refused for %s; back after %s",
+		s.latency, what, z.config.Cut, c.remaining, milliseconds(c.refusedFor),
+		durationOrNever(c.back))
 	return ctx.Err()
 }
 
-func (z *zones) say(format string, args ...any) {
+func (z *zones) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(z.config.Out, format+"\n", args...)
 }
 
@@ -288,7 +289,7 @@ func (z *zones) err() error {
 			}
 			if c.back == 0 || c.back > availableWithin {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: back after %s", s.latency,
-					c.what, orNever(c.back)))
+					c.what, durationOrNever(c.back)))
 			}
 		}
 	}

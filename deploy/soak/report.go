@@ -38,27 +38,27 @@ func (r *report) write(out io.Writer) {
 	line("sent", t.sent, "requests, repeats too")
 	line("acknowledged", t.acknowledged, fmt.Sprintf("answers 200; %d executions", a.executions))
 	line("deduplicated", t.deduplicated, "of these, for a delivery that came before")
-	line("refused", sum(t.refused), list(t.refused))
-	line("no answer", sum(t.errors), list(t.errors))
+	line("refused", totalCount(t.refused), formatCounts(t.refused))
+	line("no answer", totalCount(t.errors), formatCounts(t.errors))
 	line("stored", a.stored, "executions in the stream")
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
 	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")
-	line("ghosts", sum(a.ghosts),
+	line("ghosts", totalCount(a.ghosts),
 		"stored though refused, without a delivery ID, never sent again: a NATS server took it "+
 			"and did not say so in time")
 	if len(a.ghosts) > 0 {
-		line("", "", list(a.ghosts))
+		line("", "", formatCounts(a.ghosts))
 	}
 	line("given up", a.ghostsWithID,
 		"stored though refused, with a delivery ID: sent again, they would have been deduplicated")
 	line("misjudged", a.misjudged, "called deduplicated though nothing came before")
-	line("faults", len(r.incidents), list(byKind(r.incidents)))
+	line("faults", len(r.incidents), formatCounts(byKind(r.incidents)))
 	line("ended", len(r.ended), "processes that ended by themselves or not well")
-	show(out, r.ended)
+	printLines(out, r.ended)
 	for _, v := range r.violations() {
 		line(v.name, len(v.lines), v.why)
-		show(out, v.lines)
+		printLines(out, v.lines)
 	}
 }
 
@@ -87,7 +87,7 @@ func (r *report) violations() []violation {
 func (r *report) writeRestored(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored),
 		"after the store was restored")
-	show(out, r.restored)
+	printLines(out, r.restored)
 }
 
 // err returns an error with the number of violations of each kind, or nil if there are none.
@@ -115,7 +115,7 @@ func (r *report) misjudged() error {
 	return nil
 }
 
-func show(out io.Writer, lines []string) {
+func printLines(out io.Writer, lines []string) {
 	for _, text := range lines[:min(len(lines), shownEach)] {
 		_, _ = fmt.Fprintln(out, "  ", text)
 	}
@@ -129,14 +129,14 @@ func byKind(incidents []incident) map[string]int {
 	return kinds
 }
 
-func sum(counts map[string]int) (all int) {
+func totalCount(counts map[string]int) (all int) {
 	for _, n := range counts {
 		all += n
 	}
 	return all
 }
 
-func list(counts map[string]int) string {
+func formatCounts(counts map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", name, counts[name]))

@@ -36,7 +36,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	// The client still considers connections idle that the faults have broken.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
-	if err := switchTo(ctx, i.client(), true); err != nil {
+	if err := setActive(ctx, i.client(), true); err != nil {
 		return nil, err
 	}
 	if err := i.copyStores(ctx); err != nil {
@@ -48,7 +48,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	if err != nil {
 		return nil, err
 	}
-	if err := switchTo(ctx, i.client(), false); err != nil {
+	if err := setActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	s.deliverAll(ctx, "before")
@@ -64,7 +64,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
-	if check("all are well", i.awaitWell); len(broken) > 0 {
+	if check("all are well", i.awaitHealthy); len(broken) > 0 {
 		return broken, nil
 	}
 	check("a workflow of after the copy", func(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
 		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})
-	broken = append(broken, i.switchByEach(ctx, s)...)
+	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
 	for marker, a := range first {
 		if b := again[marker]; a.Status != http.StatusOK || a.Deduplicated ||
@@ -99,7 +99,7 @@ func (i *installation) copyStores(ctx context.Context) error {
 			return err
 		}
 	}
-	return i.awaitWell(ctx)
+	return i.awaitHealthy(ctx)
 }
 
 // putBackStores kills all nodes, replaces their stores with the copies, and restarts the nodes.
@@ -116,12 +116,12 @@ func (i *installation) putBackStores() error {
 	return nil
 }
 
-// switchByEach deactivates or activates a workflow through each executor in turn, and returns a
-// line for each change that failed or did not take effect immediately.
-func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []string) {
+// toggleByEachExecutor deactivates or activates a workflow through each executor in turn, and
+// returns a line for each change that failed or did not take effect immediately.
+func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
-		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+		if err := setActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
 			broken = append(broken, fmt.Sprintf("set active to %v: %v", active, err))
 			continue
 		}
@@ -135,7 +135,7 @@ func (i *installation) switchByEach(ctx context.Context, s *senders) (broken []s
 
 func (i *installation) copyOf(n *node) string { return filepath.Join(i.folder, "copy", n.name) }
 
-func (i *installation) awaitWell(ctx context.Context) error {
+func (i *installation) awaitHealthy(ctx context.Context) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}

@@ -40,20 +40,20 @@ func RunAsRole() bool {
 	case roleExecutor:
 		program.Main("executor", "", withpostgres.Run)
 	case roleNode:
-		endWith(runNode(os.Args[1]))
+		exitWith(runNode(os.Args[1]))
 	case roleRunner:
-		endWith(runRunner(os.Args[1], os.Args[2]))
+		exitWith(runRunner(os.Args[1], os.Args[2]))
 	case roleServer:
-		endWith(runServer(os.Args[1:]))
+		exitWith(runServer(os.Args[1:]))
 	case roleHostRunner:
-		endWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
+		exitWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
 	default:
 		return false
 	}
 	return true
 }
 
-func endWith(err error) {
+func exitWith(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

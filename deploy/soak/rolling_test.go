@@ -12,7 +12,7 @@ const retryAfter = 2 * time.Second
 // a sender that retries once gets a 200.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	i := set(t, shape{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
+	i := set(t, processCounts{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})
 	p := post(t, i, retryAfter)
 	p.awaitAccepted(t, 200)
 

@@ -141,14 +141,14 @@ func (s *senders) attempt(
 	switch {
 	case err != nil:
 		what, neverMade := connectionError(err)
-		s.book.noteFailure(d, what, neverMade)
+		s.book.recordFailure(d, what, neverMade)
 		return a, false
 	case a.Status == http.StatusOK:
-		s.book.accepted(d, a)
+		s.book.recordAccepted(d, a)
 		return a, true
 	default:
 		final = a.Status < 500 && a.Status != http.StatusTooManyRequests
-		s.book.noteRefusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
+		s.book.recordRefusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
 		return a, final
 	}
 }

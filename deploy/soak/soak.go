@@ -103,7 +103,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
-	i, err := install(ctx, folder, shape{
+	i, err := install(ctx, folder, processCounts{
 		nodes:     3,
 		ingresses: 2,
 		executors: 2,
@@ -129,7 +129,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	if err := c.loadAndBreak(ctx, i, s, f, r); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, b, f.happened(), f.unreported()); err != nil {
+	if err := r.compare(ctx, i, b, f.pastIncidents(), f.unreported()); err != nil {
 		return err
 	}
 	r.ended = append(i.problems(), f.problems...)
@@ -151,7 +151,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		}
 		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken",
 			len(r.emptied))
-		show(c.Out, r.emptied)
+		printLines(c.Out, r.emptied)
 	}
 	return r.err()
 }
@@ -173,7 +173,7 @@ func (c *Config) loadAndBreak(
 	shown.Go(func() {
 		showProgress(showing, c.Out, began, func() string { return status(s.book, f) })
 	})
-	r.untrue = load(ctx, *c, i, s, f)
+	r.untrue = runLoad(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
 	r.took = time.Since(began)
@@ -190,7 +190,7 @@ func (c *Config) loadAndBreak(
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		return err
 	}
-	return f.awaitCareless(ctx)
+	return f.awaitUnreportedEnded(ctx)
 }
 
 // compare reads the stored, recorded and quarantined executions and compares them with the
@@ -219,7 +219,7 @@ func (r *report) compare(
 	if r.again, err = i.lateRuns(streams.ended); err != nil {
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
-	r.totals, r.incidents = b.soFar(), incidents
+	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = examine(b, streams, records, incidents)
 	return nil
 }
@@ -243,10 +243,12 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// load runs the senders, the faults and the switching of a workflow. It returns when c.Duration and
-// the last fault are over and every sender has a final response or has given up. It returns the
+// runLoad runs the senders, the faults and the switching of a workflow. It returns when c.Duration
+// and the last fault are over and every sender has a final response or has given up. It returns the
 // responses about the switched workflow that were untrue.
-func load(ctx context.Context, c Config, i *installation, s *senders, f *faults) (untrue []string) {
+func runLoad(
+	ctx context.Context, c Config, i *installation, s *senders, f *faults,
+) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var all sync.WaitGroup
@@ -258,7 +260,8 @@ func load(ctx context.Context, c Config, i *installation, s *senders, f *faults)
 }
 
 func status(b *ledger, f *faults) string {
-	t := b.soFar()
-	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d", len(f.happened()),
-		t.acknowledged, sum(t.refused), sum(t.errors))
+	t := b.currentTotals()
+	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d",
+		len(f.pastIncidents()),
+		t.acknowledged, totalCount(t.refused), totalCount(t.errors))
 }

@@ -180,7 +180,7 @@ type record struct {
 // readRecords reads the records of all executions that were not rejected, keyed by execution ID.
 func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
 	records := map[string]record{}
-	for e, err := range items(ctx,
+	for e, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.Execution], error) {
 			return client.Executions(ctx, apiclient.ExecutionFilter{}, p)
 		}) {
@@ -194,8 +194,8 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 	return records, nil
 }
 
-// items iterates over a paginated list. It retries each page for up to recoverTimeout.
-func items[T any](
+// eachItem iterates over a paginated list. It retries each page for up to recoverTimeout.
+func eachItem[T any](
 	ctx context.Context, fetch func(context.Context, apiclient.Page) (api.List[T], error),
 ) iter.Seq2[T, error] {
 	return apiclient.Items(func(p apiclient.Page) (list api.List[T], err error) {
@@ -212,7 +212,7 @@ const startSubjects = "executions.start."
 // readQuarantined describes the starts that executors have quarantined. There should be none,
 // because every start can be recorded.
 func readQuarantined(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
-	for d, err := range items(ctx,
+	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)
 		}) {

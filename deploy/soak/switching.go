@@ -36,7 +36,7 @@ func (i *installation) switching(
 			continue
 		}
 		active = !active
-		if err := switchTo(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+		if err := setActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
 			unsure = time.Now().Add(unsureFor)
 			continue
 		}
@@ -56,7 +56,7 @@ func (i *installation) switching(
 	return untrue
 }
 
-func switchTo(ctx context.Context, client *apiclient.Client, active bool) error {
+func setActive(ctx context.Context, client *apiclient.Client, active bool) error {
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
 	change := client.Deactivate

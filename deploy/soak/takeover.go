@@ -256,7 +256,7 @@ func (s *sites) run(ctx context.Context) error {
 	if err := s.second.settle(ctx); err != nil {
 		return err
 	}
-	return s.repeat(ctx, senders)
+	return s.redeliver(ctx, senders)
 }
 
 // takeOver runs the takeover commands and starts the programs of the second site.
@@ -309,9 +309,9 @@ func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
 // maxRepeats is the maximum number of deliveries that are repeated at the end.
 const maxRepeats = 1000
 
-// repeat sends to the second site, again, the deliveries that the first site had accepted and whose
-// executions were copied.
-func (s *sites) repeat(ctx context.Context, senders *senders) error {
+// redeliver sends to the second site, again, the deliveries that the first site had accepted and
+// whose executions were copied.
+func (s *sites) redeliver(ctx context.Context, senders *senders) error {
 	all, err := readStored(ctx, s.second.js)
 	if err != nil {
 		return err

@@ -101,14 +101,14 @@ func (s *sites) compare(ctx context.Context) error {
 		return err
 	}
 	c := s.count(all, records, runs, again)
-	t := s.book.soFar()
+	t := s.book.currentTotals()
 	var broken []string
 	line := func(name string, value any, why string) {
 		_, _ = fmt.Fprintf(s.config.Out, "%-14s %8v  %s\n", name, value, why)
 	}
 	never := func(name string, lines []string, why string) {
 		line(name, len(lines), why)
-		show(s.config.Out, lines)
+		printLines(s.config.Out, lines)
 		if len(lines) > 0 {
 			broken = append(broken, fmt.Sprintf("%d %s", len(lines), name))
 		}

@@ -201,7 +201,7 @@ func withoutPath(err error) error {
 func start(o Options) (*server.Server, error) {
 	log := newLogger(o)
 	ns, err := run(o, log)
-	damaged := log.unreadable()
+	damaged := log.unreadableConsumers()
 	if err != nil || len(damaged) == 0 || o.Cluster != nil {
 		return ns, err
 	}
@@ -414,7 +414,7 @@ type logger struct {
 
 func newLogger(o Options) *logger { return &logger{hook: o.Log, fatal: make(chan string, 1)} }
 
-func (l *logger) unreadable() []consumer {
+func (l *logger) unreadableConsumers() []consumer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.damaged)
@@ -436,7 +436,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 func (l *logger) Warnf(format string, args ...any) {
-	if c, ok := unreadable(args); ok {
+	if c, ok := unreadableConsumer(args); ok {
 		l.mu.Lock()
 		l.damaged = append(l.damaged, c)
 		l.mu.Unlock()

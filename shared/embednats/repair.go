@@ -20,10 +20,10 @@ import (
 // continues without the consumer, and refuses to create it again.
 type consumer struct{ account, stream, name string }
 
-// unreadable returns the consumer named in a server warning that a consumer's state could not be
-// read. args holds the arguments of the warning. ok is false if the warning is about something
-// else.
-func unreadable(args []any) (c consumer, ok bool) {
+// unreadableConsumer returns the consumer named in a server warning that a consumer's state could
+// not be read. args holds the arguments of the warning. ok is false if the warning is about
+// something else.
+func unreadableConsumer(args []any) (c consumer, ok bool) {
 	if len(args) != 4 {
 		return c, false
 	}

@@ -16,16 +16,16 @@ const (
 	hashedKey = "sha256:"
 )
 
-// Key is a compiled place: the header, field or JSON pointer that contains the order key of a
+// OrderKey is a compiled place: the header, field or JSON pointer that contains the order key of a
 // request. It is immutable and safe for concurrent use.
-type Key struct {
+type OrderKey struct {
 	text     string
 	place    sender.Place
 	pointers *pointers // nil means that the place is not a JSON pointer
 }
 
-// ParseKey compiles a place. Its error is an *Error.
-func ParseKey(text string) (*Key, error) {
+// ParseOrderKey compiles a place. Its error is an *Error.
+func ParseOrderKey(text string) (*OrderKey, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
 	}
@@ -33,21 +33,21 @@ func ParseKey(text string) (*Key, error) {
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
-	k := &Key{text: text, place: place}
+	k := &OrderKey{text: text, place: place}
 	if path := place.Pointer(); path != nil {
 		k.pointers = newPointers([][]string{path})
 	}
 	return k, nil
 }
 
-// String returns the place as it was given to ParseKey.
-func (k *Key) String() string { return k.text }
+// String returns the place as it was given to ParseOrderKey.
+func (k *OrderKey) String() string { return k.text }
 
 // Value returns the order key of a request: the text of a string, or a number or a boolean as
 // written. It returns "" if the request has no key, because there is nothing at the place, or
 // because the value is an empty string, null, an object or an array. A key that is too long or not
 // UTF-8 is replaced by its hash.
-func (k *Key) Value(r *sender.Request) string {
+func (k *OrderKey) Value(r *sender.Request) string {
 	var key string
 	if k.pointers == nil {
 		key, _ = k.place.Text(r)

@@ -139,7 +139,7 @@ func (s *scanner) readMembers(n *node) {
 		name := s.text[start:s.at]
 		s.skipSpace()
 		s.at++ // :
-		next := n.named(name, escaped)
+		next := n.childNamed(name, escaped)
 		if next == nil || s.seen[next.number] {
 			s.skipSpace()
 			s.skip()
@@ -150,8 +150,8 @@ func (s *scanner) readMembers(n *node) {
 	}
 }
 
-// named returns the child for a member's name, which is quoted as in the document.
-func (n *node) named(quoted []byte, escaped bool) *node {
+// childNamed returns the child for a member's name, which is quoted as in the document.
+func (n *node) childNamed(quoted []byte, escaped bool) *node {
 	name := quoted[1 : len(quoted)-1]
 	if escaped {
 		name = []byte(unquote(quoted))

@@ -50,7 +50,7 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 			return
 		case <-tick.C:
 		}
-		err := c.ask(ctx)
+		err := c.run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -68,7 +68,7 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 	}
 }
 
-func (c Check) ask(ctx context.Context) error {
+func (c Check) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	err := c.Ask(ctx)

@@ -48,7 +48,7 @@ func (f jsonLines) append(
 			line = append(members[0].append(appendName(line, members[0].Name)), ',')
 			members = members[1:]
 		}
-		line = append(f.appendOwn(appendName(line, name), name, level, at, message), ',')
+		line = append(f.appendStandardMember(appendName(line, name), name, level, at, message), ',')
 	}
 	for _, m := range members {
 		line = append(m.append(appendName(line, m.Name)), ',')
@@ -57,8 +57,8 @@ func (f jsonLines) append(
 	return append(line, '\n')
 }
 
-// appendOwn appends the value of a member that every line contains.
-func (f jsonLines) appendOwn(
+// appendStandardMember appends the value of a member that every line contains.
+func (f jsonLines) appendStandardMember(
 	line []byte, name string, level logrus.Level, at time.Time, message string,
 ) []byte {
 	switch name {

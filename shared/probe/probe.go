@@ -52,8 +52,8 @@ func (q Question) Header() string {
 	return strings.Join(parts, ".")
 }
 
-// AnsweredBy reports whether an answer was made with one of the keys.
-func (q Question) AnsweredBy(answer string) bool {
+// IsAnsweredBy reports whether an answer was made with one of the keys.
+func (q Question) IsAnsweredBy(answer string) bool {
 	return slices.ContainsFunc(q.keys, func(key []byte) bool {
 		return hmac.Equal([]byte(answer), []byte(sign(key, "answer", q.nonce)))
 	})

@@ -13,13 +13,13 @@ func TestWhoCanAnswer(t *testing.T) {
 	question := probe.NewQuestion(keys)
 	ingress := probe.NewAnswerer(mine)
 	answer := ingress.Answer(question.Header())
-	if answer == "" || !question.AnsweredBy(answer) {
+	if answer == "" || !question.IsAnsweredBy(answer) {
 		t.Errorf("the answer %q to %q", answer, question.Header())
 	}
 	if again := ingress.Answer(question.Header()); again != "" {
 		t.Errorf("the same question is answered twice: %q", again)
 	}
-	if answer := probe.NewAnswerer(mate).Answer(question.Header()); !question.AnsweredBy(answer) {
+	if answer := probe.NewAnswerer(mate).Answer(question.Header()); !question.IsAnsweredBy(answer) {
 		t.Error("another ingress of the installation cannot answer")
 	}
 	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
@@ -31,11 +31,11 @@ func TestWhoCanAnswer(t *testing.T) {
 		"", question.Header(), strings.Split(question.Header(), ".")[2],
 		ingress.Answer(old.Header()), answer + ".",
 	} {
-		if question.AnsweredBy(wrong) {
+		if question.IsAnsweredBy(wrong) {
 			t.Errorf("%q is taken for an answer", wrong)
 		}
 	}
-	if probe.NewQuestion(nil).AnsweredBy("") {
+	if probe.NewQuestion(nil).IsAnsweredBy("") {
 		t.Error("nobody's answer is taken for one")
 	}
 }
@@ -62,7 +62,7 @@ func TestWhatIsNoQuestionHasNoAnswer(t *testing.T) {
 	}
 	question := probe.NewQuestion(many)
 	if answer := probe.NewAnswerer(many[0]).
-		Answer(question.Header()); !question.AnsweredBy(answer) {
+		Answer(question.Header()); !question.IsAnsweredBy(answer) {
 		t.Error("of many ingresses, none can answer")
 	}
 }

@@ -33,10 +33,10 @@ func gcPercentFor(live uint64) int {
 	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
 }
 
-// boundGarbage adjusts the percentage after each collection, according to the size of the live
+// adjustGCPercent adjusts the percentage after each collection, according to the size of the live
 // heap. Go has no event for that, but it runs the finalizer of an object that a collection finds
 // unreachable.
-func boundGarbage() {
+func adjustGCPercent() {
 	type witness struct{ percent int }
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var collected func(*witness)
@@ -59,7 +59,7 @@ func boundGarbage() {
 // stays below nine tenths of the limit. GOGC and GOMEMLIMIT override it.
 func tuneMemory() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		boundGarbage()
+		adjustGCPercent()
 	}
 	if _, set := os.LookupEnv("GOMEMLIMIT"); set {
 		return

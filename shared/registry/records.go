@@ -306,19 +306,19 @@ func (p StreamPhase) IsMoving() bool {
 	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
 }
 
-// Place returns where an ingress stores the start messages of the queue. q may be nil.
-func (q *Queue) Place() Place {
+// StoreTarget returns where an ingress stores the start messages of the queue. q may be nil.
+func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:
-		return PlaceShared
+		return TargetShared
 	case q.Stream.Phase == ClosedIn || q.Stream.Phase == ClosedOut:
-		return PlaceClosed
+		return TargetClosed
 	case q.Stream.Phase == Own || q.Stream.Phase == MovingOut:
-		return PlaceOwn
+		return TargetOwn
 	case q.Stream.Phase == MovingIn || q.Stream.Phase == Draining || q.Stream.Phase == 0:
-		return PlaceShared
+		return TargetShared
 	}
-	return PlaceClosed // a phase that only a later version defines
+	return TargetClosed // a phase that only a later version defines
 }
 
 // QueueGroup holds a queue's settings for one group of runners.
@@ -406,8 +406,8 @@ func (s *Sender) Clone() *Sender {
 	return &own
 }
 
-// LiveSecrets returns the secrets that have not expired at now. It returns nil if s is nil.
-func (s *Sender) LiveSecrets(now time.Time) (live []SenderSecret) {
+// UnexpiredSecrets returns the secrets that have not expired at now. It returns nil if s is nil.
+func (s *Sender) UnexpiredSecrets(now time.Time) (live []SenderSecret) {
 	if s == nil {
 		return nil
 	}

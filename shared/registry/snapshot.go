@@ -19,11 +19,11 @@ type Webhook struct {
 	AccountID  string
 	Queue      string
 	Active     bool      // as recorded, regardless of the plan
-	place      uint32    // index in owner.active; for the writer only
+	index      uint32    // index in owner.active; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []Node
-	door       workflowPlace // determines where the workflow's start messages are stored
+	door       workflowGate // determines where the workflow's start messages are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -45,7 +45,7 @@ type Node struct {
 	Filter *filter.Filter
 	// OrderKey identifies where a request contains its order key. If it is nil, the executions are
 	// not ordered, unless Unusable is set.
-	OrderKey *filter.Key
+	OrderKey *filter.OrderKey
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
 	Answer *Answer
@@ -92,8 +92,8 @@ func (a *account) allows(w *Webhook) bool {
 	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
 }
 
-// owner is the part of an account that the writer needs.
-type owner struct {
+// accountState is the part of an account that the writer needs.
+type accountState struct {
 	id     string
 	known  bool       // whether the account has a record; otherwise only workflows refer to it
 	plan   string     // the ID of the account's plan
@@ -123,15 +123,15 @@ type tables struct {
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
 	loading bool
 	plans   Plans
-	owners  map[string]*owner // by account ID
-	texts   map[string]string // strings that many records share: see intern
+	owners  map[string]*accountState // by account ID
+	texts   map[string]string        // strings that many records share: see intern
 	// unusable holds, for each workflow with an unusable sender, the reason (see Node.Unusable).
 	unusable map[string]error
 	// opened holds the workflows that have encrypted senders' secrets, all of which could be
 	// decrypted.
 	opened map[string]struct{}
-	queues map[string]*queuePlace // the queues named by workflows or records
-	keys   *seal.Keys             // decrypt senders' secrets
+	queues map[string]*queueGate // the queues named by workflows or records
+	keys   *seal.Keys            // decrypt senders' secrets
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing until Loaded has been called. keys
@@ -145,11 +145,11 @@ func NewSnapshot(keys *seal.Keys) *Snapshot {
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:  true,
-		owners:   map[string]*owner{},
+		owners:   map[string]*accountState{},
 		texts:    map[string]string{},
 		unusable: map[string]error{},
 		opened:   map[string]struct{}{},
-		queues:   map[string]*queuePlace{},
+		queues:   map[string]*queueGate{},
 		keys:     keys,
 	}
 	t.workflows.init()
@@ -176,8 +176,9 @@ func (s *Snapshot) AccountCount() int { return s.current.Load().accounts.len() }
 // WorkflowCount returns the number of workflows.
 func (s *Snapshot) WorkflowCount() int { return s.current.Load().workflows.len() }
 
-// ActiveBesides returns the number of the account's active workflows, not counting the given one.
-func (s *Snapshot) ActiveBesides(accountID, workflowID string) int64 {
+// OtherActiveCount returns the number of the account's active workflows, not counting the given
+// one.
+func (s *Snapshot) OtherActiveCount(accountID, workflowID string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.current.Load()
@@ -204,14 +205,14 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 	return len(unusable), why
 }
 
-// KeyCoverage counts the workflows with encrypted senders' secrets that the keys can and cannot
-// decrypt.
-func (s *Snapshot) KeyCoverage() (found KeyCoverage) {
+// DecryptionCounts counts the workflows with encrypted senders' secrets that the keys can and
+// cannot decrypt.
+func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.current.Load()
 	for _, why := range now.unusable {
-		found.Add(why)
+		found.Count(why)
 	}
 	found.Opened = len(now.opened)
 	return found
@@ -226,11 +227,11 @@ func (s *Snapshot) Apply(c Change) {
 	}
 }
 
-// Unsettled implements consistency.Settler. The changes from revision since on are not yet in
+// Pending implements consistency.PendingReporter. The changes from revision since on are not yet in
 // force, because requests that began before them are still storing. since is 0 if all changes are
 // in force.
-func (s *Snapshot) Unsettled() (since uint64, settled <-chan struct{}) {
-	return s.drains.unsettled()
+func (s *Snapshot) Pending() (since uint64, settled <-chan struct{}) {
+	return s.drains.oldest()
 }
 
 // Loaded implements consistency.Sink.
@@ -254,7 +255,7 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 		if !ok {
 			return View{}, false
 		}
-		view := t.viewOf(w)
+		view := t.newView(w)
 		if view.WithinPlan || !w.Active {
 			return view, true
 		}
@@ -266,7 +267,7 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 	}
 }
 
-func (t *tables) viewOf(w *Webhook) View {
+func (t *tables) newView(w *Webhook) View {
 	view := View{Workflow: w}
 	if a, ok := t.accounts.get(w.AccountID); ok {
 		view.Plan, view.WithinPlan = a.plan, a.allows(w)
@@ -276,24 +277,24 @@ func (t *tables) viewOf(w *Webhook) View {
 
 // apply applies a change. It returns the queues to which requests may still be storing according to
 // the state before the change.
-func (t *tables) apply(c Change) (moved []*queuePlace) {
+func (t *tables) apply(c Change) (moved []*queueGate) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
 		t.recomputeAllActive()
 	case c.Account != nil:
-		o := t.owner(c.Account.ID)
+		o := t.accountState(c.Account.ID)
 		o.known, o.plan = true, t.intern(c.Account.Plan)
 		t.recomputeActive(c.Account.ID)
 	case c.DeletedAccount != "":
-		t.owner(c.DeletedAccount).known = false
-		t.dropEmptyOwner(c.DeletedAccount)
+		t.accountState(c.DeletedAccount).known = false
+		t.dropEmptyAccountState(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
 		return t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.Queue != nil:
-		if q := t.queue(c.Queue.Name); q.setPlace(c.Queue) {
-			return []*queuePlace{q}
+		if q := t.queue(c.Queue.Name); q.setTarget(c.Queue) {
+			return []*queueGate{q}
 		}
 	case c.DeletedWorkflow != "":
 		if before, existed := t.workflows.latest(c.DeletedWorkflow); existed {
@@ -315,22 +316,22 @@ func (t *tables) loaded() {
 	t.workflows.publish()
 }
 
-func (t *tables) setWorkflow(w *Webhook) (moved []*queuePlace) {
+func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	before, existed := t.workflows.latest(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
 	// A lookup that finds an active workflow must also find account data that includes the workflow
 	// as active. So the account is updated before an activation but after a deactivation.
 	switch {
 	case stays:
-		w.place = before.place
-		t.owners[w.AccountID].active[w.place] = w
+		w.index = before.index
+		t.owners[w.AccountID].active[w.index] = w
 		if before.Transition != w.Transition {
 			t.recomputeActive(w.AccountID)
 		}
 	case w.Active:
-		o := t.owner(w.AccountID)
+		o := t.accountState(w.AccountID)
 		//nolint:gosec // an account has fewer than 4 billion workflows
-		w.place = uint32(len(o.active))
+		w.index = uint32(len(o.active))
 		o.active = append(o.active, w)
 		t.recomputeActive(w.AccountID)
 	}
@@ -339,7 +340,7 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queuePlace) {
 		t.deactivate(before)
 	}
 	if existed && before.door.replace(&w.door) {
-		moved = []*queuePlace{before.door.queue}
+		moved = []*queueGate{before.door.queue}
 	}
 	return moved
 }
@@ -352,25 +353,25 @@ func (t *tables) deactivate(w *Webhook) {
 	o := t.owners[w.AccountID]
 	last := len(o.active) - 1
 	moved := o.active[last]
-	moved.place, o.active[w.place], o.active[last] = w.place, moved, nil
+	moved.index, o.active[w.index], o.active[last] = w.index, moved, nil
 	o.active = o.active[:last]
 	t.recomputeActive(w.AccountID)
-	t.dropEmptyOwner(w.AccountID)
+	t.dropEmptyAccountState(w.AccountID)
 }
 
-// owner returns the owner of an account, and creates it if there is none.
-func (t *tables) owner(accountID string) *owner {
+// accountState returns the owner of an account, and creates it if there is none.
+func (t *tables) accountState(accountID string) *accountState {
 	o := t.owners[accountID]
 	if o == nil {
-		o = &owner{id: accountID}
+		o = &accountState{id: accountID}
 		t.owners[accountID] = o
 	}
 	return o
 }
 
-// dropEmptyOwner deletes an account's owner if the account has neither a record nor active
+// dropEmptyAccountState deletes an account's owner if the account has neither a record nor active
 // workflows.
-func (t *tables) dropEmptyOwner(accountID string) {
+func (t *tables) dropEmptyAccountState(accountID string) {
 	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)
 	}
@@ -443,7 +444,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 			node.Filter, node.Unusable = compileFilter(w.ID, node.ID, trigger.Filter)
 		}
 		if trigger.OrderKey != "" && node.Unusable == nil {
-			node.OrderKey, node.Unusable = compileKey(w.ID, node.ID, trigger.OrderKey)
+			node.OrderKey, node.Unusable = compileOrderKey(w.ID, node.ID, trigger.OrderKey)
 		}
 		w.Nodes = append(w.Nodes, node)
 	}
@@ -460,9 +461,9 @@ func compileFilter(workflowID, nodeID, text string) (*filter.Filter, error) {
 	return f, nil
 }
 
-// compileKey compiles the order key of a node.
-func compileKey(workflowID, nodeID, text string) (*filter.Key, error) {
-	k, err := filter.ParseKey(text)
+// compileOrderKey compiles the order key of a node.
+func compileOrderKey(workflowID, nodeID, text string) (*filter.OrderKey, error) {
+	k, err := filter.ParseOrderKey(text)
 	if err != nil {
 		return nil,
 			fmt.Errorf("the order key of trigger node %q of workflow %q: %w", nodeID, workflowID,

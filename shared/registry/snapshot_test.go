@@ -152,7 +152,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 						"plan: %v, want %v", w.ID, i, plan, found, view.WithinPlan, want)
 				}
 			}
-			if n := s.ActiveBesides(accountID, list[0].ID); n != int64(len(list)-1) {
+			if n := s.OtherActiveCount(accountID, list[0].ID); n != int64(len(list)-1) {
 				t.Fatalf("%d besides one of %d", n, len(list))
 			}
 		}

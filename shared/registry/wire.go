@@ -100,7 +100,7 @@ func DecodeAccount(data []byte) (*Account, error) {
 		Name:      wire.GetName(),
 		Plan:      wire.GetPlan(),
 		CreatedAt: timeFromWire(wire.GetCreatedAt()),
-		unknown:   unknownOf(&wire),
+		unknown:   unknownFieldsOf(&wire),
 	}
 	if last := wire.GetLastTransition(); last != nil {
 		a.LastTransition = Transition{
@@ -113,7 +113,7 @@ func DecodeAccount(data []byte) (*Account, error) {
 				ID:   last.GetBy().GetId(),
 				Name: last.GetBy().GetName(),
 			},
-			unknown: unknownOf(last),
+			unknown: unknownFieldsOf(last),
 		}
 	}
 	if e := wire.GetEvents(); e != nil {
@@ -122,7 +122,7 @@ func DecodeAccount(data []byte) (*Account, error) {
 			Kinds:       e.GetKinds(),
 			SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
 			Since:       timeFromWire(e.GetSince()),
-			unknown:     unknownOf(e),
+			unknown:     unknownFieldsOf(e),
 		}
 	}
 	return a, nil
@@ -190,7 +190,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 		Triggers:    make([]Trigger, 0, len(wire.GetTriggers())),
 		CreatedAt:   timeFromWire(wire.GetCreatedAt()),
 		UpdatedAt:   timeFromWire(wire.GetUpdatedAt()),
-		unknown:     unknownOf(&wire),
+		unknown:     unknownFieldsOf(&wire),
 		Closed:      wire.GetClosed(),
 	}
 	for _, node := range wire.GetTriggers() {
@@ -202,7 +202,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 			Filter:   node.GetFilter(),
 			OrderKey: node.GetOrderKey(),
 			Answer:   answerFromWire(node.GetAnswer()),
-			unknown:  unknownOf(node),
+			unknown:  unknownFieldsOf(node),
 		}
 		for _, token := range node.GetTokens() {
 			if len(token.GetSha256()) != len(TokenHash{}) {
@@ -256,7 +256,7 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 		Preset:         wire.GetPreset(),
 		Settings:       wire.GetSettings(),
 		SealedSettings: wire.GetSealedSettings(),
-		unknown:        unknownOf(wire),
+		unknown:        unknownFieldsOf(wire),
 	}
 	for _, secret := range wire.GetSecrets() {
 		s.Secrets = append(s.Secrets, SenderSecret{
@@ -267,7 +267,7 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 			SetAt:     timeFromWire(secret.GetSetAt()),
 			ExpiresAt: timeFromWire(secret.GetExpiresAt()),
 			Unseen:    secret.GetUnseen(),
-			unknown:   unknownOf(secret),
+			unknown:   unknownFieldsOf(secret),
 		})
 	}
 	return s
@@ -286,7 +286,9 @@ func answerFromWire(wire *hookstartv1.Answer) *Answer {
 	if wire == nil {
 		return nil
 	}
-	return &Answer{WaitSeconds: wire.GetWaitSeconds(), Raw: wire.GetRaw(), unknown: unknownOf(wire)}
+	return &Answer{
+		WaitSeconds: wire.GetWaitSeconds(), Raw: wire.GetRaw(), unknown: unknownFieldsOf(wire),
+	}
 }
 
 // Encode implements Record.
@@ -317,7 +319,7 @@ func DecodeKey(data []byte) (*Key, error) {
 		AccountID: wire.GetAccountId(),
 		CreatedAt: timeFromWire(wire.GetCreatedAt()),
 		ExpiresAt: timeFromWire(wire.GetExpiresAt()),
-		unknown:   unknownOf(&wire),
+		unknown:   unknownFieldsOf(&wire),
 	}
 	copy(k.Hash[:], wire.GetSha256())
 	return k, nil
@@ -346,7 +348,7 @@ func DecodeInstallation(data []byte) (*Installation, error) {
 		Restoring: wire.GetRestoring(),
 		Stamp:     wire.GetStamp(),
 		Life:      wire.GetLife(),
-		unknown:   unknownOf(&wire),
+		unknown:   unknownFieldsOf(&wire),
 	}, nil
 }
 
@@ -388,20 +390,20 @@ func DecodeQueue(data []byte) (*Queue, error) {
 		PausedSince: timeFromWire(wire.GetPausedSince()),
 		PausedUntil: timeFromWire(wire.GetPausedUntil()),
 		Lanes:       wire.GetLanes(),
-		unknown:     unknownOf(&wire),
+		unknown:     unknownFieldsOf(&wire),
 	}
 	for _, g := range wire.GetGroups() {
 		q.Groups = append(q.Groups, QueueGroup{
 			Group:       g.GetGroup(),
 			MaxInFlight: g.GetMaxInFlight(),
-			unknown:     unknownOf(g),
+			unknown:     unknownFieldsOf(g),
 		})
 	}
 	if s := wire.GetStream(); s != nil {
 		q.Stream = &QueueStream{
 			Phase: StreamPhase(s.GetPhase()), MaxBytes: s.GetMaxBytes(),
 			MaxAge: time.Duration(s.GetMaxAgeSeconds()) * time.Second, Replicas: s.GetReplicas(),
-			PlacementTags: s.GetPlacementTags(), unknown: unknownOf(s),
+			PlacementTags: s.GetPlacementTags(), unknown: unknownFieldsOf(s),
 		}
 	}
 	return q, nil
@@ -428,13 +430,13 @@ func DecodeTriggerSecrets(data []byte) (*TriggerSecrets, error) {
 	s := &TriggerSecrets{
 		SamplePayload: wire.SamplePayload,
 		Sealed:        wire.GetSealed(),
-		unknown:       unknownOf(&wire),
+		unknown:       unknownFieldsOf(&wire),
 	}
 	for _, t := range wire.GetTokens() {
 		s.Tokens = append(s.Tokens, Token{
 			Text:      t.GetToken(),
 			CreatedAt: timeFromWire(t.GetCreatedAt()),
-			unknown:   unknownOf(t),
+			unknown:   unknownFieldsOf(t),
 		})
 	}
 	return s, nil
@@ -447,7 +449,7 @@ func (u unknownFields) addTo(m proto.Message) {
 	}
 }
 
-func unknownOf(
+func unknownFieldsOf(
 	m proto.Message,
 ) unknownFields {
 	return unknownFields(m.ProtoReflect().GetUnknown())

@@ -32,22 +32,22 @@ func (r *runner) begin(msg jetstream.Msg, o *laneState) {
 		// The executor lists the message as a dead letter. A retry would not help.
 		r.reportAttempt(nil, 0, began, Unreadable, failure(err))
 		_ = msg.TermWithReason(err.Error())
-		r.freePlace()
+		r.freeSlot()
 		r.markDone(&message{ordered: o})
 		return
 	}
 	m := &message{
-		key:       key{meta.Sequence.Stream, event.Start.ID},
-		Msg:       msg,
-		heartbeat: began,
-		place:     placeOf(msg),
-		start:     event.Start,
-		attempt:   int(min(meta.NumDelivered, 1<<30)),
-		began:     began,
-		ordered:   o,
+		messageKey: messageKey{meta.Sequence.Stream, event.Start.ID},
+		Msg:        msg,
+		heartbeat:  began,
+		layout:     layoutOf(msg),
+		start:      event.Start,
+		attempt:    int(min(meta.NumDelivered, 1<<30)),
+		began:      began,
+		ordered:    o,
 	}
 	if !r.underway.add(m) {
-		r.freePlace()
+		r.freeSlot()
 		r.markDone(m)
 		return
 	}
@@ -62,8 +62,8 @@ func (r *runner) begin(msg jetstream.Msg, o *laneState) {
 	go r.runUnlessCanceled(r.startSpan(m, msg.Subject()), m)
 }
 
-// freePlace frees a concurrency slot.
-func (r *runner) freePlace() { r.places <- struct{}{} }
+// freeSlot frees a concurrency slot.
+func (r *runner) freeSlot() { r.slots <- struct{}{} }
 
 // failExhausted fails an execution that no runner has finished in any of its allowed attempts.
 func (r *runner) failExhausted(m *message) {
@@ -71,7 +71,7 @@ func (r *runner) failExhausted(m *message) {
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
 	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
-	r.freePlace()
+	r.freeSlot()
 }
 
 // runOrdered makes an attempt at an execution that has an order key. It does not call the handler
@@ -98,7 +98,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		return
 	}
 	r.endSpan(ctx, failure(errNotRun))
-	r.freePlace()
+	r.freeSlot()
 }
 
 // errNotRun is the error recorded in the span of an attempt in which the handler was not called.
@@ -134,7 +134,7 @@ func (r *runner) finishTimedOut(ctx context.Context, m *message) {
 
 // finish reports the result of an attempt and frees its concurrency slot.
 func (r *runner) finish(ctx context.Context, m *message, o outcome) {
-	defer r.freePlace()
+	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report every time.
 		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
@@ -225,10 +225,10 @@ func (r *runner) reportRunning(m *message) {
 	}
 }
 
-// placeOf returns the Place of the stream in which a message is stored.
-func placeOf(msg jetstream.Msg) stream.Place {
-	place, _ := stream.PlaceOf(msg.Subject())
-	return place
+// layoutOf returns the Layout of the stream in which a message is stored.
+func layoutOf(msg jetstream.Msg) stream.Layout {
+	layout, _ := stream.LayoutOf(msg.Subject())
+	return layout
 }
 
 // progressMessage returns a report as a message. Its subject belongs to the stream of reports that
@@ -243,7 +243,7 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 		p.Error = p.Error[:maxError] + " …"
 	}
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
-	return m.place.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
+	return m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
 // reportAttempt passes an attempt to Observe and logs it.

@@ -72,14 +72,14 @@ func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// has reports whether an execution has been canceled, according to the contents of the bucket after
-// the call began. It retries until it can read the bucket or ctx ends.
-func (c *cancellations) has(ctx context.Context, executionID string) (bool, error) {
+// isCanceled reports whether an execution has been canceled, according to the contents of the
+// bucket after the call began. It retries until it can read the bucket or ctx ends.
+func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
 		switch {
 		case err == nil:
-			return c.knows(executionID), nil
+			return c.isKnown(executionID), nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
 		}
@@ -92,8 +92,8 @@ func (c *cancellations) has(ctx context.Context, executionID string) (bool, erro
 	}
 }
 
-// knows reports whether an execution is among the cancellations read so far.
-func (c *cancellations) knows(executionID string) bool {
+// isKnown reports whether an execution is among the cancellations read so far.
+func (c *cancellations) isKnown(executionID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.ids[executionID]
@@ -180,17 +180,17 @@ func (c *cancellations) catchUp() error {
 // runUnlessCanceled makes an attempt, or reports that the execution has been canceled.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
-	canceled, err := r.cancellations.has(r.working, m.start.ID)
+	canceled, err := r.cancellations.isCanceled(r.working, m.start.ID)
 	switch {
 	case err != nil: // the runner is stopping
 		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
 		r.endSpan(ctx, failure(err))
-		r.freePlace()
+		r.freeSlot()
 	case canceled:
 		r.end(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
 		r.endSpan(ctx, failure(ErrCanceled))
-		r.freePlace()
+		r.freeSlot()
 	default:
 		r.run(ctx, m)
 	}
@@ -208,7 +208,7 @@ func (r *runner) watchCancellations(ctx context.Context) {
 		case <-tick.C:
 		}
 		if r.underway.anyHandlerRuns() && r.cancellations.read(ctx) == nil {
-			r.underway.cancelHandlers(r.cancellations.knows)
+			r.underway.cancelHandlers(r.cancellations.isKnown)
 		}
 	}
 }

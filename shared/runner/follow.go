@@ -44,7 +44,7 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 		case !settings.Stream.Phase.HasOwnStream():
 			leave()
 		case r.own.Load() == nil:
-			leave = r.takeOwn(ctx, js, main, &taking)
+			leave = r.consumeOwnStream(ctx, js, main, &taking)
 		}
 		for ; begun < settings.Lanes; begun++ {
 			lane := begun
@@ -81,15 +81,15 @@ func (r *runner) readSettings(
 	}
 }
 
-// takeOwn begins to consume executions from the queue's own stream, and returns a function that
-// stops it.
-func (r *runner) takeOwn(
+// consumeOwnStream begins to consume executions from the queue's own stream, and returns a function
+// that stops it.
+func (r *runner) consumeOwnStream(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 	taking *sync.WaitGroup,
 ) (leave func()) {
-	consumer, err := r.ensureOwn(ctx, js, main)
+	consumer, err := r.ensureOwnConsumer(ctx, js, main)
 	if err == nil {
-		err = r.underway.openOwn(r.Queue)
+		err = r.underway.openOwnPublisher(r.Queue)
 	}
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -99,7 +99,7 @@ func (r *runner) takeOwn(
 		}
 		return func() {}
 	}
-	own := &source{stream.Place{Own: true}, consumer}
+	own := &source{stream.Layout{Own: true}, consumer}
 	ctx, leave = context.WithCancel(ctx)
 	r.own.Store(own)
 	r.share()
@@ -111,9 +111,9 @@ func (r *runner) takeOwn(
 	return leave
 }
 
-// ensureOwn returns the group's consumer in the queue's own stream, and creates it if it does not
-// exist. A runner in a separate NATS account may not create it; the executor does so.
-func (r *runner) ensureOwn(
+// ensureOwnConsumer returns the group's consumer in the queue's own stream, and creates it if it
+// does not exist. A runner in a separate NATS account may not create it; the executor does so.
+func (r *runner) ensureOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, followReading)

@@ -58,7 +58,7 @@ type lane struct {
 
 // laneConsumer is the group's consumer of a lane in one stream.
 type laneConsumer struct {
-	stream.Place
+	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failed   int                // number of consecutive failed requests
 }
@@ -68,7 +68,7 @@ type laneConsumer struct {
 func (r *runner) consumeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
 ) {
-	l := &lane{number: number, own: laneConsumer{Place: stream.Place{Own: true}}}
+	l := &lane{number: number, own: laneConsumer{Layout: stream.Layout{Own: true}}}
 	wait := soonest
 	for ctx.Err() == nil {
 		if !r.findLane(ctx, js, main, l) {
@@ -123,28 +123,28 @@ func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
 	if l.own.consumer == nil && l.held == nil {
-		return r.takeFrom(ctx, js, l, &l.shared)
+		return r.runNextFrom(ctx, js, l, &l.shared)
 	}
 	older, newer := &l.own, &l.shared
-	if stream.Phase(r.phase.Load()).NewerPlace().Own {
+	if stream.Phase(r.phase.Load()).NewestLayout().Own {
 		older, newer = newer, older
 	}
 	if older.consumer != nil {
-		if taken, err = r.takeFrom(ctx, js, l, older); taken || err != nil {
+		if taken, err = r.runNextFrom(ctx, js, l, older); taken || err != nil {
 			return taken, err
 		}
 	}
 	if l.held != nil {
-		return r.takeHeld(ctx, js, l)
+		return r.runHeld(ctx, js, l)
 	}
-	if drained, err := r.laneDrained(ctx, js, l, older.Place); !drained || newer.consumer == nil {
+	if drained, err := r.laneDrained(ctx, js, l, older.Layout); !drained || newer.consumer == nil {
 		return false, err
 	}
-	return r.takeFrom(ctx, js, l, newer)
+	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// takeFrom runs the next execution of a lane in one stream.
-func (r *runner) takeFrom(
+// runNextFrom runs the next execution of a lane in one stream.
+func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
 	msg, asked, err := r.pullLane(ctx, c.consumer)
@@ -156,42 +156,42 @@ func (r *runner) takeFrom(
 	if msg == nil {
 		return false, nil
 	}
-	if r.mayBegin(ctx, js, l, c.Place, asked.Add(r.AckWait)) {
-		r.runTaken(ctx, msg, asked)
+	if r.mayBegin(ctx, js, l, c.Layout, asked.Add(r.AckWait)) {
+		r.runPulled(ctx, msg, asked)
 		return true, nil
 	}
-	r.freePlace()
+	r.freeSlot()
 	//nolint:contextcheck // it is held until it is begun or released
 	l.held = r.hold(msg, asked.Add(r.AckWait))
 	return true, nil
 }
 
-// takeHeld runs the execution that is being held, if it may begin now.
-func (r *runner) takeHeld(
+// runHeld runs the execution that is being held, if it may begin now.
+func (r *runner) runHeld(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
-	place := placeOf(l.held.msg)
-	if !r.mayBegin(ctx, js, l, place, time.Now().Add(latest)) {
+	layout := layoutOf(l.held.msg)
+	if !r.mayBegin(ctx, js, l, layout, time.Now().Add(latest)) {
 		return false, nil
 	}
 	select {
-	case <-r.places:
+	case <-r.slots:
 	case <-ctx.Done():
 		return false, nil
 	}
 	until := l.held.until()
 	msg := l.held.release()
 	l.held = nil
-	r.runTaken(ctx, msg, until.Add(-r.AckWait))
+	r.runPulled(ctx, msg, until.Add(-r.AckWait))
 	return true, nil
 }
 
-// mayBegin reports whether an execution of a lane may begin. It may if its stream, given by place,
+// mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
 // back since follow read the record. It retries until the given time if it cannot determine that.
 func (r *runner) mayBegin(
-	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place, until time.Time,
+	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout, until time.Time,
 ) bool {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -204,13 +204,14 @@ func (r *runner) mayBegin(
 			phase := settings.Stream.Phase
 			r.phase.Store(int32(phase))
 			switch {
-			case !phase.HasOwnStream(), phase.NewerPlace() != place:
+			case !phase.HasOwnStream(), phase.NewestLayout() != layout:
 				return true
-			case !place.Own && l.own.consumer == nil:
+			case !layout.Own && l.own.consumer == nil:
 				return false // older executions wait where this runner does not look yet
 			}
 			var drained bool
-			if drained, err = r.laneDrained(ctx, js, l, stream.Place{Own: !place.Own}); err == nil {
+			other := stream.Layout{Own: !layout.Own}
+			if drained, err = r.laneDrained(ctx, js, l, other); err == nil {
 				return drained
 			}
 		}
@@ -221,9 +222,9 @@ func (r *runner) mayBegin(
 
 // laneDrained reports whether the group has finished with all executions of a lane in a stream.
 func (r *runner) laneDrained(
-	ctx context.Context, js jetstream.JetStream, l *lane, place stream.Place,
+	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) (bool, error) {
-	return stream.Drained(ctx, js, place.Name(r.Queue), r.group().LaneConsumer(l.number))
+	return stream.Drained(ctx, js, layout.Name(r.Queue), r.group().LaneConsumer(l.number))
 }
 
 // logLaneFailure logs that the consumer of a lane cannot be used.
@@ -282,11 +283,11 @@ func (h *heldMessage) release() jetstream.Msg {
 	return h.msg
 }
 
-// runTaken runs an execution from a lane, and waits until its message is acknowledged or returned
+// runPulled runs an execution from a lane, and waits until its message is acknowledged or returned
 // to the server. The caller has taken a concurrency slot. asked is when the message was requested.
-func (r *runner) runTaken(ctx context.Context, msg jetstream.Msg, asked time.Time) {
+func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg, asked time.Time) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
-		r.freePlace()
+		r.freeSlot()
 		_ = msg.NakWithDelay(returnDelay)
 		return
 	}
@@ -303,14 +304,14 @@ func (r *runner) pullLane(
 	ctx context.Context, consumer jetstream.Consumer,
 ) (msg jetstream.Msg, asked time.Time, err error) {
 	select {
-	case <-r.places:
+	case <-r.slots:
 	case <-ctx.Done():
 		return nil, asked, nil
 	}
 	asked = time.Now()
 	batch, err := consumer.FetchNoWait(1)
 	if err != nil {
-		r.freePlace()
+		r.freeSlot()
 		return nil, asked, err
 	}
 	hold := time.NewTimer(laneHold)
@@ -318,23 +319,23 @@ func (r *runner) pullLane(
 	select {
 	case msg = <-batch.Messages():
 		if msg == nil {
-			r.freePlace()
+			r.freeSlot()
 			return nil, asked, ignoreNoMessage(batch.Error())
 		}
 		return msg, asked, nil
 	case <-hold.C:
 	}
 	// The slot is free for others until the request is answered or has expired.
-	r.freePlace()
+	r.freeSlot()
 	if msg = <-batch.Messages(); msg == nil {
 		return nil, asked, ignoreNoMessage(batch.Error())
 	}
-	place := time.NewTimer(r.AckWait / 4)
-	defer place.Stop()
+	slotTimeout := time.NewTimer(r.AckWait / 4)
+	defer slotTimeout.Stop()
 	select {
-	case <-r.places:
+	case <-r.slots:
 		return msg, asked, nil
-	case <-place.C:
+	case <-slotTimeout.C:
 	case <-ctx.Done():
 	}
 	_ = msg.Nak()
@@ -408,7 +409,7 @@ func (u *inFlight) renew(m *message, msg jetstream.Msg) {
 // hasEnded reports whether an execution has ended, according to the last report stored for it. It
 // retries until there is a response or ctx ends. If reports cannot be read, it returns false.
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
-	subject := m.place.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
+	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
 		ended, err := stream.HasEnded(ctx, r.nc, subject)
 		switch {

@@ -71,7 +71,7 @@ func (r *runner) replaceOwnConsumer(
 	}
 	now, err := js.Stream(ctx, stream.OwnName(r.Queue))
 	if err == nil && now.CachedInfo().Created.After(own.consumer.CachedInfo().Created) {
-		_, err = r.ensureOwn(ctx, js, main)
+		_, err = r.ensureOwnConsumer(ctx, js, main)
 	}
 	return err
 }

@@ -26,8 +26,8 @@ const hangGrace = time.Second
 type inFlight struct {
 	nc   *nats.Conn
 	acks *ack.Publisher // for reports on executions in the shared stream
-	// ownAcks is for reports on executions in the queue's own stream. It is nil until openOwn is
-	// called.
+	// ownAcks is for reports on executions in the queue's own stream. It is nil until
+	// openOwnPublisher is called.
 	ownAcks       *ack.Publisher
 	ackWait       time.Duration                   // Options.AckWait
 	announceAfter time.Duration                   // Options.ReportRunningAfter
@@ -38,12 +38,12 @@ type inFlight struct {
 	stopped       chan struct{}                   // closed when the loop has returned
 
 	mu       sync.Mutex
-	messages map[key]*message
+	messages map[messageKey]*message
 }
 
-// key identifies the message of an execution. The sequence number alone is not enough, because a
-// stream that was set back by a power cut reuses sequence numbers.
-type key struct {
+// messageKey identifies the message of an execution. The sequence number alone is not enough,
+// because a stream that was set back by a power cut reuses sequence numbers.
+type messageKey struct {
 	sequence uint64 // in the stream that holds the start message
 	id       string // of the execution
 }
@@ -51,8 +51,8 @@ type key struct {
 // message is a message in flight with its current attempt. Until the message is removed,
 // inFlight.mu guards the fields that follow "guarded".
 type message struct {
-	key
-	place    stream.Place // where the start message is stored
+	messageKey
+	layout   stream.Layout // where the start message is stored
 	start    *execution.Start
 	attempt  int        // counts from 1
 	began    time.Time  // when the message arrived
@@ -90,15 +90,15 @@ func newInFlight(r *runner) (*inFlight, error) {
 		timeout:       r.Timeout,
 		stop:          make(chan struct{}),
 		stopped:       make(chan struct{}),
-		messages:      map[key]*message{},
+		messages:      map[messageKey]*message{},
 	}
 	go u.runRounds()
 	return u, nil
 }
 
-// openOwn prepares for publishing reports on executions in a queue's own stream. It must be called
-// before the first message from that stream is added.
-func (u *inFlight) openOwn(queue string) error {
+// openOwnPublisher prepares for publishing reports on executions in a queue's own stream. It must
+// be called before the first message from that stream is added.
+func (u *inFlight) openOwnPublisher(queue string) error {
 	if u.ownAcks != nil {
 		return nil
 	}
@@ -125,21 +125,21 @@ func (u *inFlight) close() {
 func (u *inFlight) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if known := u.messages[m.key]; known != nil {
+	if known := u.messages[m.messageKey]; known != nil {
 		known.Msg, known.heartbeat = m.Msg, m.heartbeat
 		if m.ordered != nil && known.ordered != nil {
 			known.ordered.until = m.ordered.until // an expired lease stays expired
 		}
 		return false
 	}
-	u.messages[m.key] = m
+	u.messages[m.messageKey] = m
 	return true
 }
 
 func (u *inFlight) remove(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.messages, m.key)
+	delete(u.messages, m.messageKey)
 }
 
 // watchHandler begins to watch a handler with the context ctx.
@@ -196,22 +196,22 @@ func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) 
 func (u *inFlight) send(m *message) {
 	attempt := *m.report // acks sets a separate reply subject for each attempt
 	acks := u.acks
-	if m.place.Own {
+	if m.layout.Own {
 		acks = u.ownAcks
 	}
 	acks.PublishAsync(&attempt, m.reported.Add(u.ackWait), func(_ ack.Ack, err error) {
-		u.reportAnswered(m, err)
+		u.handleReply(m, err)
 	})
 }
 
-// reportAnswered handles the stream's response to a report. After an error, a later round sends the
+// handleReply handles the stream's response to a report. After an error, a later round sends the
 // report again.
-func (u *inFlight) reportAnswered(m *message, err error) {
+func (u *inFlight) handleReply(m *message, err error) {
 	u.mu.Lock()
 	// If false, an earlier attempt was confirmed, or AckWait has passed.
-	waits := u.messages[m.key] == m
+	waits := u.messages[m.messageKey] == m
 	if m.err = err; waits && err == nil {
-		delete(u.messages, m.key)
+		delete(u.messages, m.messageKey)
 	}
 	u.mu.Unlock()
 	if waits && err == nil {
@@ -298,12 +298,12 @@ func (u *inFlight) dueForReport(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
 	case waited > u.ackWait:
-		delete(u.messages, m.key)
+		delete(u.messages, m.messageKey)
 		err := errors.Join(fmt.Errorf("the stream has not confirmed the report within %s",
 			u.ackWait), m.err)
 		return func() { m.published(err) }
 	case errors.Is(m.err, nats.ErrConnectionClosed): // for good: it will never be confirmed
-		delete(u.messages, m.key)
+		delete(u.messages, m.messageKey)
 		err := m.err
 		return func() { m.published(err) }
 	case waited >= u.ackWait/10:

@@ -242,7 +242,7 @@ type runner struct {
 	cancellations *cancellations
 	// sharing is canceled, by share, once the group's consumer in the shared stream must share the
 	// concurrency slots with lanes or with the consumer in the queue's own stream.
-	sharing context.Context    //nolint:containedctx // it says since when places are shared
+	sharing context.Context    //nolint:containedctx // it says since when slots are shared
 	share   context.CancelFunc // cancels sharing
 	// phase is the stream.Phase in the queue's record when it was last read. It determines where
 	// the queue's new start messages are stored.
@@ -254,8 +254,8 @@ type runner struct {
 	// ownAccount reports whether the runner's NATS account may not read the queue's record. Only
 	// follow uses it.
 	ownAccount bool
-	// places holds a token for each free concurrency slot.
-	places chan struct{}
+	// slots holds a token for each free concurrency slot.
+	slots chan struct{}
 	// unconfirmed limits the number of reports that have not been confirmed. Their executions would
 	// run again if this process died.
 	unconfirmed chan struct{}
@@ -301,14 +301,14 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		handler:       handler,
 		working:       working,
 		cancellations: newCancellations(nc),
-		places:        make(chan struct{}, options.Concurrency),
+		slots:         make(chan struct{}, options.Concurrency),
 		unconfirmed:   make(chan struct{}, options.Concurrency),
 	}
 	r.sharing, r.share = context.WithCancel(working)
 	r.spans = r.tracer()
-	r.callOnReady()
+	r.notifyReady()
 	for range options.Concurrency {
-		r.freePlace()
+		r.freeSlot()
 	}
 	//nolint:contextcheck // a handler has its own, which outlives ctx
 	if r.underway, err = newInFlight(r); err != nil {
@@ -351,8 +351,8 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	return errors.Join(err, nc.FlushTimeout(5*time.Second))
 }
 
-// callOnReady calls OnReady.
-func (r *runner) callOnReady() {
+// notifyReady calls OnReady.
+func (r *runner) notifyReady() {
 	if r.OnReady == nil {
 		return
 	}

@@ -19,7 +19,7 @@ const pullExpiry = 5 * time.Second
 // source is a consumer of the group that delivers executions without an order key: the one in the
 // shared stream, or the one in the queue's own stream.
 type source struct {
-	stream.Place
+	stream.Layout
 	consumer jetstream.Consumer
 }
 
@@ -28,7 +28,7 @@ type source struct {
 func (r *runner) consumeSource(ctx context.Context, s *source) error {
 	wait, failed := soonest, 0
 	for {
-		free := drainTokens(ctx, r.places)
+		free := receiveTokens(ctx, r.slots)
 		if free == 0 {
 			return nil
 		}
@@ -36,18 +36,18 @@ func (r *runner) consumeSource(ctx context.Context, s *source) error {
 		if r.sharing.Err() != nil { // other loops also need concurrency slots
 			pull = r.pullShared
 			for ; free > (r.Concurrency+1)/2; free-- {
-				r.freePlace()
+				r.freeSlot()
 			}
 		}
 		began, err := pull(ctx, s, free)
 		for range free - began {
-			r.freePlace()
+			r.freeSlot()
 		}
 		switch {
 		case began > 0:
 			wait, failed = soonest, 0
 			r.ownActive.Store(s.Own)
-		case err == nil && !r.waitsAt(s):
+		case err == nil && !r.pullsWait(s):
 			failed = 0
 			pause(ctx, wait)
 			wait = min(wait*3/2, latest)
@@ -82,16 +82,16 @@ func isTemporary(err error) bool {
 // errPull means that the message iterator of a request has failed.
 var errPull = errors.New("the request for messages has failed")
 
-// waitsAt reports whether requests to a source wait until there are messages. If the queue has its
-// own stream, only requests to the source of the last execution wait, because a waiting request
+// pullsWait reports whether requests to a source wait until there are messages. If the queue has
+// its own stream, only requests to the source of the last execution wait, because a waiting request
 // reserves concurrency slots. The other source is polled at intervals.
-func (r *runner) waitsAt(s *source) bool {
+func (r *runner) pullsWait(s *source) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
-// drainTokens waits for one token and then receives all that are available. It returns their
+// receiveTokens waits for one token and then receives all that are available. It returns their
 // number, or 0 if ctx ends first.
-func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
+func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 	select {
 	case <-tokens:
 	case <-ctx.Done():
@@ -111,16 +111,16 @@ func drainTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 // iterator that lives longer would request more messages as soon as half of them have been
 // received, no matter how long their handlers run. A message that waits for a slot for longer than
 // AckWait would also run on another member.
-func (r *runner) pull(ctx context.Context, s *source, places int) (began int, err error) {
-	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(places),
-		jetstream.StopAfter(places), jetstream.PullExpiry(pullExpiry),
+func (r *runner) pull(ctx context.Context, s *source, slots int) (began int, err error) {
+	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(slots),
+		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullExpiry/2))
 	if err != nil {
 		return 0, errors.Join(errPull, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Drain)()
-	//nolint:contextcheck // it says since when places are shared
+	//nolint:contextcheck // it says since when slots are shared
 	defer context.AfterFunc(r.sharing, messages.Drain)()
 	for {
 		msg, err := stream.Next(messages)
@@ -137,12 +137,12 @@ func (r *runner) pull(ctx context.Context, s *source, places int) (began int, er
 
 // pullShared is like pull, but makes a single request and returns once that has expired, so that
 // lanes or the other source can use the slots.
-func (r *runner) pullShared(ctx context.Context, s *source, places int) (began int, err error) {
+func (r *runner) pullShared(ctx context.Context, s *source, slots int) (began int, err error) {
 	var batch jetstream.MessageBatch
-	if r.waitsAt(s) {
-		batch, err = s.consumer.Fetch(places, jetstream.FetchMaxWait(pullExpiryShared))
+	if r.pullsWait(s) {
+		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpiryShared))
 	} else {
-		batch, err = s.consumer.FetchNoWait(places)
+		batch, err = s.consumer.FetchNoWait(slots)
 	}
 	if err != nil {
 		return 0, errors.Join(errPull, err)

@@ -169,7 +169,7 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 		done.Verdict = s.Verify(r, now)
 	}
 	for _, c := range h.check {
-		if c.value == "" || sameText(c.source.value(r), c.value) != 1 {
+		if c.value == "" || constantTimeEqual(c.source.value(r), c.value) != 1 {
 			done.Verdict = Verdict{
 				Code:   webhook.SignatureInvalid,
 				Reason: c.source.String() + " is not the one that was set",

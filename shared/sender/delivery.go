@@ -66,7 +66,7 @@ const maxSources = 16
 func DeliverySources(
 	preset string, settings map[string]string,
 ) (signed, other []string, err error) {
-	e, err := find(preset)
+	e, err := findEntry(preset)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,9 +87,9 @@ func DeliverySources(
 	return signed, other, nil
 }
 
-// deliveryTexts returns the sources that an operator has set, or else the entry's own sources. own
-// is true for the entry's own sources.
-func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own bool) {
+// configuredDeliverySources returns the sources that an operator has set, or else the entry's own
+// sources. own is true for the entry's own sources.
+func (e *entry) configuredDeliverySources(settings map[string]string) (texts []string, own bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
 		for i := range texts {
@@ -100,11 +100,12 @@ func (e *entry) deliveryTexts(settings map[string]string) (texts []string, own b
 	if header := settings["idHeader"]; header != "" { // a setting of the hmac preset
 		return []string{"header:" + header}, false
 	}
-	return e.ownDelivery(), true
+	return e.builtInDeliverySources(), true
 }
 
-// ownDelivery returns the signed sources of the entry's methods, followed by its other sources.
-func (e *entry) ownDelivery() []string {
+// builtInDeliverySources returns the signed sources of the entry's methods, followed by its other
+// sources.
+func (e *entry) builtInDeliverySources() []string {
 	var texts []string
 	for i := range e.Verify {
 		for _, text := range e.Verify[i].Delivery {
@@ -119,7 +120,7 @@ func (e *entry) ownDelivery() []string {
 // deliverySources compiles the sources of delivery IDs and determines which of them each method's
 // signature covers.
 func (e *entry) deliverySources(settings map[string]string, methods []method) ([]idSource, error) {
-	texts, own := e.deliveryTexts(settings)
+	texts, own := e.configuredDeliverySources(settings)
 	if len(texts) > maxSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
@@ -167,8 +168,8 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
 		if view == nil {
 			view = s.methods[v.method-1].signedView(r)
 		}
-		if text := id.value(view, true); text != "" {
-			d := delivery(text, id.body)
+		if text := id.find(view, true); text != "" {
+			d := newDeliveryID(text, id.body)
 			d.Signed = true
 			return d
 		}
@@ -185,14 +186,14 @@ func (s *Sender) UnsignedDelivery(r *Request, v Verdict) DeliveryID {
 		if v.method > 0 && id.signedBy[v.method-1] {
 			continue
 		}
-		if text := id.value(r, false); text != "" {
-			return delivery(text, id.body)
+		if text := id.find(r, false); text != "" {
+			return newDeliveryID(text, id.body)
 		}
 	}
 	return DeliveryID{}
 }
 
-func delivery(text string, body bool) DeliveryID {
+func newDeliveryID(text string, body bool) DeliveryID {
 	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
 		return c < ' ' || c == 0x7f
 	})
@@ -207,11 +208,11 @@ func delivery(text string, body bool) DeliveryID {
 	return DeliveryID{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}
 }
 
-// value returns the ID at a source: its value, or the joined values of all its parts. If signed is
+// find returns the ID at a source: its value, or the joined values of all its parts. If signed is
 // true, only the first value of a header is used, because only that one is signed.
-func (id *idSource) value(r *Request, signed bool) string {
+func (id *idSource) find(r *Request, signed bool) string {
 	for _, s := range id.absent {
-		if s.present(r, true) {
+		if s.hasValue(r, true) {
 			return ""
 		}
 	}

@@ -440,7 +440,7 @@ func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
 		right := 0
 		for n := range s.keys {
 			if k := &s.keys[n]; k.method == i && k.isValid(now) {
-				if same := sameText(value, string(k.bytes)); same == 1 {
+				if same := constantTimeEqual(value, string(k.bytes)); same == 1 {
 					right, id = 1, k.id
 				}
 			}
@@ -463,17 +463,17 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 	switch m.scheme {
 	case schemeStatic:
 		for _, c := range found {
-			right |= sameText(c.text, string(k.bytes))
+			right |= constantTimeEqual(c.text, string(k.bytes))
 		}
 	case schemeBasic:
 		for _, c := range found {
-			right |= sameBasic(c.text, m.user, string(k.bytes))
+			right |= matchesBasicAuth(c.text, m.user, string(k.bytes))
 		}
 	case schemeHMAC, schemeDigest:
 		sums := map[string][]byte{}
 		for _, c := range found {
 			if sums[c.hash] == nil {
-				sums[c.hash] = m.sum(c.hash, k, r, timeText)
+				sums[c.hash] = m.expectedSum(c.hash, k, r, timeText)
 			}
 			right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
 		}
@@ -493,8 +493,8 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 	return right == 1
 }
 
-// sum returns the signature that the request should have.
-func (m *method) sum(hashName string, k *key, r *Request, timeText string) []byte {
+// expectedSum returns the signature that the request should have.
+func (m *method) expectedSum(hashName string, k *key, r *Request, timeText string) []byte {
 	h := newHash(hashName)()
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)
@@ -516,21 +516,23 @@ func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText
 	return ecdsa.VerifyASN1(k.ecdsa, h.Sum(nil), signature)
 }
 
-// sameText compares two strings in constant time. It returns 1 if they are equal, otherwise 0.
-func sameText(a, b string) int {
+// constantTimeEqual compares two strings in constant time. It returns 1 if they are equal,
+// otherwise 0.
+func constantTimeEqual(a, b string) int {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:])
 }
 
-// sameBasic returns 1 if an Authorization header contains the user and the password, otherwise 0.
-func sameBasic(header, user, password string) int {
+// matchesBasicAuth returns 1 if an Authorization header contains the user and the password,
+// otherwise 0.
+func matchesBasicAuth(header, user, password string) int {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 	if err != nil || !strings.EqualFold(scheme, "Basic") {
 		return 0
 	}
 	givenUser, givenPassword, _ := strings.Cut(string(text), ":")
-	return sameText(givenUser, user) & sameText(givenPassword, password)
+	return constantTimeEqual(givenUser, user) & constantTimeEqual(givenPassword, password)
 }
 
 // readTime parses digits as seconds or milliseconds since 1970. Leading zeros are refused, because

@@ -16,9 +16,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 		return false
 	}
 	fits := [...]func(*idSource) bool{
-		func(from *idSource) bool { return from.value(r, false) != "" },
-		func(from *idSource) bool { return from.value(r, false) == "" && !from.body },
-		func(from *idSource) bool { return from.value(r, false) == "" && from.body },
+		func(from *idSource) bool { return from.find(r, false) != "" },
+		func(from *idSource) bool { return from.find(r, false) == "" && !from.body },
+		func(from *idSource) bool { return from.find(r, false) == "" && from.body },
 	}
 	for _, fit := range fits {
 		for i := range s.delivery {
@@ -27,10 +27,10 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 				continue
 			}
 			try := r.mutableCopy()
-			if !from.put(&try, id) {
+			if !from.set(&try, id) {
 				continue
 			}
-			if found := from.value(&try, false); strings.Contains(found, id) ||
+			if found := from.find(&try, false); strings.Contains(found, id) ||
 				strings.Contains(found, joined.Replace(id)) {
 				*r = try
 				return true
@@ -40,9 +40,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// put stores value in the part of r that looks like an ID, or in the last part if none does, and in
+// set stores value in the part of r that looks like an ID, or in the last part if none does, and in
 // every part that r leaves empty. It reports whether that was possible.
-func (id *idSource) put(r *Request, value string) bool {
+func (id *idSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
 		if part.looksLikeID() {
@@ -54,7 +54,7 @@ func (id *idSource) put(r *Request, value string) bool {
 		if i != names && part.value(r) != "" {
 			continue
 		}
-		if part.put(r, value) != nil {
+		if part.set(r, value) != nil {
 			return false
 		}
 	}
@@ -71,22 +71,22 @@ func (s source) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// put sets the value at a source. It returns ErrBody if the form of the body does not allow that.
-func (s source) put(r *Request, value string) error {
+// set sets the value at a source. It returns ErrBody if the form of the body does not allow that.
+func (s source) set(r *Request, value string) error {
 	switch s.kind {
 	case fromHeader:
 		r.Header[s.name] = []string{value}
 		return nil
 	case fromPointer:
-		return s.putJSON(r, value)
+		return s.setJSON(r, value)
 	case fromForm:
-		return s.putField(r, value)
+		return s.setField(r, value)
 	case fromQuery, fromSignature: // no preset has a signature or an ID there
 	}
 	return ErrBody
 }
 
-func (s source) putJSON(r *Request, value string) error {
+func (s source) setJSON(r *Request, value string) error {
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.UseNumber()
 	var document any
@@ -95,7 +95,7 @@ func (s source) putJSON(r *Request, value string) error {
 	} else if !r.json().Exists() || decoder.Decode(&document) != nil {
 		return ErrBody
 	}
-	if !setAt(document, s.pointer, s.every, value) {
+	if !setMember(document, s.pointer, s.every, value) {
 		return ErrBody
 	}
 	var text bytes.Buffer
@@ -108,8 +108,8 @@ func (s source) putJSON(r *Request, value string) error {
 	return nil
 }
 
-// putField replaces a field of a URL-encoded form, or adds it.
-func (s source) putField(r *Request, value string) error {
+// setField replaces a field of a URL-encoded form, or adds it.
+func (s source) setField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(mediaType), formType) {
 		return ErrBody
@@ -128,9 +128,10 @@ func (s source) putField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// setAt sets a member of an object. It creates missing objects on the way and, if every is true,
-// follows * in the pointer into each element of an array. It reports whether that was possible.
-func setAt(in any, pointer []string, every bool, value string) bool {
+// setMember sets a member of an object. It creates missing objects on the way and, if every is
+// true, follows * in the pointer into each element of an array. It reports whether that was
+// possible.
+func setMember(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {
 		return false
@@ -144,7 +145,7 @@ func setAt(in any, pointer []string, every bool, value string) bool {
 		if object[name] == nil {
 			object[name] = map[string]any{}
 		}
-		return setAt(object[name], rest, every, value)
+		return setMember(object[name], rest, every, value)
 	}
 	elements, _ := object[name].([]any)
 	if len(elements) == 0 {
@@ -152,7 +153,7 @@ func setAt(in any, pointer []string, every bool, value string) bool {
 		object[name] = elements
 	}
 	for _, element := range elements {
-		if len(rest) < 2 || !setAt(element, rest[1:], every, value) {
+		if len(rest) < 2 || !setMember(element, rest[1:], every, value) {
 			return false
 		}
 	}

@@ -99,7 +99,7 @@ func Compile(c Config) (*Sender, error) {
 // build returns a sender with its methods and the sources of its delivery IDs, but without its
 // secrets. settings holds the validated settings, including defaults.
 func build(c Config) (s *Sender, settings map[string]string, err error) {
-	e, err := find(c.Preset)
+	e, err := findEntry(c.Preset)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 	switch {
 	case len(s.methods) == 0 && len(secrets) > 0:
 		return &ConfigError{"secrets", "this preset verifies nothing, so it has no secret"}
-	case len(s.methods) > 0 && len(secrets) == 0 && !s.entry.captures():
+	case len(s.methods) > 0 && len(secrets) == 0 && !s.entry.capturesSecret():
 		return &ConfigError{
 			"secrets", "this preset verifies, so it needs a secret: " + s.entry.Secret.Label,
 		}
@@ -210,7 +210,7 @@ func (s *Sender) Verifies() bool { return len(s.methods) > 0 }
 
 // WaitsForSecret reports whether the sender has no secret yet and must store the secret that the
 // first handshake transmits.
-func (s *Sender) WaitsForSecret() bool { return s.entry.captures() && len(s.keys) == 0 }
+func (s *Sender) WaitsForSecret() bool { return s.entry.capturesSecret() && len(s.keys) == 0 }
 
 // GivesUpOn4xx reports whether the provider drops the delivery, or the whole webhook, after a 4xx
 // response. A request that may be accepted later must then be refused with 503.

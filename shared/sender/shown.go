@@ -27,7 +27,7 @@ var credentials = canonicalNames(webhook.SecretHeaders())
 // Config because earlier versions stored them, but the resulting Sender does not use those sources
 // for delivery IDs.
 func CheckSecretsHidden(c Config) error {
-	e, err := find(c.Preset)
+	e, err := findEntry(c.Preset)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func CheckSecretsHidden(c Config) error {
 		return err
 	}
 	secret := slices.Concat(credentials, canonicalNames(e.Drop), drop)
-	texts, _ := e.deliveryTexts(settings)
+	texts, _ := e.configuredDeliverySources(settings)
 	for _, text := range texts {
 		name, ok := strings.CutPrefix(text, "header:")
 		if ok && slices.Contains(secret, textproto.CanonicalMIMEHeaderKey(name)) {
@@ -67,7 +67,7 @@ func CheckSecretsHidden(c Config) error {
 // SecretInBody reports whether requests of a preset contain the secret outside the headers. It is
 // then usually in the body, which is recorded and forwarded.
 func SecretInBody(preset string) bool {
-	e, err := find(preset)
+	e, err := findEntry(preset)
 	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
 		return m.Scheme == schemeStatic && !strings.HasPrefix(m.Signature, "header:")
 	})

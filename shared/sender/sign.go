@@ -93,9 +93,9 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	case schemeEd25519, schemeECDSA:
 		return ErrPublicKey
 	case schemeStatic:
-		return m.signature.put(r, m.spec.Prefix+string(k.bytes))
+		return m.signature.set(r, m.spec.Prefix+string(k.bytes))
 	case schemeBasic:
-		return m.signature.put(r,
+		return m.signature.set(r,
 			"Basic "+base64.StdEncoding.EncodeToString([]byte(m.user+":"+string(k.bytes))))
 	case schemeTwilio:
 		r.addBodyHash()
@@ -105,13 +105,13 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 		timeText = strconv.FormatInt(now.UnixMilli(), 10)
 	}
 	if m.unit != "" && m.time.kind != fromSignature {
-		if err := m.time.put(r, timeText); err != nil {
+		if err := m.time.set(r, timeText); err != nil {
 			return err
 		}
 	}
 	for i := range m.message {
 		if p := &m.message[i]; p.kind == partSource && p.source.value(r) == "" {
-			if err := p.source.put(r, "msg_"+rand.Text()); err != nil {
+			if err := p.source.set(r, "msg_"+rand.Text()); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 		}
 	}
 	sum, hashName := m.expected(k, r, timeText)
-	return m.signature.put(r, m.formatSignature(sum, hashName, timeText))
+	return m.signature.set(r, m.formatSignature(sum, hashName, timeText))
 }
 
 // expected returns the signature that the method would accept, and the name of its hash.
@@ -137,7 +137,7 @@ func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hash
 	if hashName == hashNamed {
 		hashName = "sha256"
 	}
-	return m.sum(hashName, k, r, timeText), hashName
+	return m.expectedSum(hashName, k, r, timeText), hashName
 }
 
 // formatSignature returns a signature in the form in which the provider sends it.

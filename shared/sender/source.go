@@ -106,7 +106,7 @@ func (s source) values(r *Request) []string {
 		}
 		return values
 	case fromPointer:
-		values, ok := s.point(nil, r.json(), s.pointer)
+		values, ok := s.appendAt(nil, r.json(), s.pointer)
 		if !ok {
 			return nil
 		}
@@ -138,15 +138,15 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// present reports whether the request has a value at s, of any JSON type. It ignores a JSON null
+// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON null
 // unless null is true.
-func (s source) present(r *Request, null bool) bool {
+func (s source) hasValue(r *Request, null bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""
 	}
 	at := r.json()
 	for _, token := range s.pointer {
-		at = child(at, token)
+		at = jsonChild(at, token)
 	}
 	return at.Exists() && (null || at.Type != gjson.Null)
 }
@@ -155,8 +155,10 @@ func (s source) present(r *Request, null bool) bool {
 // pointer has no value.
 const maxValues = 1000
 
-// point appends the strings and numbers that a pointer refers to. ok is false if any is missing.
-func (s source) point(values []string, at gjson.Result, pointer []string) (all []string, ok bool) {
+// appendAt appends the strings and numbers that a pointer refers to. ok is false if any is missing.
+func (s source) appendAt(
+	values []string, at gjson.Result, pointer []string,
+) (all []string, ok bool) {
 	if len(pointer) == 0 {
 		switch {
 		case at.Type == gjson.String && at.Str != "":
@@ -168,22 +170,22 @@ func (s source) point(values []string, at gjson.Result, pointer []string) (all [
 		}
 	}
 	if pointer[0] != "*" || !s.every {
-		return s.point(values, child(at, pointer[0]), pointer[1:])
+		return s.appendAt(values, jsonChild(at, pointer[0]), pointer[1:])
 	}
 	if !at.IsArray() {
 		return values, false
 	}
 	ok = false // an empty array has no value
 	at.ForEach(func(_, element gjson.Result) bool {
-		values, ok = s.point(values, element, pointer[1:])
+		values, ok = s.appendAt(values, element, pointer[1:])
 		ok = ok && len(values) <= maxValues
 		return ok
 	})
 	return values, ok
 }
 
-// child returns a member of an object or an element of an array.
-func child(parent gjson.Result, token string) gjson.Result {
+// jsonChild returns a member of an object or an element of an array.
+func jsonChild(parent gjson.Result, token string) gjson.Result {
 	var found gjson.Result
 	switch {
 	case parent.IsObject():
@@ -246,11 +248,11 @@ func allHold(conditions []condition, r *Request) bool {
 	for _, c := range conditions {
 		switch c.value {
 		case "":
-			if c.source.present(r, true) {
+			if c.source.hasValue(r, true) {
 				return false
 			}
 		case "*":
-			if !c.source.present(r, false) {
+			if !c.source.hasValue(r, false) {
 				return false
 			}
 		default:

@@ -99,7 +99,7 @@ func (e *entry) otherKeys() []string {
 	return e.Secret.Not
 }
 
-func (e *entry) captures() bool { return e.Secret != nil && e.Secret.Captured != "" }
+func (e *entry) capturesSecret() bool { return e.Secret != nil && e.Secret.Captured != "" }
 
 // table returns the built-in table of senders. A test ensures that it can be parsed.
 var table = sync.OnceValue(func() []*entry {
@@ -188,8 +188,8 @@ func (m *method) checkDelivery(texts []string) error {
 	return nil
 }
 
-// find returns the entry with the given ID or alias. Its error is a *ConfigError.
-func find(id string) (*entry, error) {
+// findEntry returns the entry with the given ID or alias. Its error is a *ConfigError.
+func findEntry(id string) (*entry, error) {
 	for _, e := range table() {
 		if e.ID == id || slices.Contains(e.Aliases, id) {
 			return e, nil
@@ -233,7 +233,7 @@ func Presets() []Preset {
 
 // Lookup returns the preset with the given ID or alias, and reports whether there is one.
 func Lookup(id string) (Preset, bool) {
-	e, err := find(id)
+	e, err := findEntry(id)
 	if err != nil {
 		return Preset{}, false
 	}
@@ -243,7 +243,8 @@ func Lookup(id string) (Preset, bool) {
 func (e *entry) preset() Preset {
 	p := Preset{
 		ID: e.ID, Aliases: e.Aliases, Title: e.Title, Docs: e.Docs, Verifies: e.Secret != nil,
-		Settings: e.allSettings(), Setup: e.Setup, DeliveryID: e.ownDelivery(), Notes: e.notes(),
+		Settings: e.allSettings(), Setup: e.Setup,
+		DeliveryID: e.builtInDeliverySources(), Notes: e.notes(),
 	}
 	p.SignedIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.Delivery)]
 	if e.Secret != nil {
@@ -251,7 +252,7 @@ func (e *entry) preset() Preset {
 			Label:    e.Secret.Label,
 			Public:   e.Secret.Public,
 			Choose:   e.Secret.Choose,
-			Captured: e.captures(),
+			Captured: e.capturesSecret(),
 			Max:      MaxSecrets,
 		}
 	}
@@ -273,7 +274,7 @@ func (e *entry) notes() []string {
 	places := strings.Join(e.Delivery, " and ")
 	switch {
 	case len(e.Verify) > 0 && places != "":
-	case signs && len(e.ownDelivery()) == 0:
+	case signs && len(e.builtInDeliverySources()) == 0:
 		places = "a header"
 	default:
 		return e.Notes

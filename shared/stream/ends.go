@@ -19,22 +19,22 @@ const AnyQueue = "*"
 // statusNotFound is the status in the server's response if there is no such message.
 const statusNotFound = "404"
 
-// FirstEnd returns the first final report of an execution that PROGRESS has stored. That report is
-// decisive: later ones change nothing. If there is none, FirstEnd returns the last report that the
-// execution is running, or nil. queue may be AnyQueue. Any replica of the stream may respond, and
-// it may lag behind for a moment.
-func FirstEnd(
+// FirstFinalReport returns the first final report of an execution that PROGRESS has stored. That
+// report is decisive: later ones change nothing. If there is none, FirstFinalReport returns the
+// last report that the execution is running, or nil. queue may be AnyQueue. Any replica of the
+// stream may respond, and it may lag behind for a moment.
+func FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
-	return Place{}.FirstEnd(ctx, nc, queue, workflowID, executionID)
+	return Layout{}.FirstFinalReport(ctx, nc, queue, workflowID, executionID)
 }
 
-// FirstEnd is like the FirstEnd function, but reads the stream of reports that belongs to p. For a
-// queue's own stream, queue must not be AnyQueue.
-func (p Place) FirstEnd(
+// FirstFinalReport is like the FirstFinalReport function, but reads the stream of reports that
+// belongs to l. For a queue's own stream, queue must not be AnyQueue.
+func (l Layout) FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
-	subject := p.ProgressSubject(queue, workflowID, executionID)
+	subject := l.ProgressSubject(queue, workflowID, executionID)
 	for from := uint64(1); ; from++ {
 		msg, err := nextMessage(ctx, nc, subject, from)
 		if err != nil || msg == nil {
@@ -43,7 +43,7 @@ func (p Place) FirstEnd(
 		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10,
 			64); err != nil {
 			return found,
-				fmt.Errorf("stream %s: the sequence of a message: %w", p.ProgressName(queue), err)
+				fmt.Errorf("stream %s: the sequence of a message: %w", l.ProgressName(queue), err)
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {

@@ -30,12 +30,12 @@ const contentType = "application/protobuf"
 
 // StartMessage returns the message that starts an execution. If s has a delivery ID, the message's
 // Nats-Msg-Id is the execution ID, which is a hash of the delivery ID.
-func StartMessage(s execution.Start) (*nats.Msg, error) { return Place{}.StartMessage(s) }
+func StartMessage(s execution.Start) (*nats.Msg, error) { return Layout{}.StartMessage(s) }
 
-// StartMessage is like the StartMessage function, but the message is for the stream that p
+// StartMessage is like the StartMessage function, but the message is for the stream that l
 // identifies.
-func (p Place) StartMessage(s execution.Start) (*nats.Msg, error) {
-	return new(StartEncoder).MessageAt(p, s)
+func (l Layout) StartMessage(s execution.Start) (*nats.Msg, error) {
+	return new(StartEncoder).MessageAt(l, s)
 }
 
 // StartEncoder is reusable memory for one start message at a time: its data and its headers. The
@@ -50,11 +50,11 @@ type StartEncoder struct {
 func (r *StartEncoder) Message(
 	s execution.Start,
 ) (*nats.Msg, error) {
-	return r.MessageAt(Place{}, s)
+	return r.MessageAt(Layout{}, s)
 }
 
 // MessageAt is like Message, but the message is for the stream that p identifies.
-func (r *StartEncoder) MessageAt(p Place, s execution.Start) (*nats.Msg, error) {
+func (r *StartEncoder) MessageAt(p Layout, s execution.Start) (*nats.Msg, error) {
 	data, err := encodeStart(r.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
@@ -80,11 +80,13 @@ func (r *StartEncoder) Trim(most int) {
 }
 
 // RejectedMessage returns the message that records a rejected request.
-func RejectedMessage(r execution.Rejection) (*nats.Msg, error) { return Place{}.RejectedMessage(r) }
+func RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
+	return Layout{}.RejectedMessage(r)
+}
 
-// RejectedMessage is like the RejectedMessage function, but the message is for the stream that p
+// RejectedMessage is like the RejectedMessage function, but the message is for the stream that l
 // identifies.
-func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
+func (l Layout) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 	data, err := proto.Marshal(&hookstartv1.ExecutionRejected{
 		ExecutionId: r.ID,
 		WorkflowId:  r.WorkflowID,
@@ -110,7 +112,7 @@ func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		return nil, fmt.Errorf("encode a rejection: %w", err)
 	}
 	msg := &nats.Msg{
-		Subject: p.RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
+		Subject: l.RejectedSubject(r.Queue, r.WorkflowID, r.NodeID),
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
@@ -125,12 +127,12 @@ func (p Place) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 func ProgressMessage(
 	queue, workflowID, nodeID, trace string, p execution.Progress,
 ) (*nats.Msg, error) {
-	return Place{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
+	return Layout{}.ProgressMessage(queue, workflowID, nodeID, trace, p)
 }
 
 // ProgressMessage is like the ProgressMessage function, but for an execution whose start message is
-// stored in the stream that p identifies.
-func (p Place) ProgressMessage(
+// stored in the stream that l identifies.
+func (l Layout) ProgressMessage(
 	queue, workflowID, nodeID, trace string, of execution.Progress,
 ) (*nats.Msg, error) {
 	data, err := encodeProgress(&of)
@@ -138,7 +140,7 @@ func (p Place) ProgressMessage(
 		return nil, fmt.Errorf("encode progress of %q: %w", of.ID, err)
 	}
 	return &nats.Msg{
-		Subject: p.ProgressSubject(queue, workflowID, of.ID),
+		Subject: l.ProgressSubject(queue, workflowID, of.ID),
 		Header:  headersOf(of.ID, workflowID, nodeID, trace),
 		Data:    data,
 	}, nil

@@ -60,40 +60,40 @@ func QueueOfProgressStream(name string) (queue string, ok bool) {
 	return queueOf(name, ownProgressPrefix)
 }
 
-// Place identifies the stream in which a queue's start messages are stored. The zero value is the
-// shared stream.
-type Place struct {
+// Layout determines the streams and the subjects of a queue's messages: those that all queues
+// share, which is the zero value, or those of the queue's own stream.
+type Layout struct {
 	Own bool // true for the queue's own stream
 }
 
 // Name returns the name of the stream in which start messages and rejections are stored.
-func (p Place) Name(queue string) string {
-	if p.Own {
+func (l Layout) Name(queue string) string {
+	if l.Own {
 		return OwnName(queue)
 	}
 	return Name
 }
 
 // ProgressName returns the name of the stream of reports on executions whose start messages are in
-// p.
-func (p Place) ProgressName(queue string) string {
-	if p.Own {
+// l.
+func (l Layout) ProgressName(queue string) string {
+	if l.Own {
 		return OwnProgressName(queue)
 	}
 	return ProgressName
 }
 
 // StartSubject returns the subject of a start message without an order key.
-func (p Place) StartSubject(queue, workflowID, nodeID string) string {
-	if p.Own {
+func (l Layout) StartSubject(queue, workflowID, nodeID string) string {
+	if l.Own {
 		return ownPrefix + queue + ".start." + workflowID + "." + nodeID
 	}
 	return StartSubject(queue, workflowID, nodeID)
 }
 
 // OrderedSubject returns the subject of a start message with an order key.
-func (p Place) OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
-	if p.Own {
+func (l Layout) OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
+	if l.Own {
 		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + "." + workflowID + "." +
 			nodeID
 	}
@@ -101,8 +101,8 @@ func (p Place) OrderedSubject(queue string, lane int, workflowID, nodeID string)
 }
 
 // RejectedSubject returns the subject of a rejected request.
-func (p Place) RejectedSubject(queue, workflowID, nodeID string) string {
-	if p.Own {
+func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
+	if l.Own {
 		return ownPrefix + queue + ".rejected." + workflowID + "." + nodeID
 	}
 	return RejectedSubject(queue, workflowID, nodeID)
@@ -110,16 +110,16 @@ func (p Place) RejectedSubject(queue, workflowID, nodeID string) string {
 
 // MsgIDSubject returns the subject of a message that carries only the Nats-Msg-Id of one of the
 // workflow's start messages in another stream.
-func (p Place) MsgIDSubject(queue, workflowID string) string {
-	if p.Own {
+func (l Layout) MsgIDSubject(queue, workflowID string) string {
+	if l.Own {
 		return ownPrefix + queue + ".remembered." + workflowID
 	}
 	return rememberedPrefix + queue + "." + workflowID
 }
 
 // ProgressSubject returns the subject of a runner's reports about one execution.
-func (p Place) ProgressSubject(queue, workflowID, executionID string) string {
-	if p.Own {
+func (l Layout) ProgressSubject(queue, workflowID, executionID string) string {
+	if l.Own {
 		return reportsPrefix + queue + "." + workflowID + "." + executionID
 	}
 	return ProgressSubject(queue, workflowID, executionID)
@@ -127,8 +127,8 @@ func (p Place) ProgressSubject(queue, workflowID, executionID string) string {
 
 // QueueSubject returns the wildcard subject of all start messages of a queue that have no order
 // key.
-func (p Place) QueueSubject(queue string) string {
-	if p.Own {
+func (l Layout) QueueSubject(queue string) string {
+	if l.Own {
 		return ownPrefix + queue + ".start.>"
 	}
 	return QueueSubject(queue)
@@ -136,55 +136,55 @@ func (p Place) QueueSubject(queue string) string {
 
 // OrderedSubjects returns the wildcard subject of all start messages of a queue that have an order
 // key.
-func (p Place) OrderedSubjects(queue string) string {
-	if p.Own {
+func (l Layout) OrderedSubjects(queue string) string {
+	if l.Own {
 		return ownPrefix + queue + ".ordered.>"
 	}
 	return OrderedSubjects(queue)
 }
 
 // LaneSubject returns the wildcard subject of all start messages in one lane of a queue.
-func (p Place) LaneSubject(queue string, lane int) string {
-	if p.Own {
+func (l Layout) LaneSubject(queue string, lane int) string {
+	if l.Own {
 		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
 	}
 	return LaneSubject(queue, lane)
 }
 
 // SubjectOf returns the subject of a start message.
-func (p Place) SubjectOf(s *execution.Start) string {
+func (l Layout) SubjectOf(s *execution.Start) string {
 	if s.OrderKey == "" {
-		return p.StartSubject(s.Queue, s.WorkflowID, s.NodeID)
+		return l.StartSubject(s.Queue, s.WorkflowID, s.NodeID)
 	}
 	lane := execution.LaneOf(s.WorkflowID, s.OrderKey)
-	return p.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
+	return l.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
 }
 
-// MsgIDMessage returns a message that makes p's stream recognize repeats of a delivery whose start
+// MsgIDMessage returns a message that makes l's stream recognize repeats of a delivery whose start
 // message is in another stream. id is the Nats-Msg-Id of that start message.
-func (p Place) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
-	msg := nats.NewMsg(p.MsgIDSubject(queue, workflowID))
+func (l Layout) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
+	msg := nats.NewMsg(l.MsgIDSubject(queue, workflowID))
 	msg.Header[jetstream.MsgIDHeader] = []string{id}
 	return msg
 }
 
-// PlaceOf returns the Place that a subject belongs to. queue is the queue if the Place is that
-// queue's own stream, and "" if it is the shared stream.
-func PlaceOf(subject string) (p Place, queue string) {
+// LayoutOf returns the Layout that a subject belongs to. queue is the queue whose own stream the
+// subject belongs to, and "" if it belongs to the shared stream.
+func LayoutOf(subject string) (p Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
-		return Place{Own: true}, queue
+		return Layout{Own: true}, queue
 	}
 	if rest, ok := strings.CutPrefix(subject, reportsPrefix); ok {
 		queue, _, _ = strings.Cut(rest, ".")
-		return Place{Own: true}, queue
+		return Layout{Own: true}, queue
 	}
-	return Place{}, ""
+	return Layout{}, ""
 }
 
 // StreamOf returns the name of the stream that the subject of a start message, a rejection or a
 // report belongs to.
 func StreamOf(subject string) string {
-	p, queue := PlaceOf(subject)
+	p, queue := LayoutOf(subject)
 	if IsProgress(subject) {
 		return p.ProgressName(queue)
 	}
@@ -203,7 +203,7 @@ func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 
 // StartParts holds the parts of a start message's subject.
 type StartParts struct {
-	Place
+	Layout
 	Queue      string
 	Lane       int // -1 means that there is no order key
 	WorkflowID string
@@ -272,19 +272,19 @@ const (
 	PhaseDraining  // in the shared stream, until the own stream's messages have expired
 )
 
-// Place returns where the queue's start messages are stored. open is false if none are accepted at
-// the moment; place is then the one that the queue is leaving.
-func (p Phase) Place() (place Place, open bool) {
+// Layout returns where the queue's start messages are stored. open is false if none are accepted at
+// the moment; layout is then the one that the queue is leaving.
+func (p Phase) Layout() (layout Layout, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
-		return Place{Own: true}, true
+		return Layout{Own: true}, true
 	case PhaseClosedOut:
-		return Place{Own: true}, false
+		return Layout{Own: true}, false
 	case PhaseClosedIn:
-		return Place{}, false
+		return Layout{}, false
 	case PhaseShared, PhaseMovingIn, PhaseDraining:
 	}
-	return Place{}, true
+	return Layout{}, true
 }
 
 // QueueStream is a queue's own stream, according to the queue's record. The zero value means none.

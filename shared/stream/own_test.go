@@ -16,25 +16,25 @@ import (
 // as no other.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
-	for _, place := range []stream.Place{{}, {Own: true}} {
-		starts := place.Name("q")
+	for _, layout := range []stream.Layout{{}, {Own: true}} {
+		starts := layout.Name("q")
 		for subject, want := range map[string]stream.StartParts{
-			place.StartSubject("q", "wf", "n"): {
-				Place:      place,
+			layout.StartSubject("q", "wf", "n"): {
+				Layout:     layout,
 				Queue:      "q",
 				Lane:       -1,
 				WorkflowID: "wf",
 				NodeID:     "n",
 			},
-			place.OrderedSubject("q", 12, "wf", "n"): {
-				Place:      place,
+			layout.OrderedSubject("q", 12, "wf", "n"): {
+				Layout:     layout,
 				Queue:      "q",
 				Lane:       12,
 				WorkflowID: "wf",
 				NodeID:     "n",
 			},
-			place.StartSubject("start", "queue", "n"): {
-				Place:      place,
+			layout.StartSubject("start", "queue", "n"): {
+				Layout:     layout,
 				Queue:      "start",
 				Lane:       -1,
 				WorkflowID: "queue",
@@ -46,13 +46,13 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 				stream.IsProgress(subject) || stream.IsMsgIDSubject(subject) {
 				t.Errorf("%s: %v\n%s", subject, ok, diff)
 			}
-			if name := stream.StreamOf(subject); name != place.Name(want.Queue) {
+			if name := stream.StreamOf(subject); name != layout.Name(want.Queue) {
 				t.Errorf("%s is in %s", subject, name)
 			}
 		}
-		rejected, remembered := place.RejectedSubject("q", "wf", "n"),
-			place.MsgIDSubject("q", "wf")
-		report := place.ProgressSubject("q", "wf", id)
+		rejected, remembered := layout.RejectedSubject("q", "wf", "n"),
+			layout.MsgIDSubject("q", "wf")
+		report := layout.ProgressSubject("q", "wf", id)
 		for _, subject := range []string{
 			rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf",
 			"nonsense",
@@ -71,20 +71,21 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			!stream.IsProgress(report) {
 			t.Error(report, queue, workflowID, executionID, ok)
 		}
-		if stream.StreamOf(report) != place.ProgressName("q") ||
+		if stream.StreamOf(report) != layout.ProgressName("q") ||
 			stream.StreamOf(rejected) != starts || stream.StreamOf(remembered) != starts {
 			t.Error(stream.StreamOf(report), stream.StreamOf(rejected))
 		}
-		if place.QueueSubject("q") != stream.ConsumerSubject(place.StartSubject("q", "wf", "n")) ||
-			place.LaneSubject("q",
-				3) != stream.ConsumerSubject(place.OrderedSubject("q", 3, "wf", "n")) {
+		ordinary := stream.ConsumerSubject(layout.StartSubject("q", "wf", "n"))
+		if layout.QueueSubject("q") != ordinary ||
+			layout.LaneSubject("q",
+				3) != stream.ConsumerSubject(layout.OrderedSubject("q", 3, "wf", "n")) {
 			t.Error("the filters of runners' consumers do not match")
 		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}
-		main := group.ConsumerConfigAt(place, stream.RunnerAckWait)
+		main := group.ConsumerConfigAt(layout, stream.RunnerAckWait)
 		lane := group.LaneConfig(3, &jetstream.ConsumerInfo{Config: main})
 		name, number, ok := stream.LaneOfConsumer(lane, "q")
-		if !ok || name != "g-3" || number != 3 || lane.FilterSubject != place.LaneSubject("q", 3) {
+		if !ok || name != "g-3" || number != 3 || lane.FilterSubject != layout.LaneSubject("q", 3) {
 			t.Error(name, number, ok, lane.FilterSubject)
 		}
 		if !stream.IsQueueConsumer(lane, "q") || !stream.IsQueueConsumer(main, "q") ||
@@ -97,7 +98,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 // A message in a queue's own stream has the same contents as one in the shared stream.
 func TestMessagesOfOwnStreams(t *testing.T) {
 	t.Parallel()
-	own := stream.Place{Own: true}
+	own := stream.Layout{Own: true}
 	start := newStart()
 	for _, key := range []string{"", "k"} {
 		start.OrderKey = key
@@ -157,13 +158,13 @@ func TestPhases(t *testing.T) {
 		if err != nil || settings.Stream.Limits.MaxAge.Seconds() != 60 {
 			t.Fatal(settings, err)
 		}
-		place, open := settings.Stream.Phase.Place()
+		layout, open := settings.Stream.Phase.Layout()
 		wantOwn := name == "QUEUE_STREAM_PHASE_OWN" || name == "QUEUE_STREAM_PHASE_MOVING_OUT" ||
 			name == "QUEUE_STREAM_PHASE_CLOSED_OUT"
 		wantOpen := name != "QUEUE_STREAM_PHASE_CLOSED_IN" &&
 			name != "QUEUE_STREAM_PHASE_CLOSED_OUT"
-		if place.Own != wantOwn || open != wantOpen {
-			t.Errorf("%s: own %v, open %v", name, place.Own, open)
+		if layout.Own != wantOwn || open != wantOpen {
+			t.Errorf("%s: own %v, open %v", name, layout.Own, open)
 		}
 	}
 }

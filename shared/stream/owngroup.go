@@ -18,7 +18,7 @@ import (
 // own stream, unless the group was configured to begin later. So the group receives everything that
 // it was not configured to skip.
 func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
-	config := g.ConsumerConfigAt(Place{Own: true}, shared.Config.AckWait)
+	config := g.ConsumerConfigAt(Layout{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message
 	switch shared.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
@@ -31,11 +31,11 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewerPlace returns the Place of the queue's newest start messages: where they are stored now or,
-// if none are accepted at the moment, where they were stored last.
-func (p Phase) NewerPlace() Place {
-	place, _ := p.Place()
-	return place
+// NewestLayout returns the Layout of the queue's newest start messages: where they are stored now
+// or, if none are accepted at the moment, where they were stored last.
+func (p Phase) NewestLayout() Layout {
+	layout, _ := p.Layout()
+	return layout
 }
 
 // HasOwnStream reports whether the queue's own stream exists in this phase.
@@ -98,16 +98,16 @@ func Drained(
 // group has lanes there, if no such execution is stored. It returns true if the stream does not
 // exist.
 func OrderedDrained(
-	ctx context.Context, js jetstream.JetStream, place Place, queue string,
+	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {
-	name := place.Name(queue)
+	name := layout.Name(queue)
 	found, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, nil
 	}
 	var info *jetstream.StreamInfo
 	if err == nil {
-		info, err = found.Info(ctx, jetstream.WithSubjectFilter(place.OrderedSubjects(queue)))
+		info, err = found.Info(ctx, jetstream.WithSubjectFilter(layout.OrderedSubjects(queue)))
 	}
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", name, err)

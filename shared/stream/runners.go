@@ -43,12 +43,12 @@ func (g RunnerGroup) Consumer() string { return RunnerConsumerPrefix + g.Queue +
 // ConsumerConfig returns the configuration of the group's consumer. A new group begins with the
 // oldest message in the stream.
 func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerConfig {
-	return g.ConsumerConfigAt(Place{}, ackWait)
+	return g.ConsumerConfigAt(Layout{}, ackWait)
 }
 
 // ConsumerConfigAt returns the configuration of the group's consumer in the stream that p
 // identifies. The consumer's name is the same in every stream.
-func (g RunnerGroup) ConsumerConfigAt(p Place, ackWait time.Duration) jetstream.ConsumerConfig {
+func (g RunnerGroup) ConsumerConfigAt(p Layout, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
 		FilterSubject: p.QueueSubject(g.Queue),
@@ -68,7 +68,7 @@ func (g RunnerGroup) LaneConsumer(lane int) string {
 // consumer in the same stream, and the lane's consumer begins where main began. The server delivers
 // one message of the lane at a time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
-	p, _ := PlaceOf(main.Config.FilterSubject)
+	p, _ := LayoutOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigAt(p, main.Config.AckWait)
 	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
 		p.LaneSubject(g.Queue, lane), 1

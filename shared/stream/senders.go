@@ -53,7 +53,7 @@ func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*n
 			HandshakeAt:   timeToWire(s.HandshakeAt),
 			RefusedAt:     timeToWire(s.RefusedAt),
 			RefusedCode:   s.RefusedCode,
-			RefusedReason: reason(s.RefusedReason),
+			RefusedReason: truncateReason(s.RefusedReason),
 			Deliveries:    s.Deliveries,
 			WithoutId:     s.WithoutID,
 			Refused:       s.Refused,
@@ -63,8 +63,8 @@ func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*n
 	return reportMessage(SendersSubject, reportID, report)
 }
 
-// reason truncates a reason to MaxReason bytes of valid UTF-8.
-func reason(text string) string {
+// truncateReason truncates a reason to MaxReason bytes of valid UTF-8.
+func truncateReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), MaxReason)], "")
 }
 
@@ -103,7 +103,7 @@ func DecodeSenders(
 			HandshakeAt:   timeFromWire(s.GetHandshakeAt()),
 			RefusedAt:     timeFromWire(s.GetRefusedAt()),
 			RefusedCode:   code,
-			RefusedReason: reason(s.GetRefusedReason()),
+			RefusedReason: truncateReason(s.GetRefusedReason()),
 			Deliveries:    max(0, s.GetDeliveries()),
 			WithoutID:     max(0, s.GetWithoutId()),
 			Refused:       max(0, s.GetRefused()),

@@ -40,7 +40,7 @@ func OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 }
 
 // SubjectOf returns the subject of a start message in the shared stream.
-func SubjectOf(s *execution.Start) string { return Place{}.SubjectOf(s) }
+func SubjectOf(s *execution.Start) string { return Layout{}.SubjectOf(s) }
 
 // IsStart reports whether a subject belongs to a start message, with or without an order key.
 func IsStart(subject string) bool {
@@ -250,8 +250,8 @@ func Differences(
 	return mismatches(have, want), nil
 }
 
-// orUnlimited returns a limit in the server's notation, in which -1 means no limit.
-func orUnlimited[N int32 | int64](limit N) N {
+// serverLimit returns a limit in the server's notation, in which -1 means no limit.
+func serverLimit[N int32 | int64](limit N) N {
 	if limit == 0 {
 		return -1
 	}
@@ -279,10 +279,10 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	check("age", have.MaxAge, want.MaxAge)
 	check("size", have.MaxBytes, want.MaxBytes)
 	check("dedup window", have.Duplicates, want.Duplicates)
-	check("number of messages", orUnlimited(have.MaxMsgs), orUnlimited(want.MaxMsgs))
-	check("messages per subject", orUnlimited(have.MaxMsgsPerSubject),
-		orUnlimited(want.MaxMsgsPerSubject))
-	check("size of a message", orUnlimited(have.MaxMsgSize), orUnlimited(want.MaxMsgSize))
+	check("number of messages", serverLimit(have.MaxMsgs), serverLimit(want.MaxMsgs))
+	check("messages per subject", serverLimit(have.MaxMsgsPerSubject),
+		serverLimit(want.MaxMsgsPerSubject))
+	check("size of a message", serverLimit(have.MaxMsgSize), serverLimit(want.MaxMsgSize))
 	check("acknowledging", !have.NoAck, !want.NoAck)
 	check("sealed", have.Sealed, want.Sealed)
 	check("direct reads", have.AllowDirect, want.AllowDirect)

@@ -48,15 +48,15 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%v: %+v", err, reports)
 		}
 	}
-	own := stream.Place{Own: true}
+	own := stream.Layout{Own: true}
 	for subject, name := range map[string]string{
-		own.StartSubject("q", "w", "n"):       "QUEUE_q",
-		own.OrderedSubject("q", 3, "w", "n"):  "QUEUE_q",
-		own.RejectedSubject("q", "w", "n"):    "QUEUE_q",
-		own.MsgIDSubject("q", "w"):            "QUEUE_q",
-		own.ProgressSubject("q", "w", id):     "PROGRESS_q",
-		stream.Place{}.MsgIDSubject("q", "w"): stream.Name,
-		stream.StartSubject("q", "w", "n"):    stream.Name,
+		own.StartSubject("q", "w", "n"):        "QUEUE_q",
+		own.OrderedSubject("q", 3, "w", "n"):   "QUEUE_q",
+		own.RejectedSubject("q", "w", "n"):     "QUEUE_q",
+		own.MsgIDSubject("q", "w"):             "QUEUE_q",
+		own.ProgressSubject("q", "w", id):      "PROGRESS_q",
+		stream.Layout{}.MsgIDSubject("q", "w"): stream.Name,
+		stream.StartSubject("q", "w", "n"):     stream.Name,
 	} {
 		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
 			t.Errorf("%s: %+v, %v", subject, ack, err)

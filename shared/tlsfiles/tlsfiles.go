@@ -36,7 +36,7 @@ func Listen(
 ) (net.Listener, error) {
 	expiry := func() float64 { return 0 }
 	if certFile != "" {
-		f := &files{cert: certFile, key: keyFile, log: log, now: time.Now}
+		f := &certificateReloader{cert: certFile, key: keyFile, log: log, now: time.Now}
 		if err := f.load(); err != nil {
 			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 		}
@@ -55,33 +55,33 @@ func Listen(
 	return listener, nil
 }
 
-// files holds a certificate and its key. It is safe for concurrent use.
-type files struct {
+// certificateReloader holds a certificate and its key. It is safe for concurrent use.
+type certificateReloader struct {
 	cert, key string
 	log       logrus.FieldLogger
 	now       func() time.Time
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	seen   [2]state // the states of both files when they were loaded
+	seen   [2]fileVersion // the states of both files when they were loaded
 	looked time.Time
 }
 
-// state identifies a version of a file: replacing the file changes it.
-type state struct {
+// fileVersion identifies a version of a file: replacing the file changes it.
+type fileVersion struct {
 	modified time.Time
 	size     int64
 }
 
 // current returns the certificate. It reloads the files if they have changed, but checks them at
 // most once per lookEvery.
-func (f *files) current() *tls.Certificate {
+func (f *certificateReloader) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := f.now(); now.Sub(f.looked) >= lookEvery {
 		f.looked = now
-		if f.states() != f.seen {
-			if err := f.loadLocked(); err != nil {
+		if f.fileVersions() != f.seen {
+			if err := f.reloadLocked(); err != nil {
 				f.log.WithError(err).Warn("the renewed TLS certificate cannot be used; the old " +
 					"one stays")
 			}
@@ -90,17 +90,17 @@ func (f *files) current() *tls.Certificate {
 	return f.loaded
 }
 
-func (f *files) load() error {
+func (f *certificateReloader) load() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looked = f.now()
-	return f.loadLocked()
+	return f.reloadLocked()
 }
 
-// loadLocked loads the files. It records their states only if the certificate and the key match;
+// reloadLocked loads the files. It records their states only if the certificate and the key match;
 // otherwise loading is retried later. The caller must hold mu.
-func (f *files) loadLocked() error {
-	seen := f.states()
+func (f *certificateReloader) reloadLocked() error {
+	seen := f.fileVersions()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
 		return err
@@ -109,11 +109,11 @@ func (f *files) loadLocked() error {
 	return nil
 }
 
-// states returns the current states of both files. The state of a missing file is zero.
-func (f *files) states() (states [2]state) {
+// fileVersions returns the current states of both files. The state of a missing file is zero.
+func (f *certificateReloader) fileVersions() (states [2]fileVersion) {
 	for i, name := range []string{f.cert, f.key} {
 		if info, err := os.Stat(name); err == nil {
-			states[i] = state{info.ModTime(), info.Size()}
+			states[i] = fileVersion{info.ModTime(), info.Size()}
 		}
 	}
 	return states

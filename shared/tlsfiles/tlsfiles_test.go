@@ -59,7 +59,9 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	now := time.Now()
-	f := &files{cert: certFile, key: keyFile, log: log, now: func() time.Time { return now }}
+	f := &certificateReloader{
+		cert: certFile, key: keyFile, log: log, now: func() time.Time { return now },
+	}
 	if err := f.load(); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 		err := stream.EnsureOwn(tb.Context(), js, stream.DefaultSettings, queue, stream.OwnLimits{})
 		if err == nil {
 			group := stream.RunnerGroup{Queue: queue, Group: "main"}
-			config := group.ConsumerConfigAt(stream.Place{Own: true}, stream.RunnerAckWait)
+			config := group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)
 			if queue == "gpu" {
 				config.AckWait = time.Hour // no message is redelivered while a test runs
 			}

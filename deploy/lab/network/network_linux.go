@@ -18,12 +18,12 @@ import (
 // Network is a group of hosts and the switch between them. It also connects the program that
 // created it to each host; the methods that break connections never affect that connection.
 type Network struct {
-	number  int          // number of the subnet, unique on this machine while held is open
-	held    net.Listener // reserves the number until the process ends
-	hosts   []*Host
-	created []*Host // hosts whose namespaces were created
-	devices []*os.File
-	join    *packetSwitch
+	number       int          // number of the subnet, unique on this machine while held is open
+	held         net.Listener // reserves the number until the process ends
+	hosts        []*Host
+	created      []*Host // hosts whose namespaces were created
+	devices      []*os.File
+	packetSwitch *packetSwitch
 }
 
 // networks is the maximum number of simultaneous networks on one machine. They use 198.18.0.0/24 to
@@ -84,7 +84,7 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 	for i, h := range n.hosts {
 		addrs[h.Addr] = i
 	}
-	n.join = newJoint(n.devices, addrs, seed)
+	n.packetSwitch = newPacketSwitch(n.devices, addrs, seed)
 	return n, nil
 }
 
@@ -188,13 +188,13 @@ func (n *Network) nameHosts(h *Host) error {
 	for _, other := range n.hosts {
 		text.WriteString(other.Addr.String() + " " + other.Name + "\n")
 	}
-	folder := filesOf(h.namespace)
+	folder := netnsFolder(h.namespace)
 	//nolint:gosec // no secrets
 	return errors.Join(os.MkdirAll(folder, 0o755),
 		os.WriteFile(filepath.Join(folder, "hosts"), []byte(text.String()), 0o644))
 }
 
-func filesOf(namespace string) string { return filepath.Join("/etc/netns", namespace) }
+func netnsFolder(namespace string) string { return filepath.Join("/etc/netns", namespace) }
 
 // openDevice creates a TUN device in a namespace, or in this process's namespace if namespace is
 // "". The device exists until the file is closed.
@@ -205,7 +205,7 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 		if namespace != "" {
 			// The thread stays in the namespace and exits with this goroutine.
 			runtime.LockOSThread()
-			if err = enter(namespace); err != nil {
+			if err = enterNamespace(namespace); err != nil {
 				return
 			}
 		}
@@ -218,7 +218,7 @@ func openDevice(namespace, name string) (file *os.File, err error) {
 	return file, nil
 }
 
-func enter(namespace string) error {
+func enterNamespace(namespace string) error {
 	//nolint:gosec // a namespace of the tool
 	file, err := os.Open(filepath.Join("/run/netns", namespace))
 	if err != nil {
@@ -261,7 +261,9 @@ func configure(namespace, device string, addr netip.Addr) error {
 func (n *Network) Hosts() []*Host { return n.hosts }
 
 // Set sets the condition for packets from one host to another.
-func (n *Network) Set(from, to *Host, c Condition) { n.join.way(from.index, to.index).set(c) }
+func (n *Network) Set(from, to *Host, c Condition) {
+	n.packetSwitch.link(from.index, to.index).set(c)
+}
 
 // SetBoth sets the condition for packets between two hosts in both directions.
 func (n *Network) SetBoth(a, b *Host, c Condition) {
@@ -274,8 +276,8 @@ func (n *Network) SetBoth(a, b *Host, c Condition) {
 func (n *Network) Isolate(h *Host, cut bool) {
 	for _, other := range n.hosts {
 		if other != h {
-			n.join.way(h.index, other.index).cut(cut)
-			n.join.way(other.index, h.index).cut(cut)
+			n.packetSwitch.link(h.index, other.index).cut(cut)
+			n.packetSwitch.link(other.index, h.index).cut(cut)
 		}
 	}
 }
@@ -296,8 +298,8 @@ func (n *Network) Close() error {
 	for _, device := range n.devices {
 		errs = append(errs, device.Close())
 	}
-	if n.join != nil {
-		n.join.wait()
+	if n.packetSwitch != nil {
+		n.packetSwitch.wait()
 	}
 	for _, h := range n.created {
 		errs = append(errs, removeNamespace(h.namespace))
@@ -309,9 +311,9 @@ func (n *Network) Close() error {
 }
 
 func removeNamespace(name string) error {
-	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(filesOf(name)))
+	err := errors.Join(ip("netns", "delete", name), os.RemoveAll(netnsFolder(name)))
 	// This fails while the folder still holds files of other namespaces.
-	_ = os.Remove(filepath.Dir(filesOf(name)))
+	_ = os.Remove(filepath.Dir(netnsFolder(name)))
 	return err
 }
 

@@ -119,7 +119,7 @@ func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 
 // KeyOf returns the key of the message with a sequence and a subject.
 func KeyOf(sequence uint64, subject string) store.MessageKey {
-	_, queue := stream.PlaceOf(subject)
+	_, queue := stream.LayoutOf(subject)
 	return store.MessageKey{
 		StreamSequence: sequence, Progress: stream.IsProgress(subject), Queue: queue,
 	}

@@ -116,17 +116,17 @@ const (
 // other stream if necessary.
 func (s *Streams) Publish(
 	ctx context.Context, queue, workflowID string,
-	message func(stream.Place) (*nats.Msg, error),
+	message func(stream.Layout) (*nats.Msg, error),
 ) (*jetstream.PubAck, error) {
-	place, err := s.place(ctx, queue)
+	layout, err := s.awaitLayout(ctx, queue)
 	if err != nil {
 		return nil, err
 	}
-	msg, err := message(place)
+	msg, err := message(layout)
 	if err != nil {
 		return nil, err
 	}
-	ack, err := s.store(ctx, msg)
+	ack, err := s.publishWithRetry(ctx, msg)
 	id := msg.Header.Get(jetstream.MsgIDHeader)
 	if err != nil || id == "" {
 		return ack, err
@@ -135,40 +135,44 @@ func (s *Streams) Publish(
 	if err != nil {
 		return nil, err
 	}
-	now, open := phase.Place()
+	now, open := phase.Layout()
 	if !open { // the queue is leaving this stream
 		now.Own = !now.Own
 	}
-	if now != place {
-		_, err = s.store(ctx, now.MsgIDMessage(queue, workflowID, id))
+	if now != layout {
+		_, err = s.publishWithRetry(ctx, now.MsgIDMessage(queue, workflowID, id))
 	}
 	return ack, err
 }
 
-// place waits until the queue accepts start messages, and returns which stream they are stored in.
-func (s *Streams) place(ctx context.Context, queue string) (place stream.Place, err error) {
+// awaitLayout waits until the queue accepts start messages, and returns which stream they are
+// stored in.
+func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.Layout, err error) {
 	waiting, cancel := context.WithTimeout(ctx, movingWait)
 	defer cancel()
 	open := false
 	retry.Until(waiting, movingEvery, func() bool {
 		var phase stream.Phase
 		if phase, err = stream.ReadPhase(ctx, s.js, queue); err == nil {
-			place, open = phase.Place()
+			layout, open = phase.Layout()
 		}
 		return err != nil || open
 	})
 	if err == nil && !open {
 		err = ErrMoving
 	}
-	return place, err
+	return layout, err
 }
 
 // inProcess is the server's error code for a message with the same ID as another message that is
 // currently being stored. Storing that other message may still fail.
 const inProcess = 10158
 
-// store publishes a message. It retries while another message with the same ID is being stored.
-func (s *Streams) store(ctx context.Context, msg *nats.Msg) (ack *jetstream.PubAck, err error) {
+// publishWithRetry publishes a message. It retries while another message with the same ID is being
+// stored.
+func (s *Streams) publishWithRetry(
+	ctx context.Context, msg *nats.Msg,
+) (ack *jetstream.PubAck, err error) {
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.js.PublishMsg(ctx, msg)
 		refused, ok := errors.AsType[*jetstream.APIError](err)

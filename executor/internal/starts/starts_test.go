@@ -18,7 +18,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-var own = stream.Place{Own: true}
+var own = stream.Layout{Own: true}
 
 type rig struct {
 	*testing.T
@@ -60,8 +60,8 @@ func (r *rig) phase(phase stream.Phase) {
 }
 
 // message returns the message of a start with a delivery's ID.
-func message(id string) func(stream.Place) (*nats.Msg, error) {
-	return func(p stream.Place) (*nats.Msg, error) {
+func message(id string) func(stream.Layout) (*nats.Msg, error) {
+	return func(p stream.Layout) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
 			ID:         id,
 			WorkflowID: "wf",
@@ -91,9 +91,9 @@ func TestStartsOfBothPlaces(t *testing.T) {
 		}
 		id := uuid.NewString()
 		ids = append(ids, id)
-		place, _ := phase.Place()
+		layout, _ := phase.Layout()
 		ack, err := r.starts.Publish(ctx, "q", "wf", message(id))
-		if err != nil || ack.Stream != place.Name("q") {
+		if err != nil || ack.Stream != layout.Name("q") {
 			t.Errorf("phase %d: %+v, %v", phase, ack, err)
 		}
 	}
@@ -158,12 +158,12 @@ func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before, after stream.Phase
-		repeat        stream.Place
+		repeat        stream.Layout
 	}{
 		"in":            {stream.PhaseMovingIn, stream.PhaseOwn, own},
 		"in, closed":    {stream.PhaseMovingIn, stream.PhaseClosedIn, own},
-		"out":           {stream.PhaseMovingOut, stream.PhaseDraining, stream.Place{}},
-		"out, complete": {stream.PhaseMovingOut, stream.PhaseShared, stream.Place{}},
+		"out":           {stream.PhaseMovingOut, stream.PhaseDraining, stream.Layout{}},
+		"out, complete": {stream.PhaseMovingOut, stream.PhaseShared, stream.Layout{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +173,7 @@ func TestAMoveMeanwhile(t *testing.T) {
 			r.phase(c.before)
 			id := uuid.NewString()
 			_, err := r.starts.Publish(t.Context(), "q", "wf",
-				func(p stream.Place) (*nats.Msg, error) {
+				func(p stream.Layout) (*nats.Msg, error) {
 					r.phase(c.after)
 					return message(id)(p)
 				})

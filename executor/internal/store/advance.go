@@ -21,9 +21,9 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// StepIDs returns the execution IDs of progress steps in stored form, sorted and without
+// ProgressIDs returns the execution IDs of progress steps in stored form, sorted and without
 // duplicates.
-func StepIDs(steps []execution.Progress) []string {
+func ProgressIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
 		ids[i] = SanitizeText(step.ID)

@@ -53,9 +53,9 @@ func deliveryKeys(deliveryID string) [4]string {
 // Node is a trigger node that has, or had, a record.
 type Node struct{ WorkflowID, NodeID string }
 
-// DeliveryIDs returns every execution ID that could have been computed from a delivery ID at any of
-// the nodes.
-func DeliveryIDs(nodes []Node, deliveryID string) []string {
+// PossibleExecutionIDs returns every execution ID that could have been computed from a delivery ID
+// at any of the nodes.
+func PossibleExecutionIDs(nodes []Node, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {
 		for _, id := range deliveryKeys(deliveryID) {

@@ -32,7 +32,7 @@ type PendingProgress struct {
 // PendingIDs returns, in stored form, the IDs of the progress steps whose records are not in the
 // batch.
 func PendingIDs(batch Batch) []string {
-	ids := StepIDs(batch.Progress)
+	ids := ProgressIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
 	for _, r := range batch.New {
 		own[r.ID] = true

@@ -64,7 +64,7 @@ func (b Batch) Sanitized() Batch {
 		Progress:   make([]execution.Progress, len(b.Progress)),
 		Unreadable: make([]Unreadable, len(b.Unreadable)),
 		Audit:      slices.Clone(b.Audit),
-		Decided:    slices.Clone(b.Decided),
+		Handled:    slices.Clone(b.Handled),
 	}
 	for i, r := range b.New {
 		s.New[i] = r.sanitized()

@@ -99,9 +99,9 @@ type Batch struct {
 	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
 	// stored entry is kept.
 	Audit []AuditEntry
-	// Decided holds the stream messages that the batch records or quarantines. They determine the
-	// database's position in the streams: see Store.Decided.
-	Decided []Range
+	// Handled holds the stream messages that the batch records or quarantines. They determine
+	// the database's position in the streams: see Store.HandledRanges.
+	Handled []Range
 }
 
 // Applied is the result of applying a batch.
@@ -272,12 +272,12 @@ type Store interface {
 	// reports.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderObservation) error
 
-	// SenderSeen returns what requests have revealed so far about the sender of one node, or the
-	// zero value if there were no requests.
-	SenderSeen(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
+	// SenderObservation returns what requests have revealed so far about the sender of one node, or
+	// the zero value if there were no requests.
+	SenderObservation(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
 
-	// SendersRefused returns the observations of senders whose requests were refused.
-	SendersRefused(ctx context.Context) ([]SenderObservation, error)
+	// RefusedSenders returns the observations of senders whose requests were refused.
+	RefusedSenders(ctx context.Context) ([]SenderObservation, error)
 
 	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
 	// applied once, however often it is added. Report IDs must be unique across all kinds of
@@ -288,7 +288,7 @@ type Store interface {
 	// value means that there were none.
 	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
 
-	// ForgetSender deletes the observation that SenderSeen returns for the node.
+	// ForgetSender deletes the observation that SenderObservation returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
 	// Get returns one record, or ErrNotFound.
@@ -405,8 +405,8 @@ type Store interface {
 	// UnpublishedEvents returns at most limit unpublished events, oldest first.
 	UnpublishedEvents(ctx context.Context, limit int) ([]Event, error)
 
-	// EventsPublished marks events as published.
-	EventsPublished(ctx context.Context, ids []string, at time.Time) error
+	// MarkEventsPublished marks events as published.
+	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
 	// EventConditions returns all conditions.
 	EventConditions(ctx context.Context) ([]Condition, error)
@@ -415,10 +415,10 @@ type Store interface {
 	// callers make the same change, its cause is stored once.
 	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
 
-	// LeadEvents acquires or renews a lease for detecting conditions and reports whether the caller
-	// holds it. Only one caller holds the lease at a time; it expires at the time until of that
-	// caller's last successful call.
-	LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error)
+	// AcquireEventLead acquires or renews a lease for detecting conditions and reports whether the
+	// caller holds it. Only one caller holds the lease at a time; it expires at the time until of
+	// that caller's last successful call.
+	AcquireEventLead(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
 	// EndSession records that a console session has ended. The entry is kept until the time until,
 	// when the session would have expired anyway; entries whose sessions expired before now are
@@ -428,15 +428,15 @@ type Store interface {
 	// SessionEnded reports whether a session was ended by EndSession.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// Decided returns which messages of a stream have been recorded or quarantined: the ranges of
-	// all batches committed to this database, merged and in order. A database that has lost
-	// transactions has also lost their ranges. created identifies the stream; ranges with another
-	// identity are deleted.
-	Decided(ctx context.Context, stream, created string) ([]Range, error)
+	// HandledRanges returns which messages of a stream have been recorded or quarantined: the
+	// ranges of all batches committed to this database, merged and in order. A database that has
+	// lost transactions has also lost their ranges. created identifies the stream; ranges with
+	// another identity are deleted.
+	HandledRanges(ctx context.Context, stream, created string) ([]Range, error)
 
-	// ForgetDecided removes the messages at and after a sequence from the ranges that Decided
+	// ForgetHandled removes the messages at and after a sequence from the ranges that HandledRanges
 	// returns for a stream.
-	ForgetDecided(ctx context.Context, stream, created string, from uint64) error
+	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
 	// Reconnected returns a channel that receives a value after the store has opened a connection
 	// that may lead to a different server than the previous ones. Several connections may cause a
@@ -466,12 +466,12 @@ type Store interface {
 	// RegistryPosition returns the position of the database's copy of a registry bucket.
 	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
 
-	// KeepRegistry adds revisions of a registry bucket to the database's copy of it, in order, with
-	// their audit entries, and advances the copy's position, in one transaction. An earlier
+	// SaveRegistryCopy adds revisions of a registry bucket to the database's copy of it, in order,
+	// with their audit entries, and advances the copy's position, in one transaction. An earlier
 	// revision of a record does not replace a later one, and the position never goes back. after is
-	// the position that the copy must have reached already; if it has not, KeepRegistry fails with
-	// ErrRegistryGap and stores nothing.
-	KeepRegistry(
+	// the position that the copy must have reached already; if it has not, SaveRegistryCopy fails
+	// with ErrRegistryGap and stores nothing.
+	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,
 	) error
@@ -506,8 +506,8 @@ type Store interface {
 	// writes return a *NewerSchemaError.
 	Schema() int64
 
-	// HasSchema returns the schema version of the database.
-	HasSchema(ctx context.Context) (int64, error)
+	// DatabaseSchema returns the schema version of the database.
+	DatabaseSchema(ctx context.Context) (int64, error)
 
 	// Ping returns nil if the database responds and accepts writes; a standby is an error.
 	Ping(ctx context.Context) error

@@ -109,7 +109,7 @@ func (a *Admission) CheckLimits(admitted Admitted, bodyBytes int64, at time.Time
 	}
 	// Use the registry's string. The request's is a substring of the request line and would keep
 	// the token alive in memory.
-	if wait := a.limits.takeRequest(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
+	if wait := a.limits.chargeRequest(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil

@@ -75,8 +75,8 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	}
 }
 
-// TakeBytes returns the bytes that this ingress has read since the last call, keyed by account ID.
-func (l *Limits) TakeBytes() map[string]int64 {
+// DrainBytes returns the bytes that this ingress has read since the last call, keyed by account ID.
+func (l *Limits) DrainBytes() map[string]int64 {
 	used := map[string]int64{}
 	for i := range l.accounts {
 		s := &l.accounts[i]

@@ -95,8 +95,8 @@ func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	there.origin = here.origin
 	here.AddBytes("account", 86_400, 80_000, at)
 	here.AddBytes("unlimited", registry.Unlimited, 80_000, at)
-	told := here.TakeBytes()
-	if len(told) != 1 || told["account"] != 80_000 || len(here.TakeBytes()) != 0 {
+	told := here.DrainBytes()
+	if len(told) != 1 || told["account"] != 80_000 || len(here.DrainBytes()) != 0 {
 		t.Errorf("told %v", told)
 	}
 	there.ReceiveBytes("account", 86_400, told["account"], at)
@@ -106,7 +106,7 @@ func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	if wait := there.waitForBytes("account", 86_400, 6_400, at); wait != 0 {
 		t.Errorf("waits %v", wait)
 	}
-	if len(there.TakeBytes()) != 0 {
+	if len(there.DrainBytes()) != 0 {
 		t.Error("what was heard is told again")
 	}
 	if wait := there.waitForBytes("account", 100_000, 100_000, at); wait != 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// debt is the state of a workflow or account in GCRA, the generic cell rate algorithm.
-type debt struct {
+// gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
+type gcraState struct {
 	// tat is the theoretical arrival time, which is when the workflow or account will be idle if no
 	// more requests arrive. It is on the same clock as now.
 	tat time.Duration
@@ -20,20 +20,22 @@ type debt struct {
 
 // resetIfChanged returns d, or an idle state if d is for a different limit: usage that was counted
 // under the old limit must not cause a refusal under the new one.
-func (d debt) resetIfChanged(l registry.RateLimit) debt {
+func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 	if d.limit == l {
 		return d
 	}
-	return debt{limit: l}
+	return gcraState{limit: l}
 }
 
 // perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// takeRequest charges one request against the limit. From idle, l.Requests are accepted
+// chargeRequest charges one request against the limit. From idle, l.Requests are accepted
 // immediately, then one every l.Window/l.Requests. It returns the new state, or how long to wait. A
 // refused request changes nothing.
-func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wait time.Duration) {
+func chargeOneRequest(
+	d gcraState, now time.Duration, l registry.RateLimit,
+) (next gcraState, wait time.Duration) {
 	interval := perRequest(l)
 	burst := interval * time.Duration(l.Requests)
 	d = d.resetIfChanged(l)
@@ -49,7 +51,7 @@ func takeRequest(d debt, now time.Duration, l registry.RateLimit) (next debt, wa
 // have admitted. If it exceeds the limit, nothing is accepted until the excess is made up for, so
 // that all ingresses together keep the limit. At most one burst of excess is added, whatever the
 // cost.
-func add(d debt, now, cost time.Duration, burst time.Duration) debt {
+func add(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
 	return d
@@ -75,12 +77,14 @@ type Limits struct {
 
 type limitShard[Used any] struct {
 	mu       sync.Mutex
-	debts    map[string]debt
-	admitted map[string]Used // admitted since the last call of TakeUsage or TakeBytes
+	debts    map[string]gcraState
+	admitted map[string]Used // admitted since the last call of DrainUsage or DrainBytes
 	swept    time.Duration
 }
 
-func (s *limitShard[Used]) init() { s.debts, s.admitted = map[string]debt{}, map[string]Used{} }
+func (s *limitShard[Used]) init() {
+	s.debts, s.admitted = map[string]gcraState{}, map[string]Used{}
+}
 
 // NewLimits returns Limits in which every workflow and account is idle.
 func NewLimits() *Limits {
@@ -101,9 +105,9 @@ func (l *Limits) hash(id string) uint64 {
 	return maphash.String(l.seed, id) % uint64(len(l.shards))
 }
 
-// takeRequest counts a request of a workflow and returns 0. If the rate limit is exceeded, it
+// chargeRequest counts a request of a workflow and returns 0. If the rate limit is exceeded, it
 // counts nothing and returns how long to wait until another request is accepted.
-func (l *Limits) takeRequest(
+func (l *Limits) chargeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
 	now := at.Sub(l.origin)
@@ -111,7 +115,7 @@ func (l *Limits) takeRequest(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now)
-	next, wait := takeRequest(s.debts[workflowID], now, limit)
+	next, wait := chargeOneRequest(s.debts[workflowID], now, limit)
 	if wait == 0 {
 		s.debts[workflowID] = next
 		used, each := s.admitted[workflowID], perRequest(limit)
@@ -124,9 +128,9 @@ func (l *Limits) takeRequest(
 	return wait
 }
 
-// TakeUsage returns the requests that this ingress has admitted since the last call, keyed by
+// DrainUsage returns the requests that this ingress has admitted since the last call, keyed by
 // workflow ID.
-func (l *Limits) TakeUsage() map[string]Usage {
+func (l *Limits) DrainUsage() map[string]Usage {
 	usage := map[string]Usage{}
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -164,7 +168,7 @@ func (s *limitShard[Used]) sweep(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return
 	}
-	busy := map[string]debt{}
+	busy := map[string]gcraState{}
 	for id, d := range s.debts {
 		if d.tat > now {
 			busy[id] = d

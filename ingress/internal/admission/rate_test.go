@@ -14,28 +14,28 @@ import (
 func TestTake(t *testing.T) {
 	limit := registry.RateLimit{Requests: 60, Window: time.Minute}
 	now := time.Duration(0)
-	var d debt
+	var d gcraState
 	var wait time.Duration
 	for n := range 60 {
-		if d, wait = takeRequest(d, now, limit); wait != 0 {
+		if d, wait = chargeOneRequest(d, now, limit); wait != 0 {
 			t.Fatalf("request %d of the burst has to wait %s", n+1, wait)
 		}
 	}
 	for range 5 { // refusals do not extend the wait
 		before := d
-		if d, wait = takeRequest(d, now, limit); wait != time.Second || d != before {
+		if d, wait = chargeOneRequest(d, now, limit); wait != time.Second || d != before {
 			t.Fatalf("wait %s", wait)
 		}
 	}
 	now += wait - 1
-	if _, wait := takeRequest(d, now, limit); wait != 1 {
+	if _, wait := chargeOneRequest(d, now, limit); wait != 1 {
 		t.Errorf("a nanosecond too early: %s", wait)
 	}
 	now++
-	if d, wait = takeRequest(d, now, limit); wait != 0 {
+	if d, wait = chargeOneRequest(d, now, limit); wait != 0 {
 		t.Errorf("after the wait: %s", wait)
 	}
-	if _, wait = takeRequest(d, now, limit); wait != time.Second {
+	if _, wait = chargeOneRequest(d, now, limit); wait != time.Second {
 		t.Errorf("one more: %s", wait)
 	}
 
@@ -43,23 +43,23 @@ func TestTake(t *testing.T) {
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
-		changed := debt{now + old.Window, old}
+		changed := gcraState{now + old.Window, old}
 		for n := range 60 {
-			if changed, wait = takeRequest(changed, now, limit); wait != 0 {
+			if changed, wait = chargeOneRequest(changed, now, limit); wait != 0 {
 				t.Fatalf("after %+v, request %d has to wait %s", old, n+1, wait)
 			}
 		}
-		if _, wait = takeRequest(changed, now, limit); wait != time.Second {
+		if _, wait = chargeOneRequest(changed, now, limit); wait != time.Second {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
 	// Requests admitted by other ingresses must be made up for, but never by more than one burst.
 	behind := add(d, now, 5*time.Second, time.Minute)
-	if _, wait := takeRequest(behind, now, limit); wait != 6*time.Second {
+	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
 	}
 	day := add(d, now, 24*time.Hour, time.Minute)
-	if _, wait := takeRequest(day, now, limit); wait != time.Minute+time.Second {
+	if _, wait := chargeOneRequest(day, now, limit); wait != time.Minute+time.Second {
 		t.Errorf("after others admitted far too many: %s", wait)
 	}
 }
@@ -73,20 +73,20 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 			Requests: 1 + random.Int64N(100),
 			Window:   time.Duration(1+random.Int64N(120)) * time.Second,
 		}
-		var d debt
+		var d gcraState
 		var now time.Duration
 		accepted := int64(0)
 		for range 5_000 {
 			now += time.Duration(
 				random.ExpFloat64() * float64(limit.Window) / float64(limit.Requests) / 4,
 			)
-			next, wait := takeRequest(d, now, limit)
+			next, wait := chargeOneRequest(d, now, limit)
 			d = next
 			if wait == 0 {
 				accepted++
 				continue
 			}
-			if _, again := takeRequest(d, now+wait, limit); again != 0 {
+			if _, again := chargeOneRequest(d, now+wait, limit); again != 0 {
 				t.Fatalf("%+v: waited %s as told, and has to wait %s more", limit, wait, again)
 			}
 		}
@@ -130,12 +130,12 @@ func threeIngresses(t *testing.T, lost float64) {
 		case p > 0.90:
 			to = 2
 		}
-		if ingresses[to].takeRequest("wf", limit, at) == 0 {
+		if ingresses[to].chargeRequest("wf", limit, at) == 0 {
 			accepted[elapsed/limit.Window]++
 		}
 		if elapsed%(100*time.Millisecond) < step {
 			for i, from := range ingresses {
-				usage := from.TakeUsage()
+				usage := from.DrainUsage()
 				for j, other := range ingresses {
 					if i != j && random.Float64() >= lost {
 						other.ReceiveUsage("wf", usage["wf"], limit, at)
@@ -173,15 +173,15 @@ func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	} {
 		limits := NewLimits()
 		limits.ReceiveUsage("wf", c.used, limit, limits.origin)
-		if wait := limits.takeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
+		if wait := limits.chargeRequest("wf", limit, limits.origin); (wait == 0) != c.free {
 			t.Errorf("%s: wait %s", name, wait)
 		}
 	}
 
 	limits := NewLimits()
-	limits.takeRequest("wf", old, limits.origin)
-	limits.takeRequest("wf", limit, limits.origin)
-	if used := limits.TakeUsage()["wf"]; used != (Usage{
+	limits.chargeRequest("wf", old, limits.origin)
+	limits.chargeRequest("wf", limit, limits.origin)
+	if used := limits.DrainUsage()["wf"]; used != (Usage{
 		Cost: time.Second / 2,
 		Each: time.Second / 2,
 	}) {
@@ -194,11 +194,11 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	limit := registry.RateLimit{Requests: 1, Window: time.Second}
 	at := limits.origin
 	for n := range 10_000 {
-		limits.takeRequest(strconv.Itoa(n), limit, at)
+		limits.chargeRequest(strconv.Itoa(n), limit, at)
 	}
 	at = at.Add(2 * sweepEvery)
 	for n := range 1_000 { // enough for every shard to have some
-		limits.takeRequest("again-"+strconv.Itoa(n), limit, at)
+		limits.chargeRequest("again-"+strconv.Itoa(n), limit, at)
 	}
 	if kept := limits.remembered(); kept != 1_000 {
 		t.Errorf("%d workflows are remembered", kept)
@@ -232,7 +232,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 		limits.origin); refusal != nil {
 		t.Fatal(refusal)
 	}
-	for id := range limits.TakeUsage() {
+	for id := range limits.DrainUsage() {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}
@@ -270,12 +270,12 @@ func BenchmarkLimitsMemory(b *testing.B) {
 		use := func(ids []string) {
 			for n, id := range ids {
 				at = at.Add(10 * time.Microsecond)
-				limits.takeRequest(id, limit, at)
+				limits.chargeRequest(id, limit, at)
 				if n%10_000 == 9_999 { // usage is announced ten times a second
-					limits.TakeUsage()
+					limits.DrainUsage()
 				}
 			}
-			limits.TakeUsage()
+			limits.DrainUsage()
 		}
 		use(ids)
 		if n := limits.remembered(); n != busy {
@@ -304,7 +304,7 @@ func BenchmarkTake(b *testing.B) {
 	limit := registry.RateLimit{Requests: 1_000_000, Window: time.Second}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			limits.takeRequest("workflow", limit, time.Now())
+			limits.chargeRequest("workflow", limit, time.Now())
 		}
 	})
 }

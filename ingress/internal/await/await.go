@@ -121,8 +121,8 @@ func (w *Waits) watch(changes chan nats.Status) {
 	}
 }
 
-// nextBack returns a channel that is closed the next time that a lost connection is restored.
-func (w *Waits) nextBack() <-chan struct{} {
+// nextReconnect returns a channel that is closed the next time that a lost connection is restored.
+func (w *Waits) nextReconnect() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.back
@@ -170,8 +170,8 @@ func (w *Waits) leave(accountID string) {
 type Execution struct {
 	ID, AccountID, WorkflowID, Queue string
 
-	Place  stream.Place // the stream that stores the start message
-	HasOwn bool         // the queue has its own stream, which may hold an earlier start message
+	Layout stream.Layout // the stream that stores the start message
+	HasOwn bool          // the queue has its own stream, which may hold an earlier start message
 }
 
 // Wait waits for one execution to finish. Only one goroutine may use it.
@@ -180,7 +180,7 @@ type Wait struct {
 	execution Execution
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
-	places    []reportSource // streams that may hold reports
+	sources   []reportSource // streams that may hold reports
 	running   bool           // a report with the status Running has arrived
 	// back is closed when a connection that was lost since the last read is restored.
 	back <-chan struct{}
@@ -188,7 +188,7 @@ type Wait struct {
 
 // reportSource is a stream of reports, and the queue of its reports, which may be AnyQueue.
 type reportSource struct {
-	stream.Place
+	stream.Layout
 
 	queue string
 }
@@ -197,23 +197,23 @@ type reportSource struct {
 // returns nil without an error. The caller must call End.
 func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	if !w.enter(execution.AccountID) {
-		return nil, nil //nolint:nilnil // no place is no error
+		return nil, nil //nolint:nilnil // having no free slot is not an error
 	}
 	wait := &Wait{
 		waits:     w,
 		execution: execution,
 		reports:   make(chan *nats.Msg, signals),
-		back:      w.nextBack(),
+		back:      w.nextReconnect(),
 	}
-	if err := wait.subscribe(execution.Place, execution.Queue); err != nil {
+	if err := wait.subscribe(execution.Layout, execution.Queue); err != nil {
 		wait.End()
 		return nil, err
 	}
 	return wait, nil
 }
 
-func (w *Wait) subscribe(at stream.Place, queue string) error {
-	w.places = append(w.places, reportSource{at, queue})
+func (w *Wait) subscribe(at stream.Layout, queue string) error {
+	w.sources = append(w.sources, reportSource{at, queue})
 	sub, err := w.waits.nc.ChanSubscribe(
 		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),
 		w.reports)
@@ -239,14 +239,14 @@ func (w *Wait) End() {
 // MarkRepeated records that an earlier request has started the execution. The execution may then
 // have finished already, and its queue may have been a different one.
 func (w *Wait) MarkRepeated() {
-	w.places = nil
+	w.sources = nil
 	// If there is no subscription, the result is found a little later.
-	_ = w.subscribe(stream.Place{}, stream.AnyQueue)
-	if w.execution.HasOwn && w.execution.Place.Own {
+	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
+	if w.execution.HasOwn && w.execution.Layout.Own {
 		// The stream of the execution's start message already has a subscription.
-		w.places = append(w.places, reportSource{w.execution.Place, w.execution.Queue})
+		w.sources = append(w.sources, reportSource{w.execution.Layout, w.execution.Queue})
 	} else if w.execution.HasOwn {
-		_ = w.subscribe(stream.Place{Own: true}, w.execution.Queue)
+		_ = w.subscribe(stream.Layout{Own: true}, w.execution.Queue)
 	}
 	w.signal()
 }
@@ -273,12 +273,12 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 		reason := Reason("")
 		select {
 		case msg := <-w.reports:
-			if !w.note(msg) {
+			if !w.handleReport(msg) {
 				continue
 			}
 			pause = signalLook
 		case <-w.back:
-			w.back = w.waits.nextBack()
+			w.back = w.waits.nextReconnect()
 			pause = w.waits.first
 		case <-next.C:
 		case <-atLimit.C:
@@ -312,9 +312,9 @@ func (w *Wait) resultWithoutEnd(why Reason) Result {
 	return Result{Reason: why, Status: status}
 }
 
-// note processes a report, and reports whether the stream should be read. msg is nil for a signal
-// that is not a report.
-func (w *Wait) note(msg *nats.Msg) bool {
+// handleReport processes a report, and reports whether the stream should be read. msg is nil for a
+// signal that is not a report.
+func (w *Wait) handleReport(msg *nats.Msg) bool {
 	if msg == nil {
 		return true
 	}
@@ -338,9 +338,10 @@ func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Pr
 	case <-ctx.Done():
 		return nil
 	}
-	for _, at := range w.places {
+	for _, at := range w.sources {
 		// An error is ignored: the stream will be read again.
-		found, _ := at.FirstEnd(ctx, w.waits.nc, at.queue, w.execution.WorkflowID, w.execution.ID)
+		found, _ := at.FirstFinalReport(ctx, w.waits.nc, at.queue, w.execution.WorkflowID,
+			w.execution.ID)
 		switch {
 		case found == nil:
 		case found.Status.Final():

@@ -175,7 +175,7 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 	link.Heal()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	retry.Until(ctx, time.Millisecond, func() bool { return waits.nextBack() != wait.back })
+	retry.Until(ctx, time.Millisecond, func() bool { return waits.nextReconnect() != wait.back })
 	wait.Await(ctx, time.Now().Add(never), enough).expect(t, Ended, execution.Succeeded, "7")
 }
 

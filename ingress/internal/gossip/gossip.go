@@ -95,7 +95,7 @@ func (g *Gossip) run() {
 
 func (g *Gossip) announce() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
-	for id, used := range g.limits.TakeUsage() {
+	for id, used := range g.limits.DrainUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{
 			WorkflowId: id,
 			Cost:       int64(used.Cost),
@@ -106,7 +106,7 @@ func (g *Gossip) announce() {
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	read, stored := g.limits.TakeBytes(), g.space.TakeUnsent()
+	read, stored := g.limits.DrainBytes(), g.space.DrainUnsent()
 	for id := range stored {
 		read[id] += 0 // ensures that the account has an entry
 	}

@@ -57,44 +57,44 @@ type Publisher struct {
 	name    string                           // name of the stream
 	stream  atomic.Pointer[jetstream.Stream] // nil until it has been looked up
 	timeout time.Duration
-	// trouble is nil if the last message that reached the stream was stored.
-	trouble atomic.Pointer[trouble]
+	// lastFailure is nil if the last message that reached the stream was stored.
+	lastFailure atomic.Pointer[storeFailure]
 }
 
-// trouble is a failure of a reachable stream to store a message.
-type trouble struct {
+// storeFailure is a failure of a reachable stream to store a message.
+type storeFailure struct {
 	at         time.Time
 	err        error
 	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// troubleFor is how long an ingress is not ready after the stream has failed to store a message.
+// failureLasts is how long an ingress is not ready after the stream has failed to store a message.
 // After that, the next request tries again.
-const troubleFor = 15 * time.Second
+const failureLasts = 15 * time.Second
 
-// Trouble returns why the stream did not store the last message. It returns nil if the message was
-// stored, or if the failure is older than troubleFor or occurred before the last reconnect. Trouble
-// sends no test message, because the stream would store it.
-func (p *Publisher) Trouble(now time.Time) error {
-	if t := p.trouble.Load(); t != nil && now.Sub(t.at) < troubleFor &&
+// LastFailure returns why the stream did not store the last message. It returns nil if the message
+// was stored, or if the failure is older than failureLasts or occurred before the last reconnect.
+// LastFailure sends no test message, because the stream would store it.
+func (p *Publisher) LastFailure(now time.Time) error {
+	if t := p.lastFailure.Load(); t != nil && now.Sub(t.at) < failureLasts &&
 		t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
 	}
 	return nil
 }
 
-// noteTrouble records that a message was not stored, and returns err.
-func (p *Publisher) noteTrouble(err error) error {
-	p.trouble.Store(&trouble{time.Now(), err, p.nc.Stats().Reconnects})
+// noteFailure records that a message was not stored, and returns err.
+func (p *Publisher) noteFailure(err error) error {
+	p.lastFailure.Store(&storeFailure{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
 
-// unavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
+// wrapUnavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
 // answer: a missing connection or stream is noticed by other checks.
-func (p *Publisher) unavailable(err error) error {
+func (p *Publisher) wrapUnavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
-		return p.noteTrouble(because)
+		return p.noteFailure(because)
 	}
 	return because
 }
@@ -154,26 +154,26 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		switch o := classify(err); {
 		case o == stored:
 			if got.Duplicate && unknown {
-				ours, err := p.isOurs(got.Sequence, msg, deadline)
+				ours, err := p.isOwnMessage(got.Sequence, msg, deadline)
 				if err != nil {
 					return Ack{}, err
 				}
 				got.Duplicate = !ours
 			}
 			// A repeat was not stored, so it does not prove that the stream stores messages again.
-			if !got.Duplicate && p.trouble.Load() != nil {
-				p.trouble.Store(nil)
+			if !got.Duplicate && p.lastFailure.Load() != nil {
+				p.lastFailure.Store(nil)
 			}
 			return got, nil
 		case o == full:
-			return Ack{}, p.noteTrouble(fmt.Errorf("%w: %w", ErrStorageFull, err))
+			return Ack{}, p.noteFailure(fmt.Errorf("%w: %w", ErrStorageFull, err))
 		case o == tooLong:
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == overloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
 		case o == disconnected && time.Since(start) > reconnectGrace,
 			o == noAnswer && !repeatable:
-			return Ack{}, p.unavailable(err)
+			return Ack{}, p.wrapUnavailable(err)
 		case o == noAnswer:
 			unknown = true
 		case o == inProcess, o == noLeader, o == disconnected:
@@ -182,7 +182,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
-			return Ack{}, p.unavailable(err)
+			return Ack{}, p.wrapUnavailable(err)
 		}
 		<-time.After(pause)
 		now = time.Now()
@@ -215,17 +215,17 @@ func (p *Publisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	}
 }
 
-// outcome is the result of one attempt.
-type outcome int
+// attemptOutcome is the result of one attempt.
+type attemptOutcome int
 
 const (
-	stored       outcome = iota
-	disconnected         // certainly not stored: there is no connection
-	noLeader             // certainly not stored: the stream has no leader at present
-	noAnswer             // perhaps stored
-	inProcess            // another message with the same ID is being stored
-	overloaded           // refused
-	full                 // refused
+	stored       attemptOutcome = iota
+	disconnected                // certainly not stored: there is no connection
+	noLeader                    // certainly not stored: the stream has no leader at present
+	noAnswer                    // perhaps stored
+	inProcess                   // another message with the same ID is being stored
+	overloaded                  // refused
+	full                        // refused
 	// refused, or never sent: it exceeds the maximum length of the stream or the server
 	tooLong
 )
@@ -244,7 +244,7 @@ const (
 	codeRollup              = 10111 // Nats-Rollup is not allowed, or has a wrong value
 )
 
-func classify(err error) outcome {
+func classify(err error) attemptOutcome {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
@@ -276,13 +276,13 @@ func classify(err error) outcome {
 	}
 }
 
-// isOurs reports whether this request sent the stored message. If so, that message has the
+// isOwnMessage reports whether this request sent the stored message. If so, that message has the
 // request's traceparent, whose span is random; a message without a traceparent belongs to another
-// request. A cluster does not answer while it elects a leader, and a replica may lag, so isOurs
-// retries until the deadline. It retries for at least lookUpAtLeast, because after an outage many
-// answers arrive at the deadline. If it is still unknown who sent the message, the error is
-// ErrUnavailable.
-func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
+// request. A cluster does not answer while it elects a leader, and a replica may lag, so
+// isOwnMessage retries until the deadline. It retries for at least lookUpAtLeast, because after an
+// outage many answers arrive at the deadline. If it is still unknown who sent the message, the
+// error is ErrUnavailable.
+func (p *Publisher) isOwnMessage(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least
 	}
@@ -296,7 +296,7 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 		case err == nil:
 			trace := have.Header.Get(stream.HeaderTrace)
 			return trace != "" && trace == msg.Header.Get(stream.HeaderTrace), nil
-		case errors.Is(err, jetstream.ErrMsgNotFound) && p.isGone(ctx, sequence):
+		case errors.Is(err, jetstream.ErrMsgNotFound) && p.isDeleted(ctx, sequence):
 			return false, nil
 		}
 		select {
@@ -309,10 +309,10 @@ func (p *Publisher) isOurs(sequence uint64, msg *nats.Msg, deadline time.Time) (
 	}
 }
 
-// isGone reports whether the stream has deleted a message. Such a message is too old to have been
-// stored by this request. A lagging replica does not have the message either, but its last sequence
-// is lower.
-func (p *Publisher) isGone(ctx context.Context, sequence uint64) bool {
+// isDeleted reports whether the stream has deleted a message. Such a message is too old to have
+// been stored by this request. A lagging replica does not have the message either, but its last
+// sequence is lower.
+func (p *Publisher) isDeleted(ctx context.Context, sequence uint64) bool {
 	s, err := p.lookUp(ctx)
 	if err != nil {
 		return false

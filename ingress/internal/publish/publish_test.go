@@ -377,8 +377,8 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}
 }
 
-// Trouble reports that a message was not stored, until another message is stored or troubleFor has
-// passed.
+// LastFailure reports that a message was not stored, until another message is stored or
+// failureLasts has passed.
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())
@@ -395,24 +395,24 @@ func TestTroubleIsRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := p.Publish(message(t, "first")); err != nil || p.Trouble(time.Now()) != nil {
-		t.Fatalf("%v, %v", err, p.Trouble(time.Now()))
+	if _, err := p.Publish(message(t, "first")); err != nil || p.LastFailure(time.Now()) != nil {
+		t.Fatalf("%v, %v", err, p.LastFailure(time.Now()))
 	}
 	bound(1)
 	if _, err := p.Publish(message(t, "second")); !errors.Is(err, publish.ErrStorageFull) ||
-		!errors.Is(p.Trouble(time.Now()), publish.ErrStorageFull) {
-		t.Errorf("a full stream: %v, %v", err, p.Trouble(time.Now()))
+		!errors.Is(p.LastFailure(time.Now()), publish.ErrStorageFull) {
+		t.Errorf("a full stream: %v, %v", err, p.LastFailure(time.Now()))
 	}
 	if ack, err := p.Publish(message(t, "first")); err != nil || !ack.Duplicate ||
-		p.Trouble(time.Now()) == nil {
-		t.Errorf("a repeat, which stores nothing: %+v, %v, %v", ack, err, p.Trouble(time.Now()))
+		p.LastFailure(time.Now()) == nil {
+		t.Errorf("a repeat, which stores nothing: %+v, %v, %v", ack, err, p.LastFailure(time.Now()))
 	}
-	if err := p.Trouble(time.Now().Add(time.Minute)); err != nil {
+	if err := p.LastFailure(time.Now().Add(time.Minute)); err != nil {
 		t.Errorf("a minute later: %v", err)
 	}
 	bound(-1)
-	if _, err := p.Publish(message(t, "second")); err != nil || p.Trouble(time.Now()) != nil {
-		t.Errorf("after there is room: %v, %v", err, p.Trouble(time.Now()))
+	if _, err := p.Publish(message(t, "second")); err != nil || p.LastFailure(time.Now()) != nil {
+		t.Errorf("after there is room: %v, %v", err, p.LastFailure(time.Now()))
 	}
 }
 

@@ -31,11 +31,11 @@ func NewStreams(nc *nats.Conn, shared *Publisher) *Streams {
 
 // Publish publishes a message to the stream of its subject. See Publisher.Publish.
 func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
-	place, queue := stream.PlaceOf(msg.Subject)
-	if !place.Own {
+	layout, queue := stream.LayoutOf(msg.Subject)
+	if !layout.Own {
 		return s.shared.Publish(msg)
 	}
-	p, err := s.of(queue)
+	p, err := s.publisherFor(queue)
 	if err != nil {
 		return Ack{}, err
 	}
@@ -44,19 +44,19 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 
 // ConfirmRepeat looks up a message's ID in the stream of its subject. See Publisher.ConfirmRepeat.
 func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
-	place, queue := stream.PlaceOf(msg.Subject)
-	if !place.Own {
+	layout, queue := stream.LayoutOf(msg.Subject)
+	if !layout.Own {
 		return s.shared.ConfirmRepeat(msg)
 	}
-	p, err := s.of(queue)
+	p, err := s.publisherFor(queue)
 	if err != nil {
 		return Ack{}, err
 	}
 	return p.ConfirmRepeat(msg)
 }
 
-// of returns the Publisher of a queue's own stream.
-func (s *Streams) of(queue string) (*Publisher, error) {
+// publisherFor returns the Publisher of a queue's own stream.
+func (s *Streams) publisherFor(queue string) (*Publisher, error) {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p, nil
 	}
@@ -68,7 +68,7 @@ func (s *Streams) of(queue string) (*Publisher, error) {
 	}
 	p, err := NewFor(s.nc, stream.OwnName(queue), s.shared.timeout)
 	if err != nil {
-		return nil, s.shared.unavailable(err)
+		return nil, s.shared.wrapUnavailable(err)
 	}
 	next := maps.Clone(have)
 	next[queue] = p
@@ -76,11 +76,11 @@ func (s *Streams) of(queue string) (*Publisher, error) {
 	return p, nil
 }
 
-// Trouble returns why a queue's own stream did not store the last message, or nil. See
-// Publisher.Trouble.
-func (s *Streams) Trouble(queue string, now time.Time) error {
+// LastFailure returns why a queue's own stream did not store the last message, or nil. See
+// Publisher.LastFailure.
+func (s *Streams) LastFailure(queue string, now time.Time) error {
 	if p := (*s.own.Load())[queue]; p != nil {
-		return p.Trouble(now)
+		return p.LastFailure(now)
 	}
 	return nil
 }

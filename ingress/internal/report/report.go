@@ -47,15 +47,15 @@ func (d *Duplicates) Count(executionID string) {
 }
 
 func (d *Duplicates) message() (*nats.Msg, error) {
-	counts := d.takeCounts()
+	counts := d.drainCounts()
 	if len(counts) == 0 {
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
 	return stream.DuplicatesMessage(uuid.NewString(), time.Now(), counts)
 }
 
-// takeCounts returns the counts and resets them. It returns nil if there are none.
-func (d *Duplicates) takeCounts() map[string]int64 {
+// drainCounts returns the counts and resets them. It returns nil if there are none.
+func (d *Duplicates) drainCounts() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.counts) == 0 {

@@ -75,13 +75,13 @@ func (f *Follower) run(ctx context.Context) {
 		case <-f.space.Crossed:
 		case <-timer.C:
 		}
-		f.ask(ctx)
+		f.requestInfo(ctx)
 		timer.Reset(asking)
 		soon.Reset(askingSoon)
 	}
 }
 
-func (f *Follower) ask(ctx context.Context) {
+func (f *Follower) requestInfo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	info, err := f.stream.Info(ctx)

@@ -105,12 +105,12 @@ type Space struct {
 
 type shard struct {
 	mu       sync.Mutex
-	accounts map[string]*holding
+	accounts map[string]*accountUsage
 	age      int // index of the current generation
 }
 
-// holding is the space in the stream that one account's messages occupy, in bytes.
-type holding struct {
+// accountUsage is the space in the stream that one account's messages occupy, in bytes.
+type accountUsage struct {
 	counts   [ages]int64 // bytes counted by this process, by generation
 	sum      int64       // bytes of the account according to an executor's last sums
 	previous int64       // counted between the last two sums
@@ -118,7 +118,7 @@ type holding struct {
 	untold   int64       // the part of counts not yet announced to the other ingresses
 }
 
-func (h *holding) counted() (n int64) {
+func (h *accountUsage) counted() (n int64) {
 	for _, c := range h.counts {
 		n += c
 	}
@@ -135,14 +135,14 @@ func New(accounts func() int) *Space {
 		seed:     maphash.MakeSeed(),
 	}
 	for i := range s.shards {
-		s.shards[i].accounts = map[string]*holding{}
+		s.shards[i].accounts = map[string]*accountUsage{}
 	}
 	return s
 }
 
-// Take reserves space for a message of the account and reports whether the account may have it. If
-// the message is not stored, the caller must release the space with Return.
-func (s *Space) Take(accountID string, bytes int64) bool {
+// Reserve reserves space for a message of the account and reports whether the account may have it.
+// If the message is not stored, the caller must release the space with Release.
+func (s *Space) Reserve(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {
 		return true
@@ -151,7 +151,7 @@ func (s *Space) Take(accountID string, bytes int64) bool {
 	sh := s.shard(accountID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	h := s.holding(sh, accountID)
+	h := s.usageOf(sh, accountID)
 	if free <= limit/twentieths*(twentieths-sharedFrom) {
 		signal(s.Crossed)
 		if !s.fits(h, limit, free) {
@@ -162,30 +162,30 @@ func (s *Space) Take(accountID string, bytes int64) bool {
 	return true
 }
 
-// IsLimited reports whether the stream has a size limit. Without one, Take always returns true.
+// IsLimited reports whether the stream has a size limit. Without one, Reserve always returns true.
 func (s *Space) IsLimited() bool { return s.limit.Load() != 0 }
 
-// Return releases the space of a message that was not stored.
-func (s *Space) Return(accountID string, bytes int64) { s.change(accountID, -bytes, -bytes) }
+// Release releases the space of a message that was not stored.
+func (s *Space) Release(accountID string, bytes int64) { s.changeUsage(accountID, -bytes, -bytes) }
 
 // ReceiveUsage counts the bytes that another ingress has taken, or returned if bytes is negative.
-func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.change(accountID, bytes, 0) }
+func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.changeUsage(accountID, bytes, 0) }
 
-// change counts space that was taken, or returned if bytes is negative. untold is the number of
-// these bytes that have not been announced to the other ingresses yet.
-func (s *Space) change(accountID string, bytes, untold int64) {
+// changeUsage counts space that was taken, or returned if bytes is negative. untold is the number
+// of these bytes that have not been announced to the other ingresses yet.
+func (s *Space) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
 	}
 	sh := s.shard(accountID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s.count(sh, s.holding(sh, accountID), bytes, untold)
+	s.count(sh, s.usageOf(sh, accountID), bytes, untold)
 }
 
-// TakeUnsent returns the space that this ingress has taken for each account since the last call,
+// DrainUnsent returns the space that this ingress has taken for each account since the last call,
 // less the space that was returned.
-func (s *Space) TakeUnsent() map[string]int64 {
+func (s *Space) DrainUnsent() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {
 		return taken
@@ -205,7 +205,7 @@ func (s *Space) TakeUnsent() map[string]int64 {
 }
 
 // fits reports whether an account may store more. The caller must hold the shard's lock.
-func (s *Space) fits(h *holding, limit, free int64) bool {
+func (s *Space) fits(h *accountUsage, limit, free int64) bool {
 	accounts := int64(s.accounts())
 	if accounts <= 1 {
 		return true
@@ -225,7 +225,7 @@ func (s *Space) fits(h *holding, limit, free int64) bool {
 }
 
 // count counts bytes of an account. The caller must hold the shard's lock.
-func (s *Space) count(sh *shard, h *holding, bytes, untold int64) {
+func (s *Space) count(sh *shard, h *accountUsage, bytes, untold int64) {
 	h.counts[sh.age] += bytes
 	if s.near.Load() {
 		h.latest += bytes
@@ -310,7 +310,7 @@ func (s *Space) SetSums(sums map[string]int64) {
 	for id := range sums {
 		sh := s.shard(id)
 		sh.mu.Lock()
-		s.holding(sh, id)
+		s.usageOf(sh, id)
 		sh.mu.Unlock()
 	}
 	s.forEach(func(sh *shard) {
@@ -322,12 +322,12 @@ func (s *Space) SetSums(sums map[string]int64) {
 	s.summed.Store(true)
 }
 
-// holding returns an account's holding, which it creates if necessary. The caller must hold the
+// usageOf returns an account's holding, which it creates if necessary. The caller must hold the
 // shard's lock.
-func (s *Space) holding(sh *shard, accountID string) *holding {
+func (s *Space) usageOf(sh *shard, accountID string) *accountUsage {
 	h := sh.accounts[accountID]
 	if h == nil {
-		h = &holding{}
+		h = &accountUsage{}
 		sh.accounts[accountID] = h
 		s.holders.Add(1)
 	}
@@ -337,7 +337,7 @@ func (s *Space) holding(sh *shard, accountID string) *holding {
 // prune removes the accounts that hold nothing. The caller must hold the shard's lock.
 func (s *Space) prune(sh *shard) {
 	for id, h := range sh.accounts {
-		if *h == (holding{}) {
+		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)
 			s.holders.Add(-1)
 		}

@@ -27,7 +27,7 @@ func space(used int64) *storage.Space {
 // fill reserves space for messages of 100 bytes until one is refused, and returns how many bytes it
 // reserved.
 func fill(s *storage.Space, accountID string) (taken int64) {
-	for taken < 2*limit && s.Take(accountID, 100) {
+	for taken < 2*limit && s.Reserve(accountID, 100) {
 		taken += 100
 	}
 	return taken
@@ -42,16 +42,16 @@ func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	if got := fill(s, "heavy"); got != limit*9/10 {
 		t.Errorf("the first account took %d bytes", got)
 	}
-	if !s.Take("light", 100) {
+	if !s.Reserve("light", 100) {
 		t.Error("an account that holds nothing finds no room")
 	}
-	if s.Take("heavy", 1) {
+	if s.Reserve("heavy", 1) {
 		t.Error("the heaviest account finds room")
 	}
 	if got := fill(s, "light"); got < limit/20-200 || got > limit/10-100 {
 		t.Errorf("the second account took %d bytes", got)
 	}
-	if !s.Take("lightest", 100) {
+	if !s.Reserve("lightest", 100) {
 		t.Error("a third account finds no room")
 	}
 }
@@ -62,13 +62,13 @@ func TestAnEqualShare(t *testing.T) {
 	t.Parallel()
 	s := space(0)
 	for range limit / 100 * 6 / 10 {
-		s.Take("heavy", 100)
+		s.Reserve("heavy", 100)
 	}
 	for range limit / 100 * 3 / 10 {
-		s.Take("middle", 100)
+		s.Reserve("middle", 100)
 	}
-	s.Take("light", 100)
-	if s.Take("heavy", 100) {
+	s.Reserve("light", 100)
+	if s.Reserve("heavy", 100) {
 		t.Error("0.6 of the stream is less than a third")
 	}
 	if got := fill(s, "middle"); got < limit/33-200 || got > limit/30+100 {
@@ -91,11 +91,11 @@ func TestNoLimit(t *testing.T) {
 	s := space(0)
 	fill(s, "heavy")
 	s.SetUsage(-1, limit, week, noon)
-	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.TakeUnsent()) != 0 {
-		t.Errorf("it took %d bytes, %v", got, s.TakeUnsent())
+	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.DrainUnsent()) != 0 {
+		t.Errorf("it took %d bytes, %v", got, s.DrainUnsent())
 	}
 	s.SetUsage(limit, 95_000, week, noon)
-	if !s.Take("heavy", 100) {
+	if !s.Reserve("heavy", 100) {
 		t.Error("what was counted under another limit counts")
 	}
 }
@@ -105,12 +105,12 @@ func TestReturn(t *testing.T) {
 	t.Parallel()
 	s := space(0)
 	for range 10_000 {
-		if !s.Take("a", 100) {
+		if !s.Reserve("a", 100) {
 			t.Fatal("refused")
 		}
-		s.Return("a", 100)
+		s.Release("a", 100)
 	}
-	if untold := s.TakeUnsent(); len(untold) != 0 {
+	if untold := s.DrainUnsent(); len(untold) != 0 {
 		t.Errorf("%v", untold)
 	}
 }
@@ -120,21 +120,21 @@ func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
 	gossip := func() {
-		for id, bytes := range a.TakeUnsent() {
+		for id, bytes := range a.DrainUnsent() {
 			b.ReceiveUsage(id, bytes)
 		}
-		for id, bytes := range b.TakeUnsent() {
+		for id, bytes := range b.DrainUnsent() {
 			a.ReceiveUsage(id, bytes)
 		}
 	}
-	for a.Take("heavy", 100) && b.Take("heavy", 100) {
+	for a.Reserve("heavy", 100) && b.Reserve("heavy", 100) {
 		gossip()
 	}
 	gossip()
-	if a.Take("heavy", 1) || b.Take("heavy", 1) {
+	if a.Reserve("heavy", 1) || b.Reserve("heavy", 1) {
 		t.Error("the heaviest account finds room")
 	}
-	if !a.Take("light", 1) || !b.Take("light", 1) {
+	if !a.Reserve("light", 1) || !b.Reserve("light", 1) {
 		t.Error("a light account finds no room")
 	}
 }
@@ -147,11 +147,11 @@ func TestAfterAStart(t *testing.T) {
 	if got := fill(s, "heavy"); got == 0 || got > 8_000/4 {
 		t.Errorf("an account took %d of 8000 free bytes", got)
 	}
-	if !s.Take("light", 100) {
+	if !s.Reserve("light", 100) {
 		t.Error("an account that holds nothing finds no room")
 	}
 	s.SetSums(map[string]int64{"heavy": 90_000, "light": 4_000})
-	if s.Take("heavy", 1) {
+	if s.Reserve("heavy", 1) {
 		t.Error("the heaviest account finds room")
 	}
 	if got := fill(s, "light"); got == 0 {
@@ -166,17 +166,17 @@ func TestSumsReplaceCounts(t *testing.T) {
 	s.ReceiveUsage("purged", 40_000)
 	s.SetUsage(limit, 91_000, week, noon)
 	s.SetSums(map[string]int64{"other": 88_000})
-	if s.Take("purged", 1) {
+	if s.Reserve("purged", 1) {
 		t.Error("what was taken just before the sums may be missing in them")
 	}
 	s.SetSums(map[string]int64{"other": 88_000})
-	if !s.Take("purged", 1) || s.Take("other", 1) {
+	if !s.Reserve("purged", 1) || s.Reserve("other", 1) {
 		t.Error("the sums are not in force")
 	}
 	// Below seven tenths the sums are discarded, because no executor sends new ones.
 	s.SetUsage(limit, 69_000, week, noon)
 	s.SetUsage(limit, 91_000, week, noon)
-	if !s.Take("other", 1) {
+	if !s.Reserve("other", 1) {
 		t.Error("old sums count")
 	}
 }
@@ -190,16 +190,16 @@ func TestCountsExpire(t *testing.T) {
 	for step := range 8 {
 		at = at.Add(week / 8)
 		s.SetUsage(limit, 91_000, week, at)
-		if step < 7 && s.Take("old", 1) {
+		if step < 7 && s.Reserve("old", 1) {
 			t.Fatalf("forgotten after %d of 8 parts of the age", step+1)
 		}
-		s.Take("new"+strconv.Itoa(step), 1)
+		s.Reserve("new"+strconv.Itoa(step), 1)
 	}
 	for _, id := range []string{"new", "newer"} { // so that it is known what the stream holds
 		s.ReceiveUsage(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)
-	if !s.Take("old", 1) {
+	if !s.Reserve("old", 1) {
 		t.Error("expired messages count")
 	}
 }
@@ -217,7 +217,7 @@ func BenchmarkTake(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for n := 0; pb.Next(); n++ {
-					s.Take(ids[n%len(ids)], 1000)
+					s.Reserve(ids[n%len(ids)], 1000)
 				}
 			})
 		})

@@ -183,7 +183,7 @@ func (n *Node) Kill() {
 	n.tb.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.needProcess("kill")
+	n.requireProcess("kill")
 	n.child.Kill()
 	n.child = nil
 }
@@ -194,7 +194,7 @@ func (n *Node) Pause() {
 	n.tb.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.needProcess("pause")
+	n.requireProcess("pause")
 	if n.child.paused {
 		return
 	}
@@ -223,7 +223,7 @@ func (n *Node) resume() {
 	n.child.paused = false
 }
 
-func (n *Node) needProcess(verb string) {
+func (n *Node) requireProcess(verb string) {
 	n.tb.Helper()
 	switch {
 	case !n.asProcess:

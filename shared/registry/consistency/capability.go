@@ -5,7 +5,7 @@ import "slices"
 // Capability is the ability of an ingress to enforce a setting of the registry that earlier
 // versions cannot enforce. An ingress announces all capabilities of its version. An executor does
 // not store a setting while a live ingress lacks the capability for it: see
-// Membership.IngressesLacking.
+// Membership.IngressesWithout.
 type Capability string
 
 const (
@@ -28,8 +28,8 @@ func Capabilities() []Capability {
 	return []Capability{Senders, Filters, Answers, OrderKeys, OwnStreams}
 }
 
-// namesOf returns the names under which capabilities are announced.
-func namesOf(capabilities []Capability) []string {
+// capabilityNames returns the names under which capabilities are announced.
+func capabilityNames(capabilities []Capability) []string {
 	names := make([]string, len(capabilities))
 	for i, c := range capabilities {
 		names[i] = string(c)
@@ -46,8 +46,8 @@ func capabilitiesNamed(names []string) []Capability {
 	return capabilities
 }
 
-// IngressesLacking returns the sorted instance IDs of the live ingresses that lack a capability.
-func (r *Membership) IngressesLacking(c Capability) []string {
+// IngressesWithout returns the sorted instance IDs of the live ingresses that lack a capability.
+func (r *Membership) IngressesWithout(c Capability) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var lacking []string

@@ -37,13 +37,13 @@ type Sink interface {
 	Reset()
 }
 
-// Settler is a Sink that may apply a change before the change is in force. The barrier,
+// PendingReporter is a Sink that may apply a change before the change is in force. The barrier,
 // Membership.Wait, waits until the change is in force: see Heartbeat.
-type Settler interface {
-	// Unsettled returns the first revision that has been applied but has not taken effect yet, or
+type PendingReporter interface {
+	// Pending returns the first revision that has been applied but has not taken effect yet, or
 	// 0. The channel is closed when another revision takes effect; it is nil if there is nothing
 	// to wait for.
-	Unsettled() (since uint64, settled <-chan struct{})
+	Pending() (since uint64, settled <-chan struct{})
 }
 
 // ErrUnidentified means that the registry has no identity: it was lost, or is being restored. It
@@ -465,11 +465,11 @@ func (f *Follower) Revision() uint64 {
 // an applied revision comes into force; the channel may be nil.
 func (f *Follower) inForce() (revision uint64, settled <-chan struct{}) {
 	revision = f.Revision()
-	s, ok := f.sink.(Settler)
+	s, ok := f.sink.(PendingReporter)
 	if !ok {
 		return revision, nil
 	}
-	since, settled := s.Unsettled()
+	since, settled := s.Pending()
 	if since > 0 {
 		revision = min(revision, since-1)
 	}
@@ -501,7 +501,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 			"restart it if that is right", ErrNotCurrent, id, f.installation)
 	case f.identity.Restoring:
 		return ErrRestoring
-	case id == "" || f.wentBack():
+	case id == "" || f.hasRolledBack():
 		return ErrUnidentified
 	}
 	return nil
@@ -536,21 +536,21 @@ func (f *Follower) hasIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring &&
-		!f.wentBack()
+		!f.hasRolledBack()
 }
 
-// wentBack reports whether the registry has gone back to an earlier state and no executor has
+// hasRolledBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since. The caller must hold mu.
-func (f *Follower) wentBack() bool {
+func (f *Follower) hasRolledBack() bool {
 	return f.distrusted != "" && f.identity.Stamp == f.distrusted
 }
 
-// WentBack reports whether the registry has gone back to an earlier state and no executor has
+// HasRolledBack reports whether the registry has gone back to an earlier state and no executor has
 // checked it since.
-func (f *Follower) WentBack() bool {
+func (f *Follower) HasRolledBack() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.wentBack()
+	return f.hasRolledBack()
 }
 
 // HasMajority reports whether a majority of a stream's servers, including the leader, has been in

@@ -30,7 +30,7 @@ type Membership struct {
 }
 
 type member struct {
-	presence
+	heartbeatMessage
 	// heard is when the last heartbeat was received.
 	heard time.Time
 }
@@ -74,7 +74,7 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Membership) receive(msg *nats.Msg) {
-	p, err := decodePresence(msg.Data)
+	p, err := decodeHeartbeat(msg.Data)
 	if err != nil {
 		return
 	}
@@ -88,7 +88,7 @@ func (r *Membership) receive(msg *nats.Msg) {
 	case p.leaving:
 		delete(r.members, p.instance)
 	default:
-		r.members[p.instance] = member{presence: p, heard: time.Now()}
+		r.members[p.instance] = member{heartbeatMessage: p, heard: time.Now()}
 	}
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -117,7 +117,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	r.asked++
 	number := r.asked
 	r.mu.Unlock()
-	data, err := presence{instance: r.self, echo: number}.encode()
+	data, err := heartbeatMessage{instance: r.self, echo: number}.encode()
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type Heartbeat struct {
 	nc       *nats.Conn
 	follower *Follower
 	log      logrus.FieldLogger
-	self     presence
+	self     heartbeatMessage
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -50,7 +50,7 @@ func StartHeartbeat(
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a := &Heartbeat{
 		nc: nc, follower: f, log: log, stop: stop, done: make(chan struct{}),
-		self: presence{
+		self: heartbeatMessage{
 			instance: uuid.NewString(),
 			role:     role,
 			serving:  true,
@@ -83,7 +83,7 @@ func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done
 	a.self.leaving = true
-	a.announceAgain()
+	a.announceOrLog()
 	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for lifetime
 }
 
@@ -94,7 +94,7 @@ func (a *Heartbeat) run(ctx context.Context) {
 	for {
 		moved := a.follower.changed()
 		_, settled := a.follower.inForce()
-		a.announceAgain()
+		a.announceOrLog()
 		select {
 		case <-ctx.Done():
 			return
@@ -114,8 +114,8 @@ func (a *Heartbeat) announce() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// announceAgain calls announce and only logs an error: the next heartbeat makes up for it.
-func (a *Heartbeat) announceAgain() {
+// announceOrLog calls announce and only logs an error: the next heartbeat makes up for it.
+func (a *Heartbeat) announceOrLog() {
 	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")
 	}

@@ -45,7 +45,7 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	r := &Membership{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
 	for heard, want := range map[time.Duration]int{lifetime - time.Millisecond: 1, lifetime: 0} {
 		r.members["killed"] = member{
-			presence{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
+			heartbeatMessage{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
 		}
 		if list, _ := r.lagging(2, now, now); len(list) != want {
 			t.Errorf("heard %s ago: %q", heard, list)

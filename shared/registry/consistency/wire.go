@@ -8,8 +8,8 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// presence is an announcement, or, with an echo, a message that a process sends to itself.
-type presence struct {
+// heartbeatMessage is an announcement, or, with an echo, a message that a process sends to itself.
+type heartbeatMessage struct {
 	instance string
 	role     string
 	revision uint64
@@ -47,7 +47,7 @@ type IngressSettings struct {
 // The following functions encode and decode presence for NATS. No other file of this package
 // depends on the encoding.
 
-func (p presence) encode() ([]byte, error) {
+func (p heartbeatMessage) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{
 		InstanceId:   p.instance,
 		Role:         p.role,
@@ -58,7 +58,7 @@ func (p presence) encode() ([]byte, error) {
 		Version:      p.about.Version,
 		KeyIds:       p.about.KeyIDs,
 		Schema:       p.about.Schema,
-		Capabilities: namesOf(p.about.Can),
+		Capabilities: capabilityNames(p.about.Can),
 	}
 	if s := p.settings; s != nil {
 		wire.Ingress = &hookstartv1.IngressSettings{
@@ -75,12 +75,12 @@ func (p presence) encode() ([]byte, error) {
 	return data, nil
 }
 
-func decodePresence(data []byte) (presence, error) {
+func decodeHeartbeat(data []byte) (heartbeatMessage, error) {
 	var wire hookstartv1.Presence
 	if err := proto.Unmarshal(data, &wire); err != nil {
-		return presence{}, err
+		return heartbeatMessage{}, err
 	}
-	p := presence{
+	p := heartbeatMessage{
 		instance: wire.GetInstanceId(), role: wire.GetRole(), revision: wire.GetRevision(),
 		serving: wire.GetServing(), leaving: wire.GetLeaving(), echo: wire.GetEcho(),
 		about: ProcessInfo{

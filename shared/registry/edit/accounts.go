@@ -13,7 +13,7 @@ import (
 // other methods it does not wait for the other processes, because that would keep an executor that
 // has just started from becoming ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
-	revision, err := e.store(ctx, func() (uint64, error) {
+	revision, err := e.tryStore(ctx, func() (uint64, error) {
 		have := e.directory.Plans()
 		if have.Record != nil && slices.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged
@@ -45,7 +45,7 @@ func (e *Editor) ChangeAccount(
 	a, _, err := e.replaceAccount(ctx, id,
 		func(have *registry.Account) (name, plan string, err error) {
 			if have == nil {
-				return "", "", noAccount(id)
+				return "", "", accountNotFound(id)
 			}
 			name, plan = have.Name, have.Plan
 			return name, plan, modify(&name, &plan)
@@ -53,7 +53,7 @@ func (e *Editor) ChangeAccount(
 	return a, err
 }
 
-func noAccount(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
+func accountNotFound(id string) error { return &NotFoundError{fmt.Sprintf("account %q", id)} }
 
 // replaceAccount creates or replaces an account. wanted returns the new name and plan. It is called
 // with the existing account, or with nil if there is none.
@@ -100,7 +100,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		have, ok := e.directory.Account(id)
 		switch {
 		case !ok:
-			return 0, noAccount(id)
+			return 0, accountNotFound(id)
 		case e.directory.isInUse(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
@@ -124,20 +124,20 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		}))
 }
 
-// checkOwner fails if a workflow's account was deleted while the workflow was being added to it. In
-// that case it also deletes the workflow if it is new.
-func (e *Editor) checkOwner(ctx context.Context, w *registry.Workflow, created bool) error {
+// checkAccountExists fails if a workflow's account was deleted while the workflow was being added
+// to it. In that case it also deletes the workflow if it is new.
+func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, created bool) error {
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil
 	}
-	err := error(noSuchAccount(w.AccountID))
+	err := error(invalidAccount(w.AccountID))
 	if created {
 		err = errors.Join(err, e.DeleteWorkflow(ctx, w.ID))
 	}
 	return err
 }
 
-func noSuchAccount(id string) *InvalidError {
+func invalidAccount(id string) *InvalidError {
 	return &InvalidError{"accountId", fmt.Sprintf("there is no account %q; create it first", id)}
 }
 

@@ -37,7 +37,7 @@ var system = Actor{Kind: "system", Name: "hookstart"}
 type (
 	actorKey struct{}
 	// entryKey is the context key of an audit entry. That entry is stored with a record instead of
-	// the entry that entryOf derives from the change.
+	// the entry that auditEntryFor derives from the change.
 	entryKey struct{}
 )
 
@@ -133,9 +133,9 @@ func NewEntry(actor Actor, action string) AuditEntry {
 	return AuditEntry{ID: uuid.Must(uuid.NewV7()).String(), Actor: actor, Action: action}
 }
 
-// BucketOf returns the bucket whose records contain the audit entries of an action, or "" if the
+// AuditBucket returns the bucket whose records contain the audit entries of an action, or "" if the
 // action does not change a record.
-func BucketOf(action string) string {
+func AuditBucket(action string) string {
 	if action == samplePayloadSet {
 		return registry.SecretsBucket
 	}
@@ -148,9 +148,9 @@ func BucketOf(action string) string {
 	return ""
 }
 
-// entryOf returns the audit entry for a change of the record under key. audited is false if the
-// change has none. after is nil for a deletion.
-func (e *Editor) entryOf(
+// auditEntryFor returns the audit entry for a change of the record under key. audited is false if
+// the change has none. after is nil for a deletion.
+func (e *Editor) auditEntryFor(
 	ctx context.Context, key string, after registry.Record,
 ) (entry AuditEntry, audited bool) {
 	entry = NewEntry(ActorOf(ctx), "")
@@ -183,7 +183,7 @@ func (e *Editor) entryOf(
 		}
 		was, now := fieldsUnder("queues["+id+"].", before), fieldsUnder("queues["+id+"].", after)
 		fields := changedFields(was, now)
-		entry.Action, entry.Changes = actionOfQueue(fields, now), changesOf(fields, was, now)
+		entry.Action, entry.Changes = queueAuditAction(fields, now), changesOf(fields, was, now)
 		return entry, len(fields) > 0
 	default: // the plan catalog is configuration
 		return entry, false
@@ -196,14 +196,14 @@ func (e *Editor) entryOf(
 	if len(fields) == 0 && entry.WorkflowID == "" {
 		return entry, false // an intent, carried out by the change of the workflow's record
 	}
-	entry.Action = actionOf(kind, before, after, fields)
-	entry.NodeID = nodeOf(fields)
+	entry.Action = auditAction(kind, before, after, fields)
+	entry.NodeID = commonNode(fields)
 	entry.Changes = changesOf(fields, was, now)
 	return entry, true
 }
 
-// actionOf returns the stable name of the action that changed a record.
-func actionOf(kind string, before, after registry.Record, fields []string) string {
+// auditAction returns the stable name of the action that changed a record.
+func auditAction(kind string, before, after registry.Record, fields []string) string {
 	switch {
 	case before == nil:
 		return kind + ".create"
@@ -217,13 +217,13 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 			return "workflow.activate"
 		}
 		return "workflow.deactivate"
-	case all(fields, func(field string) bool { return strings.HasSuffix(field, "].tokens") }):
+	case allFields(fields, func(field string) bool { return strings.HasSuffix(field, "].tokens") }):
 		return "token.rotate"
-	case all(fields, func(field string) bool {
+	case allFields(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].sender.secrets")
 	}):
 		return "sender-secret.change"
-	case all(fields, func(field string) bool { return strings.Contains(field, "].sender.") }):
+	case allFields(fields, func(field string) bool { return strings.Contains(field, "].sender.") }):
 		if now := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(
 			field string,
 		) bool {
@@ -237,9 +237,9 @@ func actionOf(kind string, before, after registry.Record, fields []string) strin
 	}
 }
 
-// actionOfQueue returns the stable name of the action that changed a queue's settings. now holds
+// queueAuditAction returns the stable name of the action that changed a queue's settings. now holds
 // the fields after the change.
-func actionOfQueue(fields []string, now map[string]value) string {
+func queueAuditAction(fields []string, now map[string]value) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {
 			return "queue-stream.set"
@@ -274,13 +274,13 @@ func isStreamField(field string) bool {
 	return name == "stream" || strings.HasPrefix(name, "stream.")
 }
 
-func all(fields []string, holds func(string) bool) bool {
+func allFields(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
-// nodeOf returns the ID of the trigger node that all of the fields belong to, or "" if they do not
-// all belong to one node.
-func nodeOf(fields []string) (node string) {
+// commonNode returns the ID of the trigger node that all of the fields belong to, or "" if they do
+// not all belong to one node.
+func commonNode(fields []string) (node string) {
 	for _, field := range fields {
 		rest, ok := strings.CutPrefix(field, "triggers[")
 		id, _, _ := strings.Cut(rest, "]")

@@ -25,7 +25,7 @@ type Directory struct {
 	// while another copy is being loaded.
 	filling *records
 
-	// keyWatches holds the pending calls of KeyGone.
+	// keyWatches holds the pending calls of WatchKeyDeletion.
 	keyWatches map[*keyWatch]struct{}
 }
 

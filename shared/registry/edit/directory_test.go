@@ -44,7 +44,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 			}
 			runtime.Gosched() // lets the other goroutine run if there are no more processors
 		}
-		if d.ActiveBesides("account", "second") != 1 {
+		if d.OtherActiveCount("account", "second") != 1 {
 			t.Fatalf("activation %d is seen and not counted", n)
 		}
 		next <- n + 1

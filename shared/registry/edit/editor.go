@@ -19,7 +19,7 @@ import (
 // specifies the revision that it is based on, and is retried after a conflict. When a method
 // returns without an error, its change is in force at every live process from the very next request
 // on. After an error, the change may or may not have been stored. Methods can be called again after
-// an error, except for RotateToken, which would add another token, and RevealCaptured, which
+// an error, except for RotateToken, which would add another token, and RevealCapturedSecrets, which
 // returns a secret only once.
 type Editor struct {
 	js         jetstream.JetStream
@@ -31,15 +31,15 @@ type Editor struct {
 	membership *consistency.Membership
 	// keys encrypts secrets. nil means that tokens and sample payloads are stored unencrypted, and
 	// that senders' secrets cannot be stored at all.
-	keys *seal.Keys
-	now  func() time.Time
-	home DatabaseCopy // nil means that there is no DatabaseCopy
+	keys         *seal.Keys
+	now          func() time.Time
+	databaseCopy DatabaseCopy // nil means that there is no DatabaseCopy
 }
 
-// WithDatabaseCopy makes the editor confirm a change only once home has stored it. WithDatabaseCopy
-// must be called before all other methods.
-func (e *Editor) WithDatabaseCopy(home DatabaseCopy) *Editor {
-	e.home = home
+// WithDatabaseCopy makes the editor confirm a change only once the database copy has stored it.
+// WithDatabaseCopy must be called before all other methods.
+func (e *Editor) WithDatabaseCopy(to DatabaseCopy) *Editor {
+	e.databaseCopy = to
 	return e
 }
 
@@ -124,19 +124,19 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
 	stored := storedRevisions{}
 	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
-	revision, err := e.store(ctx, try)
+	revision, err := e.tryStore(ctx, try)
 	if err != nil {
 		return err
 	}
-	noteStored(ctx, registry.Bucket, revision)
+	recordStored(ctx, registry.Bucket, revision)
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// store calls try until it has written, or until it has been refused a second time, with a
+// tryStore calls try until it has written, or until it has been refused a second time, with a
 // directory that is certainly current. (The directory of a process that was frozen or disconnected
 // from NATS may be stale.) try returns the revision that must be in force, even with errUnchanged.
-// store returns the revision from the last call.
-func (e *Editor) store(
+// tryStore returns the revision from the last call.
+func (e *Editor) tryStore(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
 	if by, ok := ctx.Value(storeDeadlineKey{}).(time.Time); ok {
@@ -212,7 +212,7 @@ func (e *Editor) put(
 	case given:
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	case kv.Bucket() == registry.Bucket:
-		if entry, audited := e.entryOf(ctx, key, record); audited {
+		if entry, audited := e.auditEntryFor(ctx, key, record); audited {
 			header.Set(registry.HeaderAudit, EncodeEntry(entry))
 		}
 	}
@@ -224,7 +224,7 @@ func (e *Editor) put(
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
-		noteStored(ctx, kv.Bucket(), stored)
+		recordStored(ctx, kv.Bucket(), stored)
 		return stored, mapConflict(err, key)
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
@@ -240,7 +240,7 @@ func (e *Editor) put(
 // remove deletes a record of the registry if its revision is still the given one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
 	header := nats.Header{kvOperation: {"DEL"}}
-	if entry, audited := e.entryOf(ctx, key, nil); audited {
+	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}
 	return e.publish(ctx, e.registry, key, header, nil, revision)
@@ -260,7 +260,7 @@ func (e *Editor) publish(
 	if err != nil {
 		return 0, mapConflict(err, key)
 	}
-	noteStored(ctx, kv.Bucket(), ack.Sequence)
+	recordStored(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
 }
 

@@ -19,7 +19,7 @@ func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Erro
 // Is reports whether target is ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-func noWorkflow(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
+func workflowNotFound(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
 // ErrPlanLimit means that the account's plan does not allow another active workflow.
 var ErrPlanLimit = errors.New("the plan's number of active webhook workflows is reached")

@@ -64,7 +64,7 @@ func (e *Editor) changeEvents(
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(accountID)
 		if !ok {
-			return 0, noAccount(accountID)
+			return 0, accountNotFound(accountID)
 		}
 		own := *have.Record
 		a = &own

@@ -40,9 +40,9 @@ func (d *Directory) Keys(after string, limit int) []*registry.Key {
 	return page(&d.current.keys, after, limit)
 }
 
-// KeyGone returns a channel that is closed once the key no longer exists. The caller must call
-// forget when it stops waiting.
-func (d *Directory) KeyGone(id string) (gone <-chan struct{}, forget func()) {
+// WatchKeyDeletion returns a channel that is closed once the key no longer exists. The caller must
+// call forget when it stops waiting.
+func (d *Directory) WatchKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := &keyWatch{id: id, gone: make(chan struct{})}

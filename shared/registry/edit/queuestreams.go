@@ -81,7 +81,7 @@ func (e *Editor) SetQueueStream(
 		if q.Stream == nil {
 			q.Stream = &registry.QueueStream{}
 		}
-		if q.Place() == registry.PlaceShared && q.Stream.Phase != registry.MovingIn {
+		if q.StoreTarget() == registry.TargetShared && q.Stream.Phase != registry.MovingIn {
 			if err := e.requireCapability(consistency.OwnStreams); err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 		if q.Record.Stream.Phase.IsMoving() {
 			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
 		}
-		own = own || q.Record.Place() == registry.PlaceOwn
+		own = own || q.Record.StoreTarget() == registry.TargetOwn
 	}
 	if own && !before.Closed {
 		return &QueueChangeError{after.ID, before.Queue, after.Queue}
@@ -190,7 +190,7 @@ func (e *Editor) SetWorkflowClosed(ctx context.Context, id string, closed bool) 
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
-			return 0, noWorkflow(id)
+			return 0, workflowNotFound(id)
 		}
 		if have.Record.Closed == closed {
 			return have.Revision, errUnchanged

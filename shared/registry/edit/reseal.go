@@ -76,27 +76,28 @@ func Reseal(
 	return done, nil
 }
 
-// surveyed is the maximum number of nodes whose tokens KeyCoverage tries to decrypt.
+// surveyed is the maximum number of nodes whose tokens CountDecryptable tries to decrypt.
 const surveyed = 1_000
 
-// KeyCoverage counts how many secrets the editor's keys can decrypt: it tries those of all senders,
-// and the tokens and sample payloads of some nodes. It stops early when enough returns true.
-func (e *Editor) KeyCoverage(
-	ctx context.Context, enough func(registry.KeyCoverage) bool,
-) (found registry.KeyCoverage, err error) {
+// CountDecryptable counts how many secrets the editor's keys can decrypt: it tries those of all
+// senders, and the tokens and sample payloads of some nodes. It stops early when enough returns
+// true.
+func (e *Editor) CountDecryptable(
+	ctx context.Context, enough func(registry.DecryptionCounts) bool,
+) (found registry.DecryptionCounts, err error) {
 	const page = 1000
 	read := 0
 	for list := e.directory.Workflows("", "", page); len(list) > 0; list = e.directory.Workflows("",
 		list[len(list)-1].ID, page) {
 		for _, w := range list {
-			if found.AddWorkflow(e.keys, w); enough(found) {
+			if found.CountWorkflow(e.keys, w); enough(found) {
 				return found, nil
 			}
 			for _, node := range w.Triggers {
 				if read++; read > surveyed {
 					break
 				}
-				if err := e.tryTokens(ctx, w.ID, node.NodeID, &found); err != nil {
+				if err := e.countDecryptableTokens(ctx, w.ID, node.NodeID, &found); err != nil {
 					return found, err
 				}
 				if enough(found) {
@@ -108,10 +109,10 @@ func (e *Editor) KeyCoverage(
 	return found, nil
 }
 
-// tryTokens tries to decrypt the tokens of a node and counts the result. It counts nothing if the
-// tokens are not encrypted.
-func (e *Editor) tryTokens(
-	ctx context.Context, workflowID, nodeID string, found *registry.KeyCoverage,
+// countDecryptableTokens tries to decrypt the tokens of a node and counts the result. It counts
+// nothing if the tokens are not encrypted.
+func (e *Editor) countDecryptableTokens(
+	ctx context.Context, workflowID, nodeID string, found *registry.DecryptionCounts,
 ) error {
 	record, err := e.secrets.Get(ctx, secretsKey(workflowID, nodeID))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -123,7 +124,7 @@ func (e *Editor) tryTokens(
 	stored, err := registry.DecodeTriggerSecrets(record.Value())
 	if err == nil && len(stored.Sealed) > 0 {
 		_, err = e.keys.Open(stored.Sealed, registry.TriggerPurpose(workflowID, nodeID))
-		found.Add(err)
+		found.Count(err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 		Name:            node.Name,
 		Sender:          senderInfo(w.Record, node, e.now()),
 		SamplePayload:   secrets.SamplePayload,
-		TriggerSettings: settingsOf(node),
+		TriggerSettings: triggerSettingsOf(node),
 	}
 	if view, ok := e.directory.Lookup(workflowID); ok && view.Plan != nil {
 		info.RateLimit = view.Limit()
@@ -86,7 +86,7 @@ func (e *Editor) findTrigger(
 ) (Versioned[*registry.Workflow], *registry.Trigger, error) {
 	w, ok := e.directory.Workflow(workflowID)
 	if !ok {
-		return w, nil, noWorkflow(workflowID)
+		return w, nil, workflowNotFound(workflowID)
 	}
 	node := w.Record.Trigger(nodeID)
 	if node == nil {
@@ -199,12 +199,13 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		changed.From = notShown
 	}
 	entry.Changes = []FieldChange{changed}
-	return e.storeSampleOfNew(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID, sample)
+	return e.storeInitialSample(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID,
+		sample)
 }
 
-// storeSampleOfNew stores the sample payload of a node that is being created. The payload has no
+// storeInitialSample stores the sample payload of a node that is being created. The payload has no
 // separate audit entry because it is part of that change.
-func (e *Editor) storeSampleOfNew(
+func (e *Editor) storeInitialSample(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
 	return e.changeSecrets(ctx, workflowID, nodeID, func(s *registry.TriggerSecrets) {

@@ -42,7 +42,7 @@ type SecretInfo struct {
 	ID        string
 	Last4     string // last four characters; "" if the secret is too short to show them
 	PublicKey string // the text of a public key; "" means that the secret is not a public key
-	Unseen    bool   // received from the provider and not yet returned by RevealCaptured
+	Unseen    bool   // received from the provider and not yet returned by RevealCapturedSecrets
 	SetAt     time.Time
 	ExpiresAt time.Time // the zero time means never
 }
@@ -105,7 +105,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 		Preset:   record.Preset,
 		Settings: maps.Clone(record.Settings),
 	}
-	for _, s := range record.LiveSecrets(now) {
+	for _, s := range record.UnexpiredSecrets(now) {
 		info.Secrets = append(info.Secrets, SecretInfo{
 			ID:        s.ID,
 			Last4:     s.Last4,
@@ -120,7 +120,7 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 
 // requireCapability returns ErrIngressTooOld if a live ingress lacks a capability.
 func (e *Editor) requireCapability(c consistency.Capability) error {
-	if lacking := e.membership.IngressesLacking(c); len(lacking) > 0 {
+	if lacking := e.membership.IngressesWithout(c); len(lacking) > 0 {
 		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
 	}
 	return nil
@@ -163,11 +163,11 @@ func (e *Editor) PutSender(
 				opened:     config,
 			}
 			if spec.Secrets != nil {
-				edit.replace(spec.Secrets)
+				edit.replaceSecrets(spec.Secrets)
 			} else if preset.Verifies {
 				edit.keepSecrets()
 			}
-			if edit.revealsKept(spec.Secrets == nil) {
+			if edit.wouldRevealSecrets(spec.Secrets == nil) {
 				return nil, &InvalidError{
 					"secrets",
 					"say the secret again: requests of this preset carry it in their body, where " +
@@ -201,7 +201,7 @@ func (e *Editor) AddSenderSecret(
 				return nil, err
 			}
 			edit.keepSecrets()
-			edit.add(text)
+			edit.addSecret(text)
 			if endOthers != nil {
 				edit.expireOlderSecrets(e.now().Add(*endOthers))
 			}
@@ -213,7 +213,7 @@ func (e *Editor) AddSenderSecret(
 func (e *Editor) RemoveSenderSecret(ctx context.Context, workflowID, nodeID, id string) error {
 	_, err := e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			live := before.LiveSecrets(e.now())
+			live := before.UnexpiredSecrets(e.now())
 			at := slices.IndexFunc(live, func(s registry.SenderSecret) bool { return s.ID == id })
 			switch {
 			case at < 0:
@@ -259,10 +259,10 @@ func (e *Editor) CaptureSenderSecret(
 				return nil, err
 			}
 			if edit.preset.Secret == nil || !edit.preset.Secret.Captured ||
-				len(before.LiveSecrets(e.now())) > 0 {
+				len(before.UnexpiredSecrets(e.now())) > 0 {
 				return before, nil
 			}
-			edit.add(string(text))
+			edit.addSecret(string(text))
 			after, err := edit.compileRecord(before.Settings)
 			if err == nil {
 				after.Secrets[0].Unseen = true
@@ -275,9 +275,9 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCaptured returns the secrets that were received from the provider, in plain text and keyed
-// by ID. It returns each secret only once.
-func (e *Editor) RevealCaptured(
+// RevealCapturedSecrets returns the secrets that were received from the provider, in plain text and
+// keyed by ID. It returns each secret only once.
+func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
@@ -403,30 +403,30 @@ func (s *senderEdit) openSecret(id string) string {
 
 // keepSecrets adds the existing secrets that have not expired.
 func (s *senderEdit) keepSecrets() {
-	for _, record := range s.before.LiveSecrets(s.editor.now()) {
+	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.openSecret(record.ID), record: &record})
 	}
 }
 
-// revealsKept reports whether kept secrets would become readable because the preset changes. An
-// operator who may change a sender does not necessarily know its secrets.
-func (s *senderEdit) revealsKept(kept bool) bool {
+// wouldRevealSecrets reports whether kept secrets would become readable because the preset changes.
+// An operator who may change a sender does not necessarily know its secrets.
+func (s *senderEdit) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretInBody(s.preset.ID)
 }
 
-// replace adds the given secrets in their order, without duplicates.
-func (s *senderEdit) replace(texts []string) {
+// replaceSecrets adds the given secrets in their order, without duplicates.
+func (s *senderEdit) replaceSecrets(texts []string) {
 	for _, text := range slices.Backward(texts) {
-		s.add(text)
+		s.addSecret(text)
 	}
 }
 
-// add adds a secret that never expires at the front. If the secret already exists, it is moved to
-// the front and no longer expires.
-func (s *senderEdit) add(text string) {
+// addSecret adds a secret that never expires at the front. If the secret already exists, it is
+// moved to the front and no longer expires.
+func (s *senderEdit) addSecret(text string) {
 	added := senderSecret{text: text}
-	for _, record := range s.before.LiveSecrets(s.editor.now()) {
+	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		if text != "" && s.openSecret(record.ID) == text {
 			record.ExpiresAt = time.Time{}
 			added.record = &record

@@ -506,6 +506,6 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {
-		return len(r.Membership.IngressesLacking(c)) > 0
+		return len(r.Membership.IngressesWithout(c)) > 0
 	})
 }

@@ -12,26 +12,26 @@ import (
 // if the plan does not allow that, even if the workflow is already active but exceeds its plan's
 // limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
-	return e.switchTo(ctx, id, true)
+	return e.setActive(ctx, id, true)
 }
 
 // Deactivate stops a workflow's webhooks from starting executions. If another active workflow of
 // the account exceeded the plan's limit, it may then be allowed instead.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
-	return e.switchTo(ctx, id, false)
+	return e.setActive(ctx, id, false)
 }
 
-// switchTo writes twice: first it stores the intent in the account's record, which serves as the
+// setActive writes twice: first it stores the intent in the account's record, which serves as the
 // lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
 // update the account and starts again. A call that finds an intent that was not carried out carries
 // it out first.
-func (e *Editor) switchTo(
+func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
-			return 0, noWorkflow(id)
+			return 0, workflowNotFound(id)
 		}
 		account, ok := e.directory.Account(have.Record.AccountID)
 		if !ok {
@@ -89,7 +89,7 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	case w.Active && !view.WithinPlan:
 		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
 	case !w.Active && view.Plan.MaxActive != registry.Unlimited &&
-		e.directory.ActiveBesides(w.AccountID, w.ID) >= view.Plan.MaxActive:
+		e.directory.OtherActiveCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
 		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
 	}
 	return nil

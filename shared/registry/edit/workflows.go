@@ -112,7 +112,7 @@ func (s TriggerSettings) check(at func(field string) string) error {
 		}
 	}
 	if s.OrderKey != "" {
-		if _, err := filter.ParseKey(s.OrderKey); err != nil {
+		if _, err := filter.ParseOrderKey(s.OrderKey); err != nil {
 			problems = append(problems, &InvalidError{at("orderKey"), err.Error()})
 		}
 	}
@@ -145,8 +145,8 @@ func (s TriggerSettings) applyTo(node *registry.Trigger) {
 	}
 }
 
-// settingsOf returns the settings of a node.
-func settingsOf(node *registry.Trigger) (s TriggerSettings) {
+// triggerSettingsOf returns the settings of a node.
+func triggerSettingsOf(node *registry.Trigger) (s TriggerSettings) {
 	s.OrderKey, s.Answer = node.OrderKey, node.Answer.Clone()
 	if node.Filter != "" {
 		s.Filter = []byte(node.Filter)
@@ -224,9 +224,9 @@ func (e *Editor) ChangeWorkflow(
 		id,
 		func(have *registry.Workflow) (spec WorkflowSpec, err error) {
 			if have == nil {
-				return spec, noWorkflow(id)
+				return spec, workflowNotFound(id)
 			}
-			spec = specOf(have)
+			spec = workflowSpecOf(have)
 			if err := modify(&spec); err != nil {
 				return spec, err
 			}
@@ -237,8 +237,8 @@ func (e *Editor) ChangeWorkflow(
 	return w, err
 }
 
-// specOf returns the settings of a workflow that an operator can set.
-func specOf(w *registry.Workflow) WorkflowSpec {
+// workflowSpecOf returns the settings of a workflow that an operator can set.
+func workflowSpecOf(w *registry.Workflow) WorkflowSpec {
 	spec := WorkflowSpec{ID: w.ID, AccountID: w.AccountID, Name: w.Name, Queue: w.Queue}
 	if w.RateLimit != (registry.RateLimit{}) {
 		limit := w.RateLimit
@@ -249,7 +249,7 @@ func specOf(w *registry.Workflow) WorkflowSpec {
 		spec.Triggers = append(spec.Triggers, TriggerSpec{
 			NodeID:          t.NodeID,
 			Name:            t.Name,
-			TriggerSettings: settingsOf(t),
+			TriggerSettings: triggerSettingsOf(t),
 		})
 	}
 	return spec
@@ -310,11 +310,11 @@ func (e *Editor) replaceWorkflow(
 		}
 		account, accountExists := e.directory.Account(spec.AccountID)
 		if !accountExists {
-			return 0, noSuchAccount(spec.AccountID)
+			return 0, invalidAccount(spec.AccountID)
 		}
 		created = !ok
 		if ok && spec.Within != "" && have.Record.AccountID != spec.Within {
-			return 0, noWorkflow(spec.ID)
+			return 0, workflowNotFound(spec.ID)
 		}
 		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); ok {
 			w = have.Record.Clone()
@@ -357,7 +357,7 @@ func (e *Editor) replaceWorkflow(
 		return revision, e.storeSecretsAgain(ctx, id, added)
 	})
 	if err = e.deleteRemovedSecrets(ctx, id, dropped, err); err == nil {
-		err = e.checkOwner(ctx, w, created)
+		err = e.checkAccountExists(ctx, w, created)
 	}
 	return w, created, err
 }
@@ -385,7 +385,7 @@ func (e *Editor) mergeTriggers(
 		if spec.SamplePayload != nil {
 			store := e.storeSample
 			if len(added) > 0 && added[len(added)-1].nodeID == spec.NodeID {
-				store = e.storeSampleOfNew
+				store = e.storeInitialSample
 			}
 			if err := store(ctx, w.ID, spec.NodeID, spec.SamplePayload); err != nil {
 				return nil, err
@@ -419,7 +419,7 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	err := e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
-			return 0, noWorkflow(id)
+			return 0, workflowNotFound(id)
 		}
 		if err := checkUnchanged(ctx, have.Record); err != nil {
 			return 0, err

@@ -73,9 +73,9 @@ func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
 	}
 }
 
-// place returns where to store a start message. If the message is the first one with an order key,
-// place adds lanes to the queue.
-func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
+// layoutFor returns where to store a start message. If the message is the first one with an order
+// key, layoutFor adds lanes to the queue.
+func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout {
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -84,7 +84,7 @@ func (i *Ingress) place(tb testing.TB, start *execution.Start) stream.Place {
 		i.lanes[start.Queue] = true
 		i.store(tb, start.Queue)
 	}
-	return i.phases[start.Queue].NewerPlace()
+	return i.phases[start.Queue].NewestLayout()
 }
 
 func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
@@ -166,7 +166,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 	if p.DeliveryID != "" {
 		start.ID = execution.IDForDelivery(start.WorkflowID, start.NodeID, p.DeliveryID)
 	}
-	msg, err := i.place(tb, &start).StartMessage(start)
+	msg, err := i.layoutFor(tb, &start).StartMessage(start)
 	if err == nil {
 		_, err = i.js.PublishMsg(tb.Context(), msg)
 	}
@@ -246,7 +246,7 @@ func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Co
 	i.mu.Lock()
 	for queue, phase := range i.phases {
 		if phase.HasOwnStream() {
-			names[stream.OwnProgressName(queue)] = stream.Place{Own: true}.ProgressSubject(queue,
+			names[stream.OwnProgressName(queue)] = stream.Layout{Own: true}.ProgressSubject(queue,
 				"*", executionID)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	if powercut.BeProgram() {
+	if powercut.RunIfProgram() {
 		return
 	}
 	program.Main("powercut",

@@ -23,7 +23,7 @@ type content struct {
 // page returns page n for writing. If the durable version shares the page, it copies the page
 // first.
 func (c *content) page(n int64) []byte {
-	c.pages = grown(c.pages, n)
+	c.pages = growPages(c.pages, n)
 	if !c.dirty[n] {
 		c.markDirty(n)
 		page := make([]byte, pageSize)
@@ -42,7 +42,7 @@ func (c *content) markDirty(n int64) {
 	c.dirty[n] = true
 }
 
-func grown(pages [][]byte, n int64) [][]byte {
+func growPages(pages [][]byte, n int64) [][]byte {
 	if missing := n + 1 - int64(len(pages)); missing > 0 {
 		pages = append(pages, make([][]byte, missing)...)
 	}
@@ -90,25 +90,25 @@ func (c *content) truncate(size int64) {
 // sync makes the current version durable.
 func (c *content) sync() {
 	for n := range c.dirty {
-		c.store(n, c.pages[n])
+		c.storePage(n, c.pages[n])
 	}
 	c.dirty, c.storedSize = nil, c.size
 }
 
-func (c *content) store(n int64, page []byte) {
-	c.stored = grown(c.stored, n)
+func (c *content) storePage(n int64, page []byte) {
+	c.stored = growPages(c.stored, n)
 	c.stored[n] = page
 }
 
 // restore replaces the current version with the one that exists after a power cut: the durable
 // version, with none, all or some of the dirty pages, as luck decides.
-func (c *content) restore(luck Luck) {
+func (c *content) restore(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
 	case 1:
 		c.sync()
 	case 2:
-		c.storeSome(luck)
+		c.storeSomeDirty(luck)
 	}
 	c.dirty, c.size, c.pages = nil, c.storedSize, slices.Clone(c.stored)
 	// Clear everything after the end of the file, so that it reads as zeros when the file grows
@@ -125,10 +125,10 @@ func (c *content) restore(luck Luck) {
 	c.stored = slices.Clone(c.pages)
 }
 
-// storeSome makes some of the dirty pages durable, each as a whole or only its first sectors. A
-// file that has grown ends with the last page that was written; earlier pages that were not written
-// read as zeros.
-func (c *content) storeSome(luck Luck) {
+// storeSomeDirty makes some of the dirty pages durable, each as a whole or only its first sectors.
+// A file that has grown ends with the last page that was written; earlier pages that were not
+// written read as zeros.
+func (c *content) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size
 	}
@@ -145,7 +145,7 @@ func (c *content) storeSome(luck Luck) {
 			copy(page, c.stored[n])
 		}
 		copy(page[:sectors*sectorSize], c.pages[n])
-		c.store(n, page)
+		c.storePage(n, page)
 		c.storedSize = max(c.storedSize, min(c.size, n*pageSize+int64(sectors*sectorSize)))
 	}
 }

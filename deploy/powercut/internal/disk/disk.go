@@ -163,22 +163,22 @@ func (d *Disk) CutPower(killAll func()) {
 	d.off = true
 }
 
-// Luck decides which of the data that was not synced survives. A *rand.Rand implements it.
-type Luck interface {
+// Randomness decides which of the data that was not synced survives. A *rand.Rand implements it.
+type Randomness interface {
 	// IntN returns a number from 0 to n-1.
 	IntN(n int) int
 }
 
 // Worst is the luck with which only synced data survives.
-var Worst Luck = worst{}
+var Worst Randomness = loseUnsynced{}
 
-type worst struct{}
+type loseUnsynced struct{}
 
-func (worst) IntN(int) int { return 0 }
+func (loseUnsynced) IntN(int) int { return 0 }
 
 // PowerOn turns the power on again. The disk then holds the durable data and the part of the rest
 // that luck has kept.
-func (d *Disk) PowerOn(luck Luck) {
+func (d *Disk) PowerOn(luck Randomness) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off = false

@@ -86,7 +86,7 @@ func TestWhatIsLeft(t *testing.T) {
 			"a=" + strings.Repeat("x", 10_000),
 		}},
 	}
-	if err := disk.Probe(t.TempDir()); err != nil {
+	if err := disk.CheckMountable(t.TempDir()); err != nil {
 		t.Skip(err)
 	}
 	for _, test := range tests {

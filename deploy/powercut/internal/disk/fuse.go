@@ -18,9 +18,9 @@ import (
 // Mounted is a mounted disk, which programs can use.
 type Mounted struct{ server *fuse.Server }
 
-// Probe returns an error with the reason if this user cannot mount a disk on this machine, or nil.
-// To find out, it mounts an empty disk on folder, which must be unused, and unmounts it.
-func Probe(folder string) error {
+// CheckMountable returns an error with the reason if this user cannot mount a disk on this machine,
+// or nil. To find out, it mounts an empty disk on folder, which must be unused, and unmounts it.
+func CheckMountable(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
 	}
@@ -68,8 +68,8 @@ type node struct {
 	inode *inode
 }
 
-// handle is an open file. sync reports whether every write must be synced.
-type handle struct{ sync bool }
+// openFile is an open file. sync reports whether every write must be synced.
+type openFile struct{ sync bool }
 
 var (
 	_ fs.NodeCreater   = (*node)(nil)
@@ -214,8 +214,8 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 	return newHandle(flags), fuse.FOPEN_KEEP_CACHE, errno
 }
 
-func newHandle(flags uint32) *handle {
-	return &handle{sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
+func newHandle(flags uint32) *openFile {
+	return &openFile{sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
 }
 
 func (n *node) Read(
@@ -234,7 +234,7 @@ func (n *node) Write(
 	errno := n.locked(func() syscall.Errno {
 		n.inode.content.write(data, at)
 		n.inode.modified = time.Now()
-		if h, ok := f.(*handle); ok && h.sync {
+		if h, ok := f.(*openFile); ok && h.sync {
 			n.disk.sync(n.inode)
 		}
 		return fs.OK

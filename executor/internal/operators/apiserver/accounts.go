@@ -34,7 +34,7 @@ func (s *server) routeAccounts(to huma.API) {
 		summary: "Show an account", codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*taggedAccount, error) {
 		a, err := s.Operate.Account(ctx, caller, in.ID)
-		return tagged(http.StatusOK, a), err
+		return withETag(http.StatusOK, a), err
 	})
 	s.routeAccountChanges(to)
 	s.routeAccountEvents(to)
@@ -75,7 +75,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 	) (operate.PutResult[api.Events], error) {
 		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
-	registerBare(to, call{
+	registerWithoutBody(to, call{
 		method:  http.MethodDelete,
 		path:    path,
 		id:      "delete-events",
@@ -105,12 +105,12 @@ func (s *server) routeAccountChanges(to huma.API) {
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountChange
-		OnlyNew
+		IfNoneMatchHeader
 		Body api.PutAccount
 	},
 	) (*taggedAccount, error) {
 		put, err := s.Operate.PutAccount(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
-		return tagged(statusOf(put.Created), put.Value), err
+		return withETag(createdStatus(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
 	routePatch[api.PutAccount](to, call{
@@ -122,9 +122,9 @@ func (s *server) routeAccountChanges(to huma.API) {
 	},
 	) (*taggedAccount, error) {
 		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
-		return tagged(http.StatusOK, a), err
+		return withETag(http.StatusOK, a), err
 	})
-	registerBare(to, call{
+	registerWithoutBody(to, call{
 		method:      http.MethodDelete,
 		path:        "/accounts/{id}",
 		id:          "delete-account",
@@ -152,12 +152,12 @@ func (c *AccountChange) withCondition(ctx context.Context) (context.Context, err
 	}
 	tag, ok := strings.CutPrefix(strings.TrimSuffix(c.IfMatch, `"`), `"`)
 	if !ok || tag == "" {
-		return ctx, invalid(api.FieldError{
+		return ctx, invalidFieldsProblem(api.FieldError{
 			Field:   "If-Match",
 			Problem: "must be one ETag of this account, as an earlier answer had it",
 		})
 	}
-	return operate.IfAccountHas(ctx, tag), nil
+	return operate.IfAccountTag(ctx, tag), nil
 }
 
 // taggedAccount is a response with the account's ETag, which clients can send as the If-Match of
@@ -168,7 +168,7 @@ type taggedAccount struct {
 	Body   api.Account
 }
 
-func tagged(status int, a api.Account) *taggedAccount {
+func withETag(status int, a api.Account) *taggedAccount {
 	return &taggedAccount{status, `"` + operate.TagOfAccount(a) + `"`, a}
 }
 

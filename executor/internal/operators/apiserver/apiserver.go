@@ -38,7 +38,7 @@ func New(c Config) http.Handler {
 func refuseInvalidQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			writeProblem(w, r, invalid(api.FieldError{
+			writeProblem(w, r, invalidFieldsProblem(api.FieldError{
 				Field: "query",
 				Problem: err.Error() +
 					"; percent-encode everything that is not a letter or a digit",
@@ -95,7 +95,7 @@ func (s *server) router() http.Handler {
 	) {
 		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
 		for name := range r.URL.Query() {
-			writeProblem(w, r, invalid(api.FieldError{
+			writeProblem(w, r, invalidFieldsProblem(api.FieldError{
 				Field:   name,
 				Problem: "is no parameter of this call",
 			}))

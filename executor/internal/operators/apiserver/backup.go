@@ -51,7 +51,7 @@ func (s *server) routeBackup(to huma.API) {
 			},
 		}},
 	}, s.backUpAudit)
-	registerBare(to, call{
+	registerWithoutBody(to, call{
 		method:      http.MethodPost,
 		path:        "/backup/records",
 		id:          "restore-records",
@@ -81,7 +81,7 @@ type auditPart struct {
 func (s *server) backUpAudit(
 	ctx context.Context, caller operate.Caller, in *auditPart,
 ) (*huma.StreamResponse, error) {
-	return s.inLines(ctx, func(write func(part []byte) error) error {
+	return s.writeLines(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)
 	})
 }
@@ -89,14 +89,14 @@ func (s *server) backUpAudit(
 func (s *server) backUpRecords(
 	ctx context.Context, caller operate.Caller, _ *struct{},
 ) (*huma.StreamResponse, error) {
-	return s.inLines(ctx, func(write func(part []byte) error) error {
+	return s.writeLines(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpRecords(ctx, caller, write)
 	})
 }
 
-// inLines responds with the parts that read writes, one per line. If read succeeds, a last line {}
-// follows.
-func (*server) inLines(
+// writeLines responds with the parts that read writes, one per line. If read succeeds, a last line
+// {} follows.
+func (*server) writeLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {
 	return &huma.StreamResponse{Body: func(c huma.Context) {

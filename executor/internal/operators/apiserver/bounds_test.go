@@ -44,7 +44,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		Name: other.Name,
 		Role: operate.Viewer,
 	})
-	mayWatch(operate.TheAdmin())
+	mayWatch(operate.AdminCaller())
 	open[0].Cancel()
 	mayWatch(by)
 	for _, one := range open[1:] {

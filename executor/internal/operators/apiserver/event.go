@@ -26,18 +26,18 @@ func (s *server) logRequests(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, r, newProblem(api.CodeInternal, ""))
 	})
-	return requestlog.Handler(s.Log, "API call", noting, failed, s.level)
+	return requestlog.Handler(s.Log, "API call", noting, failed, s.logLevel)
 }
 
 // idFields lists the log fields that hold IDs sent by clients.
 var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
-func (s *server) level(_ *http.Request, e *requestlog.Event) logrus.Level {
+func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idFields {
 		// If a request is invalid, its IDs may be arbitrary text, which must not be logged.
 		id, _ := e.Fields[name].(string)
-		if theirFault || !execution.ValidName(id) || operate.HoldsToken(id) ||
+		if theirFault || !execution.ValidName(id) || operate.ContainsToken(id) ||
 			s.SignIn.IsSecret(id) {
 			delete(e.Fields, name)
 		}

@@ -55,7 +55,7 @@ func (s *server) routeEvents(to huma.API) {
 
 // watchInput selects the executions to watch, and where to resume.
 type watchInput struct {
-	OfAccount
+	AccountFilter
 	WorkflowID  string `query:"workflowId" doc:"Selects the executions of this workflow."`
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
 }
@@ -68,7 +68,7 @@ func (in *watchInput) after() (time.Time, error) {
 	}
 	micros, err := strconv.ParseInt(in.LastEventID, 10, 64)
 	if err != nil || micros <= 0 {
-		return time.Time{}, invalid(api.FieldError{
+		return time.Time{}, invalidFieldsProblem(api.FieldError{
 			Field:   "Last-Event-ID",
 			Problem: "must be an id of this stream",
 		})

@@ -61,7 +61,7 @@ func (s *server) routeExecutions(to huma.API) {
 			error,
 		) {
 			found, err := s.Operate.ExecutionDetail(ctx, caller, in.ID)
-			return detailOnWire(found), err
+			return apiExecutionDetail(found), err
 		})
 }
 
@@ -191,15 +191,15 @@ type ExecutionID struct {
 	ID string `path:"id" doc:"The execution's ID."`
 }
 
-func detailOnWire(found operate.ExecutionDetail) api.ExecutionDetail {
+func apiExecutionDetail(found operate.ExecutionDetail) api.ExecutionDetail {
 	detail := api.ExecutionDetail{
 		Execution:    found.Execution.Execution,
 		Output:       found.Output,
 		Input:        found.Input,
 		InputExpired: found.InputExpired,
 		StoredAt:     found.StoredAt.Truncate(time.Microsecond),
-		Headers:      valuesOnWire(found.Headers),
-		Query:        valuesOnWire(found.Query),
+		Headers:      apiValues(found.Headers),
+		Query:        apiValues(found.Query),
 	}
 	if found.Error != "" {
 		detail.Error = &found.Error
@@ -207,7 +207,7 @@ func detailOnWire(found operate.ExecutionDetail) api.ExecutionDetail {
 	return detail
 }
 
-func valuesOnWire(values execution.Values) map[string][]string {
+func apiValues(values execution.Values) map[string][]string {
 	if values == nil {
 		return map[string][]string{}
 	}

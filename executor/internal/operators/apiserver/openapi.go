@@ -126,9 +126,9 @@ func (c call) leastRole() operate.Role {
 	}
 }
 
-// forRole returns a middleware that responds with 403 to callers with a lower role, before the
+// requireRole returns a middleware that responds with 403 to callers with a lower role, before the
 // request is read. Otherwise a caller who may not make the call could get a 422 about its body.
-func forRole(least operate.Role) func(huma.Context, func(huma.Context)) {
+func requireRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).RequireRole(least); err != nil {
 			r, w, _ := humahttprouter.Unwrap(ctx)
@@ -162,19 +162,19 @@ func registerPut[I, T any](
 	c.responses = map[string]*huma.Response{"201": response[T](to, "Created")}
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
 		put, err := handle(ctx, caller, in)
-		return &output{statusOf(put.Created), put.Value}, err
+		return &output{createdStatus(put.Created), put.Value}, err
 	})
 }
 
-func statusOf(created bool) int {
+func createdStatus(created bool) int {
 	if created {
 		return http.StatusCreated
 	}
 	return http.StatusOK
 }
 
-// registerBare adds a call that responds without a body.
-func registerBare[I any](
+// registerWithoutBody adds a call that responds without a body.
+func registerWithoutBody[I any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
 ) {
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
@@ -192,7 +192,7 @@ func route[I, O any](
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
 		// huma considers a body of exactly the maximum length truncated.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,
-		Responses: c.responses, Middlewares: huma.Middlewares{forRole(c.leastRole())},
+		Responses: c.responses, Middlewares: huma.Middlewares{requireRole(c.leastRole())},
 	}
 	if c.maxBody > 0 {
 		op.MaxBodyBytes = c.maxBody + 1

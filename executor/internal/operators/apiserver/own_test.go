@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-var own = stream.Place{Own: true}
+var own = stream.Layout{Own: true}
 
 // ownStreams creates the default queue's own streams.
 func (r *rig) ownStreams() {
@@ -39,7 +39,7 @@ func (r *rig) phase(phase stream.Phase) {
 
 // startAt publishes a start message of the default queue to one of the queue's streams, and records
 // the execution.
-func (r *rig) startAt(at stream.Place, n int, body string) {
+func (r *rig) startAt(at stream.Layout, n int, body string) {
 	r.t.Helper()
 	sequence := r.message(at.StartMessage(execution.Start{
 		ID:         id(n),
@@ -60,7 +60,7 @@ func (r *rig) startAt(at stream.Place, n int, body string) {
 }
 
 // ofPlace returns the number of start messages of the default queue in one of its streams.
-func (r *rig) ofPlace(at stream.Place) (n uint64) {
+func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.Name(execution.DefaultQueue))
 	r.check(err)
@@ -81,7 +81,7 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
 	r.workflow("wf", "acme", "node")
-	r.startAt(stream.Place{}, 1, `{"in":"shared"}`)
+	r.startAt(stream.Layout{}, 1, `{"in":"shared"}`)
 	r.ownStreams()
 	r.startAt(own, 2, `{"in":"own"}`) // with the same sequence
 	for n, want := range map[int]string{1: "shared", 2: "own"} {
@@ -96,7 +96,7 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 			withKey("k")).is(200)).ExecutionID
 	}
 	first := replay(2)
-	if shared, own := r.ofPlace(stream.Place{}), r.ofPlace(own); shared != 2 || own != 1 {
+	if shared, own := r.ofPlace(stream.Layout{}), r.ofPlace(own); shared != 2 || own != 1 {
 		t.Errorf("before the move: %d and %d starts", shared, own)
 	}
 	r.message(own.MsgIDMessage(execution.DefaultQueue, "wf", first), nil)
@@ -106,7 +106,7 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 			r.ofPlace(own))
 	}
 	replay(1)
-	if shared, own := r.ofPlace(stream.Place{}), r.ofPlace(own); shared != 2 || own != 2 {
+	if shared, own := r.ofPlace(stream.Layout{}), r.ofPlace(own); shared != 2 || own != 2 {
 		t.Errorf("after the move: %d and %d starts", shared, own)
 	}
 }
@@ -120,7 +120,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.ownStreams()
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "g"}
-	of := func(at stream.Place) *jetstream.ConsumerInfo {
+	of := func(at stream.Layout) *jetstream.ConsumerInfo {
 		t.Helper()
 		consumer, err := r.JetStream.Consumer(t.Context(), at.Name(execution.DefaultQueue),
 			group.Consumer())
@@ -130,7 +130,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
 		group.ConsumerConfig(stream.RunnerAckWait))
 	r.check(err)
-	r.startAt(stream.Place{}, 1, "1")
+	r.startAt(stream.Layout{}, 1, "1")
 	r.startAt(own, 2, "2")
 	r.startAt(own, 3, "3")
 	// The group has no consumer in the queue's own stream yet, so all start messages in that stream
@@ -156,17 +156,17 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	}
 	r.post("/queues/default/pause", "").is(200)
 	r.put("/queues/default/groups/g", `{"maxInFlight":7}`).is(200)
-	for _, at := range []stream.Place{{}, own} {
+	for _, at := range []stream.Layout{{}, own} {
 		if !of(at).Paused {
 			t.Errorf("%s is not paused", at.Name("default"))
 		}
 	}
 	// The limit is divided because start messages are waiting in both streams.
 	eventually(t, func() bool {
-		return of(stream.Place{}).Config.MaxAckPending == 4 && of(own).Config.MaxAckPending == 3
+		return of(stream.Layout{}).Config.MaxAckPending == 4 && of(own).Config.MaxAckPending == 3
 	})
 	r.post("/queues/default/resume", "").is(200)
-	for _, at := range []stream.Place{{}, own} {
+	for _, at := range []stream.Layout{{}, own} {
 		if of(at).Paused {
 			t.Errorf("%s is still paused", at.Name("default"))
 		}

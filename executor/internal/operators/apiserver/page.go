@@ -9,15 +9,15 @@ type Paging struct {
 	Cursor string `query:"cursor" doc:"The nextCursor of the previous page. Absent: the first page."`
 }
 
-// OfAccount selects the account of a list's items.
-type OfAccount struct {
+// AccountFilter selects the account of a list's items.
+type AccountFilter struct {
 	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }
 
 // Listing is the input of most lists.
 type Listing struct {
 	Paging
-	OfAccount
+	AccountFilter
 }
 
 func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }

@@ -45,17 +45,17 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 		}
 		var form any // for validation: the body must be one JSON text in UTF-8
 		if err := readJSON(patch, &form); err != nil {
-			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
 		if _, ok := form.(map[string]any); !ok {
-			return invalid(api.FieldError{
+			return invalidFieldsProblem(api.FieldError{
 				Field:   "body",
 				Problem: "must be a JSON object with the members to change",
 			})
 		}
 		after, err := mergePatch(before, patch, p.whole)
 		if err != nil {
-			return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
 		return p.read(after, document)
 	}
@@ -64,7 +64,7 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 func (p patcher[T]) read(text []byte, into *T) error {
 	var form any
 	if err := readJSON(text, &form); err != nil {
-		return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+		return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 	}
 	found := &huma.ValidateResult{}
 	path := huma.NewPathBuffer(nil, 0)
@@ -75,11 +75,11 @@ func (p patcher[T]) read(text []byte, into *T) error {
 		for i, err := range found.Errors {
 			fields[i] = humaField(err)
 		}
-		return invalid(fields...)
+		return invalidFieldsProblem(fields...)
 	}
 	var result T
 	if err := readJSON(text, &result); err != nil {
-		return invalid(api.FieldError{Field: "body", Problem: err.Error()})
+		return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 	}
 	*into = result
 	return nil

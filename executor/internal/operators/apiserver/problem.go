@@ -212,7 +212,7 @@ func problemOf(err error) *problem {
 		return newProblem(api.CodeInternal, "")
 	}
 	if len(failed.Fields) > 0 {
-		return invalid(failed.Fields...)
+		return invalidFieldsProblem(failed.Fields...)
 	}
 	p := newProblem(failed.Code, failed.Detail)
 	if failed.Final {
@@ -221,7 +221,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-func invalid(fields ...api.FieldError) *problem {
+func invalidFieldsProblem(fields ...api.FieldError) *problem {
 	texts := make([]string, len(fields))
 	for i, f := range fields {
 		texts[i] = f.Field + ": " + f.Problem
@@ -264,7 +264,7 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 		if len(fields) == 0 {
 			fields = []api.FieldError{{Field: "body", Problem: message}}
 		}
-		p = invalid(fields...)
+		p = invalidFieldsProblem(fields...)
 	}
 	if ctx != nil {
 		noteProblem(ctx.Context(), p, nil)

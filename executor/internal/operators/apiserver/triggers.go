@@ -80,11 +80,11 @@ func (s *server) routeTriggers(to huma.API) {
 		}
 		return s.Operate.RotateToken(ctx, caller, in.ID, in.NodeID, keepOld)
 	})
-	s.routeTries(to)
+	s.routeTests(to)
 }
 
-// routeTries registers the calls that test a trigger node.
-func (s *server) routeTries(to huma.API) {
+// routeTests registers the calls that test a trigger node.
+func (s *server) routeTests(to huma.API) {
 	register(to, call{
 		method:  http.MethodPost,
 		path:    triggerPath + "/rerun",
@@ -132,5 +132,5 @@ type TriggerID struct {
 // TriggerChange is the input of a call that changes a trigger node: its path and a precondition.
 type TriggerChange struct {
 	TriggerID
-	OnlyIf
+	IfMatchHeader
 }

@@ -45,12 +45,12 @@ func (s *server) routeWorkflows(to huma.API) {
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowChange
-		OnlyNew
+		IfNoneMatchHeader
 		Body api.PutWorkflow
 	},
 	) (*taggedWorkflow, error) {
 		put, err := s.Operate.PutWorkflow(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
-		return &taggedWorkflow{statusOf(put.Created), tagOf(put.Value), put.Value}, err
+		return &taggedWorkflow{createdStatus(put.Created), tagOf(put.Value), put.Value}, err
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
 	routePatch[api.PutWorkflow](to, call{
@@ -68,7 +68,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
-	registerBare(to, call{
+	registerWithoutBody(to, call{
 		method:      http.MethodDelete,
 		path:        "/workflows/{id}",
 		id:          "delete-workflow",
@@ -127,16 +127,16 @@ type WorkflowID struct {
 // WorkflowChange is the input of a call that changes a workflow: its path and a precondition.
 type WorkflowChange struct {
 	WorkflowID
-	OnlyIf
+	IfMatchHeader
 }
 
-// OnlyIf is the precondition of a call that changes a workflow.
-type OnlyIf struct {
+// IfMatchHeader is the precondition of a call that changes a workflow.
+type IfMatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The workflow is changed only if it still is that version."`
 }
 
-// OnlyNew is the precondition of a call that must not replace anything.
-type OnlyNew struct {
+// IfNoneMatchHeader is the precondition of a call that must not replace anything.
+type IfNoneMatchHeader struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
 
@@ -146,7 +146,7 @@ type conditional interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
 
-func (c *OnlyIf) withCondition(ctx context.Context) (context.Context, error) {
+func (c *IfMatchHeader) withCondition(ctx context.Context) (context.Context, error) {
 	version, err := versionOf(c.IfMatch)
 	return operate.IfUpdatedAt(ctx, version), err
 }
@@ -170,7 +170,7 @@ func versionOf(tag string) (time.Time, error) {
 	digits, isTag := strings.CutPrefix(strings.TrimSuffix(tag, `"`), `"`)
 	micros, err := strconv.ParseInt(digits, 16, 64)
 	if err != nil || !isTag || micros <= 0 {
-		return time.Time{}, invalid(api.FieldError{
+		return time.Time{}, invalidFieldsProblem(api.FieldError{
 			Field:   "If-Match",
 			Problem: "must be one ETag of this workflow, as an earlier answer had it",
 		})

@@ -31,7 +31,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 	if list.Plans, err = c.planChoices(ctx); err != nil {
 		return list, err
 	}
-	found, at, err := askList(r, url.Values{}, nil,
+	found, at, err := fetchList(r, url.Values{}, nil,
 		func(p operate.Page) (api.List[api.Account], error) {
 			return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
 		})
@@ -60,7 +60,7 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 		case *most == 1:
 			text += "1 active, " + limit + bytesText(plan)
 		default:
-			text += count(*most) + " active, " + limit + " per workflow" + bytesText(plan)
+			text += formatCount(*most) + " active, " + limit + " per workflow" + bytesText(plan)
 		}
 		choices = append(choices, planChoice{ID: plan.ID, Text: text, Selected: plan.Default})
 	}
@@ -85,7 +85,7 @@ func bytesText(plan api.Plan) string {
 		}
 		n, unit = n/1000, larger
 	}
-	return ", " + count(n) + unit + " a day"
+	return ", " + formatCount(n) + unit + " a day"
 }
 
 // rateText returns a short text that describes a rate limit.
@@ -102,5 +102,5 @@ func rateText(limit api.RateLimit) string {
 	if limit.WindowSeconds < 60 {
 		return fmt.Sprintf("%s per %d s", text, limit.WindowSeconds)
 	}
-	return text + " per " + duration(time.Duration(limit.WindowSeconds)*time.Second)
+	return text + " per " + formatDuration(time.Duration(limit.WindowSeconds)*time.Second)
 }

@@ -29,10 +29,10 @@ const refusedWithin = "24h"
 
 func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 	ctx, read := r.Context(), filterReader{query: r.URL.Query()}
-	within := read.within(spans)
+	within := read.timeSpanID(spans)
 	p.Within = cmp.Or(within, refusedWithin)
-	from := beginOf(p.Within)
-	found, at, err := askList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
+	from := timeSpanStart(p.Within)
+	found, at, err := fetchList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
 		p operate.Page,
 	) (api.List[api.WorkflowRefusal], error) {
 		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", from, p)

@@ -15,9 +15,9 @@ import (
 type auditList struct {
 	listPage
 	Filter    auditFilter
-	Spans     []span
-	Accounts  []choice // suggestions for the filter
-	Workflows []choice
+	Spans     []timeSpan
+	Accounts  []linkChoice // suggestions for the filter
+	Workflows []linkChoice
 	Rows      []auditRow
 }
 
@@ -35,7 +35,7 @@ func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
 		Actor:    read.text("actor"),
 		Account:  read.text("account"),
 		Workflow: read.text("workflow"),
-		Within:   read.within(auditSpans),
+		Within:   read.timeSpanID(auditSpans),
 	}
 	return f, read.ignored
 }
@@ -72,13 +72,13 @@ const maxShownChanges = 12
 func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	ctx := r.Context()
 	filter, ignored := auditFilterOf(r.URL.Query())
-	found, at, err := askList(r, filter.query(), ignored,
+	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.Page) (api.List[api.AuditEntry], error) {
 			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
 				Actor:      filter.Actor,
 				AccountID:  filter.Account,
 				WorkflowID: filter.Workflow,
-				Since:      beginOf(filter.Within),
+				Since:      timeSpanStart(filter.Within),
 			}, p)
 		})
 	if err != nil {

@@ -19,15 +19,15 @@ const chartHeight = 40
 // chart is a stacked bar chart over time, oldest bar first. A bar is one unit wide; the scale from
 // 0 to Top is chartHeight high.
 type chart struct {
-	Parts   []part // categories that are counted; the first is the lowest part of a bar
+	Parts   []chartPart // categories that are counted; the first is the lowest part of a bar
 	Bars    []bar
 	Step    time.Duration // time that a bar covers
 	Max     int64         // total of the tallest bar
 	Missing bool          // the database was too slow
 }
 
-// part is a category that a chart counts.
-type part struct {
+// chartPart is a category that a chart counts.
+type chartPart struct {
 	Name  string
 	Class string // CSS class that sets its color
 	Total int64
@@ -47,13 +47,13 @@ func (b bar) Text() string {
 	}
 	texts := make([]string, len(b.Parts))
 	for i, p := range b.Parts {
-		texts[i] = count(p.N) + " " + p.Name
+		texts[i] = formatCount(p.N) + " " + p.Name
 	}
 	return strings.Join(texts, ", ")
 }
 
 type barPart struct {
-	part
+	chartPart
 	N         int64
 	Y, Height float64
 }
@@ -93,7 +93,7 @@ func (c chart) Empty() bool { return c.Max == 0 }
 // newChart returns a chart with n bars, the first of which begins at first. counts holds n counts
 // for each part, keyed by the part's name. newChart also sets the totals in parts.
 func newChart(
-	first time.Time, step time.Duration, n int, parts []part, counts map[string][]int64,
+	first time.Time, step time.Duration, n int, parts []chartPart, counts map[string][]int64,
 ) chart {
 	drawn := chart{Parts: parts, Bars: make([]bar, n), Step: step}
 	for i := range parts {
@@ -103,7 +103,7 @@ func newChart(
 		bar := bar{X: at, At: first.Add(time.Duration(at) * step)}
 		for _, p := range parts {
 			if of := counts[p.Name]; of != nil && of[at] > 0 {
-				bar.Parts = append(bar.Parts, barPart{part: p, N: of[at]})
+				bar.Parts = append(bar.Parts, barPart{chartPart: p, N: of[at]})
 				bar.Total += of[at]
 			}
 		}
@@ -154,7 +154,7 @@ func (c *Console) activity(
 		started[i] = max(0, n.Total-n.Failed-n.Rejected) // the counts are from different moments
 		failed[i], rejected[i] = n.Failed, n.Rejected
 	}
-	parts := []part{
+	parts := []chartPart{
 		{Name: "accepted", Class: "started"},
 		{Name: "failed", Class: "failed"},
 		{Name: "rejected", Class: "rejected"},

@@ -16,7 +16,7 @@ func TestScale(t *testing.T) {
 			t.Errorf("%d: the scale ends at %d, want %d", highest, got, want)
 		}
 	}
-	drawn := newChart(time.Time{}, time.Hour, 3, []part{{Name: "accepted"}, {Name: "failed"}},
+	drawn := newChart(time.Time{}, time.Hour, 3, []chartPart{{Name: "accepted"}, {Name: "failed"}},
 		map[string][]int64{"accepted": {0, 3, 1}, "failed": {0, 0, 2000}})
 	for i, want := range []string{"none", "3 accepted", "1 accepted, 2,000 failed"} {
 		if got := drawn.Bars[i].Text(); got != want {

@@ -36,10 +36,10 @@ func (c *Console) routes() http.Handler {
 	mux.Handle("GET "+c.assets.path+"/", c.assets)
 	mux.HandleFunc("GET /favicon.ico", http.NotFound) // pages link to their icon
 	mux.HandleFunc("GET /sign-in", c.showSignIn)
-	mux.HandleFunc("POST /sign-in", c.doSignIn)
+	mux.HandleFunc("POST /sign-in", c.signInByToken)
 	mux.HandleFunc("POST /sign-out", c.signOut)
-	mux.HandleFunc("GET /sign-in/provider", c.toProvider)
-	mux.HandleFunc("GET "+signin.CallbackPath, c.fromProvider)
+	mux.HandleFunc("GET /sign-in/provider", c.redirectToProvider)
+	mux.HandleFunc("GET "+signin.CallbackPath, c.finishProviderSignIn)
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /{$}": pageHandler(c, "overview", page{Title: "Overview", Section: "overview"},
 			c.overview),

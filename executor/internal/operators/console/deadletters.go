@@ -14,7 +14,7 @@ import (
 type deadLetterList struct {
 	listPage
 	Filter    deadLetterFilter
-	Workflows []choice // suggestions for the filter
+	Workflows []linkChoice // suggestions for the filter
 	Rows      []deadLetterRow
 }
 
@@ -31,7 +31,7 @@ func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string)
 	f = deadLetterFilter{
 		Workflow: read.text("workflow"),
 		Reason:   query.Get("reason"),
-		Within:   read.within(spans),
+		Within:   read.timeSpanID(spans),
 	}
 	return f, read.ignored
 }
@@ -51,7 +51,7 @@ func (l deadLetterList) Selected() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: l.Filter.Workflow,
 		Reason:     l.Filter.Reason,
-		Since:      beginOf(l.Filter.Within),
+		Since:      timeSpanStart(l.Filter.Within),
 		Until:      time.Now().UTC(),
 	}
 }
@@ -67,10 +67,11 @@ func (r deadLetterRow) Took() time.Duration { return r.FailedAt.Sub(r.At) }
 func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err error) {
 	ctx := r.Context()
 	filter, ignored := deadLetterFilterOf(r.URL.Query())
-	found, at, err := askList(r, filter.query(), ignored,
+	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.Page) (api.List[api.DeadLetter], error) {
 			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
-				WorkflowID: filter.Workflow, Reason: filter.Reason, Since: beginOf(filter.Within),
+				WorkflowID: filter.Workflow, Reason: filter.Reason,
+				Since: timeSpanStart(filter.Within),
 			}, p)
 		})
 	if err != nil {

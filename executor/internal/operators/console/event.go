@@ -13,10 +13,10 @@ func (c *Console) logRequests(next http.Handler) http.Handler {
 	failed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.renderError(w, r, http.StatusInternalServerError, "", "")
 	})
-	return requestlog.Handler(c.Log, "console", next, failed, level)
+	return requestlog.Handler(c.Log, "console", next, failed, logLevel)
 }
 
-func level(_ *http.Request, e *requestlog.Event) logrus.Level {
+func logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	_, isPage := e.Fields["page"]
 	switch {
 	case e.Err != nil:
@@ -29,8 +29,8 @@ func level(_ *http.Request, e *requestlog.Event) logrus.Level {
 	}
 }
 
-// note records the page and the error in the request's log event.
-func note(r *http.Request, page string, err error) {
+// noteInLogEvent records the page and the error in the request's log event.
+func noteInLogEvent(r *http.Request, page string, err error) {
 	e := requestlog.FromContext(r.Context())
 	e.Fields["page"] = page
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// span is a time span that a filter offers.
-type span struct {
+// timeSpan is a time span that a filter offers.
+type timeSpan struct {
 	ID, Name string
 	Length   time.Duration
 }
@@ -17,20 +17,22 @@ type span struct {
 // spans holds the time spans of most filters. auditSpans holds those of the audit log, whose
 // entries are kept longer.
 var (
-	spans = []span{
+	spans = []timeSpan{
 		{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {
 			"7d", "last 7 days", 7 * 24 * time.Hour,
 		},
 	}
-	auditSpans = append(slices.Clip(spans), span{"30d", "last 30 days", 30 * 24 * time.Hour}, span{
+	auditSpans = append(slices.Clip(spans), timeSpan{
+		"30d", "last 30 days", 30 * 24 * time.Hour,
+	}, timeSpan{
 		"90d", "last 90 days", 90 * 24 * time.Hour,
 	})
 )
 
-// beginOf returns the beginning of the time span with the given ID, which ends now. It returns the
-// zero time if the ID is "" or unknown.
-func beginOf(within string) (at time.Time) {
-	if i := slices.IndexFunc(auditSpans, func(s span) bool { return s.ID == within }); i >= 0 {
+// timeSpanStart returns the beginning of the time span with the given ID, which ends now. It
+// returns the zero time if the ID is "" or unknown.
+func timeSpanStart(within string) (at time.Time) {
+	if i := slices.IndexFunc(auditSpans, func(s timeSpan) bool { return s.ID == within }); i >= 0 {
 		at = time.Now().Add(-auditSpans[i].Length).UTC()
 	}
 	return at
@@ -55,9 +57,9 @@ func (f *filterReader) known(name, what string, valid func(string) bool) string 
 	return ""
 }
 
-func (f *filterReader) within(spans []span) string {
+func (f *filterReader) timeSpanID(spans []timeSpan) string {
 	return f.known("within", "span of time", func(id string) bool {
-		return slices.ContainsFunc(spans, func(s span) bool { return s.ID == id })
+		return slices.ContainsFunc(spans, func(s timeSpan) bool { return s.ID == id })
 	})
 }
 

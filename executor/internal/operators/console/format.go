@@ -17,24 +17,24 @@ import (
 // formats holds the template functions that format values.
 var formats = template.FuncMap{
 	"ago": func(t time.Time) template.HTML {
-		return timeElement(t, "relative", relative(t, time.Now()))
+		return timeElement(t, "relative", relativeTime(t, time.Now()))
 	},
-	"since": func(t time.Time) string { return relative(t, time.Now()) },
+	"since": func(t time.Time) string { return relativeTime(t, time.Now()) },
 	"exact": func(t time.Time) template.HTML {
 		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
 	},
 	"local": func(t time.Time) template.HTML {
 		return timeElement(t, "local", t.UTC().Format("2 Jan 15:04")+" UTC")
 	},
-	"duration":  duration,
-	"bytes":     size,
-	"count":     count,
+	"duration":  formatDuration,
+	"bytes":     formatSize,
+	"count":     formatCount,
 	"plural":    plural,
-	"countUp":   func(n uint64) string { return count(int64(min(n, math.MaxInt64))) },
+	"countUp":   func(n uint64) string { return formatCount(int64(min(n, math.MaxInt64))) },
 	"pluralInt": func(n int, noun string) string { return plural(int64(n), noun) },
 	"mediaType": mediaType,
 	"statuses":  func() []execution.Status { return execution.Statuses },
-	"capital":   capital,
+	"capital":   capitalize,
 
 	"eventKinds": operate.EventKinds,
 	"hasKind":    hasKind,
@@ -59,8 +59,8 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 		`" data-time="` + kind + `">` + text + `</time>`)
 }
 
-// relative returns how long ago t is, or how long it is until t, in the same words as times.js.
-func relative(t, now time.Time) string {
+// relativeTime returns how long ago t is, or how long it is until t, in the same words as times.js.
+func relativeTime(t, now time.Time) string {
 	past, d := true, now.Sub(t)
 	if d < 0 {
 		past, d = false, -d
@@ -86,8 +86,8 @@ func relative(t, now time.Time) string {
 	return "in " + text
 }
 
-// duration formats a duration with a precision that is useful to readers.
-func duration(d time.Duration) string {
+// formatDuration formats a duration with a precision that is useful to readers.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 ms"
@@ -104,7 +104,7 @@ func duration(d time.Duration) string {
 	}
 }
 
-func size(n int64) string {
+func formatSize(n int64) string {
 	switch {
 	case n < 1024:
 		return plural(n, "byte")
@@ -119,8 +119,8 @@ func trimZero(n float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
 }
 
-// count formats a number with thousands separators.
-func count(n int64) string {
+// formatCount formats a number with thousands separators.
+func formatCount(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
@@ -132,10 +132,10 @@ func plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return count(n) + " " + noun + "s"
+	return formatCount(n) + " " + noun + "s"
 }
 
-func capital(word string) string {
+func capitalize(word string) string {
 	if word == "" {
 		return word
 	}

@@ -111,7 +111,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	caller := signin.Caller(r.Context())
 	tried, err := c.Operate.TryFilter(r.Context(), caller, workflowID, nodeID, []byte(text))
 	if isInvalid(err) {
-		note(r, "fragment", nil)
+		noteInLogEvent(r, "fragment", nil)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = w.Write([]byte(problemOf(err)))

@@ -71,7 +71,7 @@ func (p *treeParser) value(depth int) (*jsonTree, error) {
 		}
 		return tree, p.children(tree, depth)
 	case string:
-		return &jsonTree{Kind: "string", Text: quoted(v)}, nil
+		return &jsonTree{Kind: "string", Text: quoteJSON(v)}, nil
 	case json.Number:
 		return &jsonTree{Kind: "number", Text: v.String()}, nil
 	case bool:
@@ -93,7 +93,7 @@ func (p *treeParser) children(parent *jsonTree, depth int) error {
 				return err
 			}
 			if text, ok := name.(string); ok {
-				key = quoted(text)
+				key = quoteJSON(text)
 			}
 		}
 		parent.Count++
@@ -135,8 +135,8 @@ func (p *treeParser) skip() error {
 	}
 }
 
-// quoted returns text as a JSON string, truncated if it is very long.
-func quoted(text string) string {
+// quoteJSON returns text as a JSON string, truncated if it is very long.
+func quoteJSON(text string) string {
 	cut := len(text) > maxTreeText
 	if cut {
 		text = strings.ToValidUTF8(text[:maxTreeText], "")

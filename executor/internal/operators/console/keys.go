@@ -27,7 +27,7 @@ type keyRow struct {
 
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
-	found, at, err := askList(r, url.Values{}, nil,
+	found, at, err := fetchList(r, url.Values{}, nil,
 		func(p operate.Page) (api.List[api.Key], error) {
 			return c.Operate.Keys(ctx, caller, "", p)
 		})

@@ -21,15 +21,15 @@ type listPage struct {
 	Older   template.URL // query of the next page; "" means that this is the last page
 }
 
-// askList fetches the page of a list at the cursor in the request's query. query holds the list's
+// fetchList fetches the page of a list at the cursor in the request's query. query holds the list's
 // filters as parameters, and invalid describes the filters that were ignored.
-func askList[T any](
+func fetchList[T any](
 	r *http.Request, query url.Values, invalid []string,
 	ask func(operate.Page) (api.List[T], error),
 ) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
-	list, ignored, err := askPage(after, listRows, ask)
+	list, ignored, err := fetchPage(after, listRows, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
@@ -38,9 +38,9 @@ func askList[T any](
 	return list.Items, at, err
 }
 
-// askPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the first
-// page, and ignored describes the cursor.
-func askPage[T any](
+// fetchPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the
+// first page, and ignored describes the cursor.
+func fetchPage[T any](
 	after string, limit int, ask func(operate.Page) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {
 	list, err = ask(operate.Page{Limit: limit, Cursor: after})

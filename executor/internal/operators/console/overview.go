@@ -14,13 +14,13 @@ import (
 type overview struct {
 	Accounts, Workflows bool   // there is at least one
 	Loopback            string // the public URL, if only this machine can reach it
-	Numbers             numbers
+	Numbers             overviewNumbers
 	Newest              executionList
 }
 
-// numbers is the template data of the part of the home page that is refreshed while the page is
-// open.
-type numbers struct {
+// overviewNumbers is the template data of the part of the home page that is refreshed while the
+// page is open.
+type overviewNumbers struct {
 	Requests   requests
 	Day        activity
 	Ingresses  int
@@ -41,7 +41,7 @@ func (c *Console) overview(r *http.Request) (o overview, err error) {
 	if o.Accounts, o.Workflows, err = c.hasAccountsAndWorkflows(ctx); err != nil {
 		return o, err
 	}
-	if err := c.fill(ctx, &o.Newest, ""); err != nil {
+	if err := c.fillRows(ctx, &o.Newest, ""); err != nil {
 		return o, err
 	}
 	now, err := c.Operate.Installation(ctx, signin.Caller(ctx))
@@ -53,10 +53,10 @@ func (c *Console) overview(r *http.Request) (o overview, err error) {
 	return o, err
 }
 
-func (c *Console) numbers(r *http.Request) (numbers, error) {
+func (c *Console) numbers(r *http.Request) (overviewNumbers, error) {
 	now, err := c.Operate.Installation(r.Context(), signin.Caller(r.Context()))
 	if err != nil {
-		return numbers{}, err
+		return overviewNumbers{}, err
 	}
 	return c.numbersOf(r.Context(), now)
 }
@@ -64,7 +64,7 @@ func (c *Console) numbers(r *http.Request) (numbers, error) {
 func (c *Console) numbersOf(
 	ctx context.Context,
 	now operate.InstallationStatus,
-) (n numbers, err error) {
+) (n overviewNumbers, err error) {
 	n.Ingresses, n.Unrecorded = now.Ingresses, now.Unrecorded
 	if signin.Caller(ctx).AccountID == "" { // requests are counted only for all accounts together
 		if n.Requests, err = c.requests(ctx, time.Now()); err != nil {

@@ -33,7 +33,7 @@ type executionList struct {
 	Older      template.URL // query of the next page; "" means that this is the last one
 	Limit      int
 
-	Workflows, Accounts []choice // suggestions for the filters
+	Workflows, Accounts []linkChoice // suggestions for the filters
 }
 
 // panelFilter holds the filters. Empty fields do not filter.
@@ -102,7 +102,7 @@ func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
 		Source: read.known("source", "way to start an execution", func(source string) bool {
 			return slices.Contains(execution.Sources, execution.Source(source))
 		}),
-		Within: read.within(spans),
+		Within: read.timeSpanID(spans),
 	}
 	return f, read.ignored
 }
@@ -118,27 +118,27 @@ func (c *Console) panel(r *http.Request, path, workflowID string) (executionList
 		Limit:      panelRows,
 	}
 	p.Filter, p.Ignored = panelFilterOf(query)
-	err := c.fill(r.Context(), &p, query.Get("after"))
+	err := c.fillRows(r.Context(), &p, query.Get("after"))
 	if err == nil && workflowID == "" {
 		p.Workflows, p.Accounts, err = c.suggestions(r.Context())
 	}
 	return p, err
 }
 
-// fill fetches the rows after a cursor. An empty cursor means the newest rows.
-func (c *Console) fill(ctx context.Context, p *executionList, after string) error {
+// fillRows fetches the rows after a cursor. An empty cursor means the newest rows.
+func (c *Console) fillRows(ctx context.Context, p *executionList, after string) error {
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
 		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
-		DeliveryPrefix: p.Filter.DeliveryID, Since: beginOf(p.Filter.Within),
+		DeliveryPrefix: p.Filter.DeliveryID, Since: timeSpanStart(p.Filter.Within),
 	}
 	ask := func(page operate.Page) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
-	found, ignored, err := askPage(after, p.Limit, ask)
+	found, ignored, err := fetchPage(after, p.Limit, ask)
 	if isInvalid(err) && filter.DeliveryPrefix != "" { // too many records for a search by prefix
 		filter.DeliveryPrefix, filter.DeliveryID = "", filter.DeliveryPrefix
-		found, ignored, err = askPage(after, p.Limit, ask)
+		found, ignored, err = fetchPage(after, p.Limit, ask)
 		ignored = append(ignored,
 			"delivery IDs that only begin so, because there are too many executions: choose a time")
 	}
@@ -209,7 +209,7 @@ func (p executionList) ReplayAll() *api.ReplayRejected {
 	}
 	return &api.ReplayRejected{
 		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow),
-		AccountID: p.Filter.Account, Since: beginOf(p.Filter.Within),
+		AccountID: p.Filter.Account, Since: timeSpanStart(p.Filter.Within),
 	}
 }
 
@@ -217,7 +217,7 @@ func (p executionList) ReplayAll() *api.ReplayRejected {
 const maxSuggested = 200
 
 // suggestions returns the first workflows and accounts, as suggestions for filters.
-func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice, err error) {
+func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkChoice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
 		operate.Page{Limit: maxSuggested})
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *Console) suggestions(ctx context.Context) (workflows, accounts []choice
 	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
 		operate.Page{Limit: maxSuggested})
 	for _, a := range owners.Items {
-		accounts = append(accounts, choice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
+		accounts = append(accounts, linkChoice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
 	}
 	return workflows, accounts, err
 }
@@ -272,6 +272,6 @@ func (c *Console) newestRows(r *http.Request) (executionList, error) {
 	p.Filter, _ = panelFilterOf(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
 	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
-	err := c.fill(r.Context(), &p, "")
+	err := c.fillRows(r.Context(), &p, "")
 	return p, err
 }

@@ -22,7 +22,7 @@ type queueRow struct {
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	ctx := r.Context()
-	found, at, err := askList(r, url.Values{}, nil,
+	found, at, err := fetchList(r, url.Values{}, nil,
 		func(p operate.Page) (api.List[api.Queue], error) {
 			return c.Operate.Queues(ctx, signin.Caller(ctx), "", p)
 		})

@@ -57,14 +57,14 @@ func (q quota) Text() string {
 	case !q.Webhooks():
 		return "no webhooks in this plan"
 	case !q.Limited():
-		return fmt.Sprintf("%s active, no limit", count(q.Active))
+		return fmt.Sprintf("%s active, no limit", formatCount(q.Active))
 	default:
-		return fmt.Sprintf("%s of %s active", count(q.Active), count(q.Max()))
+		return fmt.Sprintf("%s of %s active", formatCount(q.Active), formatCount(q.Max()))
 	}
 }
 
-// state is the effective state of a workflow, which depends on its switch and on its plan.
-type state struct {
+// workflowState is the effective state of a workflow, which depends on its switch and on its plan.
+type workflowState struct {
 	Active bool
 	// Over means that the workflow is active although the plan does not allow it, so that its
 	// webhooks are refused.
@@ -72,8 +72,8 @@ type state struct {
 	NotInPlan bool // the plan has no webhook triggers
 }
 
-func stateOf(w api.Workflow) state {
-	return state{
+func stateOf(w api.Workflow) workflowState {
+	return workflowState{
 		Active:    w.Active,
 		Over:      w.PlanRefusal != "",
 		NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan,

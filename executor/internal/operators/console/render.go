@@ -145,7 +145,7 @@ func (c *Console) write(
 	var text bytes.Buffer
 	if err := c.pages[viewerOf(callerOf(c, r))]()[name].ExecuteTemplate(&text, part,
 		data); err != nil {
-		note(r, name, err)
+		noteInLogEvent(r, name, err)
 		if name != "problem" {
 			c.renderError(w, r, http.StatusInternalServerError, "", "")
 		}
@@ -154,7 +154,7 @@ func (c *Console) write(
 	if part != "layout" {
 		name = "fragment"
 	}
-	note(r, name, nil)
+	noteInLogEvent(r, name, nil)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
@@ -189,17 +189,17 @@ func (c *Console) renderCallError(w http.ResponseWriter, r *http.Request, err er
 	case isNotFound(err):
 		c.renderError(w, r, http.StatusNotFound, "Not found", refused.Detail)
 	case errors.Is(err, context.DeadlineExceeded):
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusServiceUnavailable, "Timeout",
 			"The database or NATS did not answer in time. Try again in a moment.")
 	case ok && refused.Code == api.CodeForbidden:
 		c.renderError(w, r, http.StatusForbidden, "Forbidden", refused.Detail)
 	case ok && refused.Code == api.CodeUnavailable:
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusServiceUnavailable, "Unavailable",
 			"NATS or the database cannot be reached now. Try again in a moment.")
 	default:
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusInternalServerError, "", "")
 	}
 }

@@ -59,7 +59,7 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 			add(causes, count.Code, at, count.Count)
 		}
 	}
-	kinds := []part{
+	kinds := []chartPart{
 		{Name: operate.Accepted, Class: "started"},
 		{Name: operate.Deduplicated, Class: "repeated"},
 		{Name: operate.Refused, Class: "rejected"},
@@ -77,7 +77,7 @@ const others = "others"
 
 // causeParts returns the most frequent causes as parts. If there are too many causes, the last part
 // is others, whose counts causeParts adds to causes.
-func causeParts(causes map[string][]int64) []part {
+func causeParts(causes map[string][]int64) []chartPart {
 	codes := slices.SortedFunc(maps.Keys(causes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sum(causes[b]), sum(causes[a])), strings.Compare(a, b))
 	})
@@ -91,9 +91,9 @@ func causeParts(causes map[string][]int64) []part {
 		causes[others] = rest
 		codes = append(codes[:maxCauses], others)
 	}
-	parts := make([]part, len(codes))
+	parts := make([]chartPart, len(codes))
 	for i, code := range codes {
-		parts[i] = part{Name: code, Class: fmt.Sprintf("cause-%d", i+1)}
+		parts[i] = chartPart{Name: code, Class: fmt.Sprintf("cause-%d", i+1)}
 	}
 	return parts
 }

@@ -57,7 +57,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
+func (c *Console) signInByToken(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	next := localPath(r.PostFormValue("next"))
 	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
@@ -72,8 +72,8 @@ func (c *Console) doSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// toProvider redirects the browser to the identity provider.
-func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
+// redirectToProvider redirects the browser to the identity provider.
+func (c *Console) redirectToProvider(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
 		c.showNotFound(w, r)
 		return
@@ -81,7 +81,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.URL.Query().Get("next"))
 	to, err := c.SignIn.BeginOIDC(w, r, next)
 	if err != nil {
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.askToSignIn(w, r, http.StatusServiceUnavailable, next,
 			"The identity provider does not answer now. Try again in a moment, or sign in with "+
 				"the admin token or a key.")
@@ -91,8 +91,8 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// fromProvider handles the browser's return from the identity provider.
-func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
+// finishProviderSignIn handles the browser's return from the identity provider.
+func (c *Console) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 	if !c.SignIn.HasOIDC() {
 		c.showNotFound(w, r)
 		return
@@ -101,10 +101,10 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 	refused, ok := errors.AsType[*signin.RefusedError](err)
 	switch {
 	case ok:
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.askToSignIn(w, r, http.StatusForbidden, localPath(next), refused.Detail)
 	case err != nil:
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.askToSignIn(w, r, http.StatusServiceUnavailable, localPath(next),
 			"The identity provider does not answer now. Begin again in a moment, or sign in with "+
 				"the admin token or a key.")
@@ -115,7 +115,7 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	if err := c.SignIn.SignOut(w, r); err != nil {
-		note(r, "", err)
+		noteInLogEvent(r, "", err)
 		c.renderError(w, r, http.StatusServiceUnavailable, "You are still signed in",
 			"The database cannot be reached now, in which the end of the session is noted. Try "+
 				"again in a moment.")

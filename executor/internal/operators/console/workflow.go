@@ -19,12 +19,12 @@ import (
 type workflowPage struct {
 	ID, Name, Queue string
 	Account         quota
-	State           state
-	Idle            *api.Queue // the queue, if no runner consumes it
-	Demo            bool       // this process's demo runner consumes the queue
-	Others          []choice   // other active workflows of the account, if its plan allows no more
+	State           workflowState
+	Idle            *api.Queue   // the queue, if no runner consumes it
+	Demo            bool         // this process's demo runner consumes the queue
+	Others          []linkChoice // other active workflows of the account, if its plan is full
 	OwnRate         *api.RateLimit
-	Nodes           []choice
+	Nodes           []linkChoice
 	Trigger         trigger
 	Refusals        refusals
 	Executions      executionList
@@ -37,13 +37,13 @@ func (p workflowPage) Fragment() string {
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
-// choice is an item in a list of links.
-type choice struct {
+// linkChoice is an item in a list of links.
+type linkChoice struct {
 	ID, Name string
 	Current  bool
 }
 
-func choiceOf(w api.Workflow) choice { return choice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
+func choiceOf(w api.Workflow) linkChoice { return linkChoice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
 
 // trigger is the template data of the Parameters pane. It does not contain the token, which the
 // browser fetches when an operator wants to see or copy it.
@@ -54,7 +54,7 @@ type trigger struct {
 	Tokens                   []api.Token
 	// DeliveryIDs lists the sources of the delivery ID. A source consists of several request fields
 	// if the ID is combined from them.
-	DeliveryIDs  [][]place
+	DeliveryIDs  [][]requestField
 	MaxBodyBytes int64
 	Rate         string
 	Sample       string
@@ -159,10 +159,10 @@ func (c *Console) workflowPage(
 		node = w.Triggers[0].NodeID // a workflow has at least one node
 	}
 	for _, t := range w.Triggers {
-		p.Nodes = append(p.Nodes, choice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
+		p.Nodes = append(p.Nodes, linkChoice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
 	}
 	if p.Account.Webhooks() && p.Account.Full() {
-		if p.Others, err = c.activeBesides(ctx, w); err != nil {
+		if p.Others, err = c.otherActiveWorkflows(ctx, w); err != nil {
 			return p, err
 		}
 	}
@@ -185,7 +185,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	}
 	t.setHandling(got)
 	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
-		t.Sample = readable(sample)
+		t.Sample = indentJSON(sample)
 	}
 	t.Snippets = snippets(t.URL,
 		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
@@ -232,15 +232,15 @@ func (t trigger) OfferGitHub() bool { return t.Sender == nil || t.Preset.ID == "
 // sender's public key.
 func (t trigger) OnlyItSigns() bool { return t.Preset.Secret != nil && t.Preset.Secret.Public }
 
-// place is a field of a request, as shown on the page.
-type place struct {
+// requestField is a field of a request, as shown on the page.
+type requestField struct {
 	Name  string // name of a header or a form field, or a JSON pointer
 	Where string // where the field is, for display; "" means that it is a header
 }
 
 // deliveryIDs converts sources of delivery IDs to a human-readable form.
-func deliveryIDs(sources []string) [][]place {
-	all := make([][]place, len(sources))
+func deliveryIDs(sources []string) [][]requestField {
+	all := make([][]requestField, len(sources))
 	for i, source := range sources {
 		for part := range strings.SplitSeq(source, " + ") {
 			part, absent := strings.CutPrefix(part, "!")
@@ -249,7 +249,7 @@ func deliveryIDs(sources []string) [][]place {
 			if absent {
 				where = "must not be there"
 			}
-			all[i] = append(all[i], place{Name: name, Where: where})
+			all[i] = append(all[i], requestField{Name: name, Where: where})
 		}
 	}
 	return all
@@ -259,9 +259,9 @@ func deliveryIDs(sources []string) [][]place {
 // because nested brackets make the size of the formatted text quadratic.
 const maxLaidOut = 2000
 
-// readable formats a JSON text on several lines. A text that already has several lines, or too many
-// brackets, is returned unchanged.
-func readable(text []byte) string {
+// indentJSON formats a JSON text on several lines. A text that already has several lines, or too
+// many brackets, is returned unchanged.
+func indentJSON(text []byte) string {
 	var indented bytes.Buffer
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
 		return string(text)
@@ -272,8 +272,10 @@ func readable(text []byte) string {
 	return indented.String()
 }
 
-// activeBesides returns the first few active workflows of the account other than w.
-func (c *Console) activeBesides(ctx context.Context, w api.Workflow) (others []choice, err error) {
+// otherActiveWorkflows returns the first few active workflows of the account other than w.
+func (c *Console) otherActiveWorkflows(
+	ctx context.Context, w api.Workflow,
+) (others []linkChoice, err error) {
 	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
 	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,
 		operate.Page{Limit: maxOthers + 1})

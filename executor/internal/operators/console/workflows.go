@@ -24,7 +24,7 @@ type workflowList struct {
 type workflowRow struct {
 	ID, Name string
 	Account  quota
-	State    state
+	State    workflowState
 	Queue    string
 	Idle     bool // no runner consumes its queue
 	Day      activity
@@ -52,7 +52,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	ask := func(p operate.Page) (api.List[api.Workflow], error) {
 		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
 	}
-	found, at, err := askList(r, query, nil, ask)
+	found, at, err := fetchList(r, query, nil, ask)
 	if err != nil {
 		return list, err
 	}

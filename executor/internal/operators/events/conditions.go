@@ -27,27 +27,27 @@ const (
 	maxWorkflows = 100_000
 )
 
-// state is the state of a subject that events report on.
-type state int
+// subjectHealth is the state of a subject that events report on.
+type subjectHealth int
 
 const (
-	unclear state = iota // not determined; an ongoing condition continues
+	unclear subjectHealth = iota // not determined; an ongoing condition continues
 	good
 	bad
 )
 
 // subjectState is the observed state of one subject.
 type subjectState struct {
-	state      state
+	state      subjectHealth
 	workflowID string
 	queue      string
 	begins     string // the event's text if the subject turns bad
 	ends       string // the event's text if the subject turns good
 }
 
-// findings holds the states observed for an account, by kind and subject. Kinds that were not
+// observedStates holds the states observed for an account, by kind and subject. Kinds that were not
 // examined are missing.
-type findings map[string]map[string]subjectState
+type observedStates map[string]map[string]subjectState
 
 // updateConditions compares the current states with the stored conditions, and stores the
 // differences along with the causes of events that report them.
@@ -71,7 +71,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		changes = append(changes, changesOf(now, a, found, byAccount[a.ID])...)
+		changes = append(changes, conditionChanges(now, a, found, byAccount[a.ID])...)
 		delete(byAccount, a.ID)
 	}
 	for _, left := range byAccount { // conditions of accounts that have no operator events
@@ -109,7 +109,7 @@ func (e *Events) observe(
 		}
 	}
 	if wanted(registry.SenderRefused) {
-		all, err := e.config.Store.SendersRefused(ctx)
+		all, err := e.config.Store.RefusedSenders(ctx)
 		if err != nil {
 			return s, err
 		}
@@ -139,8 +139,8 @@ func (e *Events) currentStates(
 	a *registry.Account,
 	seen observations,
 	open []store.Condition,
-) (findings, error) {
-	found := findings{}
+) (observedStates, error) {
+	found := observedStates{}
 	var workflows []*registry.Workflow
 	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflows) {
 		if w.ID != a.Events.WorkflowID {
@@ -154,7 +154,7 @@ func (e *Events) currentStates(
 		found[registry.SenderRefused] = senderStates(now, a.Events, workflows, seen.senders)
 	}
 	if wants(a.Events, registry.StorageLow) {
-		found[registry.StorageLow] = storageOf(workflows, seen.storage)
+		found[registry.StorageLow] = storageStatesFor(workflows, seen.storage)
 	}
 	if wants(a.Events, registry.SenderSilent) {
 		silent, err := e.silentNodes(ctx, now, a.Events, workflows, open)
@@ -236,8 +236,9 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageOf returns, from all, the states of the streams that hold the workflows' executions.
-func storageOf(
+// storageStatesFor returns, from all, the states of the streams that hold the workflows'
+// executions.
+func storageStatesFor(
 	workflows []*registry.Workflow,
 	all map[string]subjectState,
 ) map[string]subjectState {
@@ -324,10 +325,10 @@ func storageState(part float64, place, consequence string) subjectState {
 	return f
 }
 
-// changesOf returns the changes to an account's conditions. If a condition ends because its subject
-// no longer exists, no event reports it.
-func changesOf(
-	now time.Time, a *registry.Account, found findings, open []store.Condition,
+// conditionChanges returns the changes to an account's conditions. If a condition ends because its
+// subject no longer exists, no event reports it.
+func conditionChanges(
+	now time.Time, a *registry.Account, found observedStates, open []store.Condition,
 ) (changes []store.ConditionChange) {
 	now = store.StoredTime(now)
 	cause := func(kind, subject, text string, f subjectState) *store.EventCause {

@@ -134,9 +134,9 @@ func (e *Events) targetWorkflow(
 	return w.Record
 }
 
-// textOf encodes an input as JSON on one line. The text comes last, for scripts that read it
+// encodeInput encodes an input as JSON on one line. The text comes last, for scripts that read it
 // without a JSON parser.
-func textOf(input Input) string {
+func encodeInput(input Input) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -181,7 +181,7 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 		Kind:       last.Kind,
 		WorkflowID: target.ID,
 		NodeID:     node,
-		Input:      textOf(input),
+		Input:      encodeInput(input),
 		DecidedAt:  now,
 	}
 }

@@ -72,7 +72,7 @@ type Events struct {
 	starts *starts.Streams
 	// paces caches the pace of each sender's requests, by the subject of its sender.silent
 	// condition. Only WatchConditions uses it.
-	paces map[string]pace
+	paces map[string]requestPace
 
 	failing map[string]time.Time // when each failure was last logged; only Run uses it
 }
@@ -81,7 +81,7 @@ type Events struct {
 func New(c Config) *Events {
 	return &Events{
 		config: c, starts: starts.New(c.JetStream),
-		paces: map[string]pace{}, failing: map[string]time.Time{},
+		paces: map[string]requestPace{}, failing: map[string]time.Time{},
 	}
 }
 
@@ -120,7 +120,7 @@ func shortened(text string) string {
 
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
-	e.every(ctx, turnEvery, func(ctx context.Context) {
+	e.runPeriodically(ctx, turnEvery, func(ctx context.Context) {
 		e.logFailure("decided", e.makeEvents(ctx))
 		e.logFailure("published", e.publish(ctx))
 	})
@@ -129,9 +129,9 @@ func (e *Events) Run(ctx context.Context) {
 // WatchConditions checks for conditions until the context is done. It does nothing while another
 // executor holds the lease.
 func (e *Events) WatchConditions(ctx context.Context) {
-	e.every(ctx, lookEvery, func(ctx context.Context) {
+	e.runPeriodically(ctx, lookEvery, func(ctx context.Context) {
 		now := time.Now()
-		if leads, err := e.config.Store.LeadEvents(ctx, e.config.Caller, now,
+		if leads, err := e.config.Store.AcquireEventLead(ctx, e.config.Caller, now,
 			now.Add(leadFor)); err != nil || !leads {
 			return
 		}
@@ -142,9 +142,12 @@ func (e *Events) WatchConditions(ctx context.Context) {
 	})
 }
 
-// every calls do at the given interval until the context is done. While no account has operator
-// events, the interval is at least restEvery. While the directory is not trusted, do is not called.
-func (e *Events) every(ctx context.Context, interval time.Duration, do func(context.Context)) {
+// runPeriodically calls do at the given interval until the context is done. While no account has
+// operator events, the interval is at least restEvery. While the directory is not trusted, do is
+// not called.
+func (e *Events) runPeriodically(
+	ctx context.Context, interval time.Duration, do func(context.Context),
+) {
 	var rested time.Time
 	retry.Every(ctx, interval, func() {
 		if !e.config.Trusted() {

@@ -26,7 +26,7 @@ func (e *Events) publish(ctx context.Context) error {
 			return err
 		}
 		published, err := e.publishSome(ctx, waiting)
-		err = errors.Join(err, e.config.Store.EventsPublished(ctx, published, time.Now()))
+		err = errors.Join(err, e.config.Store.MarkEventsPublished(ctx, published, time.Now()))
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (e *Events) publishSome(
 	}
 	for _, event := range waiting {
 		if !recorded[executionID(event)] {
-			if err := e.start(ctx, event); err != nil {
+			if err := e.publishStart(ctx, event); err != nil {
 				return published, fmt.Errorf("%s: %w", event.ID, err)
 			}
 		}
@@ -81,8 +81,9 @@ func (e *Events) recordedExecutions(
 	return recorded, err
 }
 
-// start publishes the start message of an event, unless the event's workflow no longer exists.
-func (e *Events) start(ctx context.Context, event store.Event) error {
+// publishStart publishes the start message of an event, unless the event's workflow no longer
+// exists.
+func (e *Events) publishStart(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
 	if !ok {
 		e.config.Log.WithField("event", event.ID).WithField("workflow",
@@ -107,7 +108,7 @@ func (e *Events) start(ctx context.Context, event store.Event) error {
 		Trace:      newTrace(),
 	}
 	_, err = e.starts.Publish(ctx, start.Queue, start.WorkflowID,
-		func(place stream.Place) (*nats.Msg, error) { return place.StartMessage(start) })
+		func(layout stream.Layout) (*nats.Msg, error) { return layout.StartMessage(start) })
 	return err
 }
 

@@ -24,8 +24,8 @@ const (
 	tokensAtOnce = 500
 )
 
-// pace is the usual pace of a node's requests, as of its last request.
-type pace struct {
+// requestPace is the usual pace of a node's requests, as of its last request.
+type requestPace struct {
 	last    time.Time     // the time of the last request
 	longest time.Duration // the longest pause; 0 means no usual pace
 }
@@ -59,7 +59,8 @@ func (e *Events) silentNodes(
 			f, err := e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.state == bad {
 				// Requests that started nothing also count.
-				if other, failed := e.otherRequest(ctx, w.ID, node.NodeID); failed != nil {
+				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
+				if failed != nil {
 					err = failed
 				} else if other.After(last) {
 					last = other
@@ -154,16 +155,16 @@ func (e *Events) lastRequests(
 	return lasts, ask()
 }
 
-// otherRequest returns when a node last received a request that started nothing: one that did not
-// match the filter, was refused, or was a handshake or a duplicate.
-func (e *Events) otherRequest(
+// lastRequestWithoutStart returns when a node last received a request that started nothing: one
+// that did not match the filter, was refused, or was a handshake or a duplicate.
+func (e *Events) lastRequestWithoutStart(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
 	filtered, err := e.config.Store.Filtered(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
 	}
-	seen, err := e.config.Store.SenderSeen(ctx, workflowID, nodeID)
+	seen, err := e.config.Store.SenderObservation(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
 	}
@@ -178,7 +179,7 @@ func (e *Events) otherRequest(
 // there is another request.
 func (e *Events) usualPace(
 	ctx context.Context, workflowID, nodeID string, last time.Time,
-) (pace, error) {
+) (requestPace, error) {
 	subject := subjectOf(workflowID, nodeID)
 	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
@@ -191,9 +192,9 @@ func (e *Events) usualPace(
 		Until:      last.Add(time.Microsecond),
 	}, paceStep)
 	if err != nil {
-		return pace{}, err
+		return requestPace{}, err
 	}
-	p := pace{last: last, longest: longestPause(counts)}
+	p := requestPace{last: last, longest: longestPause(counts)}
 	e.paces[subject] = p
 	return p, nil
 }

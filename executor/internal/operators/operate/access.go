@@ -43,8 +43,8 @@ const (
 	User       Kind = api.CallerUser       // a session that began at an identity provider
 )
 
-// TheAdmin returns the caller that authenticates with the admin token.
-func TheAdmin() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
+// AdminCaller returns the caller that authenticates with the admin token.
+func AdminCaller() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
 
 // Role is a set of permissions. Each role includes the permissions of the roles before it.
 type Role string
@@ -109,7 +109,7 @@ func ofAccount(id string) subjectCheck {
 // ofWorkflow returns the check for calls about one workflow.
 func ofWorkflow(id string) subjectCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
-		w, err := s.current(ctx, id)
+		w, err := s.currentWorkflow(ctx, id)
 		if err == nil && w.AccountID != caller.AccountID {
 			err = notFound("workflow", id, "")
 		}
@@ -231,7 +231,7 @@ func read[T any](
 ) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return checked(ctx, s, caller, r, call)
+	return checkAndCall(ctx, s, caller, r, call)
 }
 
 // change runs a call that changes something, with within as its timeout. It continues even if the
@@ -243,7 +243,7 @@ func change[T any](
 ) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	return checked(withActor(ctx, caller), s, caller, r, call)
+	return checkAndCall(withActor(ctx, caller), s, caller, r, call)
 }
 
 // changeNoResult is like change, for a call without a result.
@@ -264,7 +264,7 @@ func withActor(ctx context.Context, caller Caller) context.Context {
 	})
 }
 
-func checked[T any](
+func checkAndCall[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
 ) (result T, err error) {
 	if err = s.checkAllowed(ctx, caller, r); err == nil {

@@ -25,7 +25,7 @@ func (s *Service) Plans(
 ) (api.List[api.Plan], error) {
 	return read(ctx, s, caller, newRule(Viewer, ofNone),
 		func(context.Context) (none api.List[api.Plan], err error) {
-			position, err := page.after(plansList)
+			position, err := page.afterPosition(plansList)
 			if err != nil {
 				return none, err
 			}
@@ -71,7 +71,7 @@ func (s *Service) Accounts(
 ) (api.List[api.Account], error) {
 	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
-			after, err := page.after(accountsList)
+			after, err := page.afterPosition(accountsList)
 			if err != nil {
 				return none, err
 			}
@@ -130,10 +130,10 @@ func TagOfAccount(a api.Account) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IfAccountHas returns a context for a conditional change to an account. The change succeeds only
+// IfAccountTag returns a context for a conditional change to an account. The change succeeds only
 // if the account's current version has the given tag; otherwise, it fails with
 // api.CodeChangedSince. An empty tag allows any version.
-func IfAccountHas(ctx context.Context, tag string) context.Context {
+func IfAccountTag(ctx context.Context, tag string) context.Context {
 	if tag == "" {
 		return ctx
 	}

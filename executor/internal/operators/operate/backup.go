@@ -22,7 +22,7 @@ func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
 	var refused error
-	_, err := checked(ctx, s, caller, newRule(Admin, ofAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.Part) error {
 				if refused = s.checkAllowed(ctx, caller, newRule(Admin, ofAll)); refused != nil {
@@ -51,7 +51,7 @@ func (s *Service) BackUpAudit(
 		part []byte,
 	) error,
 ) error {
-	_, err := checked(ctx, s, caller, newRule(Admin, ofAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
@@ -66,7 +66,7 @@ func (s *Service) BackUpAudit(
 				last := found[len(found)-1]
 				after = store.AuditPosition{At: last.At, ID: last.ID}
 				found = slices.DeleteFunc(found, func(e store.AuditEntry) bool {
-					return edit.BucketOf(e.Action) != bucket
+					return edit.AuditBucket(e.Action) != bucket
 				})
 				if len(found) == 0 {
 					continue

@@ -25,14 +25,14 @@ const (
 	bulkWorkers = 16  // requests read concurrently
 )
 
-// bulk restarts many executions, each only once: the new execution's ID is derived from the
+// bulkRestart restarts many executions, each only once: the new execution's ID is derived from the
 // original's and is also the message ID. It is therefore safe to repeat an interrupted call or to
 // run calls concurrently.
-type bulk struct {
+type bulkRestart struct {
 	s        *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
-	as       func(record store.Record) execution.Start // returns the new start message for a record
+	newStart func(record store.Record) execution.Start // returns the new start message for a record
 	// requeue specifies whether to mark the originals as requeued. If it is true, started counts
 	// the originals marked by this call. Otherwise, started counts the start messages stored by
 	// this call.
@@ -47,15 +47,17 @@ type bulk struct {
 	leftBy map[string]int
 }
 
-func (s *Service) bulk(caller Caller, as func(record store.Record) execution.Start) *bulk {
-	return &bulk{
-		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - bulkReserve), as: as,
+func (s *Service) newBulkRestart(
+	caller Caller, as func(record store.Record) execution.Start,
+) *bulkRestart {
+	return &bulkRestart{
+		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - bulkReserve), newStart: as,
 		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
 
 // done reports whether no further batch may begin, and sets more accordingly.
-func (b *bulk) done() bool {
+func (b *bulkRestart) done() bool {
 	b.more = b.started >= MaxBulk || time.Now().After(b.deadline)
 	return b.more
 }
@@ -63,7 +65,7 @@ func (b *bulk) done() bool {
 // startMatching restarts the records that match a filter, oldest first. It skips executions
 // accepted after it was called. Otherwise, it would never end if the executions that it starts
 // failed immediately.
-func (b *bulk) startMatching(ctx context.Context, filter store.Filter) error {
+func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
@@ -88,11 +90,11 @@ func (b *bulk) startMatching(ctx context.Context, filter store.Filter) error {
 
 // batch starts a new execution for each record. If b.requeue is set, it also marks the originals as
 // requeued before it returns.
-func (b *bulk) batch(ctx context.Context, records []store.Record) error {
+func (b *bulkRestart) batch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
 	for i, r := range records {
-		starts[i] = b.as(r)
+		starts[i] = b.newStart(r)
 		ids[i] = starts[i].ID
 	}
 	// The stream keeps message IDs only for the deduplication window; the database keeps them
@@ -139,7 +141,7 @@ func indexes(records []store.Record) []int {
 // startInOrder reads the requests of a chunk of records concurrently. It then starts the new
 // executions one at a time, in the order of the records. It calls started for each execution that
 // has been started; fresh reports whether this call started it.
-func (b *bulk) startInOrder(
+func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
 ) error {
@@ -150,7 +152,7 @@ func (b *bulk) startInOrder(
 			continue
 		}
 		reading.Go(func() error {
-			triggers[n], failures[n] = b.s.prepareAgain(ctx, b.caller, records[i], &starts[i],
+			triggers[n], failures[n] = b.s.prepareRestart(ctx, b.caller, records[i], &starts[i],
 				b.triggerOf)
 			return nil
 		})
@@ -173,7 +175,7 @@ func (b *bulk) startInOrder(
 
 // skip counts an execution that cannot be restarted. If the error is not specific to one execution,
 // skip returns it unchanged.
-func (b *bulk) skip(err error) error {
+func (b *bulkRestart) skip(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
 		!slices.Contains([]string{
@@ -189,7 +191,7 @@ func (b *bulk) skip(err error) error {
 }
 
 // skipped returns how many executions were skipped, by error code.
-func (b *bulk) skipped() []api.Left {
+func (b *bulkRestart) skipped() []api.Left {
 	var all []api.Left
 	for _, code := range slices.Sorted(maps.Keys(b.leftBy)) {
 		all = append(all, api.Left{Code: code, Count: b.leftBy[code]})
@@ -198,7 +200,7 @@ func (b *bulk) skipped() []api.Left {
 }
 
 // triggerOf is like Service.triggerOf, but looks up each trigger node only once.
-func (b *bulk) triggerOf(
+func (b *bulkRestart) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
 	b.mu.Lock()

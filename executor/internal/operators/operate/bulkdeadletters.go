@@ -68,7 +68,7 @@ func (s *Service) RequeueDeadLetters(
 			if err := selected.check(); err != nil {
 				return none, err
 			}
-			b := s.bulk(caller, func(record store.Record) execution.Start {
+			b := s.newBulkRestart(caller, func(record store.Record) execution.Start {
 				return execution.Start{ID: execution.IDForRequeue(record.ID), RerunOf: record.ID}
 			})
 			b.requeue = true
@@ -82,7 +82,7 @@ func (s *Service) RequeueDeadLetters(
 	)
 }
 
-func (b *bulk) requeueSelected(ctx context.Context, selected Selection) error {
+func (b *bulkRestart) requeueSelected(ctx context.Context, selected Selection) error {
 	ids, messages := selected.split()
 	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (s *Service) deadLettersOf(
 	return letters, nil
 }
 
-func (b *bulk) requeueFiltered(ctx context.Context, filter DeadLetterFilter) error {
+func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilter) error {
 	if err := b.startMatching(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
@@ -173,12 +173,12 @@ func (b *bulk) requeueFiltered(ctx context.Context, filter DeadLetterFilter) err
 }
 
 // recoverMessages records quarantined messages, skipping those that cannot be recorded.
-func (b *bulk) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
+func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {
 			return nil
 		}
-		_, recovered, err := b.s.recoverMessage(ctx, letterID(key), key)
+		_, recovered, err := b.s.recoverMessage(ctx, messageLetterID(key), key)
 		if err != nil {
 			err = b.skip(err)
 		}
@@ -296,7 +296,7 @@ func (s *Service) dismiss(
 	) store.AuditEntry {
 		letter := id
 		if letter == "" {
-			letter = letterID(message)
+			letter = messageLetterID(message)
 		}
 		return audit.DismissEntry(letter, now, edit.ActorOf(ctx), about[id])
 	})

@@ -272,12 +272,12 @@ func (s *Service) reportCanceled(records []store.Record, ended []string, at time
 
 func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []string) error {
 	failures := make(chan error, len(ids))
-	places := make(chan struct{}, cancelPuts)
+	slots := make(chan struct{}, cancelPuts)
 	for _, id := range ids {
-		places <- struct{}{}
+		slots <- struct{}{}
 		go func() {
 			failures <- stream.PutCancellation(ctx, bucket, id, time.Now())
-			<-places
+			<-slots
 		}()
 	}
 	var failed error
@@ -293,7 +293,7 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
 		if !restored {
-			restored = s.compareCancellations(ctx, maxAge) == nil
+			restored = s.reconcileCancellations(ctx, maxAge) == nil
 		}
 		_ = s.eachCanceled(ctx, store.Filter{Canceling: true}, func(records []store.Record) error {
 			ended, err := s.finishCancel(ctx, records)
@@ -323,10 +323,10 @@ func (s *Service) eachCanceled(
 	}
 }
 
-// compareCancellations restores cancellations that exist only in the database or only in the
+// reconcileCancellations restores cancellations that exist only in the database or only in the
 // bucket, because a power failure or a restore rolled one of them back. It stores the missing keys,
 // and requests the cancellation of executions that are only in the bucket.
-func (s *Service) compareCancellations(ctx context.Context, maxAge time.Duration) error {
+func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {
 		return err

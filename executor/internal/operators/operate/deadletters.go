@@ -67,11 +67,11 @@ func deadLetterID(d store.DeadLetter) string {
 	if d.Record != nil {
 		return d.Record.ID
 	}
-	return letterID(messageKeyOf(*d.Message))
+	return messageLetterID(messageKeyOf(*d.Message))
 }
 
-// letterID returns the ID of a dead letter that is a quarantined message.
-func letterID(key store.MessageKey) string {
+// messageLetterID returns the ID of a dead letter that is a quarantined message.
+func messageLetterID(key store.MessageKey) string {
 	prefix := messagePrefix
 	if key.Progress {
 		prefix = reportPrefix

@@ -120,12 +120,12 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	case errors.Is(err, seal.ErrNoKey):
 		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
 	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) ||
-		errors.Is(err, consistency.ErrNotCurrent) || natsIsAway(err) ||
+		errors.Is(err, consistency.ErrNotCurrent) || isNATSUnavailable(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
 	case ctx.Err() != nil: // a driver's error need not mention the timeout
 		return &Error{Code: api.CodeUnavailable, Cause: fmt.Errorf("%w: %w", ctx.Err(), err)}
-	case s.databaseIsAway(ctx):
+	case s.isDatabaseUnavailable(ctx):
 		return failed(api.CodeUnavailable, "")
 	default:
 		return failed(api.CodeInternal, "")
@@ -176,9 +176,9 @@ func invalidFields(err error) []api.FieldError {
 	}
 }
 
-// natsIsAway reports whether an error means that NATS does not respond or cannot store messages
-// now.
-func natsIsAway(err error) bool {
+// isNATSUnavailable reports whether an error means that NATS does not respond or cannot store
+// messages now.
+func isNATSUnavailable(err error) bool {
 	for _, away := range []error{
 		context.DeadlineExceeded, context.Canceled, nats.ErrTimeout, nats.ErrNoResponders,
 		nats.ErrConnectionClosed, nats.ErrConnectionReconnecting, nats.ErrConnectionDraining,
@@ -193,9 +193,9 @@ func natsIsAway(err error) bool {
 	return ok && answer.Code == 503
 }
 
-// databaseIsAway pings the database after an unknown error, and reports whether the ping failed. If
-// the database does respond, the error is a bug in this program.
-func (s *Service) databaseIsAway(ctx context.Context) bool {
+// isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping
+// failed. If the database does respond, the error is a bug in this program.
+func (s *Service) isDatabaseUnavailable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	return s.config.Store.Ping(ctx) != nil

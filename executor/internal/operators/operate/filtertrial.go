@@ -105,7 +105,7 @@ func (s *Service) tryFilter(
 		}
 		places.add(r)
 	}
-	trial.Places = places.best()
+	trial.Places = places.mostUseful()
 	return trial, nil
 }
 
@@ -129,7 +129,7 @@ func (s *Service) lastRequests(
 			trial.Expired++
 			continue
 		}
-		requests = append(requests, stored.asSent())
+		requests = append(requests, stored.toSenderRequest())
 		trial.Requests = append(trial.Requests, TriedRequest{
 			ExecutionID: record.ID, AcceptedAt: record.AcceptedAt, DeliveryID: record.DeliveryID,
 		})
@@ -142,9 +142,9 @@ func (s *Service) lastRequests(
 	return requests, nil
 }
 
-// asSent returns the request as the ingress received it, without the values that the ingress never
-// forwards.
-func (r request) asSent() *sender.Request {
+// toSenderRequest returns the request as the ingress received it, without the values that the
+// ingress never forwards.
+func (r request) toSenderRequest() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
 		Body: r.payload.Body, IsJSON: r.payload.Kind == execution.JSON,
@@ -154,7 +154,7 @@ func (r request) asSent() *sender.Request {
 // valueAt returns the value of a request field, shortened for display, or "" if there is no single
 // value.
 func valueAt(place string, r *sender.Request) string {
-	key, err := filter.ParseKey(place)
+	key, err := filter.ParseOrderKey(place)
 	if err != nil {
 		return ""
 	}
@@ -291,9 +291,9 @@ var (
 // telling lists words that suggest, as part of a field's name, that its values describe the event.
 var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// best returns at most maxPlaces fields of requests (headers, query and form parameters, JSON
+// mostUseful returns at most maxPlaces fields of requests (headers, query and form parameters, JSON
 // pointers), the most useful in a filter first, each with its most frequent values.
-func (p placesSeen) best() []SeenPlace {
+func (p placesSeen) mostUseful() []SeenPlace {
 	var all []SeenPlace
 	rank := map[string]int{}
 	for place, values := range p {
@@ -307,7 +307,7 @@ func (p placesSeen) best() []SeenPlace {
 		})
 		short = short[:min(len(short), maxValues)]
 		all = append(all, SeenPlace{Place: place, Values: short, Seen: seen})
-		rank[place] = rankOf(place, seen, distinct)
+		rank[place] = usefulness(place, seen, distinct)
 	}
 	slices.SortFunc(all, func(a, b SeenPlace) int {
 		return cmp.Or(rank[b.Place]-rank[a.Place], strings.Compare(a.Place, b.Place))
@@ -315,9 +315,9 @@ func (p placesSeen) best() []SeenPlace {
 	return all[:min(len(all), maxPlaces)]
 }
 
-// rankOf returns how useful a field is for a filter. The rank is higher if the field's name
+// usefulness returns how useful a field is for a filter. The rank is higher if the field's name
 // suggests the kind of event, if its values recur, and if it is not deep in the document.
-func rankOf(place string, seen, distinct int) int {
+func usefulness(place string, seen, distinct int) int {
 	rank := -10 * strings.Count(place, "/")
 	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])
 	for i, word := range telling {

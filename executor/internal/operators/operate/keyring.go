@@ -64,7 +64,7 @@ func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known
 	if !strings.HasPrefix(text, KeyPrefix) {
 		return caller, false, nil
 	}
-	if err := k.current(ctx); err != nil {
+	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
 	key, ok := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
@@ -73,14 +73,14 @@ func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known
 
 // ByID is like ByText, but takes the ID of the key, as stored in a session.
 func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known bool, err error) {
-	if err := k.current(ctx); err != nil {
+	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
 	key, ok := k.directory.Key(id)
 	return k.caller(key.Record, ok)
 }
 
-func (k *Keyring) current(ctx context.Context) error {
+func (k *Keyring) ensureCurrent(ctx context.Context) error {
 	// Keys must also work while a backup is being restored.
 	if err := k.editor.EnsureCurrentOrRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
@@ -123,10 +123,10 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// ended returns a channel that is closed when a key is revoked or expires. The caller must call
+// watchEnd returns a channel that is closed when a key is revoked or expires. The caller must call
 // forget to release the channel.
-func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
-	gone, forgetGone := k.directory.KeyGone(id)
+func (k *Keyring) watchEnd(id string) (ended <-chan struct{}, forget func()) {
+	gone, forgetGone := k.directory.WatchKeyDeletion(id)
 	key, ok := k.directory.Key(id)
 	if !ok || key.Record.ExpiresAt.IsZero() {
 		return gone, forgetGone
@@ -149,7 +149,7 @@ func (k *Keyring) ended(id string) (ended <-chan struct{}, forget func()) {
 func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	names := make([]string, len(ids))
 	for i, id := range ids {
-		names[i] = useName(id)
+		names[i] = lastUseKey(id)
 	}
 	stored, err := k.store.TokensLastUsed(ctx, names)
 	if err != nil {
@@ -159,7 +159,7 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	defer k.mu.Unlock()
 	last := make(map[string]time.Time, len(ids))
 	for _, id := range ids {
-		at := stored[useName(id)]
+		at := stored[lastUseKey(id)]
 		if here := k.used[id]; here.After(at) {
 			at = here
 		}
@@ -170,9 +170,9 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// useName returns the name that identifies a key's last use in the store, which also holds those of
-// tokens. It cannot collide with a token's name, which is hexadecimal.
-func useName(id string) string { return "key." + id }
+// lastUseKey returns the name that identifies a key's last use in the store, which also holds those
+// of tokens. It cannot collide with a token's name, which is hexadecimal.
+func lastUseKey(id string) string { return "key." + id }
 
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
 // loses the uses of the last few seconds.
@@ -183,17 +183,17 @@ func (k *Keyring) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			k.noteUses(context.WithoutCancel(ctx))
+			k.storeLastUses(context.WithoutCancel(ctx))
 			return
 		case <-note.C:
-			k.noteUses(ctx)
+			k.storeLastUses(ctx)
 		case <-tidy.C:
 			k.deleteExpired(ctx)
 		}
 	}
 }
 
-func (k *Keyring) noteUses(ctx context.Context) {
+func (k *Keyring) storeLastUses(ctx context.Context) {
 	k.mu.Lock()
 	used := k.used
 	k.used = make(map[string]time.Time, len(used))
@@ -203,7 +203,7 @@ func (k *Keyring) noteUses(ctx context.Context) {
 	}
 	uses := make([]store.TokenUse, 0, len(used))
 	for id, at := range used {
-		uses = append(uses, store.TokenUse{TokenID: useName(id), At: at})
+		uses = append(uses, store.TokenUse{TokenID: lastUseKey(id), At: at})
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -33,7 +33,7 @@ func (s *Service) Keys(
 ) (api.List[api.Key], error) {
 	return read(ctx, s, caller, newRule(Admin, ofAll),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
-			after, err := page.after(keysList)
+			after, err := page.afterPosition(keysList)
 			if err != nil {
 				return none, err
 			}

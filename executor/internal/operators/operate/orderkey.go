@@ -18,7 +18,7 @@ import (
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {
-		place, err := filter.ParseKey(at.OrderKey)
+		place, err := filter.ParseOrderKey(at.OrderKey)
 		if err != nil {
 			return "",
 				fmt.Errorf("the order key of trigger node %q of workflow %q: %w", at.NodeID,

@@ -22,8 +22,8 @@ func cursor(kind, position string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + position))
 }
 
-// after returns the position after which the page begins, or "" for the first page.
-func (p Page) after(kind string) (string, error) {
+// afterPosition returns the position after which the page begins, or "" for the first page.
+func (p Page) afterPosition(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
 	}
@@ -66,7 +66,7 @@ func timePosition(at time.Time, rest ...string) string {
 // time means the first page.
 func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
 	rest = make([]string, parts)
-	text, err := p.after(kind)
+	text, err := p.afterPosition(kind)
 	if err != nil || text == "" {
 		return at, rest, err
 	}

@@ -52,7 +52,7 @@ func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Q
 func (s *Service) quota(accountID string) Quota {
 	q := Quota{
 		Account: api.Account{ID: accountID},
-		Active:  s.config.Directory.ActiveBesides(accountID, ""),
+		Active:  s.config.Directory.OtherActiveCount(accountID, ""),
 	}
 	if account, ok := s.config.Directory.Account(accountID); ok {
 		q.Account = apiAccount(account.Record)
@@ -117,7 +117,7 @@ func (s *Service) PlanChange(
 			change.To.Plan = plan
 			slower := change.From.Plan != nil &&
 				isSlower(plan.RateLimit, change.From.Plan.RateLimit)
-			for i, record := range s.active(accountID) {
+			for i, record := range s.activeWorkflows(accountID) {
 				w := s.apiWorkflow(record)
 				switch {
 				case change.To.Webhooks() && (!change.To.Limited() || int64(i) < change.To.Max()):
@@ -137,9 +137,9 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// active returns an account's active workflows by time of activation, which is the order in which a
-// plan admits them.
-func (s *Service) active(accountID string) []*registry.Workflow {
+// activeWorkflows returns an account's active workflows by time of activation, which is the order
+// in which a plan admits them.
+func (s *Service) activeWorkflows(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {
 		if w.Active {

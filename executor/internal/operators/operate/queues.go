@@ -22,7 +22,7 @@ func (s *Service) Queues(
 ) (api.List[api.Queue], error) {
 	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
-			after, err := page.after(queuesList)
+			after, err := page.afterPosition(queuesList)
 			if err != nil {
 				return none, err
 			}
@@ -148,7 +148,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	}
 	result.Stream = stream.Name
 	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
-		s.config.Directory.PlaceOf(q.Name) == registry.PlaceOwn {
+		s.config.Directory.StoreTargetOf(q.Name) == registry.TargetOwn {
 		result.Stream = stream.OwnName(q.Name)
 	}
 	if !q.PausedSince.IsZero() {

@@ -54,7 +54,7 @@ func (s *Service) moveQueue(
 			}
 			all, err := s.config.Queues.Poll(ctx)
 			// A newly created consumer may have no leader yet.
-			for n := 0; natsIsAway(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
+			for n := 0; isNATSUnavailable(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
 				all, err = s.config.Queues.Poll(ctx)
 			}
 			if err != nil {

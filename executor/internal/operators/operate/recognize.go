@@ -24,7 +24,7 @@ func (r request) recognize() (found Recognized) {
 	if r.expired() || r.sender != "" {
 		return found
 	}
-	sent := r.asSent()
+	sent := r.toSenderRequest()
 	found.URLCheck = sender.IsURLCheck(sent)
 	if p, ok := sender.Recognize(sent); ok {
 		found.Preset, found.Title = p.ID, p.Title

@@ -85,7 +85,7 @@ func (s *Service) recoverMessage(
 func (s *Service) readQuarantined(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
-	at := stream.Place{Own: key.Queue != ""}
+	at := stream.Layout{Own: key.Queue != ""}
 	name := at.Name(key.Queue)
 	if key.Progress {
 		name = at.ProgressName(key.Queue)

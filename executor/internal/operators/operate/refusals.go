@@ -36,7 +36,7 @@ func (s *Service) Refusals(
 			if !ok {
 				return none, notFound("workflow", workflowID, "")
 			}
-			after, err := page.after(refusalsList)
+			after, err := page.afterPosition(refusalsList)
 			if err != nil {
 				return none, err
 			}

@@ -54,7 +54,7 @@ func (s *Service) ReplayExecution(
 			// them longer.
 			return api.Started{ExecutionID: as}, err
 		}
-		err = s.startAgain(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},
+		err = s.restartExecution(ctx, caller, record, execution.Start{ID: as, ReplayOf: record.ID},
 			s.triggerOf)
 		return api.Started{ExecutionID: as}, err
 	})
@@ -97,7 +97,7 @@ func (s *Service) ReplayRejected(
 				key = keyOfAll
 			}
 			filter.Status = execution.Rejected
-			b := s.bulk(caller, func(record store.Record) execution.Start {
+			b := s.newBulkRestart(caller, func(record store.Record) execution.Start {
 				return execution.Start{
 					ID:       execution.IDForReplay(record.ID, key),
 					ReplayOf: record.ID,
@@ -109,13 +109,13 @@ func (s *Service) ReplayRejected(
 	)
 }
 
-// startAgain starts an execution with another execution's request. If it is called again with the
-// same ID, it starts nothing, because that ID is also the message ID.
-func (s *Service) startAgain(
+// restartExecution starts an execution with another execution's request. If it is called again with
+// the same ID, it starts nothing, because that ID is also the message ID.
+func (s *Service) restartExecution(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggerFinder,
 ) error {
-	trigger, err := s.prepareAgain(ctx, caller, record, &start, triggerOf)
+	trigger, err := s.prepareRestart(ctx, caller, record, &start, triggerOf)
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (s *Service) startAgain(
 	return err
 }
 
-// prepareAgain copies another execution's request into a start message, and returns the trigger
+// prepareRestart copies another execution's request into a start message, and returns the trigger
 // node at which to start it.
-func (s *Service) prepareAgain(
+func (s *Service) prepareRestart(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
 	triggerOf triggerFinder,
 ) (*edit.TriggerInfo, error) {

@@ -44,7 +44,8 @@ func (s *Service) RequeueExecution(
 		// longer.
 		_, err = s.config.Store.Get(ctx, as)
 		if errors.Is(err, store.ErrNotFound) {
-			err = s.startAgain(ctx, caller, record, execution.Start{ID: as, RerunOf: record.ID},
+			err = s.restartExecution(ctx, caller, record,
+				execution.Start{ID: as, RerunOf: record.ID},
 				s.triggerOf)
 		}
 		if err != nil {

@@ -115,9 +115,9 @@ func (s *Service) start(
 	var unfit error // set if the start message cannot be encoded
 	publish := func(once bool) (*jetstream.PubAck, error) {
 		return s.starts.Publish(ctx, start.Queue, start.WorkflowID,
-			func(place stream.Place) (*nats.Msg, error) {
+			func(layout stream.Layout) (*nats.Msg, error) {
 				var msg *nats.Msg
-				if msg, unfit = place.StartMessage(start); unfit != nil {
+				if msg, unfit = layout.StartMessage(start); unfit != nil {
 					return nil, unfit
 				}
 				audit.SetActor(msg.Header, edit.ActorOf(ctx))

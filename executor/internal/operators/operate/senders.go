@@ -76,7 +76,7 @@ func (s *Service) Sender(
 				redactSecrets(&wire)
 				return wire, nil
 			}
-			return wire, s.showCaptured(ctx, caller, info, &wire)
+			return wire, s.revealCapturedSecrets(ctx, caller, info, &wire)
 		})
 }
 
@@ -87,8 +87,8 @@ func noSender(nodeID string) error {
 	}
 }
 
-// showCaptured adds the text of captured secrets that were not shown before.
-func (s *Service) showCaptured(
+// revealCapturedSecrets adds the text of captured secrets that were not shown before.
+func (s *Service) revealCapturedSecrets(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {
 	for i := range info.Secrets {
@@ -96,7 +96,8 @@ func (s *Service) showCaptured(
 			continue
 		}
 		// The audit log records the caller who has seen them.
-		texts, err := s.config.Editor.RevealCaptured(withActor(ctx, caller), info.Workflow.ID,
+		texts, err := s.config.Editor.RevealCapturedSecrets(withActor(ctx, caller),
+			info.Workflow.ID,
 			info.NodeID)
 		if err != nil {
 			return err
@@ -197,7 +198,7 @@ func (s *Service) RemoveSenderSecret(
 
 // loadAPISender converts a sender to the API's form, with the times of its last requests.
 func (s *Service) loadAPISender(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
-	seen, err := s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
+	seen, err := s.config.Store.SenderObservation(ctx, info.Workflow.ID, info.NodeID)
 	return apiSender(info, seen), err
 }
 

@@ -34,7 +34,7 @@ func (s *Service) SendTest(
 		if err != nil {
 			return none, err
 		}
-		as, err := s.senderToTry(ctx, workflowID, nodeID)
+		as, err := s.senderForTest(ctx, workflowID, nodeID)
 		if err != nil {
 			return none, err
 		}
@@ -46,8 +46,8 @@ func (s *Service) SendTest(
 	})
 }
 
-// senderToTry returns a node's sender, or one that signs nothing if the node has none.
-func (s *Service) senderToTry(
+// senderForTest returns a node's sender, or one that signs nothing if the node has none.
+func (s *Service) senderForTest(
 	ctx context.Context, workflowID, nodeID string,
 ) (*sender.Sender, error) {
 	config, err := s.config.Editor.OpenSender(ctx, workflowID, nodeID)

@@ -17,8 +17,8 @@ import (
 // MaxTokens is the maximum number of valid tokens of one trigger node.
 const MaxTokens = edit.MaxTokens
 
-// HoldsToken reports whether a text contains a webhook token or a key.
-func HoldsToken(text string) bool {
+// ContainsToken reports whether a text contains a webhook token or a key.
+func ContainsToken(text string) bool {
 	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
@@ -55,7 +55,7 @@ func (s *Service) trigger(
 	if err != nil {
 		return none, err
 	}
-	seen, err := s.seenAt(ctx, info)
+	seen, err := s.observationsOf(ctx, info)
 	if err != nil {
 		return none, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) RotateToken(
 			if err != nil {
 				return none, err
 			}
-			seen, err := s.seenAt(ctx, before)
+			seen, err := s.observationsOf(ctx, before)
 			if err != nil {
 				return none, err
 			}
@@ -175,7 +175,7 @@ type nodeObservations struct {
 	filtered store.Filtered
 }
 
-func (s *Service) seenAt(
+func (s *Service) observationsOf(
 	ctx context.Context,
 	info *edit.TriggerInfo,
 ) (observed nodeObservations, err error) {
@@ -185,7 +185,7 @@ func (s *Service) seenAt(
 	}
 	if observed.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil &&
 		info.Sender != nil {
-		observed.sender, err = s.config.Store.SenderSeen(ctx, info.Workflow.ID, info.NodeID)
+		observed.sender, err = s.config.Store.SenderObservation(ctx, info.Workflow.ID, info.NodeID)
 	}
 	if err == nil {
 		observed.filtered, err = s.config.Store.Filtered(ctx, info.Workflow.ID, info.NodeID)

@@ -40,7 +40,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 			watching := Subscription{Subscription: s.config.Changes.Watch(after)}
 			var forget func()
 			if caller.Kind == Key {
-				watching.Ended, forget = s.config.Keyring.ended(caller.ID)
+				watching.Ended, forget = s.config.Keyring.watchEnd(caller.ID)
 			}
 			unwatch := watching.Cancel
 			watching.Cancel = func() {

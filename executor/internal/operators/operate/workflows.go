@@ -37,7 +37,7 @@ func (s *Service) Workflows(
 ) (api.List[api.Workflow], error) {
 	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
-			after, err := page.after(workflowsList)
+			after, err := page.afterPosition(workflowsList)
 			if err != nil {
 				return none, err
 			}
@@ -93,7 +93,7 @@ func (s *Service) findWorkflows(
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
 	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
-			w, err := s.current(ctx, id)
+			w, err := s.currentWorkflow(ctx, id)
 			if err != nil {
 				return none, err
 			}
@@ -101,8 +101,8 @@ func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.W
 		})
 }
 
-// current returns a workflow, including all changes that were confirmed before the call.
-func (s *Service) current(ctx context.Context, id string) (*registry.Workflow, error) {
+// currentWorkflow returns a workflow, including all changes that were confirmed before the call.
+func (s *Service) currentWorkflow(ctx context.Context, id string) (*registry.Workflow, error) {
 	if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
 func (s *Service) PutWorkflow(
 	ctx context.Context, caller Caller, id string, put api.PutWorkflow, mustBeNew bool,
 ) (PutResult[api.Workflow], error) {
-	spec := specOf(put)
+	spec := registryWorkflowSpec(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it in the meantime
 	return change(ctx, s, caller, newRule(Editor, ofNewWorkflow(id, put.AccountID)),
@@ -174,8 +174,8 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// specOf converts a workflow to the registry's form.
-func specOf(put api.PutWorkflow) edit.WorkflowSpec {
+// registryWorkflowSpec converts a workflow to the registry's form.
+func registryWorkflowSpec(put api.PutWorkflow) edit.WorkflowSpec {
 	spec := edit.WorkflowSpec{
 		AccountID: put.AccountID,
 		Name:      put.Name,
@@ -201,7 +201,7 @@ func specOf(put api.PutWorkflow) edit.WorkflowSpec {
 }
 
 // apiPutWorkflow converts a specification to the API's form, without sample payloads. It is the
-// inverse of specOf.
+// inverse of registryWorkflowSpec.
 func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 	put := api.PutWorkflow{AccountID: spec.AccountID, Name: spec.Name, Queue: spec.Queue}
 	if spec.RateLimit != nil {
@@ -236,7 +236,7 @@ func (s *Service) PatchWorkflow(
 			if !caller.sees(put.AccountID) {
 				return unknownAccount(put.AccountID)
 			}
-			*spec = specOf(put)
+			*spec = registryWorkflowSpec(put)
 			spec.Within = caller.AccountID
 			return nil
 		})
@@ -275,15 +275,15 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 
 // Activate makes a workflow's webhooks start executions.
 func (s *Service) Activate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, caller, id, s.config.Editor.Activate)
+	return s.setActive(ctx, caller, id, s.config.Editor.Activate)
 }
 
 // Deactivate stops a workflow's webhooks from starting executions.
 func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return s.switchTo(ctx, caller, id, s.config.Editor.Deactivate)
+	return s.setActive(ctx, caller, id, s.config.Editor.Deactivate)
 }
 
-func (s *Service) switchTo(
+func (s *Service) setActive(
 	ctx context.Context, caller Caller, id string,
 	to func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {

@@ -27,7 +27,7 @@ func (w *Watch) addGroups(
 	if err := stream.EnsureOwnGroups(ctx, w.config.JetStream, queue); err != nil {
 		return nil, err
 	}
-	return w.place(ctx, own.Place, queue)
+	return w.readStreamState(ctx, own.Layout, queue)
 }
 
 // consumer returns the consumer with the given name, or nil if there is none.
@@ -41,12 +41,12 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 	return p.consumers[i]
 }
 
-// shareLimits divides the groups' in-flight limits between a queue's two streams. A group that has
+// splitLimits divides the groups' in-flight limits between a queue's two streams. A group that has
 // work in only one of them gets its full limit there, and a limit of one in the other. A group that
 // has work in both gets half of its limit in each. A group without any work keeps its previous
 // limits. The sum therefore exceeds the group's limit by at most one. When a queue has just moved,
 // a new division takes effect at the next poll.
-func shareLimits(
+func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,
 ) (inShared, inOwn map[string]int64) {

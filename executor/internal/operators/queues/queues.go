@@ -48,7 +48,7 @@ type Group struct {
 	MaxInFlight int64
 	// Held are the executions that block others with an order key, at most one per lane.
 	Held  []BlockingExecution
-	lanes []lane // lanes with waiting start messages, and those without a key, in all streams
+	lanes []queueLane // lanes with waiting start messages, and those without a key, in all streams
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not
@@ -62,9 +62,9 @@ type BlockingExecution struct {
 	Waiting     uint64 // number of executions behind it in the lane, with any order key
 }
 
-// lane selects the start messages in one stream that wait in one lane of a queue, or those without
-// an order key.
-type lane struct {
+// queueLane selects the start messages in one stream that wait in one lane of a queue, or those
+// without an order key.
+type queueLane struct {
 	in      jetstream.Stream
 	subject string
 	oldest  uint64 // its first waiting start message is at or after this stream sequence
@@ -72,7 +72,7 @@ type lane struct {
 
 // streamState is one of a queue's streams with its consumers.
 type streamState struct {
-	stream.Place
+	stream.Layout
 	in        jetstream.Stream
 	consumers []*jetstream.ConsumerInfo // sorted by name
 }
@@ -233,7 +233,8 @@ func (w *Watch) addDelivered(
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
-			if r.StreamSequence <= info.Delivered.Stream && receives(info.Config, subjects[r.ID]) {
+			if r.StreamSequence <= info.Delivered.Stream &&
+				consumerMatches(info.Config, subjects[r.ID]) {
 				given[r.ID] = true
 			}
 		}
@@ -283,8 +284,8 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	if err != nil {
 		return err
 	}
-	for _, at := range placesOf(settings.Name, names) {
-		found, err := w.place(ctx, at, settings.Name)
+	for _, at := range layoutsOf(settings.Name, names) {
+		found, err := w.readStreamState(ctx, at, settings.Name)
 		if err != nil {
 			return err
 		}
@@ -298,17 +299,19 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-// placesOf returns the streams that hold a queue's start messages, given the names of the existing
+// layoutsOf returns the streams that hold a queue's start messages, given the names of the existing
 // streams.
-func placesOf(queue string, names []string) []stream.Place {
+func layoutsOf(queue string, names []string) []stream.Layout {
 	if slices.Contains(names, stream.OwnName(queue)) {
-		return []stream.Place{{}, {Own: true}}
+		return []stream.Layout{{}, {Own: true}}
 	}
-	return []stream.Place{{}}
+	return []stream.Layout{{}}
 }
 
-// place reads the state of one of a queue's streams and its consumers.
-func (w *Watch) place(ctx context.Context, at stream.Place, queue string) (*streamState, error) {
+// readStreamState reads the state of one of a queue's streams and its consumers.
+func (w *Watch) readStreamState(
+	ctx context.Context, at stream.Layout, queue string,
+) (*streamState, error) {
 	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", at.Name(queue), err)
@@ -365,7 +368,7 @@ func (w *Watch) addLanes(
 	}
 	for _, c := range consumers {
 		name, ours := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+settings.Name+"-")
-		at, _ := stream.PlaceOf(c.Config.FilterSubject)
+		at, _ := stream.LayoutOf(c.Config.FilterSubject)
 		if !ours || c.Config.FilterSubject != at.QueueSubject(settings.Name) {
 			continue
 		}
@@ -405,7 +408,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared, err := w.place(ctx, stream.Place{}, "")
+	shared, err := w.readStreamState(ctx, stream.Layout{}, "")
 	if err != nil {
 		return nil, err
 	}
@@ -455,7 +458,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 func (w *Watch) ownQueue(
 	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
-	own, err := w.place(ctx, stream.Place{Own: true}, name)
+	own, err := w.readStreamState(ctx, stream.Layout{Own: true}, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted in the meantime
 		return w.queue(ctx, name, settings, shared)
 	}
@@ -463,7 +466,7 @@ func (w *Watch) ownQueue(
 		own, err = w.addGroups(ctx, name, shared, own)
 	}
 	if err == nil && settings != nil {
-		inShared, inOwn := shareLimits(settings, shared, own)
+		inShared, inOwn := splitLimits(settings, shared, own)
 		if err = w.enforce(ctx, settings, inShared, shared.consumers); err == nil {
 			err = w.enforce(ctx, settings, inOwn, own.consumers)
 		}
@@ -476,34 +479,34 @@ func (w *Watch) ownQueue(
 
 // queue returns the state of a queue, combined from the given streams.
 func (w *Watch) queue(
-	ctx context.Context, name string, settings *registry.Queue, places ...*streamState,
+	ctx context.Context, name string, settings *registry.Queue, states ...*streamState,
 ) (Queue, error) {
 	q := Queue{Name: name}
 	if settings != nil && settings.Paused(time.Now()) {
 		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
 	}
-	for _, at := range places {
+	for _, at := range states {
 		for _, c := range at.consumers {
-			if receives(c.Config, at.StartSubject(name, "*", "*")) {
-				q.add(w.group(name, c, at))
+			if consumerMatches(c.Config, at.StartSubject(name, "*", "*")) {
+				q.addGroup(w.group(name, c, at))
 			}
 		}
 	}
 	slices.SortFunc(q.Groups, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
-	for _, at := range places {
-		if err := w.addOrdered(ctx, at, &q); err != nil {
+	for _, at := range states {
+		if err := w.addLaneContents(ctx, at, &q); err != nil {
 			return q, err
 		}
 	}
-	if err := w.countWaiting(ctx, places, &q); err != nil {
+	if err := w.countWaiting(ctx, states, &q); err != nil {
 		return q, err
 	}
 	q.setLimits(settings)
 	return q, nil
 }
 
-// add adds a group, merging it with the group of the same name from another stream.
-func (q *Queue) add(g Group) {
+// addGroup adds a group, merging it with the group of the same name from another stream.
+func (q *Queue) addGroup(g Group) {
 	for i := range q.Groups {
 		if known := &q.Groups[i]; known.Name == g.Name {
 			known.Waiting += g.Waiting
@@ -562,9 +565,9 @@ func (w *Watch) consumers(
 	return found, nil
 }
 
-// addOrdered adds the contents of a queue's lanes in one stream to its groups: the executions that
-// wait in them, and the executions that block those.
-func (w *Watch) addOrdered(ctx context.Context, at *streamState, q *Queue) error {
+// addLaneContents adds the contents of a queue's lanes in one stream to its groups: the executions
+// that wait in them, and the executions that block those.
+func (w *Watch) addLaneContents(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
 		if !ok {
@@ -576,7 +579,7 @@ func (w *Watch) addOrdered(ctx context.Context, at *streamState, q *Queue) error
 		}
 		g := &q.Groups[i]
 		g.Waiting += c.NumPending
-		of := lane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
+		of := queueLane{at.in, c.Config.FilterSubject, c.Delivered.Stream + 1}
 		if g.Members == 0 {
 			g.Waiting += uint64(max(c.NumAckPending, 0))
 			of.oldest = c.AckFloor.Stream + 1
@@ -617,8 +620,8 @@ func (w *Watch) addOrdered(ctx context.Context, at *streamState, q *Queue) error
 	return nil
 }
 
-// receives reports whether a consumer's filters match a subject.
-func receives(c jetstream.ConsumerConfig, subject string) bool {
+// consumerMatches reports whether a consumer's filters match a subject.
+func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
 		filters = append(filters, c.FilterSubject)
@@ -645,7 +648,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) 
 	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
-	g.lanes = []lane{{at.in, at.QueueSubject(queue), c.Delivered.Stream + 1}}
+	g.lanes = []queueLane{{at.in, at.QueueSubject(queue), c.Delivered.Stream + 1}}
 	if of {
 		g.Members, g.LastSeen = w.members.count(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
@@ -667,14 +670,14 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) 
 }
 
 // countWaiting sets how many executions wait in a queue, and since when.
-func (w *Watch) countWaiting(ctx context.Context, places []*streamState, q *Queue) error {
-	var oldest []lane
-	for _, at := range places {
-		all := []lane{
+func (w *Watch) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
+	var oldest []queueLane
+	for _, at := range states {
+		all := []queueLane{
 			{at.in, at.QueueSubject(q.Name), 1}, {at.in, at.OrderedSubjects(q.Name), 1},
 		}
 		if len(q.Groups) == 0 || at.Own {
-			if err := q.count(ctx, at, all); err != nil {
+			if err := q.countMessages(ctx, at, all); err != nil {
 				return err
 			}
 		}
@@ -703,13 +706,13 @@ func (w *Watch) countWaiting(ctx context.Context, places []*streamState, q *Queu
 	return nil
 }
 
-// count adds the number of the queue's start messages in one stream to the queue, and to the groups
-// that have no consumer there yet.
-func (q *Queue) count(ctx context.Context, at *streamState, all []lane) error {
+// countMessages adds the number of the queue's start messages in one stream to the queue, and to
+// the groups that have no consumer there yet.
+func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {
 		g := &q.Groups[i]
-		if !slices.ContainsFunc(g.lanes, func(of lane) bool { return of.in == at.in }) {
+		if !slices.ContainsFunc(g.lanes, func(of queueLane) bool { return of.in == at.in }) {
 			without = append(without, g)
 		}
 	}
@@ -736,7 +739,7 @@ func (q *Queue) count(ctx context.Context, at *streamState, all []lane) error {
 
 // acceptedAt returns when the oldest waiting start message of a lane was accepted. It returns the
 // zero time if the message was received or has expired in the meantime.
-func acceptedAt(ctx context.Context, l lane) (time.Time, error) {
+func acceptedAt(ctx context.Context, l queueLane) (time.Time, error) {
 	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return time.Time{}, nil

@@ -37,7 +37,7 @@ const (
 // copier copies delivery IDs from one stream to another.
 type copier struct {
 	js       jetstream.JetStream
-	from, to stream.Place
+	from, to stream.Layout
 	queue    string // the queue whose stream the IDs are copied from
 	target   string // the queue whose stream they are copied to
 	marker   string // workflow ID in the subjects of markers, which must match the filters
@@ -48,7 +48,7 @@ type copier struct {
 }
 
 // filtersOfQueue returns the filter subjects that select a queue's delivery IDs.
-func filtersOfQueue(from stream.Place, queue string) []string {
+func filtersOfQueue(from stream.Layout, queue string) []string {
 	if from.Own {
 		return nil // the whole stream
 	}
@@ -60,7 +60,7 @@ func filtersOfQueue(from stream.Place, queue string) []string {
 
 // filtersOfWorkflow returns the filter subjects that select a workflow's delivery IDs, in any queue
 // of the shared stream or in the queue's own stream.
-func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
+func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	if from.Own {
 		return []string{
 			from.StartSubject(queue, workflowID, "*"),
@@ -78,7 +78,7 @@ func filtersOfWorkflow(from stream.Place, queue, workflowID string) []string {
 // selects the whole stream. newCopier waits while another move is reading the same stream, and
 // fails with edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
-	ctx context.Context, from, to stream.Place, queue, target string, filters []string,
+	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
 	c := &copier{
 		js:     m.config.JetStream,
@@ -141,9 +141,9 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 	return got, meta, err
 }
 
-// copyOthers copies the delivery IDs that the queue's workflows had in other queues of the shared
-// stream.
-func (m *Mover) copyOthers(ctx context.Context, queue string) error {
+// copyFromOtherQueues copies the delivery IDs that the queue's workflows had in other queues of the
+// shared stream.
+func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	var ids []string
 	for after := ""; ; {
 		some := m.config.Directory.Workflows("", after, 1000)
@@ -161,9 +161,9 @@ func (m *Mover) copyOthers(ctx context.Context, queue string) error {
 		var filters []string
 		batch := ids[:min(len(ids), maxFilters)]
 		for _, id := range batch {
-			filters = append(filters, filtersOfWorkflow(stream.Place{}, queue, id)...)
+			filters = append(filters, filtersOfWorkflow(stream.Layout{}, queue, id)...)
 		}
-		c, err := m.newCopier(ctx, stream.Place{}, stream.Place{Own: true}, queue, queue, filters)
+		c, err := m.newCopier(ctx, stream.Layout{}, stream.Layout{Own: true}, queue, queue, filters)
 		if err != nil {
 			return err
 		}

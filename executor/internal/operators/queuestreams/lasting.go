@@ -16,8 +16,8 @@ func (m *Mover) LongestMove() time.Duration {
 	return longest
 }
 
-// noteMoves records which queues and workflows are moving, and when each was first seen to move.
-func (m *Mover) noteMoves() {
+// trackMoves records which queues and workflows are moving, and when each was first seen to move.
+func (m *Mover) trackMoves() {
 	now := map[string]bool{}
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream != nil && q.Stream.Phase.IsMoving() {

@@ -37,9 +37,9 @@ type Config struct {
 	Directory *edit.Directory
 	Settings  stream.Settings // of the shared stream
 	Log       logrus.FieldLogger
-	// Reached is called before each step of a move, with the name of the step. It is for tests and
+	// OnStep is called before each step of a move, with the name of the step. It is for tests and
 	// may be nil.
-	Reached func(step string)
+	OnStep func(step string)
 }
 
 // Mover moves queues. It is safe for concurrent use, including by several executors.
@@ -48,13 +48,13 @@ type Mover struct {
 
 	mu      sync.Mutex
 	driving map[string]*sync.Mutex // by queue; held by the goroutine that moves it
-	seen    map[string]sighting    // by queue or workflow: its last revision seen
+	seen    map[string]firstSeen   // by queue or workflow: its last revision seen
 	empty   map[string]time.Time   // by queue: when its own stream was first seen empty
 	moving  map[string]time.Time   // by queue or workflow: when its move was first seen
 }
 
-// sighting is a revision of a record, and when this process first saw it.
-type sighting struct {
+// firstSeen is a revision of a record, and when this process first saw it.
+type firstSeen struct {
 	revision uint64
 	at       time.Time
 }
@@ -80,7 +80,7 @@ func New(c Config) *Mover {
 	return &Mover{
 		config:  c,
 		driving: map[string]*sync.Mutex{},
-		seen:    map[string]sighting{},
+		seen:    map[string]firstSeen{},
 		empty:   map[string]time.Time{},
 		moving:  map[string]time.Time{},
 	}
@@ -100,7 +100,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	}
 	q, _ := m.config.Directory.Queue(queue)
 	if q.Record == nil || q.Record.Stream == nil || q.Record.Stream.Phase == registry.Draining {
-		if err := m.checkMove(ctx, queue, stream.Place{Own: true}); err != nil {
+		if err := m.checkMove(ctx, queue, stream.Layout{Own: true}); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 // checkMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
 // stream that a queue would move to. The executions of a lane are run first from the older stream
 // and then from the newer one, so none may be added to a stream that still has older ones.
-func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Place) error {
+func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
 		if err == nil && !drained {
@@ -163,7 +163,7 @@ func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Place) er
 func (m *Mover) Drop(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.Own {
-		if err := m.checkMove(ctx, queue, stream.Place{}); err != nil {
+		if err := m.checkMove(ctx, queue, stream.Layout{}); err != nil {
 			return err
 		}
 	}
@@ -194,23 +194,23 @@ func (m *Mover) Run(ctx context.Context) {
 
 // resume continues every move that has made no progress for some time.
 func (m *Mover) resume(ctx context.Context) (err error) {
-	m.noteMoves()
+	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
 		after := resumeMoving
-		if q.Place() == registry.PlaceClosed {
+		if q.StoreTarget() == registry.TargetClosed {
 			after = resumeClosed
 		}
-		if ok && m.isIdle(q.Name) && m.standsStill("queue."+q.Name, have.Revision, after) {
+		if ok && m.isIdle(q.Name) && m.isStalled("queue."+q.Name, have.Revision, after) {
 			err = errors.Join(err, m.completeMove(ctx, q.Name))
 		}
 	}
 	for _, id := range m.config.Directory.ClosedWorkflows() {
 		have, ok := m.config.Directory.Workflow(id)
-		if ok && m.standsStill("workflow."+id, have.Revision, resumeClosed) {
+		if ok && m.isStalled("workflow."+id, have.Revision, resumeClosed) {
 			changing, cancel := context.WithTimeout(ctx, changeTimeout)
 			err = errors.Join(err, m.config.Editor.SetWorkflowClosed(changing, id, false))
 			cancel()
@@ -219,14 +219,14 @@ func (m *Mover) resume(ctx context.Context) (err error) {
 	return err
 }
 
-// standsStill reports whether a record has had the same revision for longer than after.
-func (m *Mover) standsStill(key string, revision uint64, after time.Duration) bool {
+// isStalled reports whether a record has had the same revision for longer than after.
+func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.seen[key]; s.revision == revision {
 		return time.Since(s.at) > after
 	}
-	m.seen[key] = sighting{revision, time.Now()}
+	m.seen[key] = firstSeen{revision, time.Now()}
 	return false
 }
 
@@ -271,7 +271,7 @@ func (m *Mover) completeMove(ctx context.Context, queue string) error {
 		if !ok || have.Record.Stream == nil || !have.Record.Stream.Phase.IsMoving() {
 			return nil
 		}
-		err = m.step(ctx, queue, have)
+		err = m.advanceMove(ctx, queue, have)
 		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
 			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
 			!isTransient(err) {
@@ -312,20 +312,20 @@ func isTransient(err error) bool {
 // errAgain means that a move was interrupted and must start over.
 var errAgain = errors.New("the move begins again")
 
-func (m *Mover) step(
+func (m *Mover) advanceMove(
 	ctx context.Context, queue string, have edit.Versioned[*registry.Queue],
 ) error {
 	switch have.Record.Stream.Phase {
 	case registry.MovingIn:
 		return m.move(ctx, queue, have.Revision, direction{
-			to:     stream.Place{Own: true},
+			to:     stream.Layout{Own: true},
 			closed: registry.ClosedIn,
 			moving: registry.MovingIn,
 			done:   registry.Own,
 		})
 	case registry.MovingOut:
 		return m.move(ctx, queue, have.Revision, direction{
-			from:   stream.Place{Own: true},
+			from:   stream.Layout{Own: true},
 			closed: registry.ClosedOut,
 			moving: registry.MovingOut,
 			done:   registry.Draining,
@@ -344,7 +344,7 @@ func (m *Mover) step(
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
-	if !m.standsStill("queue."+queue, revision, resumeClosed) {
+	if !m.isStalled("queue."+queue, revision, resumeClosed) {
 		return errAgain
 	}
 	_, err := m.config.Editor.SetStreamPhase(ctx, queue, revision, phase)
@@ -353,13 +353,13 @@ func (m *Mover) reopen(
 
 // direction is the direction of a move: to a queue's own stream, or back.
 type direction struct {
-	from, to             stream.Place
+	from, to             stream.Layout
 	moving, closed, done registry.StreamPhase
 }
 
 // move copies a queue's delivery IDs to the stream that it moves to, and opens the queue there.
 func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
-	m.reached(d.moving.String())
+	m.reportStep(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
 		q, _ := m.config.Directory.Queue(queue)
@@ -375,7 +375,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
 	}
 	if !d.from.Own {
-		if err := m.copyOthers(ctx, queue); err != nil {
+		if err := m.copyFromOtherQueues(ctx, queue); err != nil {
 			return err
 		}
 	}
@@ -397,27 +397,27 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if err := ids.catchUp(ctx); err != nil {
 		return err
 	}
-	m.reached("close")
+	m.reportStep("close")
 	by := time.Now().Add(registry.ClosedFor)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, by), queue,
 		revision, d.closed)
 	if err == nil {
-		m.reached(d.closed.String())
+		m.reportStep(d.closed.String())
 		if err = ids.catchUp(closing); err == nil {
 			err = checkUnchanged(closing, m.config.JetStream, queue, own)
 		}
 	}
 	if err != nil {
-		return m.giveUp(ctx, queue, closed, d.moving, err)
+		return m.abortMove(ctx, queue, closed, d.moving, err)
 	}
-	m.reached("open")
+	m.reportStep("open")
 	if _, err = m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(ctx, by), queue, closed,
 		d.done); err != nil {
-		return m.giveUp(ctx, queue, closed, d.moving, err)
+		return m.abortMove(ctx, queue, closed, d.moving, err)
 	}
-	m.reached(d.done.String())
+	m.reportStep(d.done.String())
 	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
 	return nil
 }
@@ -433,10 +433,10 @@ func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.Qu
 	})
 }
 
-// giveUp reopens a queue in its old stream after an error. It returns errAgain if the move only ran
-// out of time, and otherwise the error. closed is the revision of the record that closed the queue;
-// 0 means that the record may not have been stored.
-func (m *Mover) giveUp(
+// abortMove reopens a queue in its old stream after an error. It returns errAgain if the move only
+// ran out of time, and otherwise the error. closed is the revision of the record that closed the
+// queue; 0 means that the record may not have been stored.
+func (m *Mover) abortMove(
 	ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error,
 ) error {
 	if closed == 0 {
@@ -477,9 +477,9 @@ func checkUnchanged(
 	return nil
 }
 
-func (m *Mover) reached(step string) {
-	if m.config.Reached != nil {
-		m.config.Reached(step)
+func (m *Mover) reportStep(step string) {
+	if m.config.OnStep != nil {
+		m.config.OnStep(step)
 	}
 }
 
@@ -488,7 +488,7 @@ func (m *Mover) reached(step string) {
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error,
 ) error {
-	from, to := m.placeOf(change.From), m.placeOf(change.To)
+	from, to := m.layoutOf(change.From), m.layoutOf(change.To)
 	fromQueue, err := m.revisionOf(change.From, change.To)
 	if err != nil {
 		return err
@@ -505,13 +505,13 @@ func (m *Mover) MoveWorkflow(
 			return err
 		}
 	}
-	m.reached("close workflow")
+	m.reportStep("close workflow")
 	by := time.Now().Add(registry.ClosedFor)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	err = m.config.Editor.SetWorkflowClosed(closing, change.WorkflowID, true)
 	if err == nil {
-		m.reached("workflow closed")
+		m.reportStep("workflow closed")
 		err = ids.catchUp(closing)
 	}
 	if err == nil {
@@ -535,10 +535,10 @@ func (m *Mover) MoveWorkflow(
 	return nil
 }
 
-// placeOf returns the stream of a queue that is not moving.
-func (m *Mover) placeOf(queue string) stream.Place {
+// layoutOf returns the stream of a queue that is not moving.
+func (m *Mover) layoutOf(queue string) stream.Layout {
 	q, _ := m.config.Directory.Queue(queue)
-	return stream.Place{Own: q.Record.Place() == registry.PlaceOwn}
+	return stream.Layout{Own: q.Record.StoreTarget() == registry.TargetOwn}
 }
 
 // revisionOf returns the revisions of two queues' records. It fails if one of the queues is moving.

@@ -51,7 +51,7 @@ func start(t *testing.T, nc *nats.Conn) *fixture {
 func (f *fixture) mover(settings stream.Settings, reached func(string)) *queuestreams.Mover {
 	return queuestreams.New(queuestreams.Config{
 		JetStream: f.JetStream, Editor: f.Editor, Directory: f.Directory, Settings: settings,
-		Log: logtest.Quiet(), Reached: reached,
+		Log: logtest.Quiet(), OnStep: reached,
 	})
 }
 
@@ -87,10 +87,10 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 	}
 	pass := view.Workflow.AcquirePermit()
 	defer pass.Release()
-	if pass.Place == registry.PlaceClosed {
+	if pass.Target == registry.TargetClosed {
 		return false, errClosed
 	}
-	msg, err := stream.Place{Own: pass.Place == registry.PlaceOwn}.StartMessage(execution.Start{
+	msg, err := stream.Layout{Own: pass.Target == registry.TargetOwn}.StartMessage(execution.Start{
 		ID:         execution.IDForDelivery(workflowID, "node", deliveryID),
 		WorkflowID: workflowID,
 		NodeID:     "node",
@@ -595,7 +595,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	f := start(t, natstest.Start(t).Connect(t))
 	f.workflow("wf", "q")
 	m := f.mover(stream.DefaultSettings, nil)
-	own := stream.Place{Own: true}
+	own := stream.Layout{Own: true}
 	move := func() error { return m.Set(t.Context(), "q", edit.QueueStreamSpec{}) }
 	check := func(err error) {
 		t.Helper()

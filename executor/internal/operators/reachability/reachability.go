@@ -120,7 +120,7 @@ func (c *Checker) Check(ctx context.Context) Result {
 		// context does.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
-		state, detail := c.ask(asking, base)
+		state, detail := c.probe(asking, base)
 		c.last = Result{
 			URL:      base,
 			Loopback: IsLoopback(base),
@@ -132,9 +132,9 @@ func (c *Checker) Check(ctx context.Context) Result {
 	return c.last
 }
 
-// ask sends a POST without a token, which starts nothing. An ingress of this installation adds a
+// probe sends a POST without a token, which starts nothing. An ingress of this installation adds a
 // header to its usual response.
-func (c *Checker) ask(ctx context.Context, base string) (State, string) {
+func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	if base == "" {
 		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
 	}
@@ -179,12 +179,12 @@ func (c *Checker) ask(ctx context.Context, base string) (State, string) {
 				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
-	if question.AnsweredBy(response.Header.Get(probe.Header)) {
+	if question.IsAnsweredBy(response.Header.Get(probe.Header)) {
 		return Reached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return unexpected(response, body)
+	return describeUnexpected(response, body)
 }
 
 // isTLS reports whether an error means that the other side does not speak TLS, or rejects it.
@@ -194,8 +194,8 @@ func isTLS(err error) bool {
 		alert
 }
 
-// unexpected describes a response that is not from an ingress of this installation.
-func unexpected(response *http.Response, body []byte) (State, string) {
+// describeUnexpected describes a response that is not from an ingress of this installation.
+func describeUnexpected(response *http.Response, body []byte) (State, string) {
 	if to := response.Header.Get("Location"); response.StatusCode >= 300 &&
 		response.StatusCode < 400 {
 		where := "elsewhere"

@@ -60,7 +60,7 @@ func Handler(
 					failed.ServeHTTP(w, r)
 				}
 			}
-			gone := e.gone(r)
+			gone := e.clientGone(r)
 			important := level(r, e)
 			switch {
 			case p != nil:
@@ -74,9 +74,9 @@ func Handler(
 	})
 }
 
-// gone reports whether a request failed only because its client had disconnected. In that case, the
-// client never received the logged status.
-func (e *Event) gone(r *http.Request) bool {
+// clientGone reports whether a request failed only because its client had disconnected. In that
+// case, the client never received the logged status.
+func (e *Event) clientGone(r *http.Request) bool {
 	if r.Context().Err() == nil || !errors.Is(e.Err, context.Canceled) {
 		return false
 	}

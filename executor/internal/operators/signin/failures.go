@@ -74,17 +74,17 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 // so all failures that come through the same proxy share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
-	d, wait := f.note(sourceOf(remote))
+	d, wait := f.countFailure(sourceOf(remote))
 	if !wait {
 		return
 	}
-	defer f.done()
+	defer f.endDelay()
 	f.pause(ctx, d)
 }
 
-// note counts a failure and returns how long to delay it. If wait is true, the caller must call
-// done afterwards.
-func (f *Failures) note(from netip.Prefix) (d time.Duration, wait bool) {
+// countFailure counts a failure and returns how long to delay it. If wait is true, the caller must
+// call done afterwards.
+func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *Failures) note(from netip.Prefix) (d time.Duration, wait bool) {
 	return min(firstPause<<min(over-1, 10), longestPause), true
 }
 
-func (f *Failures) done() {
+func (f *Failures) endDelay() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting--

@@ -71,7 +71,7 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Errorf("%d sources", len(f.sources))
 	}
 	for range freeTries + maxWaiting + 10 {
-		f.note(sourceOf("192.0.2.1:1"))
+		f.countFailure(sourceOf("192.0.2.1:1"))
 	}
 	if f.waiting != maxWaiting {
 		t.Errorf("%d wait", f.waiting)

@@ -176,7 +176,7 @@ func (o *OIDC) connect(
 			fmt.Errorf("the identity provider does not answer as one does: %w", o.away)
 	}
 	scheme := "http"
-	if overHTTPS(r) {
+	if usesHTTPS(r) {
 		scheme = "https"
 	}
 	client = oauth2.Config{
@@ -218,7 +218,7 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a pendingSignIn) (u us
 	ctx = oidc.ClientContext(ctx, o.client)
 	token, err := client.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return u, notExchanged(err)
+		return u, exchangeError(err)
 	}
 	claims, err := o.verifiedClaims(ctx, provider, token, a.Nonce)
 	if err != nil {
@@ -234,9 +234,9 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a pendingSignIn) (u us
 	return user{ID: claimText(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
-// notExchanged returns the error for a code that could not be exchanged. It distinguishes a
+// exchangeError returns the error for a code that could not be exchanged. It distinguishes a
 // provider that rejects the code from one that does not answer. Neither error contains the code.
-func notExchanged(err error) error {
+func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
 			"The identity provider did not accept its own answer. It may have been used before: " +

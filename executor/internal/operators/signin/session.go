@@ -23,9 +23,9 @@ const (
 	sessionLifetime = 12 * time.Hour
 )
 
-// overHTTPS reports whether the browser uses https to reach this listener or the proxy in front of
+// usesHTTPS reports whether the browser uses https to reach this listener or the proxy in front of
 // it. A client that lies about that can only lose its session.
-func overHTTPS(r *http.Request) bool {
+func usesHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
@@ -33,7 +33,7 @@ func overHTTPS(r *http.Request) bool {
 // cookieName returns the full name of a cookie. With the prefix __Host-, browsers send the cookie
 // only over https, and accept it from no other host.
 func cookieName(r *http.Request, name string) string {
-	if overHTTPS(r) {
+	if usesHTTPS(r) {
 		return "__Host-" + name
 	}
 	return name
@@ -46,7 +46,7 @@ func setCookie(
 	http.SetCookie(w,
 		&http.Cookie{
 			Name: cookieName(r, name), Value: value, Path: "/", MaxAge: maxAge,
-			HttpOnly: true, SameSite: site, Secure: overHTTPS(r),
+			HttpOnly: true, SameSite: site, Secure: usesHTTPS(r),
 		})
 }
 

@@ -115,7 +115,7 @@ func TestSignInOnceEnds(t *testing.T) {
 		onceLifetime - time.Second: true,
 		onceLifetime + time.Second: false,
 	} {
-		o := newOnce("nonce")
+		o := newOneTimeNonce("nonce")
 		o.now = func() time.Time { return time.Now().Add(after) }
 		if got := o.consume("nonce"); got != want {
 			t.Errorf("after %s it signs in: %v", after, got)

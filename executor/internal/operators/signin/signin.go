@@ -71,7 +71,7 @@ type SignIn struct {
 	once     *oneTimeNonce
 	origins  *http.CrossOriginProtection
 	refused  *rate.Limiter
-	notes    *signInNoteLimit
+	notes    *signInAuditLimit
 }
 
 // notedRefusals is the maximum number of refused sign-ins that are recorded per minute.
@@ -83,10 +83,10 @@ func New(c Config) *SignIn {
 		token:    sha256.Sum256([]byte(c.AdminToken)),
 		config:   c,
 		sessions: newSessions(c.AdminToken),
-		once:     newOnce(c.OneTimeNonce),
+		once:     newOneTimeNonce(c.OneTimeNonce),
 		origins:  http.NewCrossOriginProtection(),
 		refused:  rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
-		notes:    newNotes(),
+		notes:    newSignInAuditLimit(),
 	}
 }
 
@@ -97,7 +97,7 @@ func New(c Config) *SignIn {
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		if s.origins.Check(r) != nil || fromAnotherPage(r) {
+		if s.origins.Check(r) != nil || isCrossOrigin(r) {
 			return operate.Caller{}, ErrUnknown
 		}
 		return s.PageCaller(r)
@@ -113,11 +113,11 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// fromAnotherPage reports whether a page of another origin makes the request. That includes pages
+// isCrossOrigin reports whether a page of another origin makes the request. That includes pages
 // of other hosts of the same site, because browsers send the session's cookie with their requests.
 // Such a page cannot read the response, but if the response contains a value that is shown only
 // once, the value would be lost.
-func fromAnotherPage(r *http.Request) bool {
+func isCrossOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
 }
@@ -134,7 +134,7 @@ func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
 	}
 	switch {
 	case sess.Kind == operate.AdminToken:
-		return operate.TheAdmin(), nil
+		return operate.AdminCaller(), nil
 	case sess.Kind == operate.Key && s.config.Keys != nil:
 		caller, known, err := s.config.Keys.ByID(r.Context(), sess.KeyID)
 		if err == nil && !known {
@@ -209,7 +209,7 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 // session that the caller would begin.
 func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
-		return operate.TheAdmin(), session{Kind: operate.AdminToken}, nil
+		return operate.AdminCaller(), session{Kind: operate.AdminToken}, nil
 	}
 	if s.config.Keys == nil {
 		return operate.Caller{}, session{}, ErrUnknown
@@ -226,7 +226,7 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 // does not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
-		s.begin(w, r, session{Kind: operate.AdminToken}, operate.TheAdmin())
+		s.begin(w, r, session{Kind: operate.AdminToken}, operate.AdminCaller())
 		return true
 	}
 	if _, valid := s.sessions.fromRequest(r); !valid {

@@ -104,16 +104,16 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if err := a.take(context.WithoutCancel(ctx), msg); err != nil {
+		if err := a.copyEntry(context.WithoutCancel(ctx), msg); err != nil {
 			_ = msg.NakWithDelay(retryDelay)
 			return err
 		}
-		a.trim(ctx, name, msg)
+		a.deleteOlderRevisions(ctx, name, msg)
 	}
 }
 
-// take writes a message's audit entry to the database and acknowledges the message.
-func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
+// copyEntry writes a message's audit entry to the database and acknowledges the message.
+func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
@@ -134,9 +134,9 @@ func (a *Auditor) take(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// TakeAgain resets the consumers so that all audit entries in the registry's history are copied
+// Replay resets the consumers so that all audit entries in the registry's history are copied
 // again, because the database may have lost some. Each entry is still stored only once.
-func (a *Auditor) TakeAgain(ctx context.Context) {
+func (a *Auditor) Replay(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -147,9 +147,9 @@ func (a *Auditor) TakeAgain(ctx context.Context) {
 	}
 }
 
-// trim deletes the earlier revisions of a registry record. If it fails, they are deleted after the
-// record's next change.
-func (a *Auditor) trim(ctx context.Context, name string, msg jetstream.Msg) {
+// deleteOlderRevisions deletes the earlier revisions of a registry record. If it fails, they are
+// deleted after the record's next change.
+func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
 		return // the record has no earlier revision

@@ -78,7 +78,7 @@ func New(c Config) *Holdings { return &Holdings{config: c} }
 func (h *Holdings) Run(ctx context.Context) {
 	failing := false
 	retry.Every(ctx, every, func() {
-		err := h.round(ctx)
+		err := h.checkAndPublish(ctx)
 		if err != nil && ctx.Err() == nil {
 			h.releaseConsumer(ctx)
 			if !failing {
@@ -94,8 +94,8 @@ func (h *Holdings) Run(ctx context.Context) {
 	h.releaseConsumer(ending)
 }
 
-// round checks the stream's size, and publishes the sums if the stream is nearly full.
-func (h *Holdings) round(ctx context.Context) error {
+// checkAndPublish checks the stream's size, and publishes the sums if the stream is nearly full.
+func (h *Holdings) checkAndPublish(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	s, err := h.config.JetStream.Stream(asking, stream.Name)
@@ -117,7 +117,7 @@ func (h *Holdings) round(ctx context.Context) error {
 			return err
 		}
 	}
-	complete, err := h.read.readOn(asking, h.config.Account)
+	complete, err := h.read.readNewMessages(asking, h.config.Account)
 	if err != nil || !complete {
 		return err
 	}
@@ -164,9 +164,9 @@ func (h *Holdings) releaseConsumer(ctx context.Context) {
 	}
 }
 
-// readOn reads the messages that have arrived since the last call. complete reports whether readOn
-// has reached the end of the stream.
-func (r *streamScan) readOn(
+// readNewMessages reads the messages that have arrived since the last call. complete reports
+// whether readNewMessages has reached the end of the stream.
+func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
 	for ctx.Err() == nil {

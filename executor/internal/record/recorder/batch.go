@@ -100,7 +100,7 @@ func (e *entry) decode(now time.Time) {
 		}
 		return
 	}
-	e.take(event, bodyBytes, e.msg.Headers(), now)
+	e.setDecoded(event, bodyBytes, e.msg.Headers(), now)
 }
 
 // unreadableReason is the prefix of the error stored for an execution whose runner sent a report
@@ -111,8 +111,8 @@ const unreadableReason = "its runner sent a report that cannot be read, so how i
 // executionID returns the execution ID from the message's header.
 func (e *entry) executionID() string { return e.msg.Headers().Get(stream.HeaderExecutionID) }
 
-// take sets the entry's fields from a decoded message.
-func (e *entry) take(
+// setDecoded sets the entry's fields from a decoded message.
+func (e *entry) setDecoded(
 	event stream.DecodedMessage,
 	bodyBytes int,
 	header nats.Header,

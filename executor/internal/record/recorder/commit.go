@@ -76,7 +76,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.Applied, late bool, err error) {
-	defer r.database.expect(r.ackWait)()
+	defer r.database.expectWithin(r.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
@@ -106,7 +106,7 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	aside := store.Batch{
 		Unreadable: []store.Unreadable{e.deadLetter(store.RefusedReason + why.Error())},
 		Audit:      e.audit,
-		Decided:    rangesOf([]*entry{e}),
+		Handled:    rangesOf([]*entry{e}),
 	}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
@@ -134,7 +134,7 @@ func batchOf(entries []*entry) store.Batch {
 	b := store.Batch{
 		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
 		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
-		Decided:  rangesOf(entries),
+		Handled:  rangesOf(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {
@@ -151,6 +151,6 @@ func batchOf(entries []*entry) store.Batch {
 		case remembered:
 		}
 	}
-	followCopies(entries, b.New)
+	useCopySequences(entries, b.New)
 	return b
 }

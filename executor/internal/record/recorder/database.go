@@ -23,9 +23,9 @@ func backoff(failures int) time.Duration {
 // sayEvery is the minimum interval between log entries about a persistent failure.
 const sayEvery = time.Minute
 
-// database tracks, for all loops of a recorder, whether the database works. It reports an outage
-// once, in readiness and in the log, no matter how many loops fail or how often.
-type database struct {
+// databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
+// outage once, in readiness and in the log, no matter how many loops fail or how often.
+type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
@@ -38,7 +38,7 @@ type database struct {
 }
 
 // noteSuccess records that the database responded, even if it rejected the data.
-func (d *database) noteSuccess() {
+func (d *databaseHealth) noteSuccess() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ready.Ready("database")
@@ -53,7 +53,7 @@ func (d *database) noteSuccess() {
 }
 
 // noteFailure records a failed attempt that was not caused by the data.
-func (d *database) noteFailure(err error) {
+func (d *databaseHealth) noteFailure(err error) {
 	d.failures.Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,15 +78,15 @@ func (d *database) noteFailure(err error) {
 }
 
 // isFailing reports whether the last attempt failed.
-func (d *database) isFailing() bool {
+func (d *databaseHealth) isFailing() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.since.IsZero()
 }
 
-// expect marks the recorder as not ready if a transaction takes longer than limit. The caller must
-// call done at the end of the transaction.
-func (d *database) expect(limit time.Duration) (done func()) {
+// expectWithin marks the recorder as not ready if a transaction takes longer than limit. The caller
+// must call done at the end of the transaction.
+func (d *databaseHealth) expectWithin(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false
 	timer := time.AfterFunc(limit, func() {

@@ -21,19 +21,19 @@ type source struct {
 	created  string // the stream's identity; set when fetching begins
 }
 
-// ofStarts reports whether the source is a stream of start messages.
-func (s source) ofStarts() bool { return s.stream == placeOf(s.stream).starts }
+// isStartStream reports whether the source is a stream of start messages.
+func (s source) isStartStream() bool { return s.stream == pairOf(s.stream).starts }
 
 // maxAhead is the number of waiting start messages above which the reading of reports is delayed.
 const maxAhead = 2_000
 
-// letStartsPass delays reports while many start messages are waiting, as after an outage of the
+// delayReports delays reports while many start messages are waiting, as after an outage of the
 // database. Without the delay, most reports would be read before their start messages, and the
 // store keeps only a limited number of such reports. Some reports are still let through, to prevent
-// a steady flow of start messages from blocking reports indefinitely. letStartsPass reports whether
+// a steady flow of start messages from blocking reports indefinitely. delayReports reports whether
 // reports must wait.
-func (r *Recorder) letStartsPass(ctx context.Context, from source) (waited bool) {
-	if p := placeOf(from.stream); from.stream != p.reports ||
+func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
+	if p := pairOf(from.stream); from.stream != p.reports ||
 		r.startsWaiting.Load(p.starts) <= maxAhead {
 		return false
 	}
@@ -94,7 +94,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 		fetching.Go(func() {
 			defer r.streams.Add(-1)
 			from := r.source(name)
-			r.keepOn(following, "the recorder", func(ctx context.Context) error {
+			r.consumeWithRetry(following, "the recorder", func(ctx context.Context) error {
 				return r.fetch(ctx, from, arrived)
 			})
 			if ctx.Err() == nil {
@@ -140,8 +140,10 @@ func (r *Recorder) source(name string) source {
 	}}
 }
 
-// keepOn calls consume, and calls it again after each failure, until the context is done.
-func (r *Recorder) keepOn(ctx context.Context, who string, consume func(context.Context) error) {
+// consumeWithRetry calls consume, and calls it again after each failure, until the context is done.
+func (r *Recorder) consumeWithRetry(
+	ctx context.Context, who string, consume func(context.Context) error,
+) {
 	var said time.Time
 	for ctx.Err() == nil {
 		err := consume(ctx)
@@ -177,7 +179,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 	// Compare a new consumer as well: if the server could not read a consumer's settings, it
 	// creates the consumer with the state that it finds in the consumer's directory.
-	if _, err := r.rewindIfBehind(ctx, placeOf(from.stream)); err != nil {
+	if _, err := r.rewindIfBehind(ctx, pairOf(from.stream)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.stream)
@@ -191,7 +193,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	burstAt := time.Now() // time of the last burst
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
-		wait := r.letStartsPass(watching, from)
+		wait := r.delayReports(watching, from)
 		began := time.Now()
 		var n int
 		var drained bool
@@ -242,7 +244,7 @@ func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
 ) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
-	most, mostBytes := r.share()
+	most, mostBytes := r.fetchShare()
 	request := min(many, most)
 	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil &&
 		ctx.Err() == nil; {
@@ -266,7 +268,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 	if len(messages) == 0 {
 		return
 	}
-	if from.ofStarts() {
+	if from.isStartStream() {
 		r.startsWaiting.Store(from.stream, pending(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
@@ -275,10 +277,10 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 	arrived.add(messages...)
 }
 
-// storeLag updates the number of messages in a stream that have not been recorded.
-func (r *Recorder) storeLag(from source, info *jetstream.ConsumerInfo) {
+// setLag updates the number of messages in a stream that have not been recorded.
+func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
-	if from.ofStarts() {
+	if from.isStartStream() {
 		r.startsWaiting.Store(from.stream, info.NumPending)
 		r.metrics.lag.WithLabelValues(from.stream).Set(waiting)
 	} else {
@@ -306,10 +308,10 @@ func (r *Recorder) watch(
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			anew(err)
 		case err == nil:
-			r.storeLag(from, info)
-			r.noticeFloor(from.stream, from.created, info.AckFloor.Stream)
+			r.setLag(from, info)
+			r.updateAckFloor(from.stream, from.created, info.AckFloor.Stream)
 		}
-		if from.ofStarts() {
+		if from.isStartStream() {
 			if s, err := r.js.Stream(asking, from.stream); err == nil {
 				r.metrics.observeStream(s.CachedInfo())
 			}

@@ -33,9 +33,9 @@ const (
 	unendedAfter = 24 * time.Hour
 )
 
-// lostEvery returns the interval between searches for executions that no runner will end: one hour,
-// or maxAge if that is shorter, but at least one minute.
-func lostEvery(maxAge time.Duration) time.Duration {
+// lostSearchInterval returns the interval between searches for executions that no runner will end:
+// one hour, or maxAge if that is shorter, but at least one minute.
+func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
 
@@ -67,7 +67,7 @@ var (
 // EndLost marks as failed the executions that no runner will end. Their start messages were lost
 // from the stream, expired before a runner received them, or were acknowledged by a runner without
 // a report. It searches for such executions now, after each reconnect to NATS, and at the interval
-// lostEvery, until the context is done.
+// lostSearchInterval, until the context is done.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
@@ -101,7 +101,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	now := time.Now()
 	streams, err := r.startStreams(ctx)
 	if err == nil {
-		err = r.prepare(ctx, streams)
+		err = r.readRunnerGroups(ctx, streams)
 	}
 	if err != nil {
 		return 0, err
@@ -132,32 +132,34 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	return streams.maxAge(), nil
 }
 
-// prepare reads the groups of runners of each stream. It returns an error unless the database has
-// everything that the shared streams hold. If a queue's own stream is unreachable or its contents
-// are not fully recorded, prepare sets the err field of that stream, and executions whose start
-// messages may be in it are left alone.
-func (r *Recorder) prepare(ctx context.Context, streams startStreams) error {
-	if err := r.prepareOne(ctx, streams, shared.starts); err != nil {
+// readRunnerGroups reads the groups of runners of each stream. It returns an error unless the
+// database has everything that the shared streams hold. If a queue's own stream is unreachable or
+// its contents are not fully recorded, prepare sets the err field of that stream, and executions
+// whose start messages may be in it are left alone.
+func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
+	if err := r.readRunnerGroupsOf(ctx, streams, shared.starts); err != nil {
 		return err
 	}
 	var preparing sync.WaitGroup
 	for name, at := range streams {
 		if name != shared.starts && at.err == nil {
-			preparing.Go(func() { at.err = r.prepareOne(ctx, streams, name) })
+			preparing.Go(func() { at.err = r.readRunnerGroupsOf(ctx, streams, name) })
 		}
 	}
 	preparing.Wait()
 	return nil
 }
 
-func (r *Recorder) prepareOne(ctx context.Context, streams startStreams, name string) (err error) {
+func (r *Recorder) readRunnerGroupsOf(
+	ctx context.Context, streams startStreams, name string,
+) (err error) {
 	// Read the groups first. Runners report before they acknowledge, so the reports about
 	// everything acknowledged by now are recorded once the recorder has caught up.
 	at := streams[name]
-	if at.groups, err = runnersOf(ctx, at.stream); err != nil {
+	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
 	}
-	return r.checkComplete(ctx, placeOf(name))
+	return r.checkComplete(ctx, pairOf(name))
 }
 
 // checkComplete returns an error unless the database has everything that a pair of streams holds.
@@ -168,7 +170,7 @@ func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
 		}
 	}
 	behind, err := r.rewindIfBehind(ctx, at)
-	if err == nil && (behind || r.recovery.underWay()) {
+	if err == nil && (behind || r.recovery.isRunning()) {
 		err = errBehind
 	}
 	return err
@@ -177,7 +179,7 @@ func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
 // end marks executions as failed, unless the database has been replaced in the meantime by one that
 // lacks recorded messages.
 func (r *Recorder) end(
-	ctx context.Context, streams startStreams, why endReason, candidates []candidate,
+	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
 ) error {
 	const page = 500
 	for len(candidates) > 0 {
@@ -185,7 +187,7 @@ func (r *Recorder) end(
 			if at.err != nil {
 				continue
 			}
-			if err := r.checkComplete(ctx, placeOf(name)); err != nil {
+			if err := r.checkComplete(ctx, pairOf(name)); err != nil {
 				return err
 			}
 		}
@@ -252,9 +254,9 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 // findUnended returns the unfinished executions that no runner will end, keyed by the reason.
 func (r *Recorder) findUnended(
 	ctx context.Context, streams startStreams, now time.Time,
-) (found map[endReason][]candidate, err error) {
+) (found map[endReason][]lostCandidate, err error) {
 	const page = 500
-	found = map[endReason][]candidate{}
+	found = map[endReason][]lostCandidate{}
 	filter := store.Filter{Until: now.Add(-r.lostAgain)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
@@ -263,9 +265,9 @@ func (r *Recorder) findUnended(
 			if err != nil {
 				return nil, err
 			}
-			candidates := make([]candidate, 0, len(records))
+			candidates := make([]lostCandidate, 0, len(records))
 			for _, record := range records {
-				candidates = append(candidates, candidateOf(record))
+				candidates = append(candidates, newLostCandidate(record))
 			}
 			if _, err := r.locate(ctx, streams, candidates); err != nil {
 				return nil, err
@@ -276,11 +278,11 @@ func (r *Recorder) findUnended(
 			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
 				one := candidates[i]
-				maxAge, groups, ok := streams.ageAndGroups(one)
+				maxAge, groups, ok := streams.maxAgeAndGroups(one)
 				if !ok {
 					continue
 				}
-				if why, ok := whyUnended(record, one.subject, asked, maxAge, groups); ok {
+				if why, ok := endReasonFor(record, one.subject, asked, maxAge, groups); ok {
 					found[why] = append(found[why], one)
 				}
 			}
@@ -292,11 +294,11 @@ func (r *Recorder) findUnended(
 	return found, nil
 }
 
-// whyUnended returns why no runner will end an unfinished execution. ok is false if a runner may
+// endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
 // still end it. subject is the subject of its start message, or "" if the stream no longer has that
 // message.
-func whyUnended(
-	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runners,
+func endReasonFor(
+	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
 	// Without the margin, a start message that disappeared at about the stream's maximum age would
 	// count as lost, although it has expired and a runner may have received it at the last moment.
@@ -317,7 +319,7 @@ func whyUnended(
 // startStream is a stream of start messages that is searched for the start messages of executions.
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
-	groups []runners
+	groups []runnerGroup
 	err    error // why the stream cannot be searched for start messages
 }
 
@@ -327,12 +329,12 @@ type startStreams map[string]*startStream
 
 // startStreams returns the streams of start messages that currently exist.
 func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
-	places, err := r.places(ctx)
+	pairs, err := r.existingPairs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	streams := startStreams{}
-	for _, p := range places {
+	for _, p := range pairs {
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		s, err := r.js.Stream(asking, p.starts)
 		cancel()
@@ -368,10 +370,12 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// ageAndGroups returns the maximum age of the stream that holds or held the start message of an
+// maxAgeAndGroups returns the maximum age of the stream that holds or held the start message of an
 // execution, and the groups of runners that consume that stream. ok is false if that cannot be
 // determined now.
-func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []runners, ok bool) {
+func (s startStreams) maxAgeAndGroups(
+	c lostCandidate,
+) (maxAge time.Duration, groups []runnerGroup, ok bool) {
 	if c.unknown {
 		return 0, nil, false
 	}
@@ -387,8 +391,8 @@ func (s startStreams) ageAndGroups(c candidate) (maxAge time.Duration, groups []
 	return at.stream.CachedInfo().Config.MaxAge, at.groups, true
 }
 
-// candidate is an execution whose start message is being looked up.
-type candidate struct {
+// lostCandidate is an execution whose start message is being looked up.
+type lostCandidate struct {
 	store.Lost
 	queue   string // the queue of the execution
 	stream  string // the stream that holds the start message; "" if none does
@@ -396,8 +400,8 @@ type candidate struct {
 	unknown bool   // whether a stream that may hold it could not be read
 }
 
-func candidateOf(record store.Record) candidate {
-	return candidate{
+func newLostCandidate(record store.Record) lostCandidate {
+	return lostCandidate{
 		Lost:  store.Lost{ID: record.ID, StreamSequence: record.StreamSequence},
 		queue: record.Queue,
 	}
@@ -407,11 +411,11 @@ func candidateOf(record store.Record) candidate {
 // candidates whose start message is not at the recorded sequence of any stream. Candidates for
 // which one of the streams could not be searched are not returned.
 func (r *Recorder) locate(
-	ctx context.Context, streams startStreams, candidates []candidate,
-) (lost []candidate, err error) {
+	ctx context.Context, streams startStreams, candidates []lostCandidate,
+) (lost []lostCandidate, err error) {
 	var (
 		asking sync.WaitGroup
-		next   = make(chan *candidate)
+		next   = make(chan *lostCandidate)
 		mu     sync.Mutex
 	)
 	for range min(lostAtOnce, len(candidates)) {
@@ -436,7 +440,7 @@ func (r *Recorder) locate(
 }
 
 // locateOne sets a candidate's stream and subject to those of its start message.
-func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *candidate) error {
+func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostCandidate) error {
 	c.stream, c.subject, c.unknown = "", "", false
 	for _, at := range streams.of(c.queue) {
 		if at.err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-var own = stream.Place{Own: true}
+var own = stream.Layout{Own: true}
 
 // ownStreams creates the own streams of queue q.
 func (r *rig) ownStreams() {
@@ -28,7 +28,7 @@ func (r *rig) ownStreams() {
 }
 
 // beginIn publishes a start of queue q in a place, and returns its ID.
-func (r *rig) beginIn(at stream.Place) string {
+func (r *rig) beginIn(at stream.Layout) string {
 	r.t.Helper()
 	id := uuid.NewString()
 	r.publish(at.StartMessage(execution.Start{
@@ -45,7 +45,7 @@ func (r *rig) beginIn(at stream.Place) string {
 	return id
 }
 
-func (r *rig) progressIn(at stream.Place, id string, status execution.Status) {
+func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 	r.t.Helper()
 	r.publish(at.ProgressMessage("q", "wf", "node", "", execution.Progress{
 		ID:     id,
@@ -89,7 +89,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		first, sharedOne := r.beginIn(own), r.begin("wf")
 		for n := range 20 {
 			r.publish(own.MsgIDMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
-			r.publish(stream.Place{}.MsgIDMessage("q", "wf",
+			r.publish(stream.Layout{}.MsgIDMessage("q", "wf",
 				fmt.Sprint("remembered-", uuid.NewString())), nil)
 		}
 		r.progressIn(own, first, execution.Succeeded)
@@ -142,7 +142,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 // A backlog in one stream delays another stream's messages by only a few batches.
 func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	t.Parallel()
-	for name, places := range map[string][2]stream.Place{
+	for name, places := range map[string][2]stream.Layout{
 		"in an own stream": {own, {}}, "in the shared stream": {{}, own},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,15 +27,15 @@ const (
 	maxAside = 2 * time.Second
 )
 
-// senders tracks the senders served by an ingress in this process.
-type senders struct {
+// burst tracks the senders served by an ingress in this process.
+type burst struct {
 	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
 	calmAt     time.Time     // calmAfter after the last time that there were many requests
 }
 
 // awaitQuiet waits until a burst of requests is over, the batch's first message is maxAside old, or
 // the context is done.
-func (s *senders) awaitQuiet(ctx context.Context, first jetstream.Msg) {
+func (s *burst) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
 	}

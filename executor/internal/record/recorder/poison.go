@@ -20,11 +20,11 @@ type poisonMessages struct {
 	// rejection is at least time ago.
 	tries int
 	time  time.Duration
-	seen  map[origin]*poisonMessage
+	seen  map[messageID]*poisonMessage
 }
 
-// origin identifies a message by its stream and its sequence.
-type origin struct {
+// messageID identifies a message by its stream and its sequence.
+type messageID struct {
 	stream   string
 	sequence uint64
 }
@@ -35,13 +35,13 @@ type poisonMessage struct {
 	tries int       // number of rejections
 }
 
-func originOf(e *entry) origin { return origin{e.meta.Stream, e.meta.Sequence.Stream} }
+func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
 
 // mustQuarantine counts one rejection and reports whether the message must be quarantined now. If
 // there are too many suspects, it is quarantined immediately, because suspects must not use up the
 // consumer's limit of unacknowledged messages.
 func (s *poisonMessages) mustQuarantine(e *entry, now time.Time) bool {
-	key := originOf(e)
+	key := messageIDOf(e)
 	known := s.seen[key]
 	if known == nil {
 		if len(s.seen) >= maxSuspects {
@@ -63,7 +63,7 @@ func (s *poisonMessages) clear(entries []*entry) {
 		return
 	}
 	for _, e := range entries {
-		delete(s.seen, originOf(e))
+		delete(s.seen, messageIDOf(e))
 	}
 }
 

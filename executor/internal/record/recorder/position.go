@@ -20,7 +20,7 @@ import (
 
 // A database can lose its last transactions, when a lagging standby is promoted or a dump is
 // restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
-// ranges of messages that it records or quarantines (store.Batch.Decided). A message that is in the
+// ranges of messages that it records or quarantines (store.Batch.Handled). A message that is in the
 // stream, acknowledged, and in none of these ranges is missing from this database. The recorder
 // compares the streams with the database when it starts or connects to NATS, when the store has a
 // new connection, at the interval compareEvery, and before it ends executions. It rewinds the
@@ -112,10 +112,10 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// noteFloor stores the position up to which a stream is acknowledged. If the stored position was
-// higher, another executor has rewound the consumer, and noteFloor returns that earlier position.
+// updateFloor stores the position up to which a stream is acknowledged. If the stored position was
+// higher, another executor has rewound the consumer, and updateFloor returns that earlier position.
 // Otherwise it returns 0.
-func (r *recovery) noteFloor(stream string, now ackFloor) (before uint64) {
+func (r *recovery) updateFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.floors == nil {
@@ -150,20 +150,20 @@ func (r *recovery) behind() []string {
 	return slices.Collect(maps.Keys(r.goals))
 }
 
-func (r *recovery) markReached(stream string) {
+func (r *recovery) markGoalReached(stream string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.goals, stream)
 }
 
-func (r *recovery) underWay() bool {
+func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.goals) > 0
 }
 
-// nudge sends to c without blocking. c has a buffer for one value.
-func nudge(c chan<- struct{}) {
+// trySend sends to c without blocking. c has a buffer for one value.
+func trySend(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -185,7 +185,7 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 		}
 		for ctx.Err() == nil {
 			_, err := r.rewindAllIfBehind(ctx)
-			for err == nil && ctx.Err() == nil && r.recovery.underWay() {
+			for err == nil && ctx.Err() == nil && r.recovery.isRunning() {
 				retry.Sleep(ctx, recoveryEvery)
 				err = r.finishRecovery(ctx)
 			}
@@ -199,12 +199,12 @@ func (r *Recorder) followDatabase(ctx context.Context) {
 	}
 }
 
-// noticeFloor stores the position up to which a stream is acknowledged, and joins a recovery that
-// another executor has started.
-func (r *Recorder) noticeFloor(name, created string, sequence uint64) {
-	if before := r.recovery.noteFloor(name, ackFloor{created, sequence}); before > 0 {
+// updateAckFloor stores the position up to which a stream is acknowledged, and joins a recovery
+// that another executor has started.
+func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
+	if before := r.recovery.updateFloor(name, ackFloor{created, sequence}); before > 0 {
 		r.recovery.start(name, before, r.ready)
-		nudge(r.behind)
+		trySend(r.behind)
 	}
 }
 
@@ -215,8 +215,8 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	for _, name := range r.recovery.behind() {
 		goal := r.recovery.goal(name)
 		consumer, err := r.js.Consumer(ctx, name, Durable)
-		if errors.Is(err, jetstream.ErrStreamNotFound) && placeOf(name) != shared {
-			r.recovery.markReached(name) // it was deleted
+		if errors.Is(err, jetstream.ErrStreamNotFound) && pairOf(name) != shared {
+			r.recovery.markGoalReached(name) // it was deleted
 			continue
 		}
 		if err != nil {
@@ -225,10 +225,10 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		info := consumer.CachedInfo()
 		if info.AckFloor.Stream >= goal ||
 			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
-			r.recovery.markReached(name)
+			r.recovery.markGoalReached(name)
 		}
 	}
-	if r.recovery.underWay() {
+	if r.recovery.isRunning() {
 		return nil
 	}
 	// Messages that were acknowledged late, for the previous database, could still be missing.
@@ -240,18 +240,18 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	}
 	r.ready.Ready(recoveryPart)
 	r.log.Info("the database has again what was acknowledged")
-	nudge(r.search)
+	trySend(r.search)
 	return nil
 }
 
 // rewindAllIfBehind compares all streams with the database. A pair of streams that cannot be
 // compared does not prevent the comparison of the others.
 func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
-	places, err := r.places(ctx)
+	pairs, err := r.existingPairs(ctx)
 	if err != nil {
-		places = []streamPair{shared}
+		pairs = []streamPair{shared}
 	}
-	for _, p := range places {
+	for _, p := range pairs {
 		lacks, failed := r.rewindIfBehind(ctx, p)
 		behind, err = behind || lacks, errors.Join(err, failed)
 	}
@@ -274,20 +274,20 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 	if err != nil {
 		return false, err
 	}
-	if err := r.findTakenBack(ctx, starts); err != nil {
+	if err := r.findReplaced(ctx, starts); err != nil {
 		return false, err
 	}
 	if err := r.findMissing(ctx, starts, reports); err != nil {
 		return false, err
 	}
-	if starts.missing == 0 && reports.missing == 0 && !r.recovery.underWay() {
-		err = r.findTakenBack(ctx, reports)
+	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isRunning() {
+		err = r.findReplaced(ctx, reports)
 	}
 	// Rewind the stream of reports first: if the database has no ranges for it, the missing start
 	// messages determine whether reports are missing.
 	for _, p := range []*position{reports, starts} {
 		if err == nil {
-			err = r.moveBack(ctx, p)
+			err = r.rewind(ctx, p)
 		}
 	}
 	if err != nil {
@@ -295,8 +295,8 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 	}
 	behind = starts.missing > 0 || reports.missing > 0
 	if behind {
-		nudge(r.behind)
-		r.reapplyOthers(ctx)
+		trySend(r.behind)
+		r.reapplyOtherStreams(ctx)
 	}
 	return behind, nil
 }
@@ -307,9 +307,9 @@ type position struct {
 	stream jetstream.Stream
 	name   string
 	floor  uint64 // the sequence up to which every message is acknowledged
-	// takenBack is the first message that replaced an acknowledged one because the stream was set
+	// replaced is the first message that replaced an acknowledged one because the stream was set
 	// back; 0 if there is none.
-	takenBack uint64
+	replaced uint64
 	// missing is the first acknowledged message that is missing from the database; 0 if there is
 	// none.
 	missing uint64
@@ -343,12 +343,12 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 		if p.stream == nil {
 			continue
 		}
-		ranges, err := r.store.Decided(ctx, p.name, identityOf(p.stream.CachedInfo()))
+		ranges, err := r.store.HandledRanges(ctx, p.name, identityOf(p.stream.CachedInfo()))
 		if err != nil {
 			return err
 		}
-		if p.takenBack > 0 {
-			ranges = store.RangesBefore(ranges, p.takenBack)
+		if p.replaced > 0 {
+			ranges = store.RangesBefore(ranges, p.replaced)
 		}
 		if len(ranges) == 0 {
 			err = r.initRanges(ctx, p, starts)
@@ -367,8 +367,8 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)
-	if p.takenBack > 0 {
-		last = min(last, p.takenBack-1)
+	if p.replaced > 0 {
+		last = min(last, p.replaced-1)
 	}
 	return max(state.FirstSeq, 1), last
 }
@@ -423,7 +423,7 @@ func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err err
 	}
 	switch {
 	case p == starts:
-		p.missing, err = r.passedOver(ctx, p.stream, last, first)
+		p.missing, err = r.findFirstUnrecorded(ctx, p.stream, last, first)
 	case starts.missing > 0: // reports about missing executions cannot be compared
 		p.missing = first
 	}
@@ -436,33 +436,33 @@ func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err err
 	if first > last {
 		return nil
 	}
-	_, err = r.store.Apply(ctx, store.Batch{Decided: []store.Range{{
+	_, err = r.store.Apply(ctx, store.Batch{Handled: []store.Range{{
 		Stream: p.name, Created: identityOf(p.stream.CachedInfo()), First: first, Last: last,
 	}}})
 	return err
 }
 
-// moveBack rewinds the recorder's consumer of a stream to the first message that it would otherwise
+// rewind rewinds the recorder's consumer of a stream to the first message that it would otherwise
 // skip.
-func (r *Recorder) moveBack(ctx context.Context, p *position) error {
+func (r *Recorder) rewind(ctx context.Context, p *position) error {
 	first, cause := p.missing, causeDatabase
-	if p.takenBack > 0 {
-		if p.name == placeOf(p.name).starts {
+	if p.replaced > 0 {
+		if p.name == pairOf(p.name).starts {
 			if err := r.redeliverSkipped(ctx, p); err != nil {
 				return err
 			}
 		}
-		if err := r.store.ForgetDecided(ctx, p.name, identityOf(p.stream.CachedInfo()),
-			p.takenBack); err != nil {
+		if err := r.store.ForgetHandled(ctx, p.name, identityOf(p.stream.CachedInfo()),
+			p.replaced); err != nil {
 			return err
 		}
 		if first == 0 {
-			first, cause = p.takenBack, causeStream
+			first, cause = p.replaced, causeStream
 		}
 	}
 	if first == 0 {
 		if p.stream != nil {
-			r.marks.checked(p.name)
+			r.marks.keepNewest(p.name)
 		}
 		return nil
 	}
@@ -472,8 +472,8 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, Durable, first); err != nil {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", Durable, p.name, first, err)
 	}
-	r.marks.checked(p.name)
-	r.recovery.noteFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
+	r.marks.keepNewest(p.name)
+	r.recovery.updateFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +
@@ -489,9 +489,9 @@ func (r *Recorder) moveBack(ctx context.Context, p *position) error {
 	return nil
 }
 
-// reapplyOthers applies the contents of the other streams again after the database was found to be
-// behind. Every report and every audit entry is still stored only once.
-func (r *Recorder) reapplyOthers(ctx context.Context) {
+// reapplyOtherStreams applies the contents of the other streams again after the database was found
+// to be behind. Every report and every audit entry is still stored only once.
+func (r *Recorder) reapplyOtherStreams(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +

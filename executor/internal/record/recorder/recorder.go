@@ -62,12 +62,12 @@ type Recorder struct {
 	// nothing is called.
 	Behind func(ctx context.Context)
 
-	// PassedOver returns the runners' consumers that have skipped start messages without running
-	// them. Redelivered is called with such a consumer after those start messages have been
-	// published again for its group of runners. Set both before calling EndLost. A nil PassedOver
-	// means that there are no such consumers.
-	PassedOver  func() (consumers []string, err error)
-	Redelivered func(consumer string) error
+	// SkippedConsumers returns the runners' consumers that have skipped start messages without
+	// running them. Redelivered is called with such a consumer after those start messages have been
+	// published again for its group of runners. Set both before calling EndLost. A nil
+	// SkippedConsumers means that there are no such consumers.
+	SkippedConsumers func() (consumers []string, err error)
+	Redelivered      func(consumer string) error
 
 	js      jetstream.JetStream
 	store   store.Store
@@ -77,14 +77,14 @@ type Recorder struct {
 	tracer  trace.Tracer // nil if tracing is off
 	log     logrus.FieldLogger
 
-	database *database
+	database *databaseHealth
 	suspects poisonMessages
-	marks    marks
+	marks    ackMarks
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLost search now
 	behind   chan struct{} // buffered for one value, which signals the start of a recovery
 	// startsWaiting holds the number of undelivered messages in each stream of start messages.
-	startsWaiting waiting
+	startsWaiting waitingStarts
 	streams       atomic.Int64 // number of streams being followed
 
 	// In production, the following fields have the values of the constants of the same names; tests
@@ -110,11 +110,11 @@ func New(
 		behind:   make(chan struct{}, 1),
 		tracer:   tracing.Tracer(o.Traces, "executor"),
 		log:      log,
-		database: &database{ready: o.Ready, failures: m.failures, log: log},
+		database: &databaseHealth{ready: o.Ready, failures: m.failures, log: log},
 		suspects: poisonMessages{
 			tries: suspectTries,
 			time:  suspectTime,
-			seen:  map[origin]*poisonMessage{},
+			seen:  map[messageID]*poisonMessage{},
 		},
 		deliverAgain: ackWait,
 		ackWait:      ackWait,
@@ -125,7 +125,7 @@ func New(
 		lostAfter:    lostAfter,
 		lostAgain:    lostAgain,
 		catchUpEvery: catchUpEvery,
-		lostEvery:    lostEvery,
+		lostEvery:    lostSearchInterval,
 	}
 }
 
@@ -148,7 +148,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	keeping.Go(func() { r.followDatabase(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
-	first := senders{publishing: r.Publishing}
+	first := burst{publishing: r.Publishing}
 	for messages := arrived.gather(); messages != nil; messages = arrived.gather() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()

@@ -698,7 +698,7 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	report("late", "github")
 	report("now", "slack")
 	r.await("reports", func() bool {
-		seen, err := r.store.SenderSeen(t.Context(), "wf", "node")
+		seen, err := r.store.SenderObservation(t.Context(), "wf", "node")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 // RunReports applies the reports that ingresses send, such as counts of refused requests, until the
 // context is done.
 func (r *Recorder) RunReports(ctx context.Context) {
-	r.keepOn(ctx, "the recorder of reports", r.consumeReports)
+	r.consumeWithRetry(ctx, "the recorder of reports", r.consumeReports)
 }
 
 func (r *Recorder) consumeReports(ctx context.Context) error {

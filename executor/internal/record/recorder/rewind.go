@@ -29,27 +29,27 @@ import (
 // If no record shows that the stream was set back, the database has lost transactions: see
 // rewindIfBehind.
 
-// marks holds the last message that this process acknowledged on each connection to NATS. Between
-// two connections, a stream may have been set back and have grown again.
-type marks struct {
+// ackMarks holds the last message that this process acknowledged on each connection to NATS.
+// Between two connections, a stream may have been set back and have grown again.
+type ackMarks struct {
 	mu   sync.Mutex
-	last map[string][]mark // by stream
+	last map[string][]ackMark // by stream
 }
 
-// mark is one acknowledged message.
-type mark struct {
+// ackMark is one acknowledged message.
+type ackMark struct {
 	connection uint64 // the number of reconnects at that time
 	sequence   uint64 // the message's sequence in its stream
 	id         string // the execution ID
 }
 
-func (m *marks) acknowledged(connection uint64, e *entry) {
+func (m *ackMarks) acknowledged(connection uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last == nil {
-		m.last = map[string][]mark{}
+		m.last = map[string][]ackMark{}
 	}
-	stream, now := e.meta.Stream, mark{connection, e.meta.Sequence.Stream, e.executionID()}
+	stream, now := e.meta.Stream, ackMark{connection, e.meta.Sequence.Stream, e.executionID()}
 	switch all := m.last[stream]; {
 	case len(all) == 0 || all[len(all)-1].connection != connection:
 		m.last[stream] = append(all, now)
@@ -58,21 +58,21 @@ func (m *marks) acknowledged(connection uint64, e *entry) {
 	}
 }
 
-func (m *marks) ofStream(stream string) []mark {
+func (m *ackMarks) forStream(stream string) []ackMark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.last[stream])
 }
 
 // forget removes the marks of a deleted stream.
-func (m *marks) forget(stream string) {
+func (m *ackMarks) forget(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.last, stream)
 }
 
-// checked removes all marks of a stream except the newest.
-func (m *marks) checked(stream string) {
+// keepNewest removes all marks of a stream except the newest.
+func (m *ackMarks) keepNewest(stream string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if all := m.last[stream]; len(all) > 1 {
@@ -80,26 +80,26 @@ func (m *marks) checked(stream string) {
 	}
 }
 
-// findTakenBack sets p.takenBack to the first message in the stream that replaced an acknowledged
+// findReplaced sets p.replaced to the first message in the stream that replaced an acknowledged
 // one.
-func (r *Recorder) findTakenBack(ctx context.Context, p *position) error {
+func (r *Recorder) findReplaced(ctx context.Context, p *position) error {
 	if p.stream == nil {
 		return nil
 	}
-	first, err := r.firstPassedOver(ctx, p.stream, p.floor)
+	first, err := r.firstSkipped(ctx, p.stream, p.floor)
 	if err != nil || first == 0 {
 		return err
 	}
-	takenBack, err := r.wasTakenBack(ctx, p.stream, p.floor)
-	if err == nil && takenBack {
-		p.takenBack = first
+	replaced, err := r.wasReplaced(ctx, p.stream, p.floor)
+	if err == nil && replaced {
+		p.replaced = first
 	}
 	return err
 }
 
-// firstPassedOver returns the sequence of the first message that the consumer would skip, or 0 if
+// firstSkipped returns the sequence of the first message that the consumer would skip, or 0 if
 // there is none. floor is the sequence up to which the consumer has acknowledged everything.
-func (r *Recorder) firstPassedOver(
+func (r *Recorder) firstSkipped(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (first uint64, err error) {
 	state := s.CachedInfo().State
@@ -107,11 +107,12 @@ func (r *Recorder) firstPassedOver(
 		first = state.LastSeq + 1
 	}
 	sequences := []uint64{floor}
-	for _, mark := range r.marks.ofStream(s.CachedInfo().Config.Name) {
+	for _, mark := range r.marks.forStream(s.CachedInfo().Config.Name) {
 		sequences = append(sequences, mark.sequence)
 	}
 	for _, sequence := range sequences {
-		passed, err := r.passedOver(ctx, s, min(sequence, state.LastSeq), max(state.FirstSeq, 1))
+		passed, err := r.findFirstUnrecorded(ctx, s, min(sequence, state.LastSeq),
+			max(state.FirstSeq, 1))
 		if err != nil {
 			return 0, err
 		}
@@ -122,10 +123,10 @@ func (r *Recorder) firstPassedOver(
 	return first, nil
 }
 
-// passedOver returns the sequence of the first message up to last that is not recorded, or 0 if
-// last is recorded. Skipped messages are adjacent, so passedOver searches backwards in growing
-// steps and then bisects.
-func (r *Recorder) passedOver(
+// findFirstUnrecorded returns the sequence of the first message up to last that is not recorded, or
+// 0 if last is recorded. Skipped messages are adjacent, so findFirstUnrecorded searches backwards
+// in growing steps and then bisects.
+func (r *Recorder) findFirstUnrecorded(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
 	missing := uint64(0) // the first message known not to be recorded
@@ -165,9 +166,9 @@ func (r *Recorder) passedOver(
 	return missing, nil
 }
 
-// wasTakenBack reports whether the stream holds different messages at acknowledged sequences,
+// wasReplaced reports whether the stream holds different messages at acknowledged sequences,
 // according to this process's marks and the newest records.
-func (r *Recorder) wasTakenBack(
+func (r *Recorder) wasReplaced(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
 	info := s.CachedInfo()
@@ -177,14 +178,14 @@ func (r *Recorder) wasTakenBack(
 	if floor > info.State.LastSeq {
 		return true, nil
 	}
-	for _, mark := range r.marks.ofStream(info.Config.Name) {
+	for _, mark := range r.marks.forStream(info.Config.Name) {
 		other, err := r.isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err
 		}
 	}
 	name := info.Config.Name
-	if name != placeOf(name).starts {
+	if name != pairOf(name).starts {
 		return true, nil // for a stream of reports, the missing progress is proof enough
 	}
 	streams, err := r.startStreams(ctx)
@@ -202,7 +203,7 @@ func (r *Recorder) wasTakenBack(
 // newest returns the newest records accepted since a time whose start messages may be in a stream.
 func (r *Recorder) newest(
 	ctx context.Context, name string, since time.Time,
-) (found []candidate, err error) {
+) (found []lostCandidate, err error) {
 	const page, pages = 500, 10
 	var after store.Position
 	queue, own := stream.QueueOfStream(name)
@@ -214,7 +215,7 @@ func (r *Recorder) newest(
 		for _, record := range records {
 			after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
 			if !own || record.Queue == queue {
-				found = append(found, candidateOf(record))
+				found = append(found, newLostCandidate(record))
 			}
 		}
 		if !own || len(records) < page || len(found) >= page {

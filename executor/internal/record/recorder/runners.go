@@ -17,16 +17,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runners is a group of workflow runners, identified by its consumer.
-type runners struct {
+// runnerGroup is a group of workflow runners, identified by its consumer.
+type runnerGroup struct {
 	consumer string
 	subject  string // the filter subject of the group's consumer
 	floor    uint64 // the sequence up to which every message is acknowledged
 	present  bool   // whether a member is waiting for messages or handling some
 }
 
-// runnersOf returns the groups of runners that consume a stream.
-func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err error) {
+// runnerGroupsOf returns the groups of runners that consume a stream.
+func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGroup, err error) {
 	names := s.ConsumerNames(ctx)
 	var all []string
 	for name := range names.Name() {
@@ -46,7 +46,7 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 			return nil, fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
-		groups = append(groups, runners{
+		groups = append(groups, runnerGroup{
 			consumer: name,
 			subject:  info.Config.FilterSubject,
 			floor:    info.AckFloor.Stream,
@@ -60,7 +60,7 @@ func runnersOf(ctx context.Context, s jetstream.Stream) (groups []runners, err e
 // and a sequence: at least one group has acknowledged it, and no group that is present has yet to
 // receive it. If its execution has no report, the groups acknowledged it without one, because
 // runners report before they acknowledge.
-func haveHandled(groups []runners, subject string, sequence uint64) (done bool) {
+func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bool) {
 	filter := stream.ConsumerSubject(subject)
 	for _, g := range groups {
 		switch {
@@ -86,7 +86,7 @@ const againPrefix = "again-"
 // if a group will receive it anyway, or if its execution has ended. redeliverSkipped is idempotent,
 // because the Nats-Msg-Id of a copy is derived from the message that it copies.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
-	groups, err := runnersOf(ctx, p.stream)
+	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
 		return err
 	}
@@ -95,27 +95,27 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	for i := range groups {
 		g := &groups[i]
 		switch {
-		case g.floor < p.takenBack:
+		case g.floor < p.replaced:
 		case g.floor > info.State.LastSeq:
 			if _, err := r.js.ResetConsumerToSequence(ctx, p.name, g.consumer,
-				p.takenBack); err != nil {
-				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.takenBack, err)
+				p.replaced); err != nil {
+				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
 			}
 			r.metrics.rewinds.WithLabelValues(causeRunners).Inc()
 			r.log.WithFields(logrus.Fields{
 				"consumer":     g.consumer,
 				"acknowledged": g.floor,
-				"first":        p.takenBack,
+				"first":        p.replaced,
 			}).
 				Error("the stream was taken back behind what runners have acknowledged; their " +
 					"consumer is moved back to its end")
-			g.floor = p.takenBack - 1
+			g.floor = p.replaced - 1
 		default:
 			last = max(last, g.floor)
 		}
 	}
 	copied := 0
-	for sequence := p.takenBack; sequence <= last; sequence++ {
+	for sequence := p.replaced; sequence <= last; sequence++ {
 		ok, err := r.publishCopy(ctx, p.stream, groups, sequence)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	}
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
-		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.takenBack, "last": last}).
+		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.replaced, "last": last}).
 			Error("the stream was taken back, and runners have passed over new starts; they are " +
 				"given copies of these")
 	}
@@ -136,7 +136,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 // publishCopy publishes a copy of the start message at a sequence to the same stream, if all groups
 // of its queue have skipped it and its execution has not ended.
 func (r *Recorder) publishCopy(
-	ctx context.Context, s jetstream.Stream, groups []runners, sequence uint64,
+	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copied bool, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -172,8 +172,8 @@ func (r *Recorder) publishCopy(
 		return false, nil
 	}
 	// The execution may have a final report that is not recorded yet.
-	at, _ := stream.PlaceOf(raw.Subject)
-	reports, err := r.js.Stream(ctx, placeOf(s.CachedInfo().Config.Name).reports)
+	at, _ := stream.LayoutOf(raw.Subject)
+	reports, err := r.js.Stream(ctx, pairOf(s.CachedInfo().Config.Name).reports)
 	if err != nil {
 		return false, fmt.Errorf("the stream of reports: %w", err)
 	}
@@ -199,17 +199,17 @@ func (r *Recorder) publishCopy(
 // acknowledged without a report. Only consumers of the shared stream can have skipped start
 // messages.
 func (r *Recorder) republishSkipped(
-	ctx context.Context, at startStreams, unheard []candidate,
-) (acknowledged []candidate, err error) {
-	if r.PassedOver == nil {
+	ctx context.Context, at startStreams, unheard []lostCandidate,
+) (acknowledged []lostCandidate, err error) {
+	if r.SkippedConsumers == nil {
 		return unheard, nil
 	}
-	consumers, err := r.PassedOver()
+	consumers, err := r.SkippedConsumers()
 	if err != nil || len(consumers) == 0 {
 		return unheard, err
 	}
 	s, groups := at[shared.starts].stream, at[shared.starts].groups
-	var passing []runners // groups that have skipped messages
+	var passing []runnerGroup // groups that have skipped messages
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
 			passing = append(passing, g)
@@ -217,7 +217,7 @@ func (r *Recorder) republishSkipped(
 	}
 	copied := 0
 	for _, one := range unheard {
-		if placeOf(one.stream) != shared || !haveHandled(passing, one.subject, one.StreamSequence) {
+		if pairOf(one.stream) != shared || !haveHandled(passing, one.subject, one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}
@@ -243,9 +243,10 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// followCopies sets the StreamSequence of a record to that of the copy of its start message, if the
-// copy is in the same batch. Copies are published for groups of runners that skipped the original.
-func followCopies(entries []*entry, records []store.Record) {
+// useCopySequences sets the StreamSequence of a record to that of the copy of its start message, if
+// the copy is in the same batch. Copies are published for groups of runners that skipped the
+// original.
+func useCopySequences(entries []*entry, records []store.Record) {
 	var copies map[string]uint64
 	for _, e := range entries {
 		if e.isCopy {

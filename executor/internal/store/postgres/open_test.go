@@ -118,7 +118,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			_ = s.Close()
 			t.Fatalf("a database of version %d was opened", version)
 		}
-		storetest.RefusesEarlier(t, err, version)
+		storetest.CheckEarlierSchemaRefused(t, err, version)
 		var applied, newest int64
 		if err := db.QueryRow(t.Context(),
 			`SELECT count(*), max(version_id) FROM goose_db_version`).Scan(&applied,

@@ -82,7 +82,7 @@ func readNumbers(
 	ctx context.Context, on querier, origins map[store.Origin]bool,
 ) (map[store.Origin]relational.Numbers, error) {
 	found := make(map[store.Origin]relational.Numbers, len(origins))
-	rows, err := on.Query(ctx, findOrigins, arraysOfOrigins(origins)...)
+	rows, err := on.Query(ctx, findOrigins, originColumns(origins)...)
 	return found, eachRow(rows, err, func(row relational.Row) error {
 		var n relational.Numbers
 		var o store.Origin
@@ -96,7 +96,7 @@ func readNumbers(
 func addNumbers(
 	ctx context.Context, on querier, missing map[store.Origin]bool,
 ) (map[store.Origin]relational.Numbers, error) {
-	arrays := arraysOfOrigins(missing)
+	arrays := originColumns(missing)
 	if _, err := on.Exec(ctx, addWorkflows, arrays[0]); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func addNumbers(
 	return found, err
 }
 
-func arraysOfOrigins(set map[store.Origin]bool) []any {
+func originColumns(set map[store.Origin]bool) []any {
 	all := slices.SortedFunc(maps.Keys(set), func(a, b store.Origin) int {
 		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID),
 			strings.Compare(a.NodeID, b.NodeID))

@@ -76,13 +76,19 @@ func recordArrays(
 		text(func(r store.Record) string { return r.RerunOf }),
 		text(func(r store.Record) string { return r.ReplayOf }),
 		text(func(r store.Record) string { return r.RequeuedAs }),
-		column(records, func(r store.Record) *time.Time { return optional(r.DismissedAt) }),
-		column(records, func(r store.Record) *int64 { return after(r.AcceptedAt, r.StartedAt) }),
-		column(records, func(r store.Record) *int64 { return after(r.AcceptedAt, r.FinishedAt) }),
+		column(records, func(r store.Record) *time.Time { return nullableTime(r.DismissedAt) }),
+		column(records, func(r store.Record) *int64 {
+			return microsSince(r.AcceptedAt, r.StartedAt)
+		}),
+		column(records, func(r store.Record) *int64 {
+			return microsSince(r.AcceptedAt, r.FinishedAt)
+		}),
 		text(func(r store.Record) string { return r.Error }),
 		column(records, func(r store.Record) []byte { return r.Output }),
-		column(records, func(r store.Record) *int64 { return count(r.Attempts) }),
-		column(records, func(r store.Record) *time.Time { return optional(r.CancelRequestedAt) }),
+		column(records, func(r store.Record) *int64 { return nullableCount(r.Attempts) }),
+		column(records, func(r store.Record) *time.Time {
+			return nullableTime(r.CancelRequestedAt)
+		}),
 	), false
 }
 
@@ -107,20 +113,20 @@ func shortRow(arrays []any, i int) []any {
 	return row
 }
 
-func moveArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any {
+func updateArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any {
 	return []any{
 		column(moves, func(m store.StateUpdate) []byte { return store.IDKey(m.ID) }),
 		column(moves, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
 		column(moves, func(m store.StateUpdate) *int64 {
-			return after(accepted[m.ID], m.StartedAt)
+			return microsSince(accepted[m.ID], m.StartedAt)
 		}),
 		column(moves, func(m store.StateUpdate) *int64 {
-			return after(accepted[m.ID], m.FinishedAt)
+			return microsSince(accepted[m.ID], m.FinishedAt)
 		}),
 		column(moves, func(m store.StateUpdate) string { return m.Error }),
 		column(moves, func(m store.StateUpdate) []byte { return m.Output }),
-		column(moves, func(m store.StateUpdate) *int64 { return count(m.Attempts) }),
-		column(moves, func(m store.StateUpdate) *time.Time { return optional(m.CanceledAt) }),
+		column(moves, func(m store.StateUpdate) *int64 { return nullableCount(m.Attempts) }),
+		column(moves, func(m store.StateUpdate) *time.Time { return nullableTime(m.CanceledAt) }),
 	}
 }
 
@@ -144,8 +150,8 @@ func nilIf(text, none string) *string {
 	return &text
 }
 
-// count returns a pointer to n, or nil if n is 0. nil is stored as NULL.
-func count(n int) *int64 {
+// nullableCount returns a pointer to n, or nil if n is 0. nil is stored as NULL.
+func nullableCount(n int) *int64 {
 	if n == 0 {
 		return nil
 	}
@@ -153,16 +159,16 @@ func count(n int) *int64 {
 	return &number
 }
 
-// optional returns a pointer to t, or nil if t is zero. nil is stored as NULL.
-func optional(t time.Time) *time.Time {
+// nullableTime returns a pointer to t, or nil if t is zero. nil is stored as NULL.
+func nullableTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &t
 }
 
-// after returns the number of microseconds from begin to t, or nil if t is zero.
-func after(begin, t time.Time) *int64 {
+// microsSince returns the number of microseconds from begin to t, or nil if t is zero.
+func microsSince(begin, t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
 	}

@@ -215,6 +215,6 @@ func (tx transaction) CurrentStates(
 
 // UpdateStates implements relational.Tx.
 func (tx transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
-	_, err := tx.Tx.Exec(ctx, updateRecords, moveArrays(moves, tx.accepted)...)
+	_, err := tx.Tx.Exec(ctx, updateRecords, updateArrays(moves, tx.accepted)...)
 	return err
 }

@@ -38,8 +38,8 @@ var dialect = relational.Dialect{
 		FROM (SELECT count(*) AS n FROM (SELECT 1 FROM executions LIMIT 100000) AS head) AS few`,
 }
 
-// numbered returns the query with $1, $2 and so on in place of each ?.
-func numbered(query string) string {
+// numberPlaceholders returns the query with $1, $2 and so on in place of each ?.
+func numberPlaceholders(query string) string {
 	var b strings.Builder
 	for n := 1; ; n++ {
 		before, after, ok := strings.Cut(query, "?")
@@ -52,8 +52,8 @@ func numbered(query string) string {
 	}
 }
 
-// stored returns arguments in the form that PostgreSQL stores.
-func stored(args []any) []any {
+// storedArgs returns arguments in the form that PostgreSQL stores.
+func storedArgs(args []any) []any {
 	return column(args, func(arg any) any {
 		switch v := arg.(type) {
 		case relational.ExecutionID:
@@ -71,7 +71,7 @@ func (s *Store) Read(
 	args ...any,
 ) error {
 	began := time.Now()
-	rows, err := s.pool.Query(ctx, numbered(query), stored(args)...)
+	rows, err := s.pool.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
 	return s.FinishOperation(ctx, operation, began, withCancellation(ctx, eachRow(rows, err, row)))
 }
 
@@ -107,7 +107,7 @@ type transaction struct {
 func (tx transaction) Exec(
 	ctx context.Context, query string, args ...any,
 ) (changed int64, err error) {
-	tag, err := tx.Tx.Exec(ctx, numbered(query), stored(args)...)
+	tag, err := tx.Tx.Exec(ctx, numberPlaceholders(query), storedArgs(args)...)
 	return tag.RowsAffected(), err
 }
 
@@ -115,7 +115,7 @@ func (tx transaction) Exec(
 func (tx transaction) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	rows, err := tx.Tx.Query(ctx, numbered(query), stored(args)...)
+	rows, err := tx.Tx.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
 	return eachRow(rows, err, row)
 }
 
@@ -139,30 +139,31 @@ func (tx transaction) Insert(
 func arrayOf(rows [][]any, i int) (array any, kind string) {
 	switch rows[0][i].(type) {
 	case string:
-		return typed[string](rows, i), "text"
+		return typedColumn[string](rows, i), "text"
 	case relational.ExecutionID:
-		return column(typed[relational.ExecutionID](rows, i),
+		return column(typedColumn[relational.ExecutionID](rows, i),
 			func(id relational.ExecutionID) []byte {
 				return store.IDKey(string(id))
 			}), "bytea"
 	case int64:
-		return typed[int64](rows, i), "bigint"
+		return typedColumn[int64](rows, i), "bigint"
 	case []byte:
-		return typed[[]byte](rows, i), "bytea"
+		return typedColumn[[]byte](rows, i), "bytea"
 	case time.Time:
-		return typed[time.Time](rows, i), "timestamptz"
+		return typedColumn[time.Time](rows, i), "timestamptz"
 	case *time.Time:
-		return typed[*time.Time](rows, i), "timestamptz"
-	case relational.Never:
-		return column(typed[relational.Never](rows, i), func(at relational.Never) *time.Time {
-			return optional(time.Time(at))
-		}), "timestamptz"
+		return typedColumn[*time.Time](rows, i), "timestamptz"
+	case relational.NullableTime:
+		return column(typedColumn[relational.NullableTime](rows, i),
+			func(at relational.NullableTime) *time.Time {
+				return nullableTime(time.Time(at))
+			}), "timestamptz"
 	}
 	// Unreachable: tests insert into every table.
 	panic(fmt.Sprintf("postgres: a value of the type %T", rows[0][i]))
 }
 
-func typed[V any](rows [][]any, i int) []V {
+func typedColumn[V any](rows [][]any, i int) []V {
 	//nolint:errcheck,forcetypeassert // every row of a table has the same types
 	return column(rows, func(row []any) V { return row[i].(V) })
 }
@@ -216,7 +217,7 @@ type snapshot struct{ tx pgx.Tx }
 func (s snapshot) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	rows, err := s.tx.Query(ctx, numbered(query), stored(args)...)
+	rows, err := s.tx.Query(ctx, numberPlaceholders(query), storedArgs(args)...)
 	return eachRow(rows, err, row)
 }
 

@@ -10,7 +10,7 @@ import (
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
 	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+
-		len(batch.Audit)+len(batch.Decided) == 0 {
+		len(batch.Audit)+len(batch.Handled) == 0 {
 		return store.Applied{}, nil
 	}
 	batch = batch.Sanitized()
@@ -38,13 +38,13 @@ func (s *Store) apply(
 	if err != nil {
 		return applied, err
 	}
-	if err := putAside(ctx, tx, batch); err != nil {
+	if err := storeUnreadable(ctx, tx, batch); err != nil {
 		return applied, err
 	}
 	steps := store.OrderSteps(kept, batch.Progress)
 	var moves []store.StateUpdate
 	if len(steps) > 0 {
-		standing, err := tx.CurrentStates(ctx, store.StepIDs(steps))
+		standing, err := tx.CurrentStates(ctx, store.ProgressIDs(steps))
 		if err != nil {
 			return applied, err
 		}
@@ -68,7 +68,7 @@ func (s *Store) apply(
 	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
 		return applied, err
 	}
-	if err := decided.insert(ctx, tx, batch.Decided); err != nil {
+	if err := decided.insert(ctx, tx, batch.Handled); err != nil {
 		return applied, err
 	}
 	// Do this last, because executors wait for each other on the rows of frequently used tokens.

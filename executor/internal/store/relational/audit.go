@@ -14,7 +14,7 @@ var audit = table[store.AuditEntry]{
 	fields: func(e *store.AuditEntry) []any {
 		return []any{
 			&e.ID,
-			moment{&e.At},
+			timeField{&e.At},
 			&e.ActorKind, &e.ActorID, &e.ActorName, &e.Action, &e.AccountID,
 			&e.WorkflowID, &e.NodeID, &e.Changes,
 		}

@@ -16,7 +16,7 @@ type backupTable interface {
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicates, reports, tokenUses,
-		minutes{},
+		minuteTable{},
 		refusals, senders, filtered, audit, unreadable,
 		early,
 	}
@@ -47,17 +47,17 @@ func (t table[T]) size(item T) (bytes int) {
 	return bytes
 }
 
-// minutes is the table of per-minute counts, which is read and written differently from other
+// minuteTable is the table of per-minute counts, which is read and written differently from other
 // tables.
-type minutes struct{}
+type minuteTable struct{}
 
-func (minutes) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
+func (minuteTable) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
 	return Pages(ctx, from, scanMinute, func(c store.MinuteCount) error {
 		return parts.Add(0, func(p *store.Part) { p.Minutes = append(p.Minutes, c) })
 	}, selectMinutes+byMinute)
 }
 
-func (minutes) restore(ctx context.Context, tx Tx, part *store.Part) error {
+func (minuteTable) restore(ctx context.Context, tx Tx, part *store.Part) error {
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 

@@ -15,9 +15,9 @@ var refusals = table[store.Refusal]{
 	fields: func(r *store.Refusal) []any {
 		return []any{
 			&r.WorkflowID,
-			moment{&r.Minute},
+			timeField{&r.Minute},
 			&r.Code, &r.Count,
-			moment{&r.Last.At},
+			timeField{&r.Last.At},
 			&r.Last.BodyBytes, &r.Last.UserAgent,
 		}
 	},
@@ -78,7 +78,7 @@ func (s *Store) sumQuery(condition string) string {
 }
 
 func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
-	err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, moment{&sum.Last.At},
+	err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, timeField{&sum.Last.At},
 		&sum.Last.BodyBytes, &sum.Last.UserAgent)
 	return sum, err
 }
@@ -91,7 +91,7 @@ const (
 )
 
 func scanMinute(row Row) (c store.MinuteCount, err error) {
-	err = row.Scan(moment{&c.Minute}, &c.Kind, &c.Count)
+	err = row.Scan(timeField{&c.Minute}, &c.Kind, &c.Count)
 	return c, err
 }
 
@@ -114,7 +114,7 @@ func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit i
 			}
 		}
 		var oldest time.Time // the start of the oldest minute that is kept
-		if err := tx.Query(ctx, func(row Row) error { return row.Scan(moment{&oldest}) },
+		if err := tx.Query(ctx, func(row Row) error { return row.Scan(timeField{&oldest}) },
 			`SELECT minute FROM refusals ORDER BY minute DESC LIMIT 1 OFFSET ?`,
 			max(keep, 1)-1); err != nil {
 			return 0, err

@@ -13,7 +13,7 @@ var eventCauses = table[store.EventCause]{
 	fields: func(c *store.EventCause) []any {
 		return []any{
 			&c.ID, &c.AccountID, &c.Kind, &c.WorkflowID, &c.ExecutionID, &c.Queue,
-			moment{&c.At},
+			timeField{&c.At},
 			&c.Text,
 		}
 	},
@@ -26,8 +26,8 @@ var events = table[store.Event]{
 	fields: func(e *store.Event) []any {
 		return []any{
 			&e.ID, &e.AccountID, &e.Kind, &e.WorkflowID, &e.NodeID, &e.Input,
-			moment{&e.DecidedAt},
-			optional{moment{&e.PublishedAt}},
+			timeField{&e.DecidedAt},
+			nullableTimeField{timeField{&e.PublishedAt}},
 		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
@@ -37,7 +37,7 @@ var conditions = table[store.Condition]{
 	name:    "event_conditions",
 	columns: "account_id, kind, subject, since",
 	fields: func(c *store.Condition) []any {
-		return []any{&c.AccountID, &c.Kind, &c.Subject, moment{&c.Since}}
+		return []any{&c.AccountID, &c.Kind, &c.Subject, timeField{&c.Since}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 }
@@ -120,8 +120,8 @@ func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event
 		events.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
 }
 
-// EventsPublished implements store.Store.
-func (s *Store) EventsPublished(ctx context.Context, ids []string, at time.Time) error {
+// MarkEventsPublished implements store.Store.
+func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -176,8 +176,10 @@ func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.Condi
 	})
 }
 
-// LeadEvents implements store.Store.
-func (s *Store) LeadEvents(ctx context.Context, caller string, now, until time.Time) (bool, error) {
+// AcquireEventLead implements store.Store.
+func (s *Store) AcquireEventLead(
+	ctx context.Context, caller string, now, until time.Time,
+) (bool, error) {
 	return write(ctx, s, "lead events", func(tx Tx) (bool, error) {
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return false, err

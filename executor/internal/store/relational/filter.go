@@ -99,7 +99,8 @@ func (s *Store) whereDelivery(
 		}
 		delivery := store.SanitizeText(filter.DeliveryID)
 		if few {
-			where.Add(s.dialect.OfDelivery, ExecutionIDs(store.DeliveryIDs(nodes, delivery)),
+			where.Add(s.dialect.OfDelivery,
+				ExecutionIDs(store.PossibleExecutionIDs(nodes, delivery)),
 				delivery, delivery)
 			return s.dialect.Unindexed, nil
 		}

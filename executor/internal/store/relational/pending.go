@@ -16,11 +16,11 @@ var early = table[store.PendingProgress]{
 		keptAt := time.Now() // only written; discarded when reading
 		return []any{
 			&e.Position, &e.ID, &e.Queue, &e.WorkflowID, (*string)(&e.Status),
-			moment{&e.At},
-			optional{moment{&e.StartedAt}},
+			timeField{&e.At},
+			nullableTimeField{timeField{&e.StartedAt}},
 			&e.Error, &e.Output,
-			count{&e.Attempt},
-			moment{&keptAt},
+			countField{&e.Attempt},
+			timeField{&keptAt},
 		}
 	},
 	conflict: "ON CONFLICT DO NOTHING",

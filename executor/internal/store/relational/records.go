@@ -93,7 +93,7 @@ func (s *Store) CountByTime(
 		return nil, err
 	}
 	return Collect(ctx, s.db, what, func(row Row) (c store.Count, err error) {
-		err = row.Scan(moment{&c.At}, &c.Records)
+		err = row.Scan(timeField{&c.At}, &c.Records)
 		return c, err
 	},
 		`SELECT `+fmt.Sprintf(s.dialect.Step, step.Microseconds())+

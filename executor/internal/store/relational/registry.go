@@ -47,14 +47,14 @@ func (s *Store) RegistryPosition(
 	ctx context.Context, bucket string,
 ) (at store.RegistryPosition, err error) {
 	err = s.db.Read(ctx, "registry position", func(row Row) error {
-		return row.Scan(&at.Revision, moment{&at.At})
+		return row.Scan(&at.Revision, timeField{&at.At})
 	},
 		`SELECT revision, at FROM registry_position WHERE bucket = ?`, store.SanitizeText(bucket))
 	return at, err
 }
 
-// KeepRegistry implements store.Store.
-func (s *Store) KeepRegistry(
+// SaveRegistryCopy implements store.Store.
+func (s *Store) SaveRegistryCopy(
 	ctx context.Context, bucket string, records []store.RegistryRecord, entries []store.AuditEntry,
 	after uint64, upTo store.RegistryPosition,
 ) error {

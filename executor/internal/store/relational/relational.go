@@ -45,7 +45,7 @@ type Tx interface {
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Insert inserts rows of values, in order. into is the table and its columns, conflict the ON
 	// CONFLICT clause. A value is a string, an int64, a []byte, a time.Time, a *time.Time (nil
-	// means NULL), a Never or an ExecutionID.
+	// means NULL), a NullableTime or an ExecutionID.
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error

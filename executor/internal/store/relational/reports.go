@@ -13,7 +13,7 @@ var duplicates = table[store.DuplicateCount]{
 	name:    "duplicate_counts",
 	columns: "id, duplicates, counted_at",
 	fields: func(d *store.DuplicateCount) []any {
-		return []any{executionID{&d.ExecutionID}, &d.Count, moment{&d.CountedAt}}
+		return []any{executionIDField{&d.ExecutionID}, &d.Count, timeField{&d.CountedAt}}
 	},
 	conflict: `ON CONFLICT (id) DO UPDATE
 		SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
@@ -25,7 +25,7 @@ var duplicates = table[store.DuplicateCount]{
 var reports = table[store.AppliedReport]{
 	name:     "duplicate_reports",
 	columns:  "report_id, reported_at",
-	fields:   func(r *store.AppliedReport) []any { return []any{&r.ID, moment{&r.At}} },
+	fields:   func(r *store.AppliedReport) []any { return []any{&r.ID, timeField{&r.At}} },
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "reported_at",
 	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
@@ -79,7 +79,7 @@ func (s *Store) AddDuplicates(
 var tokenUses = table[store.TokenUse]{
 	name:    "token_uses",
 	columns: "token_id, last_used_at",
-	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, moment{&u.At}} },
+	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, timeField{&u.At}} },
 	conflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		WHERE excluded.last_used_at > token_uses.last_used_at`,
 	order: "token_id",

@@ -53,11 +53,11 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 		content, delivery, rerun, replay, requeued, errorText sql.NullString
 	)
 	err = row.Scan(
-		&id, &status, moment{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter,
+		&id, &status, timeField{&r.AcceptedAt}, &recordedAfter, &startedAfter, &finishedAfter,
 		&content,
-		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, moment{
+		&r.BodyBytes, &r.StreamSequence, &delivery, &rerun, &replay, &requeued, timeField{
 			&r.DismissedAt,
-		}, &errorText, &r.Output, &attempts, moment{&r.CancelRequestedAt},
+		}, &errorText, &r.Output, &attempts, timeField{&r.CancelRequestedAt},
 		&r.Duplicates, &origin,
 	)
 	if err != nil {

@@ -20,8 +20,8 @@ func CheckSchema(version, knows int64) error {
 	return nil
 }
 
-// HasSchema implements store.Store.
-func (s *Store) HasSchema(ctx context.Context) (int64, error) {
+// DatabaseSchema implements store.Store.
+func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 	found, err := Collect(ctx, s.db, "schema", func(row Row) (version int64, err error) {
 		err = row.Scan(&version)
 		return version, err

@@ -13,9 +13,9 @@ var senders = table[store.SenderObservation]{
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
 	fields: func(s *store.SenderObservation) []any {
-		verified, handshake, refused := orNever{moment{&s.VerifiedAt}}, orNever{
-			moment{&s.HandshakeAt},
-		}, orNever{moment{&s.RefusedAt}}
+		verified, handshake, refused := zeroTimeField{timeField{&s.VerifiedAt}}, zeroTimeField{
+			timeField{&s.HandshakeAt},
+		}, zeroTimeField{timeField{&s.RefusedAt}}
 		return []any{
 			&s.WorkflowID, &s.NodeID, verified, handshake, refused, &s.RefusedCode,
 			&s.RefusedReason, &s.Deliveries, &s.WithoutID, &s.Refused,
@@ -46,8 +46,8 @@ func (s *Store) AddSenders(
 	})
 }
 
-// SenderSeen implements store.Store.
-func (s *Store) SenderSeen(
+// SenderObservation implements store.Store.
+func (s *Store) SenderObservation(
 	ctx context.Context, workflowID, nodeID string,
 ) (store.SenderObservation, error) {
 	found, err := Collect(ctx, s.db, "sender seen", senders.scan,
@@ -59,8 +59,8 @@ func (s *Store) SenderSeen(
 	return found[0], nil
 }
 
-// SendersRefused implements store.Store.
-func (s *Store) SendersRefused(ctx context.Context) ([]store.SenderObservation, error) {
+// RefusedSenders implements store.Store.
+func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderObservation, error) {
 	return Collect(ctx, s.db, "senders refused", senders.scan,
 		senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }

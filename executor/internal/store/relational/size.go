@@ -10,7 +10,7 @@ import (
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	size := store.Size{Driver: s.dialect.Name, Free: -1}
 	err := s.db.Read(ctx, "size", func(row Row) error {
-		return row.Scan(&size.Bytes, &size.Reusable, &size.Records, moment{&size.Oldest})
+		return row.Scan(&size.Bytes, &size.Reusable, &size.Records, timeField{&size.Oldest})
 	}, s.dialect.Size)
 	return size, err
 }

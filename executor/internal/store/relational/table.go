@@ -41,8 +41,8 @@ func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
 }
 
-// field is a field whose stored form differs from its Go value.
-type field interface {
+// storedField is a field whose stored form differs from its Go value.
+type storedField interface {
 	sql.Scanner
 	value() any
 }
@@ -58,21 +58,21 @@ func valueOf(pointer any) any {
 		return store.StoredSequence(*p)
 	case *[]byte:
 		return *p
-	case field:
+	case storedField:
 		return p.value()
 	}
 	// Unreachable: tests insert into every table.
 	panic(fmt.Sprintf("relational: a field of the type %T", pointer))
 }
 
-// moment is a time. It can be scanned from the form that either database uses: a time, or
+// timeField is a time. It can be scanned from the form that either database uses: a time, or
 // microseconds since 1970.
-type moment struct{ at *time.Time }
+type timeField struct{ at *time.Time }
 
-func (m moment) value() any { return store.StoredTime(*m.at) }
+func (m timeField) value() any { return store.StoredTime(*m.at) }
 
 // Scan implements sql.Scanner.
-func (m moment) Scan(from any) error {
+func (m timeField) Scan(from any) error {
 	switch v := from.(type) {
 	case nil:
 		*m.at = time.Time{}
@@ -86,13 +86,13 @@ func (m moment) Scan(from any) error {
 	return nil
 }
 
-// count is a small number.
-type count struct{ n *int }
+// countField is a small number.
+type countField struct{ n *int }
 
-func (c count) value() any { return int64(*c.n) }
+func (c countField) value() any { return int64(*c.n) }
 
 // Scan implements sql.Scanner.
-func (c count) Scan(from any) error {
+func (c countField) Scan(from any) error {
 	switch v := from.(type) {
 	case int64:
 		*c.n = int(v)
@@ -104,10 +104,10 @@ func (c count) Scan(from any) error {
 	return nil
 }
 
-// optional is a time. The zero time is stored as NULL.
-type optional struct{ moment }
+// nullableTimeField is a time. The zero time is stored as NULL.
+type nullableTimeField struct{ timeField }
 
-func (o optional) value() any {
+func (o nullableTimeField) value() any {
 	if o.at.IsZero() {
 		return (*time.Time)(nil)
 	}
@@ -115,21 +115,21 @@ func (o optional) value() any {
 	return &at
 }
 
-// Never is a time that may be zero, for a column that is nullable in PostgreSQL but not in SQLite,
-// which stores a zero time as 0.
-type Never time.Time
+// NullableTime is a time that may be zero, as an argument for a column that is nullable in
+// PostgreSQL but not in SQLite, which stores a zero time as 0.
+type NullableTime time.Time
 
-// orNever scans and binds a time column in which the zero time means never: see Never.
-type orNever struct{ moment }
+// zeroTimeField scans and binds a time column in which the zero time means never: see NullableTime.
+type zeroTimeField struct{ timeField }
 
-func (o orNever) value() any { return Never(store.StoredTime(*o.at)) }
+func (o zeroTimeField) value() any { return NullableTime(store.StoredTime(*o.at)) }
 
 // Scan implements sql.Scanner.
-func (o orNever) Scan(from any) error {
+func (o zeroTimeField) Scan(from any) error {
 	if from == int64(0) {
 		from = nil
 	}
-	return o.moment.Scan(from)
+	return o.timeField.Scan(from)
 }
 
 // ExecutionID is an execution ID that is stored as bytes: see store.IDKey.
@@ -138,12 +138,12 @@ type ExecutionID string
 // ExecutionIDs holds execution IDs to be passed as the argument of "= ANY (?::bytea[])".
 type ExecutionIDs []string
 
-type executionID struct{ id *string }
+type executionIDField struct{ id *string }
 
-func (e executionID) value() any { return ExecutionID(store.SanitizeText(*e.id)) }
+func (e executionIDField) value() any { return ExecutionID(store.SanitizeText(*e.id)) }
 
 // Scan implements sql.Scanner.
-func (e executionID) Scan(from any) error {
+func (e executionIDField) Scan(from any) error {
 	switch v := from.(type) {
 	case []byte:
 		*e.id = store.IDOf(v)

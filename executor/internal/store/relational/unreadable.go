@@ -11,8 +11,8 @@ var unreadable = table[store.KeptMessage]{
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
 	fields: func(u *store.KeptMessage) []any {
 		return []any{
-			&u.StreamSequence, &u.Subject, &u.Reason, moment{&u.At}, optional{
-				moment{&u.DismissedAt},
+			&u.StreamSequence, &u.Subject, &u.Reason, timeField{&u.At}, nullableTimeField{
+				timeField{&u.DismissedAt},
 			},
 		}
 	},
@@ -33,9 +33,9 @@ func KeyArgs(key store.MessageKey) []any {
 	return []any{store.StoredSequence(key.StreamSequence), key.Prefix(), key.Prefix()}
 }
 
-// putAside inserts the unreadable messages of a batch, deletes the recovered ones, and stores the
-// batch's audit entries.
-func putAside(ctx context.Context, tx Tx, batch store.Batch) error {
+// storeUnreadable inserts the unreadable messages of a batch, deletes the recovered ones, and
+// stores the batch's audit entries.
+func storeUnreadable(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.KeptMessage, len(batch.Unreadable))
 	for i, u := range batch.Unreadable {
 		kept[i].Unreadable = u

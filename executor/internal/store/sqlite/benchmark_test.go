@@ -42,7 +42,7 @@ func BenchmarkApply(b *testing.B) {
 			}
 			return s, func(ctx context.Context, records []store.Record) error {
 				return transact(ctx, bare, func(tx *sql.Tx) error {
-					return each(ctx, tx,
+					return execEach(ctx, tx,
 						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`,
 						records, func(r store.Record) []any {
 							return appendLong(nil, r, relational.Numbers{Workflow: 1, Origin: 1},

@@ -30,7 +30,7 @@ var (
 // insert inserts records in order and returns how many were new. A record whose ID already exists
 // is left unchanged.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
-	return inRows(ctx, tx, rows, i.width, func(values string) string {
+	return execRows(ctx, tx, rows, i.width, func(values string) string {
 		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each
 		// page to undo just this statement.
 		return `INSERT OR ROLLBACK INTO executions (` + i.columns + `) VALUES ` + values +
@@ -47,7 +47,7 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 			micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts),
 			micros(m.CanceledAt))
 	}
-	_, err := inRows(ctx, tx.Tx, rows, width, func(values string) string {
+	_, err := execRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2,
 			started_after = coalesce(started_after, m.column3 - accepted_at),
 			finished_after = coalesce(m.column4 - accepted_at, finished_after),
@@ -59,15 +59,15 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 	return err
 }
 
-// inRows runs a statement for rows of width values each. It returns the number of table rows that
+// execRows runs a statement for rows of width values each. It returns the number of table rows that
 // changed.
-func inRows(
+func execRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
 	row := placeholders(width)
 	for _, size := range []int{together, 1} {
 		whole := len(rows) / (size * width) * size * width
-		n, err := inRowsOf(ctx, tx, rows[:whole], size*width,
+		n, err := execRowsOfSize(ctx, tx, rows[:whole], size*width,
 			statement(strings.Repeat(row+", ", size-1)+row))
 		if err != nil {
 			return 0, err
@@ -80,8 +80,8 @@ func inRows(
 // placeholders returns the placeholders for one row.
 func placeholders(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
-// inRowsOf is like inRows, with at most size values in each execution of the statement.
-func inRowsOf(
+// execRowsOfSize is like execRows, with at most size values in each execution of the statement.
+func execRowsOfSize(
 	ctx context.Context, tx *sql.Tx, values []any, size int, statement string,
 ) (changed int64, err error) {
 	if len(values) == 0 {
@@ -111,7 +111,7 @@ func inRowsOf(
 
 // insertRecords inserts the records whose IDs do not exist yet, and returns how many it inserted.
 func insertRecords(
-	ctx context.Context, tx *sql.Tx, known *lookup, records []store.Record,
+	ctx context.Context, tx *sql.Tx, known *originLookup, records []store.Record,
 ) (inserted int64, err error) {
 	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
 	for _, r := range records {
@@ -157,7 +157,7 @@ func (tx *transaction) InsertNew(
 		return nil, err
 	}
 	repeats := store.Repeats(records, inserted)
-	err = each(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
+	err = execEach(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
 		sequence := store.StoredSequence(r.StreamSequence)
 		return []any{sequence, store.IDKey(r.ID), sequence}
 	})

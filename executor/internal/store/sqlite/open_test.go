@@ -143,7 +143,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			_ = s.Close()
 			t.Fatalf("a database of version %d was opened", version)
 		}
-		storetest.RefusesEarlier(t, err, version)
+		storetest.CheckEarlierSchemaRefused(t, err, version)
 		if !strings.Contains(err.Error(), path) {
 			t.Error(err)
 		}

@@ -8,18 +8,18 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// lookup finds the numbers of origins within one transaction. The origins that it adds are cached
-// for other transactions only after a commit.
-type lookup struct {
+// originLookup finds the numbers of origins within one transaction. The origins that it adds are
+// cached for other transactions only after a commit.
+type originLookup struct {
 	known *relational.Origins
 	added map[store.Origin]relational.Numbers
 }
 
 // commit caches the added origins. Call it after the transaction has been committed.
-func (l *lookup) commit() { l.known.Cache(l.added) }
+func (l *originLookup) commit() { l.known.Cache(l.added) }
 
 // of returns the numbers of an origin, adding the origin if it is new.
-func (l *lookup) of(
+func (l *originLookup) of(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
 ) (relational.Numbers, error) {
 	if n, ok := l.known.Find(origin); ok {

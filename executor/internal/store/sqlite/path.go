@@ -25,7 +25,7 @@ func prepare(path string) (absolute string, err error) {
 	folder := filepath.Dir(absolute)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("cannot create the folder of the database %s: %w: "+
-			"create %s for this user, or choose another database path", absolute, cause(err),
+			"create %s for this user, or choose another database path", absolute, withoutPath(err),
 			folder)
 	}
 	// #nosec G304 -- the operator's own path.
@@ -33,7 +33,7 @@ func prepare(path string) (absolute string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot write the database %s: %w: "+
 			"make the file and its folder writable for this user, or choose another database path",
-			absolute, cause(err))
+			absolute, withoutPath(err))
 	}
 	// SQLite syncs the folder for its journals, but assumes that the directory entry of the
 	// database file is durable.
@@ -43,9 +43,9 @@ func prepare(path string) (absolute string, err error) {
 	return absolute, nil
 }
 
-// cause returns why a file operation failed, without the path, because the caller's message already
-// contains it.
-func cause(err error) error {
+// withoutPath returns why a file operation failed, without the path, because the caller's message
+// already contains it.
+func withoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
 	}

@@ -32,7 +32,7 @@ const (
 func (tx *transaction) EndLost(
 	ctx context.Context, lost []store.Lost, at time.Time, reason string,
 ) (ended []string, err error) {
-	done, err := changed(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
+	done, err := execReturning(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
 		return []any{
 			at.UnixMicro(),
 			reason,
@@ -50,7 +50,7 @@ func (tx *transaction) EndLost(
 func (tx *transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
-	done, err := changed(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any {
+	done, err := execReturning(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any {
 		return []any{store.SanitizeText(r.As), store.IDKey(r.ID)}
 	})
 	for _, r := range done {
@@ -63,21 +63,21 @@ func (tx *transaction) MarkRequeued(
 func (tx *transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	dismissed, err = changed(ctx, tx.Tx, dismissRecord, ids, func(id string) []any {
+	dismissed, err = execReturning(ctx, tx.Tx, dismissRecord, ids, func(id string) []any {
 		return []any{at.UnixMicro(), store.IDKey(id)}
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	messageKeys, err = changed(ctx, tx.Tx, dismissMessage, messages,
+	messageKeys, err = execReturning(ctx, tx.Tx, dismissMessage, messages,
 		func(key store.MessageKey) []any {
 			return append([]any{at.UnixMicro()}, relational.KeyArgs(key)...)
 		})
 	return dismissed, messageKeys, err
 }
 
-// changed runs a statement for each item and returns the items for which it returned a row.
-func changed[T any](
+// execReturning runs a statement for each item and returns the items for which it returned a row.
+func execReturning[T any](
 	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
 ) (done []T, err error) {
 	if len(items) == 0 {

@@ -42,7 +42,8 @@ func appendLong(values []any, r store.Record, numbers relational.Numbers, comput
 	}
 	return append(appendShort(values, r, numbers, computed), text(other), text(r.RerunOf),
 		text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
-		after(r.AcceptedAt, r.StartedAt), after(r.AcceptedAt, r.FinishedAt), text(r.Error),
+		microsSince(r.AcceptedAt, r.StartedAt), microsSince(r.AcceptedAt, r.FinishedAt),
+		text(r.Error),
 		blob(r.Output), count(r.Attempts), micros(r.CancelRequestedAt))
 }
 
@@ -70,8 +71,8 @@ func count(n int) any {
 	return int64(n)
 }
 
-// after returns the number of microseconds from begin to t, or NULL if t is zero.
-func after(begin, t time.Time) any {
+// microsSince returns the number of microseconds from begin to t, or NULL if t is zero.
+func microsSince(begin, t time.Time) any {
 	if t.IsZero() {
 		return nil
 	}

@@ -134,7 +134,7 @@ func (s *Store) Close() error {
 func (s *Store) write(ctx context.Context, what string, do func(tx *transaction) error) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
-	began, known := time.Now(), &lookup{known: s.Origins}
+	began, known := time.Now(), &originLookup{known: s.Origins}
 	err := transact(ctx, s.writer, func(tx *sql.Tx) error {
 		if err := checkSchema(ctx, tx, s.schema); err != nil {
 			// If the check succeeds, no other process can migrate the tables before the transaction

@@ -22,8 +22,8 @@ func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
 	return exist, err
 }
 
-// each prepares a statement and runs it for each item.
-func each[T any](
+// execEach prepares a statement and runs it for each item.
+func execEach[T any](
 	ctx context.Context, tx *sql.Tx, query string, items []T, args func(T) []any,
 ) error {
 	if len(items) == 0 {

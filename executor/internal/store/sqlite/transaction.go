@@ -43,8 +43,8 @@ var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
-// stored returns arguments in the form that SQLite stores.
-func stored(args []any) []any {
+// storedArgs returns arguments in the form that SQLite stores.
+func storedArgs(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
 		values[i] = storedValue(arg)
@@ -63,7 +63,7 @@ func storedValue(value any) any {
 			return nil
 		}
 		return v.UnixMicro()
-	case relational.Never:
+	case relational.NullableTime:
 		if time.Time(v).IsZero() {
 			return int64(0)
 		}
@@ -102,7 +102,7 @@ func (s *Store) Write(ctx context.Context, operation string, do func(relational.
 type transaction struct {
 	*sql.Tx
 
-	known *lookup
+	known *originLookup
 	seqs  map[string]int64 // the row numbers of the records returned by CurrentStates
 }
 
@@ -110,7 +110,7 @@ type transaction struct {
 func (tx *transaction) Exec(
 	ctx context.Context, query string, args ...any,
 ) (changed int64, err error) {
-	result, err := tx.ExecContext(ctx, words.Replace(query), stored(args)...)
+	result, err := tx.ExecContext(ctx, words.Replace(query), storedArgs(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -121,14 +121,14 @@ func (tx *transaction) Exec(
 func (tx *transaction) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, tx, row, words.Replace(query), stored(args)...)
+	return eachRow(ctx, tx, row, words.Replace(query), storedArgs(args)...)
 }
 
 // Insert implements relational.Tx.
 func (tx *transaction) Insert(
 	ctx context.Context, into string, rows [][]any, conflict string,
 ) error {
-	return each(ctx, tx.Tx,
+	return execEach(ctx, tx.Tx,
 		words.Replace(`INSERT INTO `+into+` VALUES `+placeholders(len(rows[0]))+` `+conflict), rows, func(
 			row []any,
 		) []any {
@@ -141,7 +141,7 @@ func (tx *transaction) Insert(
 
 // AddMinutes implements relational.Tx.
 func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount) error {
-	return each(ctx, tx.Tx,
+	return execEach(ctx, tx.Tx,
 		`INSERT INTO minutes (minute, kind, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE
 			SET n = n + excluded.n`, counts,
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
@@ -172,7 +172,7 @@ type snapshot struct{ tx *sql.Tx }
 func (s snapshot) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, s.tx, row, words.Replace(query), stored(args)...)
+	return eachRow(ctx, s.tx, row, words.Replace(query), storedArgs(args)...)
 }
 
 // Pages implements relational.Snapshot.

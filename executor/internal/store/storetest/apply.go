@@ -12,7 +12,7 @@ import (
 
 var applyTests = map[string]func(*testing.T, store.Store){
 	"a new record is read as it was written": func(t *testing.T, s store.Store) {
-		full := queued(1)
+		full := nthRecord(1)
 		full.RerunOf, full.Error = id(7), "refused"
 		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
 		full.Output, full.Attempts = []byte(`{"a":1}`), 3
@@ -31,14 +31,14 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		wantRecord(t, get(t, s, id(2)), bare)
 	},
 	"the number of the attempt is that of the last report": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1), queued(2))
+		record(t, s, nthRecord(1), nthRecord(2))
 		attempt := func(step execution.Progress, n int) execution.Progress {
 			step.Attempt = n
 			return step
 		}
 		begun, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
 		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, begun), 1)}})
-		want := queued(1)
+		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
 		// Another attempt is running, so a late report of the first attempt changes nothing.
@@ -61,13 +61,13 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		})
 		want.Status, want.FinishedAt, want.Error, want.Attempts = execution.Failed, later, "no", 4
 		wantRecord(t, get(t, s, id(1)), want)
-		quick := queued(2)
+		quick := nthRecord(2)
 		quick.Status, quick.FinishedAt, quick.Output, quick.Attempts = execution.Succeeded, later,
 			[]byte("1"), 1
 		wantRecord(t, get(t, s, id(2)), quick)
 	},
 	"an execution is canceled once, and stays so": func(t *testing.T, s store.Store) {
-		record(t, s, several(6)...)
+		record(t, s, nRecords(6)...)
 		at, later := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{running(1, epoch), succeeded(2, epoch, "1")},
@@ -113,14 +113,14 @@ var applyTests = map[string]func(*testing.T, store.Store){
 				running(0, later), succeeded(0, later, "1"), failed(0, later, "late"),
 			},
 		})
-		want := queued(0)
+		want := nthRecord(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, get(t, s, id(0)), want)
 		// A runner's report leaves the time at which cancellation was requested unchanged.
 		step := running(1, later)
 		step.Status = execution.Canceled
 		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
-		want = queued(1)
+		want = nthRecord(1)
 		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled,
 			epoch, at, later
 		wantRecord(t, get(t, s, id(1)), want)
@@ -130,21 +130,21 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		markRequeued(t, s, id(1), "again", true)
 	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
 		before := get(t, s, id(1))
 		before.StreamSequence = 99 // the sequence of the redelivered message
-		again := queued(1)
+		again := nthRecord(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
-		applied := apply(t, s, store.Batch{New: []store.Record{again, queued(2), queued(1)}})
+		applied := apply(t, s, store.Batch{New: []store.Record{again, nthRecord(2), nthRecord(1)}})
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantRecord(t, get(t, s, id(1)), before)
 	},
 	"of two records of one ID in a batch the first counts": func(t *testing.T, s store.Store) {
-		first, second := queued(1), queued(1)
+		first, second := nthRecord(1), nthRecord(1)
 		second.NodeID = "second"
 		applied := apply(t, s, store.Batch{
-			New: []store.Record{queued(3), first, second, queued(0)},
+			New: []store.Record{nthRecord(3), first, second, nthRecord(0)},
 		})
 		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
 		wantRecord(t, get(t, s, id(1)), first)
@@ -164,7 +164,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
-			New:        []store.Record{queued(2), queued(1)},
+			New:        []store.Record{nthRecord(2), nthRecord(1)},
 			Progress:   []execution.Progress{failed(1, epoch, "\x00")},
 			Unreadable: []store.Unreadable{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
@@ -175,7 +175,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"a large batch of which some are there": func(t *testing.T, s store.Store) {
-		all := several(300, computed)
+		all := nRecords(300, setComputedID)
 		applied := apply(t, s, store.Batch{New: slices.Clone(all[100:200])})
 		wantSame(t, "changed", applied.Changed, ids(all[100:200]))
 		applied = apply(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
@@ -186,7 +186,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"a batch of thousands": func(t *testing.T, s store.Store) {
 		const n = 5_000
-		batch := store.Batch{New: several(n)}
+		batch := store.Batch{New: nRecords(n)}
 		for i := range n {
 			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
 			batch.Unreadable = append(batch.Unreadable, store.Unreadable{
@@ -211,7 +211,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"what is not there is not found": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		for _, unknown := range []string{id(2), "", "no uuid", "\x00", "\xff", "' OR 1=1 --", "%"} {
 			if r, err := s.Get(t.Context(), unknown); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("Get %q: %+v, %v", unknown, r, err)
@@ -219,8 +219,8 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"many are read at once": func(t *testing.T, s store.Store) {
-		record(t, s, several(store.MaxGetMany)...)
-		all := ids(several(store.MaxGetMany))
+		record(t, s, nRecords(store.MaxGetMany)...)
+		all := ids(nRecords(store.MaxGetMany))
 		for _, c := range []struct{ ask, want []string }{
 			{nil, nil},
 			{[]string{id(3), "unknown", id(1), id(3)}, []string{id(1), id(3)}},
@@ -240,7 +240,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantRecord(t, records[0], queued(5))
+		wantRecord(t, records[0], nthRecord(5))
 	},
 	"ping answers": func(t *testing.T, s store.Store) {
 		if err := s.Ping(t.Context()); err != nil {
@@ -264,7 +264,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		for _, before := range execution.Statuses {
 			for _, after := range append(slices.Clone(execution.Statuses), "", "unheard of") {
 				n++
-				r := queued(n)
+				r := nthRecord(n)
 				if before == execution.Rejected {
 					r.Status = execution.Rejected
 				}
@@ -321,9 +321,9 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"a batch is applied in order, after its records": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		applied := apply(t, s, store.Batch{
-			New: []store.Record{queued(2), queued(3), queued(4)},
+			New: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
 			Progress: []execution.Progress{
 				// The last step is late.
 				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"),
@@ -335,20 +335,20 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			},
 		})
 		wantSame(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
-		want := queued(2)
+		want := nthRecord(2)
 		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch,
 			epoch.Add(1*time.Second), "why"
 		wantRecord(t, get(t, s, id(2)), want)
-		want = queued(3)
+		want = nthRecord(3)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, epoch.Add(3*time.Second),
 			[]byte(`"x"`)
 		wantRecord(t, get(t, s, id(3)), want)
-		want = queued(1)
+		want = nthRecord(1)
 		want.Status, want.StartedAt = execution.Running, epoch.Add(5*time.Second)
 		wantRecord(t, get(t, s, id(1)), want)
 	},
 	"steps over several batches": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		for _, step := range []execution.Progress{
 			running(1, epoch), running(1, epoch.Add(time.Second)),
 			succeeded(1, epoch.Add(2*time.Second), ""),
@@ -357,7 +357,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		} {
 			apply(t, s, store.Batch{Progress: []execution.Progress{step}})
 		}
-		want := queued(1)
+		want := nthRecord(1)
 		want.Status, want.StartedAt, want.FinishedAt = execution.Succeeded, epoch,
 			epoch.Add(2*time.Second)
 		wantRecord(t, get(t, s, id(1)), want)
@@ -370,7 +370,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			return step
 		}
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
-		record(t, s, several(4)...)
+		record(t, s, nRecords(4)...)
 		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, at(1))}})
 		// The last step arrives before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
@@ -378,8 +378,8 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)),
 			failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
 		}})
-		record(t, s, queued(4))
-		want := several(5)
+		record(t, s, nthRecord(4))
+		want := nRecords(5)
 		want[0].Status, want[0].StartedAt, want[0].FinishedAt, want[0].Output = execution.Succeeded,
 			at(1), at(2), []byte("1")
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
@@ -393,7 +393,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"unknown executions are named once, as they were": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		applied := apply(t, s, store.Batch{Progress: []execution.Progress{
 			running(8, epoch), running(1, epoch), succeeded(8, epoch, ""), failed(9, epoch, ""),
 			{ID: "bad\x00\xff", Status: execution.Running},
@@ -408,7 +408,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 	"a step of another queue or workflow changes nothing, and is named once": func(
 		t *testing.T, s store.Store,
 	) {
-		record(t, s, queued(1), queued(2))
+		record(t, s, nthRecord(1), nthRecord(2))
 		otherQueue, otherWorkflow, unaddressed := running(1, epoch), failed(1, epoch, "forged"),
 			succeeded(1, epoch, "1")
 		otherQueue.Queue, otherWorkflow.WorkflowID = "gpu", "another"
@@ -421,7 +421,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
 		wantSame(t, "changed", applied.Changed, []string{id(2)})
 		wantSame(t, "unknown", applied.Unknown, nil)
-		wantRecord(t, get(t, s, id(1)), queued(1))
+		wantRecord(t, get(t, s, id(1)), nthRecord(1))
 		// The step from the execution's own runner is applied, even if the batch also has a forged
 		// one.
 		applied = apply(t, s, store.Batch{

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// audited returns the n-th audit entry, whose time is n seconds after the epoch.
-func audited(n int, account, workflow string) store.AuditEntry {
+// nthAuditEntry returns the n-th audit entry, whose time is n seconds after the epoch.
+func nthAuditEntry(n int, account, workflow string) store.AuditEntry {
 	return store.AuditEntry{
 		ID:         id(n),
 		At:         epoch.Add(time.Duration(n) * time.Second),
@@ -67,8 +67,8 @@ func auditOf(t *testing.T, s store.Store, filter store.AuditFilter) (ids []strin
 
 var auditTests = map[string]func(*testing.T, store.Store){
 	"an entry is read as it was written, once": func(t *testing.T, s store.Store) {
-		want := audited(1, "a", "w")
-		other := audited(1, "b", "other")
+		want := nthAuditEntry(1, "a", "w")
+		other := nthAuditEntry(1, "b", "other")
 		other.At = want.At.Add(time.Hour)
 		addAudit(t, s, want)
 		addAudit(t, s, other, want)
@@ -80,25 +80,25 @@ var auditTests = map[string]func(*testing.T, store.Store){
 	},
 	"an entry of a batch is there with its record, once": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
-			New:   []store.Record{queued(1)},
-			Audit: []store.AuditEntry{audited(2, "a", "w"), audited(1, "a", "w")},
+			New:   []store.Record{nthRecord(1)},
+			Audit: []store.AuditEntry{nthAuditEntry(2, "a", "w"), nthAuditEntry(1, "a", "w")},
 		}
 		apply(t, s, batch)
-		other := audited(2, "b", "other")
+		other := nthAuditEntry(2, "b", "other")
 		apply(t, s, store.Batch{
 			New:   batch.New,
-			Audit: []store.AuditEntry{other, audited(1, "a", "w")},
+			Audit: []store.AuditEntry{other, nthAuditEntry(1, "a", "w")},
 		})
 		got, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{}, 10)
-		if err != nil || len(got) != 2 || got[0] != audited(2, "a", "w") ||
-			got[1] != audited(1, "a", "w") {
+		if err != nil || len(got) != 2 || got[0] != nthAuditEntry(2, "a", "w") ||
+			got[1] != nthAuditEntry(1, "a", "w") {
 			t.Errorf("%+v, %v", got, err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := s.Apply(ended, store.Batch{
-			New:   []store.Record{queued(3)},
-			Audit: []store.AuditEntry{audited(3, "a", "w")},
+			New:   []store.Record{nthRecord(3)},
+			Audit: []store.AuditEntry{nthAuditEntry(3, "a", "w")},
 		}); err == nil {
 			t.Error("a batch whose time is up was recorded")
 		}
@@ -108,7 +108,7 @@ var auditTests = map[string]func(*testing.T, store.Store){
 	},
 	"the newest first, filtered, by pages": func(t *testing.T, s store.Store) {
 		for n := range 7 {
-			addAudit(t, s, audited(n, []string{"a", "b"}[n%2], []string{"v", "w", ""}[n%3]))
+			addAudit(t, s, nthAuditEntry(n, []string{"a", "b"}[n%2], []string{"v", "w", ""}[n%3]))
 		}
 		for _, c := range []struct {
 			filter store.AuditFilter
@@ -140,7 +140,7 @@ var auditTests = map[string]func(*testing.T, store.Store){
 	},
 	"old entries are deleted, the oldest first": func(t *testing.T, s store.Store) {
 		for n := range 5 {
-			addAudit(t, s, audited(n, "a", "w"))
+			addAudit(t, s, nthAuditEntry(n, "a", "w"))
 		}
 		for _, want := range []int{2, 1, 0} {
 			if n, err := s.PruneAudit(t.Context(), epoch.Add(3*time.Second), 2); err != nil ||

@@ -35,30 +35,30 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		// The restored store still knows which reports were applied, and keeps early steps until
 		// their records arrive.
 		addDuplicates(t, to, "report", epoch, map[string]int64{id(2): 3})
-		apply(t, to, store.Batch{New: []store.Record{queued(7000)}})
+		apply(t, to, store.Batch{New: []store.Record{nthRecord(7000)}})
 		if got := get(t, to, id(7000)); got.Status != execution.Running {
 			t.Errorf("the early step is not applied: %+v", got)
 		}
-		wantSender(t, to, seenSender())
+		wantSender(t, to, fullObservation())
 		if got := get(t, to, id(2)); got.Duplicates != 3 {
 			t.Errorf("%d duplicates", got.Duplicates)
 		}
 	})
 	t.Run("every field of a record", func(t *testing.T) {
 		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
-		full := everyField(t)
+		full := fullRecord(t)
 		record(t, from, full)
 		restore(t, to, backUp(t, from))
 		wantRecord(t, get(t, to, full.ID), full)
 	})
 	t.Run("it is as it was at one moment, whoever writes meanwhile", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
-		record(t, s, several(1_200)...)
+		record(t, s, nRecords(1_200)...)
 		records, first := 0, true
 		if err := s.Backup(t.Context(), func(part store.Part) error {
 			if first {
 				first = false
-				record(t, s, queued(5_000))
+				record(t, s, nthRecord(5_000))
 			}
 			records += len(part.Records)
 			return nil
@@ -72,21 +72,21 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 	t.Run("an error of who writes ends it", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		full := errors.New("the disk is full")
 		if err := s.Backup(t.Context(), func(store.Part) error {
 			return full
 		}); !errors.Is(err, full) {
 			t.Errorf("%v", err)
 		}
-		record(t, s, queued(2))
+		record(t, s, nthRecord(2))
 	})
 }
 
 // fill adds content of each kind to a database.
 func fill(t *testing.T, s store.Store) {
 	t.Helper()
-	record(t, s, several(1_201)...)
+	record(t, s, nRecords(1_201)...)
 	apply(t, s, store.Batch{
 		Progress: []execution.Progress{
 			running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"),
@@ -106,9 +106,9 @@ func fill(t *testing.T, s store.Store) {
 	}, epoch.Add(time.Hour), dismissal); err != nil {
 		t.Fatal(err)
 	}
-	addAudit(t, s, audited(1, "a", "w"), audited(2, "b", "v"))
+	addAudit(t, s, nthAuditEntry(1, "a", "w"), nthAuditEntry(2, "b", "v"))
 	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderObservation{
-		seenSender(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
+		fullObservation(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func fill(t *testing.T, s store.Store) {
 		refusal("", "not_found", 1, 1, 9))
 }
 
-// seenSender returns an observation in which no field is zero.
-func seenSender() store.SenderObservation {
+// fullObservation returns an observation in which no field is zero.
+func fullObservation() store.SenderObservation {
 	return store.SenderObservation{
 		WorkflowID:    "wf",
 		NodeID:        "node",
@@ -145,15 +145,15 @@ func seenSender() store.SenderObservation {
 
 func wantSender(t *testing.T, s store.Store, want store.SenderObservation) {
 	t.Helper()
-	if got, err := s.SenderSeen(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
+	if got, err := s.SenderObservation(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
 		got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 }
 
-// everyField returns a record in which no field is zero, except for Duplicates, which is stored
+// fullRecord returns a record in which no field is zero, except for Duplicates, which is stored
 // separately.
-func everyField(t *testing.T) store.Record {
+func fullRecord(t *testing.T) store.Record {
 	t.Helper()
 	var r store.Record
 	fields := reflect.ValueOf(&r).Elem()

@@ -21,9 +21,9 @@ const (
 
 const batchSize = 500
 
-// filled returns the n-th record that Fill adds.
-func filled(n int) store.Record {
-	r := queued(n)
+// nthFilledRecord returns the n-th record that Fill adds.
+func nthFilledRecord(n int) store.Record {
+	r := nthRecord(n)
 	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows),
 		fmt.Sprint(fillDeliveryID, n)
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
@@ -39,7 +39,7 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 	for first := 1; first <= n; first += 5_000 {
 		var batch store.Batch
 		for i := first; i < first+5_000 && i <= n; i++ {
-			batch.New = append(batch.New, filled(i))
+			batch.New = append(batch.New, nthFilledRecord(i))
 		}
 		if _, err := s.Apply(ctx, batch); err != nil {
 			return err
@@ -62,7 +62,7 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
 		n := len(all)
-		r := queued(n)
+		r := nthRecord(n)
 		r.AccountID, r.WorkflowID, r.NodeID, r.DeliveryID, r.AcceptedAt = account, workflow, node,
 			fmt.Sprint("of an account ", n), r.AcceptedAt.AddDate(year, 0, 0)
 		r.ID = execution.IDForDelivery(workflow, node, r.DeliveryID)
@@ -120,13 +120,13 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 			}
 			b.Run("get", func(b *testing.B) {
 				for n := 1; b.Loop(); n++ {
-					if _, err := s.Get(b.Context(), filled(n*7919%size+1).ID); err != nil {
+					if _, err := s.Get(b.Context(), nthFilledRecord(n*7919%size+1).ID); err != nil {
 						b.Fatal(err)
 					}
 				}
 			})
 			b.Run("count of a day", func(b *testing.B) {
-				since := filled(size).AcceptedAt.Add(-24 * time.Hour)
+				since := nthFilledRecord(size).AcceptedAt.Add(-24 * time.Hour)
 				for b.Loop() {
 					if _, err := s.CountByTime(b.Context(), store.Filter{
 						WorkflowID: "workflow-7",
@@ -208,7 +208,7 @@ func unrelated(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {
 		n := batch*batchSize + i
-		records[i] = queued(n)
+		records[i] = nthRecord(n)
 		records[i].WorkflowID = fmt.Sprint("workflow-", n%fillWorkflows)
 		records[i].TokenID = fmt.Sprint("token-", n%fillWorkflows)
 		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node",

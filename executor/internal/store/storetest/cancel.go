@@ -12,13 +12,13 @@ import (
 
 var cancelTests = map[string]func(*testing.T, store.Store){
 	"a cancelled call does nothing": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		calls := map[string]func() error{
 			"Apply": func() error {
 				_, err := s.Apply(ctx, store.Batch{
-					New:      []store.Record{queued(2)},
+					New:      []store.Record{nthRecord(2)},
 					Progress: []execution.Progress{running(1, epoch)},
 				})
 				return err
@@ -64,7 +64,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			},
 			"CountDeadLetters": func() error { _, err := s.CountDeadLetters(ctx, 5); return err },
 			"Prune": func() error {
-				_, err := s.Prune(ctx, queued(5).AcceptedAt, 5)
+				_, err := s.Prune(ctx, nthRecord(5).AcceptedAt, 5)
 				return err
 			},
 			"Ping": func() error { return s.Ping(ctx) },
@@ -77,7 +77,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 		if left := list(t, s, store.Filter{}, store.Position{}, 5); len(left) != 1 {
 			t.Errorf("records: %q", ids(left))
 		}
-		wantRecord(t, get(t, s, id(1)), queued(1))
+		wantRecord(t, get(t, s, id(1)), nthRecord(1))
 	},
 	"a batch that is cancelled on the way is recorded whole or not at all": func(
 		t *testing.T, s store.Store,
@@ -87,7 +87,7 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				records := several(n, func(i int, r *store.Record) {
+				records := nRecords(n, func(i int, r *store.Record) {
 					r.ID, r.WorkflowID = id(round*n+i), id(round)
 				})
 				_, err := s.Apply(ctx, store.Batch{New: records})

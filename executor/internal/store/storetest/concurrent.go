@@ -14,7 +14,7 @@ import (
 var concurrentTests = map[string]func(*testing.T, store.Store){
 	"overlapping batches": func(t *testing.T, s store.Store) { applyOverlapping(t, s, s, s, s) },
 	"overlapping large batches": func(t *testing.T, s store.Store) {
-		all := several(1_000, computed)
+		all := nRecords(1_000, setComputedID)
 		var mu sync.Mutex
 		var changed []string
 		inParallel(t, 4, func(int) error {
@@ -45,7 +45,7 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			for i := range 20 {
 				if worker == 0 {
 					if _, err := s.Apply(t.Context(),
-						store.Batch{New: several(20 * (i + 1))}); err != nil {
+						store.Batch{New: nRecords(20 * (i + 1))}); err != nil {
 						return err
 					}
 					continue
@@ -85,7 +85,7 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 			for start := 0; start < n; start += 75 {
 				var fresh, steps, unreadable store.Batch
 				for _, i := range order[start : start+75] {
-					fresh.New = append(fresh.New, queued(i))
+					fresh.New = append(fresh.New, nthRecord(i))
 					steps.Progress = append(steps.Progress, running(i, epoch),
 						succeeded(i, epoch, "1"))
 					//nolint:gosec // positive

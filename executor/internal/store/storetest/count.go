@@ -11,7 +11,7 @@ import (
 
 var countTests = map[string]func(*testing.T, store.Store){
 	"by steps that begin where 1970 says": func(t *testing.T, s store.Store) {
-		record(t, s, several(150)...) // one per second from 12:00:00.123456
+		record(t, s, nRecords(150)...) // one per second from 12:00:00.123456
 		got := countByTime(t, s, store.Filter{}, time.Minute)
 		noon := epoch.Truncate(time.Hour)
 		want := []store.Count{
@@ -29,7 +29,7 @@ var countTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"what the filter shows, without empty steps": func(t *testing.T, s store.Store) {
-		record(t, s, several(10, func(i int, r *store.Record) {
+		record(t, s, nRecords(10, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i) * time.Hour)
 			r.WorkflowID = []string{"a", "b"}[i%2]
 			if i > 6 {

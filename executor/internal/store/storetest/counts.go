@@ -128,7 +128,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"by the minute: accepted once, no reruns, no rejections": func(t *testing.T, s store.Store) {
-		records := several(100, func(i int, r *store.Record) {
+		records := nRecords(100, func(i int, r *store.Record) {
 			switch i {
 			case 1:
 				r.Source = execution.Rerun
@@ -153,7 +153,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
 	},
 	"pruned by age, and down to a number": func(t *testing.T, s store.Store) {
-		record(t, s, queued(0), queued(300))
+		record(t, s, nthRecord(0), nthRecord(300))
 		var all []store.Refusal
 		for m := range 10 {
 			all = append(all, refusal("a", "token_invalid", m, 0, 1),
@@ -199,7 +199,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 			for n := range rounds {
 				batch := store.Batch{}
 				for i := range 20 {
-					batch.New = append(batch.New, queued((worker*rounds+n)*20+i))
+					batch.New = append(batch.New, nthRecord((worker*rounds+n)*20+i))
 					batch.New[i].AcceptedAt = epoch
 				}
 				if _, err := s.Apply(t.Context(), batch); err != nil {

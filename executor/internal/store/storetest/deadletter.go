@@ -16,7 +16,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	"what failed, until it is requeued, and what could not be decoded": func(
 		t *testing.T, s store.Store,
 	) {
-		records := several(6, func(i int, r *store.Record) {
+		records := nRecords(6, func(i int, r *store.Record) {
 			r.WorkflowID = []string{"a", "b"}[i%2]
 		})
 		records[5].Status = execution.Rejected
@@ -84,7 +84,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 	"filtered by account, workflow, reason and time": filteredDeadLetters,
 	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
-		record(t, s, several(6)...)
+		record(t, s, nRecords(6)...)
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
 				failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"),
@@ -139,7 +139,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			[]string{id(2), "12", "11"}; !slices.Equal(got, want) {
 			t.Errorf("left: %q, want %q", got, want)
 		}
-		want := queued(0)
+		want := nthRecord(0)
 		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch,
 			at
 		wantRecord(t, get(t, s, id(0)), want)
@@ -163,7 +163,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		wantCount(100, 2)
 	},
 	"a replay says of what": func(t *testing.T, s store.Store) {
-		want := queued(1)
+		want := nthRecord(1)
 		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.Rerun, id(0), "", ""
 		record(t, s, want)
 		wantRecord(t, get(t, s, id(1)), want)
@@ -177,7 +177,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 func requeueAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30
-	record(t, stores[0], several(n)...)
+	record(t, stores[0], nRecords(n)...)
 	for i := range n {
 		apply(t, stores[0], store.Batch{Progress: []execution.Progress{failed(i, epoch, "")}})
 	}
@@ -199,7 +199,7 @@ func requeueAtOnce(t *testing.T, stores ...store.Store) {
 				return err
 			}
 			for _, won := range won {
-				i := slices.IndexFunc(several(n), func(r store.Record) bool { return r.ID == won })
+				i := slices.IndexFunc(nRecords(n), func(r store.Record) bool { return r.ID == won })
 				marked[i].Add(1)
 				if got, err := stores[worker].Get(t.Context(), id(i)); err != nil ||
 					got.RequeuedAs != fmt.Sprint("by ", worker) {
@@ -268,7 +268,7 @@ func deadLetters(
 }
 
 func filteredDeadLetters(t *testing.T, s store.Store) {
-	records := several(12, func(i int, r *store.Record) {
+	records := nRecords(12, func(i int, r *store.Record) {
 		r.AccountID, r.WorkflowID = []string{"x", "y"}[i%2], []string{"a", "b", "c"}[i%3]
 	})
 	record(t, s, records...)

@@ -91,10 +91,10 @@ func hasCauses(t *testing.T, s store.Store, want bool) {
 var eventTests = map[string]func(*testing.T, store.Store){
 	"a failure is a cause once, whatever ends it": func(t *testing.T, s store.Store) {
 		s.OnFailure(failureCause)
-		silent := queued(5)
+		silent := nthRecord(5)
 		silent.WorkflowID = "silent"
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
-		record(t, s, queued(1), queued(2), queued(3), queued(4), silent)
+		record(t, s, nthRecord(1), nthRecord(2), nthRecord(3), nthRecord(4), silent)
 		hasCauses(t, s, true)
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second round changes nothing
@@ -112,7 +112,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				}),
 			}})
 			if _, err := s.EndLost(t.Context(), []store.Lost{
-				{ID: id(3), StreamSequence: queued(3).StreamSequence},
+				{ID: id(3), StreamSequence: nthRecord(3).StreamSequence},
 			}, at.Add(time.Second), "lost"); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
-		record(t, s, queued(1))
+		record(t, s, nthRecord(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "no")}})
 		hasCauses(t, s, false)
 	},
@@ -146,7 +146,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		t *testing.T, s store.Store,
 	) {
 		s.OnFailure(failureCause)
-		record(t, s, queued(1), queued(2))
+		record(t, s, nthRecord(1), nthRecord(2))
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
 		})
@@ -160,7 +160,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		published := epoch.Add(time.Second)
 		for range 2 {
-			if err := s.EventsPublished(t.Context(), []string{first.ID, "other"},
+			if err := s.MarkEventsPublished(t.Context(), []string{first.ID, "other"},
 				published); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 
 		// Recording the same occurrence again does not lead to another event.
-		record(t, s, queued(3))
+		record(t, s, nthRecord(3))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventMemory + time.Second)
 		before := decideAll(t, s, late)
@@ -179,7 +179,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
 			t.Errorf("%+v", before)
 		}
-		record(t, s, queued(4))
+		record(t, s, nthRecord(4))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch, "four")}})
 		ids := []string{}
 		for _, e := range decideAll(t, s, late) {
@@ -252,7 +252,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				"b", 31, 51, true,
 			}, {"a", 32, 52, false},
 		} {
-			if got, err := s.LeadEvents(t.Context(), step.caller, at(step.now),
+			if got, err := s.AcquireEventLead(t.Context(), step.caller, at(step.now),
 				at(step.until)); err != nil || got != step.want {
 				t.Errorf("step %d: %v, %v", i, got, err)
 			}
@@ -271,13 +271,13 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.SendersRefused(t.Context()); err != nil ||
+		if got, err := s.RefusedSenders(t.Context()); err != nil ||
 			!reflect.DeepEqual(got, []store.SenderObservation{refused}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	},
 	"records of one node": func(t *testing.T, s store.Store) {
-		record(t, s, several(6, func(i int, r *store.Record) {
+		record(t, s, nRecords(6, func(i int, r *store.Record) {
 			r.NodeID = fmt.Sprint("node ", i%3)
 		})...)
 		if got := ids(list(t, s, store.Filter{

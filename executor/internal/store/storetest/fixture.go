@@ -16,9 +16,9 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
 // id returns the n-th ID. IDs sort in the order of n.
 func id(n int) string { return fmt.Sprintf("%08x-0000-8000-8000-%012x", n, n) }
 
-// queued returns the n-th record, which was accepted n seconds after the epoch. Every field that
+// nthRecord returns the n-th record, which was accepted n seconds after the epoch. Every field that
 // can be set on a new record is set.
-func queued(n int) store.Record {
+func nthRecord(n int) store.Record {
 	return store.Record{
 		ID:             id(n),
 		AccountID:      "account",
@@ -37,11 +37,11 @@ func queued(n int) store.Record {
 	}
 }
 
-// several returns the records 0 to n-1, each modified by the given functions.
-func several(n int, change ...func(int, *store.Record)) []store.Record {
+// nRecords returns the records 0 to n-1, each modified by the given functions.
+func nRecords(n int, change ...func(int, *store.Record)) []store.Record {
 	records := make([]store.Record, n)
 	for i := range records {
-		records[i] = queued(i)
+		records[i] = nthRecord(i)
 		for _, c := range change {
 			c(i, &records[i])
 		}
@@ -49,9 +49,9 @@ func several(n int, change ...func(int, *store.Record)) []store.Record {
 	return records
 }
 
-// computed sets a record's ID to one computed from its delivery ID, as an ingress does. Drivers
-// store the delivery IDs of such records differently.
-func computed(_ int, r *store.Record) {
+// setComputedID sets a record's ID to one computed from its delivery ID, as an ingress does.
+// Drivers store the delivery IDs of such records differently.
+func setComputedID(_ int, r *store.Record) {
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 }
 

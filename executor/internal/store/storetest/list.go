@@ -14,12 +14,12 @@ var listTests = map[string]func(*testing.T, store.Store){
 	"the newest first, equal times by ID, over pages of any size": func(
 		t *testing.T, s store.Store,
 	) {
-		records := several(30, func(i int, r *store.Record) {
+		records := nRecords(30, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i/7) * time.Microsecond)
 		})
 		// IDs are ordered by byte: letters come after digits, and no byte counts as negative.
 		for _, odd := range []string{"f", "9", "a", "7", "8"} {
-			r := queued(1)
+			r := nthRecord(1)
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
 			records = append(records, r)
 		}
@@ -52,24 +52,24 @@ var listTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"a page is not moved by what is newer or gone": func(t *testing.T, s store.Store) {
-		record(t, s, several(6)...)
+		record(t, s, nRecords(6)...)
 		page := list(t, s, store.Filter{}, store.Position{}, 3)
 		after := store.Position{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
-		record(t, s, queued(50))
-		prune(t, s, queued(1).AcceptedAt, 10)
+		record(t, s, nthRecord(50))
+		prune(t, s, nthRecord(1).AcceptedAt, 10)
 		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{
 			id(2), id(1),
 		}) {
 			t.Errorf("%q", got)
 		}
 		// A position need not be the position of a record.
-		between := store.Position{AcceptedAt: queued(2).AcceptedAt.Add(time.Millisecond)}
+		between := store.Position{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
 		if got := ids(list(t, s, store.Filter{}, between, 1)); !slices.Equal(got, []string{id(2)}) {
 			t.Errorf("%q", got)
 		}
 	},
 	"every combination of filters, with pages": func(t *testing.T, s store.Store) {
-		records := several(60, func(i int, r *store.Record) {
+		records := nRecords(60, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i/3) * time.Second)
 			r.WorkflowID = []string{"a", "b"}[i%2]
 			r.AccountID = []string{"acme", "other", "acme"}[i/4%3]
@@ -131,7 +131,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 				continue
 			}
 			slices.Reverse(want)
-			if got := oldest(t, s, filter, 25); !slices.Equal(got, want) {
+			if got := listOldest(t, s, filter, 25); !slices.Equal(got, want) {
 				t.Fatalf("%+v, the oldest first: %q, want %q", filter, got, want)
 			}
 		}
@@ -162,14 +162,14 @@ var listTests = map[string]func(*testing.T, store.Store){
 					t.Errorf("%+v: %q, want %q", filter, got, want)
 				}
 				slices.Reverse(want)
-				if got := oldest(t, s, filter, 300); !slices.Equal(got, want) {
+				if got := listOldest(t, s, filter, 300); !slices.Equal(got, want) {
 					t.Errorf("%+v, the oldest first: %q, want %q", filter, got, want)
 				}
 			}
 		}
 	},
 	"bounds finer than a microsecond": func(t *testing.T, s store.Store) {
-		r := queued(1)
+		r := nthRecord(1)
 		r.AcceptedAt = epoch
 		record(t, s, r)
 		for _, c := range []struct {
@@ -194,8 +194,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// oldest reads a whole list, oldest first, page by page.
-func oldest(t *testing.T, s store.Store, filter store.Filter, size int) (all []string) {
+// listOldest reads a whole list, oldest first, page by page.
+func listOldest(t *testing.T, s store.Store, filter store.Filter, size int) (all []string) {
 	t.Helper()
 	after := store.Position{}
 	for {

@@ -24,14 +24,14 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps come after the kept steps.
 		applied = apply(t, s, store.Batch{
-			New: several(4),
+			New: nRecords(4),
 			Progress: []execution.Progress{
 				succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch),
 			},
 		})
 		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
 		wantSame(t, "unknown", applied.Unknown, nil)
-		want := several(4)
+		want := nRecords(4)
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded,
 			epoch, epoch.Add(time.Second), []byte(`"x"`)
 		want[2].Status, want[2].StartedAt, want[2].FinishedAt, want[2].Output = execution.Succeeded,
@@ -50,8 +50,8 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		step := succeeded(1, epoch, "1")
 		step.Attempt = 2
 		apply(t, s, progress(step))
-		apply(t, s, store.Batch{New: []store.Record{queued(1)}})
-		want := queued(1)
+		apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
+		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output, want.Attempts = execution.Succeeded, epoch,
 			[]byte("1"), 2
 		wantRecord(t, get(t, s, id(1)), want)
@@ -62,9 +62,9 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		alien, own := failed(1, epoch, "forged"), succeeded(1, epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"
 		apply(t, s, progress(alien, own))
-		applied := apply(t, s, store.Batch{New: []store.Record{queued(1)}})
+		applied := apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
 		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
-		want := queued(1)
+		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
 		wantRecord(t, get(t, s, id(1)), want)
 	},
@@ -95,8 +95,8 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 			t,
 			s,
 			progress(
-				withRecordOf(queued(1), execution.Progress{ID: id(1), Status: execution.Queued}),
-				withRecordOf(queued(1), execution.Progress{ID: id(1), Status: "unheard of"}),
+				withRecordOf(nthRecord(1), execution.Progress{ID: id(1), Status: execution.Queued}),
+				withRecordOf(nthRecord(1), execution.Progress{ID: id(1), Status: "unheard of"}),
 			),
 		)
 		if n := prunePending(t, s); n != 0 {
@@ -111,19 +111,19 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		if n := prunePending(t, s); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
-		record(t, s, queued(1))
-		wantRecord(t, get(t, s, id(1)), queued(1))
+		record(t, s, nthRecord(1))
+		wantRecord(t, get(t, s, id(1)), nthRecord(1))
 	},
 }
 
 var lostTests = map[string]func(*testing.T, store.Store){
 	"a lost one ends as failed, for good": func(t *testing.T, s store.Store) {
-		record(t, s, several(5)...)
+		record(t, s, nRecords(5)...)
 		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "1")))
 		at := epoch.Add(time.Hour)
 		var lost []store.Lost
 		for i := range 4 {
-			lost = append(lost, store.Lost{ID: id(i), StreamSequence: queued(i).StreamSequence})
+			lost = append(lost, store.Lost{ID: id(i), StreamSequence: nthRecord(i).StreamSequence})
 		}
 		lost[3].StreamSequence++ // the record has moved in the meantime
 		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{
@@ -138,7 +138,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 			wantSame(t, "ended", ended, want)
 		}
 		apply(t, s, progress(succeeded(0, epoch, "1")))
-		want := several(5)
+		want := nRecords(5)
 		want[0].Status, want[0].FinishedAt, want[0].Error = execution.Failed, at, "lost"
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
 			epoch, at, "lost"
@@ -152,9 +152,9 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"a record that is not final follows its message": func(t *testing.T, s store.Store) {
-		record(t, s, several(4)...)
+		record(t, s, nRecords(4)...)
 		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "")))
-		again := several(4, func(_ int, r *store.Record) {
+		again := nRecords(4, func(_ int, r *store.Record) {
 			r.StreamSequence, r.NodeID = 99, "other"
 		})
 		record(t, s, again[:3]...)
@@ -187,7 +187,7 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 			var b store.Batch
 			for i := from; i < from+batch; i++ {
 				if worker%2 == 0 {
-					b.New = append(b.New, queued(i))
+					b.New = append(b.New, nthRecord(i))
 				} else {
 					b.Progress = append(b.Progress, succeeded(i, epoch, "1"))
 				}
@@ -216,7 +216,7 @@ func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	if applied := apply(t, s, progress(succeeded(1, epoch, "1"))); applied.Dropped != 1 {
 		t.Errorf("dropped %d", applied.Dropped)
 	}
-	record(t, s, queued(0), queued(1))
+	record(t, s, nthRecord(0), nthRecord(1))
 	for i := range 2 { // the second step of the first execution was newer
 		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)

@@ -11,11 +11,11 @@ import (
 
 var pruneTests = map[string]func(*testing.T, store.Store){
 	"the oldest first, at most so many, in any state": func(t *testing.T, s store.Store) {
-		record(t, s, several(10)...)
+		record(t, s, nRecords(10)...)
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{running(0, epoch), succeeded(1, epoch, "")},
 		})
-		before := queued(7).AcceptedAt
+		before := nthRecord(7).AcceptedAt
 		for _, c := range []struct{ want, left int }{{3, 7}, {3, 4}, {1, 3}, {0, 3}} {
 			if n := prune(t, s, before, 3); n != c.want {
 				t.Errorf("pruned %d, want %d", n, c.want)
@@ -31,7 +31,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 	},
 	"duplicates go with their record, or by age without one": func(t *testing.T, s store.Store) {
 		hour := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) }
-		old, young := queued(1), queued(2)
+		old, young := nthRecord(1), nthRecord(2)
 		young.AcceptedAt = hour(20)
 		record(t, s, old, young)
 		// The old record has a recent count, and the recent record has an old one. IDs 3 and 4 have
@@ -42,7 +42,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if n := prune(t, s, hour(10), 100); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
-		record(t, s, several(5)...)
+		record(t, s, nRecords(5)...)
 		got := []int64{}
 		for i := range 5 {
 			got = append(got, get(t, s, id(i)).Duplicates)
@@ -56,13 +56,13 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		wantDuplicates(t, s, 0, 5)
 	},
 	"while records come and go on": func(t *testing.T, s store.Store) {
-		record(t, s, several(2_000)...)
+		record(t, s, nRecords(2_000)...)
 		pruned := make(chan int, 4)
 		inParallel(t, 4, func(worker int) error {
 			total := 0
 			for round := range 10 {
 				if worker < 2 {
-					n, err := s.Prune(t.Context(), queued(1_000).AcceptedAt, 60)
+					n, err := s.Prune(t.Context(), nthRecord(1_000).AcceptedAt, 60)
 					if err != nil {
 						return err
 					}

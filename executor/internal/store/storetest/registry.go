@@ -41,31 +41,35 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"the newest revision of a record is kept": func(t *testing.T, s store.Store) {
-		keep(t, s, 0, 3, kept("a", 1, "first"), kept("b", 2, "b"), kept("a", 3, "second"))
-		keep(t, s, 3, 5, kept("b", 5, ""))
-		keep(t, s, 0, 2, kept("a", 1, "first"), kept("b", 2, "b")) // again, by another executor
-		wantCopy(t, s, 5, kept("a", 3, "second"), kept("b", 5, ""))
+		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "first"), revision("b", 2, "b"),
+			revision("a", 3, "second"))
+		saveRegistryCopy(t, s, 3, 5, revision("b", 5, ""))
+		// Another executor stores the same revisions.
+		saveRegistryCopy(t, s, 0, 2, revision("a", 1, "first"), revision("b", 2, "b"))
+		wantCopy(t, s, 5, revision("a", 3, "second"), revision("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||
 			at != (store.RegistryPosition{}) {
 			t.Errorf("another bucket: %+v, %v", at, err)
 		}
 	},
 	"a gap is refused": func(t *testing.T, s store.Store) {
-		keep(t, s, 0, 3, kept("a", 3, "a"))
-		err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 6, "later")},
-			[]store.AuditEntry{audited(1, "", "")}, 5, position(6))
+		saveRegistryCopy(t, s, 0, 3, revision("a", 3, "a"))
+		err := s.SaveRegistryCopy(t.Context(), bucket,
+			[]store.RegistryRecord{revision("a", 6, "later")},
+			[]store.AuditEntry{nthAuditEntry(1, "", "")}, 5, position(6))
 		if !errors.Is(err, store.ErrRegistryGap) {
 			t.Errorf("after 5, where 3 was reached: %v", err)
 		}
-		wantCopy(t, s, 3, kept("a", 3, "a"))
+		wantCopy(t, s, 3, revision("a", 3, "a"))
 		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) > 0 {
 			t.Errorf("entries %q", ids)
 		}
 	},
 	"an entry of the audit is kept with its record": func(t *testing.T, s store.Store) {
 		for range 2 {
-			if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{kept("a", 1, "a")},
-				[]store.AuditEntry{audited(1, "", "")}, 0, position(1)); err != nil {
+			if err := s.SaveRegistryCopy(t.Context(), bucket,
+				[]store.RegistryRecord{revision("a", 1, "a")},
+				[]store.AuditEntry{nthAuditEntry(1, "", "")}, 0, position(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -78,8 +82,8 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		for range 4 {
 			keeping.Go(func() {
 				for n := range uint64(20) {
-					if err := s.KeepRegistry(t.Context(), bucket, []store.RegistryRecord{
-						kept("b", 2*n+1, "x"), kept("a", 2*n+2, fmt.Sprint(n)),
+					if err := s.SaveRegistryCopy(t.Context(), bucket, []store.RegistryRecord{
+						revision("b", 2*n+1, "x"), revision("a", 2*n+2, fmt.Sprint(n)),
 					}, nil, 2*n, position(2*n+2)); err != nil {
 						t.Error(err)
 					}
@@ -87,10 +91,11 @@ var registryTests = map[string]func(*testing.T, store.Store){
 			})
 		}
 		keeping.Wait()
-		wantCopy(t, s, 40, kept("a", 40, "19"), kept("b", 39, "x"))
+		wantCopy(t, s, 40, revision("a", 40, "19"), revision("b", 39, "x"))
 	},
 	"records are read in pages": func(t *testing.T, s store.Store) {
-		keep(t, s, 0, 3, kept("a", 1, "a"), kept("b", 2, "b"), kept("c", 3, "c"))
+		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "a"), revision("b", 2, "b"),
+			revision("c", 3, "c"))
 		page, err := s.RegistryRecords(t.Context(), bucket, "a", 1)
 		if err != nil || len(page) != 1 || page[0].Key != "b" {
 			t.Errorf("%+v, %v", page, err)
@@ -98,8 +103,9 @@ var registryTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// kept returns a revision of a registry record. If data is empty, the revision is a deletion.
-func kept(key string, revision uint64, data string) store.RegistryRecord {
+// revision returns a revision of a registry record. If data is empty, the revision is a
+// deletion.
+func revision(key string, revision uint64, data string) store.RegistryRecord {
 	r := store.RegistryRecord{Bucket: bucket, Key: key, Revision: revision, Data: []byte(data)}
 	if data == "" {
 		r.Deleted = 1
@@ -115,9 +121,12 @@ func position(revision uint64) store.RegistryPosition {
 	}
 }
 
-func keep(t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord) {
+func saveRegistryCopy(
+	t *testing.T, s store.Store, after, upTo uint64, records ...store.RegistryRecord,
+) {
 	t.Helper()
-	if err := s.KeepRegistry(t.Context(), bucket, records, nil, after, position(upTo)); err != nil {
+	err := s.SaveRegistryCopy(t.Context(), bucket, records, nil, after, position(upTo))
+	if err != nil {
 		t.Fatal(err)
 	}
 }

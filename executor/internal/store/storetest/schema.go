@@ -17,7 +17,7 @@ func RunNewerSchema(
 ) {
 	t.Helper()
 	s := open(t)
-	batch := store.Batch{New: []store.Record{queued(1)}}
+	batch := store.Batch{New: []store.Record{nthRecord(1)}}
 	if _, err := s.Apply(t.Context(), store.Batch{}); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func RunNewerSchema(
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if version, err := s.HasSchema(t.Context()); err != nil || version != 90000 {
+	if version, err := s.DatabaseSchema(t.Context()); err != nil || version != 90000 {
 		t.Errorf("%d, %v", version, err)
 	}
 	run(t, `INSERT INTO harmless VALUES (90000)`)
@@ -48,9 +48,9 @@ func RunNewerSchema(
 	}
 }
 
-// RefusesEarlier tests the error for a database that was not created by the baseline migration. It
-// must be one line that describes what to do.
-func RefusesEarlier(t *testing.T, err error, version int64) {
+// CheckEarlierSchemaRefused tests the error for a database that was not created by the baseline
+// migration. It must be one line that describes what to do.
+func CheckEarlierSchemaRefused(t *testing.T, err error, version int64) {
 	t.Helper()
 	for _, want := range []string{
 		"from before the first release", "hookstart admin backup",

@@ -19,7 +19,8 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want := func(expected store.SenderObservation) {
 			t.Helper()
 			expected.WorkflowID, expected.NodeID = "wf", "node"
-			if got, err := s.SenderSeen(t.Context(), "wf", "node"); err != nil || got != expected {
+			got, err := s.SenderObservation(t.Context(), "wf", "node")
+			if err != nil || got != expected {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
 		}
@@ -83,13 +84,13 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		want(store.SenderObservation{})
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
-		r := queued(1)
+		r := nthRecord(1)
 		r.Sender, r.Verified = "stripe", true
-		record(t, s, r, queued(2))
+		record(t, s, r, nthRecord(2))
 		if got := get(t, s, r.ID); got.Sender != "stripe" || !got.Verified {
 			t.Errorf("%+v", got)
 		}
-		if got := get(t, s, queued(2).ID); got.Sender != "" || got.Verified {
+		if got := get(t, s, nthRecord(2).ID); got.Sender != "" || got.Verified {
 			t.Errorf("%+v", got)
 		}
 	},

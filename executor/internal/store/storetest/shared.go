@@ -14,7 +14,7 @@ type opener = func(ctx context.Context) (store.Store, error)
 var sharedTests = map[string]func(*testing.T, opener){
 	"everything is there after reopening": func(t *testing.T, open opener) {
 		first := mustOpen(t, open)
-		want := queued(1)
+		want := nthRecord(1)
 		record(t, first, want)
 		apply(t, first, store.Batch{
 			Progress:   []execution.Progress{failed(1, epoch, "why")},
@@ -30,7 +30,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 			execution.Failed, epoch, "why", 3, "again"
 		wantRecord(t, get(t, second, id(1)), want)
 		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
-		record(t, second, queued(2))
+		record(t, second, nthRecord(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
 		if found, err := second.ListUnreadable(t.Context(), store.UnreadableFilter{},
@@ -38,15 +38,15 @@ var sharedTests = map[string]func(*testing.T, opener){
 			t.Errorf("unreadable: %v, %v", found, err)
 		}
 		used, err := second.TokensLastUsed(t.Context(), []string{"token"})
-		if err != nil || !used["token"].Equal(queued(2).AcceptedAt) {
+		if err != nil || !used["token"].Equal(nthRecord(2).AcceptedAt) {
 			t.Errorf("used: %v, %v", used, err)
 		}
 	},
 	"what one returned the other sees": func(t *testing.T, open opener) {
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		for i := range 20 {
-			record(t, first, queued(i))
-			wantRecord(t, get(t, other, id(i)), queued(i))
+			record(t, first, nthRecord(i))
+			wantRecord(t, get(t, other, id(i)), nthRecord(i))
 			first, other = other, first
 		}
 	},
@@ -63,13 +63,13 @@ var sharedTests = map[string]func(*testing.T, opener){
 		stores := []store.Store{closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))}
 		inParallel(t, len(stores), func(worker int) error {
 			for b := range batches {
-				batch := store.Batch{New: several(size, func(i int, r *store.Record) {
+				batch := store.Batch{New: nRecords(size, func(i int, r *store.Record) {
 					place := i
 					if worker == 1 {
 						place = size - 1 - i
 					}
 					n := b*size + place
-					*r = queued(n)
+					*r = nthRecord(n)
 					r.ID = id(worker*batches*size + n)
 					r.WorkflowID, r.TokenID = fmt.Sprint("workflow ", n), fmt.Sprint("token ", n%7)
 				})}
@@ -100,7 +100,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 				return err
 			}
 			if _, err := s.Apply(t.Context(),
-				store.Batch{New: []store.Record{queued(worker)}}); err != nil {
+				store.Batch{New: []store.Record{nthRecord(worker)}}); err != nil {
 				return err
 			}
 			return s.Close()

@@ -13,20 +13,20 @@ var sizeTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("empty: %+v", empty)
 		}
 		const records = 5_000
-		record(t, s, several(records)...)
+		record(t, s, nRecords(records)...)
 		full := size(t, s)
-		if full.Records != records || !full.Oldest.Equal(queued(0).AcceptedAt) {
-			t.Errorf("%d records since %s: %+v", records, queued(0).AcceptedAt, full)
+		if full.Records != records || !full.Oldest.Equal(nthRecord(0).AcceptedAt) {
+			t.Errorf("%d records since %s: %+v", records, nthRecord(0).AcceptedAt, full)
 		}
 		// A record takes more than 100 and less than 1,000 bytes in every driver.
 		if grown := full.Bytes - empty.Bytes; grown < records*100 || grown > records*1_000 {
 			t.Errorf("%d records take %d bytes", records, grown)
 		}
-		if pruned := prune(t, s, queued(2_000).AcceptedAt, records); pruned != 2_000 {
+		if pruned := prune(t, s, nthRecord(2_000).AcceptedAt, records); pruned != 2_000 {
 			t.Fatalf("pruned %d", pruned)
 		}
 		rest := size(t, s)
-		if rest.Records != records-2_000 || !rest.Oldest.Equal(queued(2_000).AcceptedAt) {
+		if rest.Records != records-2_000 || !rest.Oldest.Equal(nthRecord(2_000).AcceptedAt) {
 			t.Errorf("after pruning: %+v", rest)
 		}
 		if rest.Reusable < full.Reusable || rest.Reusable > rest.Bytes {

@@ -12,7 +12,7 @@ import (
 var tokenTests = map[string]func(*testing.T, store.Store){
 	"the newest record counts, in any order": func(t *testing.T, s store.Store) {
 		used := func(n int, token string, status execution.Status) store.Record {
-			r := queued(n)
+			r := nthRecord(n)
 			r.TokenID, r.Status = token, status
 			return r
 		}
@@ -39,14 +39,14 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		add()
-		add(store.TokenUse{TokenID: "a", At: queued(5).AcceptedAt}, store.TokenUse{
+		add(store.TokenUse{TokenID: "a", At: nthRecord(5).AcceptedAt}, store.TokenUse{
 			TokenID: "b",
-			At:      queued(2).AcceptedAt,
-		}, store.TokenUse{TokenID: "a", At: queued(3).AcceptedAt})
+			At:      nthRecord(2).AcceptedAt,
+		}, store.TokenUse{TokenID: "a", At: nthRecord(3).AcceptedAt})
 		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
-		add(store.TokenUse{TokenID: "a", At: queued(4).AcceptedAt}, store.TokenUse{
+		add(store.TokenUse{TokenID: "a", At: nthRecord(4).AcceptedAt}, store.TokenUse{
 			TokenID: "b",
-			At:      queued(6).AcceptedAt,
+			At:      nthRecord(6).AcceptedAt,
 		})
 		wantUsed(t, s, map[string]int{"a": 5, "b": 6})
 	},
@@ -66,7 +66,7 @@ func wantUsed(t *testing.T, s store.Store, seconds map[string]int) {
 	}
 	want := make(map[string]time.Time)
 	for token, n := range seconds {
-		want[token] = queued(n).AcceptedAt
+		want[token] = nthRecord(n).AcceptedAt
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("last used %v, want %v", got, want)

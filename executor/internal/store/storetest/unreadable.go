@@ -73,10 +73,10 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 		}
 		for range 2 { // the second time, nothing changes
 			apply(t, s, store.Batch{
-				New:       []store.Record{queued(1)},
+				New:       []store.Record{nthRecord(1)},
 				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
 			})
-			wantRecord(t, get(t, s, id(1)), queued(1))
+			wantRecord(t, get(t, s, id(1)), nthRecord(1))
 			if _, err := s.GetUnreadable(t.Context(),
 				store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%v", err)

@@ -17,7 +17,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			"\u200e\u2028\ufeff\ufffd\uffff", "日本語 ü 😀",
 			"e\u0301 is not é", strings.Repeat("long ", 50_000), " \t\r\n ",
 		} {
-			r := queued(n)
+			r := nthRecord(n)
 			r.ContentType, r.Error = text, text
 			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryID)]
 			record(t, s, r)
@@ -37,7 +37,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			for m, key := range []string{
 				"evt_1", execution.MarkDerivedID("evt_1"), execution.MarkSignedID("evt_1"),
 			} {
-				r := queued(3*n + m)
+				r := nthRecord(3*n + m)
 				r.DeliveryID = "evt_1"
 				if n == 1 {
 					r.Status = execution.Rejected
@@ -58,9 +58,9 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		t *testing.T, s store.Store,
 	) {
 		const broken, stored = "a\x00b\xff\xfec\xed\xa0\x80", "a\ufffdb\ufffdc\ufffd"
-		r := queued(1)
+		r := nthRecord(1)
 		r.DeliveryID, r.ContentType = broken, broken
-		record(t, s, r, queued(2))
+		record(t, s, r, nthRecord(2))
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
 			Unreadable: []store.Unreadable{
@@ -109,7 +109,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			{time.Unix(0, 0), time.Unix(0, 0).UTC()},
 			{time.Time{}, time.Time{}},
 		} {
-			r := queued(n)
+			r := nthRecord(n)
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.at, c.at, c.at, c.at
 			record(t, s, r)
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.want, c.want, c.want, c.want
@@ -117,14 +117,14 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"large numbers and outputs": func(t *testing.T, s store.Store) {
-		r := queued(1)
+		r := nthRecord(1)
 		r.BodyBytes, r.StreamSequence = math.MaxInt64, math.MaxInt64
 		r.Output = []byte(strings.Repeat("x", 1<<20))
 		record(t, s, r)
 		wantRecord(t, get(t, s, r.ID), r)
 	},
 	"an empty output is none": func(t *testing.T, s store.Store) {
-		r := queued(1)
+		r := nthRecord(1)
 		r.Output = []byte{}
 		record(t, s, r)
 		apply(t, s, store.Batch{Progress: []execution.Progress{succeeded(1, epoch, "")}})

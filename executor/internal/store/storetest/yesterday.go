@@ -16,10 +16,10 @@ import (
 //   - report "report" has been applied; the token "token" was last used at the epoch.
 func RunFirstRelease(t *testing.T, s store.Store) {
 	t.Helper()
-	first := queued(0)
+	first := nthRecord(0)
 	first.Duplicates = 3
 	wantRecord(t, get(t, s, id(0)), first)
-	second := queued(1)
+	second := nthRecord(1)
 	second.Status, second.Error = execution.Failed, "an error"
 	second.StartedAt, second.FinishedAt = second.AcceptedAt.Add(time.Second),
 		second.AcceptedAt.Add(2*time.Second)
@@ -39,12 +39,12 @@ func RunFirstRelease(t *testing.T, s store.Store) {
 	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
 	first.Duplicates = 4
 	first.Status, first.StartedAt = execution.Running, first.AcceptedAt.Add(time.Minute)
-	record(t, s, queued(0), queued(2))
+	record(t, s, nthRecord(0), nthRecord(2))
 	apply(t, s, store.Batch{
 		Progress: []execution.Progress{running(0, first.StartedAt), running(1, epoch)},
 	})
 	wantRecord(t, get(t, s, id(0)), first)
 	wantRecord(t, get(t, s, id(1)), second)
-	wantRecord(t, get(t, s, id(2)), queued(2))
-	wantLastUse(queued(2).AcceptedAt)
+	wantRecord(t, get(t, s, id(2)), nthRecord(2))
+	wantLastUse(nthRecord(2).AcceptedAt)
 }

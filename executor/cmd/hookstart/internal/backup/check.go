@@ -162,7 +162,7 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 		for _, id := range ids {
 			keys[id] = true
 		}
-		live[m.Subject] = !m.deletes()
+		live[m.Subject] = !m.isDeletion()
 		return nil
 	})
 	records := 0
@@ -184,7 +184,7 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 func keysOf(m message, bucket string) ([]string, error) {
 	var boxes [][]byte
 	switch {
-	case m.deletes():
+	case m.isDeletion():
 	case bucket == registry.SecretsBucket:
 		secrets, err := registry.DecodeTriggerSecrets(m.Data)
 		if err != nil {

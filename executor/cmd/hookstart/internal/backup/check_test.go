@@ -63,7 +63,7 @@ func sound(t *testing.T) contents {
 
 // addOwn adds the own streams of the queue "default", with a start whose subject is that of place
 // p.
-func (c *contents) addOwn(sequence uint64, p stream.Place) {
+func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnName("default"), stream.OwnProgressName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
 		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{
@@ -78,7 +78,7 @@ func (c *contents) addOwn(sequence uint64, p stream.Place) {
 	c.messages[streamEntry(reports)] = []message{
 		{
 			Sequence: 1,
-			Subject:  stream.Place{Own: true}.ProgressSubject("default", "wf", "execution"),
+			Subject:  stream.Layout{Own: true}.ProgressSubject("default", "wf", "execution"),
 		},
 	}
 }
@@ -86,13 +86,13 @@ func (c *contents) addOwn(sequence uint64, p stream.Place) {
 func (c contents) write(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hookstart.backup")
-	w, err := create(path)
+	w, err := createFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.abandon()
 	part := func(name string, lines []string) {
-		to, err := w.entry(name)
+		to, err := w.createEntry(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func (c contents) write(t *testing.T) (path string) {
 		}
 		part(name, lines)
 	}
-	if err := w.end(c.manifest); err != nil {
+	if err := w.finish(c.manifest); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.publish(); err != nil {
@@ -156,10 +156,10 @@ func TestCheck(t *testing.T) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
 		}, "there is no stream ELSEWHERE in this version"},
 		"a queue's own streams": {func(c *contents) {
-			c.addOwn(2, stream.Place{Own: true})
+			c.addOwn(2, stream.Layout{Own: true})
 		}, ""},
 		"a start of the shared stream in an own one": {func(c *contents) {
-			c.addOwn(2, stream.Place{})
+			c.addOwn(2, stream.Layout{})
 		}, "stream QUEUE_default: message 2 has the subject " +
 			stream.StartSubject("default", "wf", "node")},
 		"an own stream of a queue that cannot be one": {func(c *contents) {

@@ -87,7 +87,7 @@ type writer struct {
 	zip  *zip.Writer
 }
 
-func create(path string) (*writer, error) {
+func createFile(path string) (*writer, error) {
 	// CreateTemp makes the file readable only by its owner.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.incomplete")
 	if err != nil {
@@ -102,16 +102,16 @@ func create(path string) (*writer, error) {
 	return w, nil
 }
 
-// entry starts the next part of the file, which ends the previous part.
-func (w *writer) entry(name string) (io.Writer, error) { return w.zip.Create(name) }
+// createEntry starts the next part of the file, which ends the previous part.
+func (w *writer) createEntry(name string) (io.Writer, error) { return w.zip.Create(name) }
 
-// end writes the manifest and the last line, and syncs the file to disk.
-func (w *writer) end(m Manifest) error {
+// finish writes the manifest and the last line, and syncs the file to disk.
+func (w *writer) finish(m Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
-	to, err := w.entry(manifestName)
+	to, err := w.createEntry(manifestName)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func open(path string) (r *reader, err error) {
 			_ = file.Close()
 		}
 	}()
-	length, err := check(file, path)
+	length, err := checkFile(file, path)
 	if err != nil {
 		return nil, err
 	}
@@ -188,8 +188,8 @@ func open(path string) (r *reader, err error) {
 	return r, nil
 }
 
-// check verifies the file's checksum and returns the length of the archive in the file.
-func check(file *os.File, path string) (length int64, err error) {
+// checkFile verifies the file's checksum and returns the length of the archive in the file.
+func checkFile(file *os.File, path string) (length int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err

@@ -70,8 +70,8 @@ func (m message) msg() *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
 }
 
-// deletes reports whether the message deletes a record of a bucket.
-func (m message) deletes() bool { return len(m.Headers[kvOperation]) > 0 }
+// isDeletion reports whether the message deletes a record of a bucket.
+func (m message) isDeletion() bool { return len(m.Headers[kvOperation]) > 0 }
 
 const (
 	recordsName = "records.jsonl"

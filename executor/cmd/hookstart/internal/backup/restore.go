@@ -194,7 +194,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	// Restore the identity last: until then, no process uses the restored registry.
-	if err := i.identify(ctx, false); err != nil {
+	if err := i.writeIdentity(ctx, false); err != nil {
 		return err
 	}
 	if account == "" {
@@ -205,10 +205,11 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 
 // markRestoring marks the registry as being restored. Until the restore is complete, ingresses
 // respond to all webhook requests with the code unavailable.
-func (i Installation) markRestoring(ctx context.Context) error { return i.identify(ctx, true) }
+func (i Installation) markRestoring(ctx context.Context) error { return i.writeIdentity(ctx, true) }
 
-// identify writes the identity of the target installation; the backup's identity is not restored.
-func (i Installation) identify(ctx context.Context, restoring bool) error {
+// writeIdentity writes the identity of the target installation; the backup's identity is not
+// restored.
+func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 	identity, over, err := edit.ReadInstallation(ctx, i.JetStream)
 	if err != nil {
 		return fmt.Errorf("the installation's identity: %w", err)
@@ -243,7 +244,7 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 	}
 	if err := r.messages(bucketEntry(registry.Bucket), func(m message) error {
 		queue, ok := strings.CutPrefix(m.Subject, subjectOf("queue."))
-		if _, own := limits[queue]; !ok || !own || m.deletes() {
+		if _, own := limits[queue]; !ok || !own || m.isDeletion() {
 			return nil
 		}
 		settings, err := stream.DecodeQueueSettings(m.Data)
@@ -388,7 +389,7 @@ func (i Installation) restoreStream(
 	}); err != nil {
 		return err
 	}
-	if err := to.fill(ctx, of.Name, of.Last+1); err != nil {
+	if err := to.fillGap(ctx, of.Name, of.Last+1); err != nil {
 		return err
 	}
 	if err := to.confirm(ctx); err != nil {
@@ -418,7 +419,7 @@ type publisher struct {
 const atOnce = 1000
 
 func (p *publisher) publish(ctx context.Context, m message, name string) error {
-	if err := p.fill(ctx, name, m.Sequence); err != nil {
+	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
 		return err
 	}
 	msg := m.msg()
@@ -428,22 +429,22 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 	return p.send(ctx, msg)
 }
 
-// fill publishes filler messages up to a sequence (exclusive). They take the place of messages that
-// no longer exist, so that later messages get their original sequences. The filler messages are
-// deleted afterwards.
-func (p *publisher) fill(ctx context.Context, name string, before uint64) error {
+// fillGap publishes filler messages up to a sequence (exclusive). They take the place of messages
+// that no longer exist, so that later messages get their original sequences. The filler messages
+// are deleted afterwards.
+func (p *publisher) fillGap(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
-		if err := p.send(ctx, &nats.Msg{Subject: subjectOfGap(name)}); err != nil {
+		if err := p.send(ctx, &nats.Msg{Subject: fillerSubject(name)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// subjectOfGap returns the subject for a stream's filler messages.
-func subjectOfGap(name string) string {
-	own := stream.Place{Own: true}
+// fillerSubject returns the subject for a stream's filler messages.
+func fillerSubject(name string) string {
+	own := stream.Layout{Own: true}
 	if queue, ok := stream.QueueOfStream(name); ok {
 		return own.RejectedSubject(queue, "gap", "gap")
 	}
@@ -563,7 +564,7 @@ func (i Installation) restoreBucket(
 			m.Subject == subjectOf(registry.InstallationKey) {
 			return nil
 		}
-		// The audit entry is in records.jsonl or in audit.jsonl: see takeAudit.
+		// The audit entry is in records.jsonl or in audit.jsonl: see writeAudit.
 		delete(m.Headers, registry.HeaderAudit)
 		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
 			last = m

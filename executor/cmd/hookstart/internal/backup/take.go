@@ -68,7 +68,7 @@ const bucketStream = "KV_"
 func Take(
 	ctx context.Context, i Installation, path string, withMessages bool,
 ) (m Manifest, err error) {
-	w, err := create(path)
+	w, err := createFile(path)
 	if err != nil {
 		return m, err
 	}
@@ -79,10 +79,10 @@ func Take(
 		TakenAt:      time.Now().UTC(),
 		WithMessages: withMessages,
 	}
-	if err := i.take(ctx, w, &m); err != nil {
+	if err := i.writeParts(ctx, w, &m); err != nil {
 		return m, err
 	}
-	if err := w.end(m); err != nil {
+	if err := w.finish(m); err != nil {
 		return m, err
 	}
 	// Check the file now, so that a problem is not discovered only when the backup is needed.
@@ -92,8 +92,8 @@ func Take(
 	return m, w.publish()
 }
 
-// take writes the parts in the order that the package documentation explains.
-func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
+// writeParts writes the parts in the order that the package documentation explains.
+func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) error {
 	names, err := i.streams(ctx)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	if m.Records, err = i.takeRecords(ctx, w); err != nil {
+	if m.Records, err = i.writeRecords(ctx, w); err != nil {
 		return err
 	}
 	i.logf("records: %d executions", m.Records)
@@ -122,7 +122,7 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 		}
 	}
 	for n := range m.Streams {
-		if err := i.takeStream(ctx, w, &m.Streams[n], m.WithMessages); err != nil {
+		if err := i.writeStream(ctx, w, &m.Streams[n], m.WithMessages); err != nil {
 			return err
 		}
 		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
@@ -132,14 +132,14 @@ func (i Installation) take(ctx context.Context, w *writer, m *Manifest) error {
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStream)}
 		var last newestRecord
-		if bucket.Records, last, err = i.takeBucket(ctx, w, bucket.Name, keys); err != nil {
+		if bucket.Records, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
 		m.Buckets, until = append(m.Buckets, bucket), append(until, last)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
 	m.Keys = slices.Sorted(maps.Keys(keys))
-	return i.takeAudit(ctx, w, m, audited, until)
+	return i.writeAudit(ctx, w, m, audited, until)
 }
 
 // streams returns the names of the streams in the order in which they are read: streams of reports
@@ -207,21 +207,21 @@ type newestRecord struct {
 	at       time.Time
 }
 
-// takeAudit writes the audit entries of the changes since a time, up to the newest record of each
+// writeAudit writes the audit entries of the changes since a time, up to the newest record of each
 // bucket in the file.
 //
 // An executor deletes an earlier revision of a record only once the revision's audit entry is in
 // the database. Every entry is therefore in the history of the bucket, which is read first, or in
 // the database.
-func (i Installation) takeAudit(
+func (i Installation) writeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestRecord,
 ) error {
-	to, err := w.entry(auditName)
+	to, err := w.createEntry(auditName)
 	if err != nil {
 		return err
 	}
 	for n, name := range registry.Streams() {
-		if err := i.takeHistory(ctx, to, m, name, until[n].sequence); err != nil {
+		if err := i.writeAuditHistory(ctx, to, m, name, until[n].sequence); err != nil {
 			return err
 		}
 		if err := i.API.BackUpAudit(ctx, m.Buckets[n].Name, since, until[n].at,
@@ -248,9 +248,9 @@ type auditLine struct {
 	At                                                                                time.Time
 }
 
-// takeHistory writes the audit entries, up to a revision, that the executors have not yet copied to
-// the database from a bucket's history.
-func (i Installation) takeHistory(
+// writeAuditHistory writes the audit entries, up to a revision, that the executors have not yet
+// copied to the database from a bucket's history.
+func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
 	s, err := i.leader(ctx, name)
@@ -329,8 +329,8 @@ func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint6
 	return consumer.CachedInfo().AckFloor.Stream, nil
 }
 
-func (i Installation) takeRecords(ctx context.Context, w *writer) (executions int, err error) {
-	to, err := w.entry(recordsName)
+func (i Installation) writeRecords(ctx context.Context, w *writer) (executions int, err error) {
+	to, err := w.createEntry(recordsName)
 	if err != nil {
 		return 0, err
 	}
@@ -372,16 +372,16 @@ func (i Installation) groups(ctx context.Context, name string) (groups []GroupPo
 	return groups, nil
 }
 
-// takeStream writes the messages that a stream holds now. From REPORTS it writes only those that
+// writeStream writes the messages that a stream holds now. From REPORTS it writes only those that
 // have not been applied.
-func (i Installation) takeStream(
+func (i Installation) writeStream(
 	ctx context.Context, w *writer, of *Stream, withMessages bool,
 ) error {
 	s, err := i.JetStream.Stream(ctx, of.Name)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", of.Name, err)
 	}
-	to, err := w.entry(streamEntry(of.Name))
+	to, err := w.createEntry(streamEntry(of.Name))
 	if err != nil {
 		return err
 	}
@@ -420,16 +420,16 @@ func (i Installation) takeStream(
 	})
 }
 
-// takeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
+// writeBucket writes the newest record of each key, adds the IDs of the keys that encrypt the
 // records to keys, and returns the newest record written. If a key changes in the meantime, its
-// record is written again, and the last version is the one in effect after a restore. takeBucket
+// record is written again, and the last version is the one in effect after a restore. writeBucket
 // returns when every key that existed at the beginning has been written. It does not rely on the
 // server's count of pending messages, because that is too low while executors trim the history of
 // keys (nats-server 2.15.2), and the newest records would be missing.
-func (i Installation) takeBucket(
+func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestRecord, err error) {
-	to, err := w.entry(bucketEntry(bucket))
+	to, err := w.createEntry(bucketEntry(bucket))
 	if err != nil {
 		return 0, last, err
 	}
@@ -462,8 +462,8 @@ func (i Installation) takeBucket(
 			for _, id := range ids {
 				keys[id] = true
 			}
-			live[m.Subject] = !m.deletes()
-			if !m.deletes() || m.Sequence > began {
+			live[m.Subject] = !m.isDeletion()
+			if !m.isDeletion() || m.Sequence > began {
 				// A deletion from before the backup began needs no record.
 				err = encodeLine(to, m)
 			}

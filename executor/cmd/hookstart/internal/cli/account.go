@@ -98,7 +98,7 @@ func (v *accountList) Run(s *session) error {
 	}, listing[api.Account]{
 		head: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
 		row: func(a api.Account) []string {
-			return []string{a.ID, a.Plan, ago(a.CreatedAt, s.now()), short(a.Name, 30)}
+			return []string{a.ID, a.Plan, ago(a.CreatedAt, s.now()), truncateForDisplay(a.Name, 30)}
 		},
 		none: "No accounts. Create one: hookstart account put acme --plan free",
 	})

@@ -82,7 +82,7 @@ func (v *adminStreamCmd) show(s *session, state stream.State) error {
 	if state.MaxBytes > 0 {
 		size = decimalBytes(state.MaxBytes)
 	}
-	return s.printOwn(map[string]any{
+	return s.printValue(map[string]any{
 		"maxAgeSeconds":      state.MaxAge.Seconds(),
 		"dedupWindowSeconds": state.DedupWindow.Seconds(),
 		"maxBytes":           state.MaxBytes,

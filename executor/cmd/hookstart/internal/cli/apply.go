@@ -84,8 +84,8 @@ func (v *applyVerb) Run(s *session) error {
 		if err := do(s.ctx, s.client); err != nil {
 			failed++
 			failedKeys[step.Key()] = true
-			place := strings.TrimSuffix(want.Locate(step.Key(), err).Error(), err.Error())
-			_ = printError(s.Err, errors.New(place+step.Lines[0]+": "+messageOf(err)))
+			place := strings.TrimSuffix(want.AddLocation(step.Key(), err).Error(), err.Error())
+			_ = printError(s.Err, errors.New(place+step.Lines[0]+": "+errorMessage(err)))
 		}
 	}
 	if failed > 0 {

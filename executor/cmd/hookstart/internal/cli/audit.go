@@ -17,11 +17,11 @@ type auditVerbs struct {
 
 // auditFilter holds the flags that select audit entries.
 type auditFilter struct {
-	Actor    string `help:"Only of this actor: an ID, a name, or a kind (admin-token, key, user)." placeholder:"ACTOR"`
-	Account  string `help:"Only about this account." type:"id" placeholder:"ACCOUNT"`
-	Workflow string `help:"Only about this workflow." type:"id" placeholder:"WORKFLOW"`
-	Since    moment `help:"Only since then: a time, or how long ago, like 90m or 7d." placeholder:"WHEN"`
-	Until    moment `help:"Only before." placeholder:"WHEN"`
+	Actor    string  `help:"Only of this actor: an ID, a name, or a kind (admin-token, key, user)." placeholder:"ACTOR"`
+	Account  string  `help:"Only about this account." type:"id" placeholder:"ACCOUNT"`
+	Workflow string  `help:"Only about this workflow." type:"id" placeholder:"WORKFLOW"`
+	Since    timeArg `help:"Only since then: a time, or how long ago, like 90m or 7d." placeholder:"WHEN"`
+	Until    timeArg `help:"Only before." placeholder:"WHEN"`
 }
 
 func (f auditFilter) filter() apiclient.AuditFilter {
@@ -51,7 +51,7 @@ func (v *auditList) Run(s *session) error {
 			}
 			return []string{
 				ago(e.At, s.now()), actorText(e.Actor), e.Action, about,
-				short(changesText(e.Changes), 60),
+				truncateForDisplay(changesText(e.Changes), 60),
 			}
 		},
 		none: "No changes.",
@@ -61,7 +61,7 @@ func (v *auditList) Run(s *session) error {
 // actorText returns an actor in readable form. It marks users and keys as such, because they may
 // have the same name as another kind of actor.
 func actorText(a api.Actor) string {
-	name := short(cmp.Or(a.Name, a.ID, a.Kind), 30)
+	name := truncateForDisplay(cmp.Or(a.Name, a.ID, a.Kind), 30)
 	switch a.Kind {
 	case api.CallerUser, api.CallerKey:
 		return name + " (" + a.Kind + ")"

@@ -89,7 +89,7 @@ func (v *adminRestore) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.printOwn(found, func() error {
+		return s.printValue(found, func() error {
 			return s.printLine("%s can be restored%s.", v.File, keysNeeded(found.Keys))
 		})
 	}
@@ -139,7 +139,7 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 
 // summary prints the result of a command: the manifest for scripts, or text for people.
 func (s *session) summary(manifest backup.Manifest, text string) error {
-	return s.printOwn(manifest, func() error { return s.printLine("%s", text) })
+	return s.printValue(manifest, func() error { return s.printLine("%s", text) })
 }
 
 // backupAPI adapts the client of the operators' API to backup.API.

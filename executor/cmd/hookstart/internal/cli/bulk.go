@@ -28,7 +28,7 @@ func countTrue(conditions ...bool) (n int) {
 // requeueAll requeues the selected dead letters. It repeats the call, which requeues at most about
 // 10,000 of them, until none are left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
-	return s.repeat("retried", func() (int, []api.Left, bool, error) {
+	return s.repeatBulkCall("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
 		return done.Requeued, done.Left, done.More, err
 	})
@@ -64,25 +64,25 @@ func (v *deadLetterDismiss) Run(s *session) error {
 	if !v.All {
 		which.IDs = v.DeadLetters
 	}
-	return s.repeat("dismissed", func() (int, []api.Left, bool, error) {
+	return s.repeatBulkCall("dismissed", func() (int, []api.Left, bool, error) {
 		done, err := s.client.DismissDeadLetters(s.ctx, which)
 		return done.Dismissed, nil, done.More, err
 	})
 }
 
-type executionAgainCmd struct {
-	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
-	Sample    bool   `help:"On the trigger node's sample payload, not on the execution's request."`
-	Rejected  bool   `help:"All rejected executions, or all that match --workflow, --since and --until."`
-	Workflow  string `type:"id" help:"With --rejected: only this workflow's." placeholder:"ID"`
-	Since     moment `help:"With --rejected: accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
-	Until     moment `help:"With --rejected: accepted before." placeholder:"TIME"`
-	Key       string `help:"An idempotency key of your own: repeated with it, nothing starts twice." placeholder:"KEY"`
+type executionRunAgainCmd struct {
+	Execution string  `arg:"" optional:"" help:"The execution's ID, or latest."`
+	Sample    bool    `help:"On the trigger node's sample payload, not on the execution's request."`
+	Rejected  bool    `help:"All rejected executions, or all that match --workflow, --since and --until."`
+	Workflow  string  `type:"id" help:"With --rejected: only this workflow's." placeholder:"ID"`
+	Since     timeArg `help:"With --rejected: accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until     timeArg `help:"With --rejected: accepted before." placeholder:"TIME"`
+	Key       string  `help:"An idempotency key of your own: repeated with it, nothing starts twice." placeholder:"KEY"`
 }
 
 const helpOfRunAgain = "hookstart execution run-again --help"
 
-func (*executionAgainCmd) Help() string {
+func (*executionRunAgainCmd) Help() string {
 	return `Another execution starts on the same request: its body, headers and query. The
 original must have ended, or have been rejected. With --sample it starts on the
 sample payload of the trigger node. (dead-letter retry takes the place of an
@@ -98,7 +98,7 @@ Examples:
   hookstart execution run-again --rejected --workflow demo --since 2h`
 }
 
-func (v *executionAgainCmd) Run(s *session) error {
+func (v *executionRunAgainCmd) Run(s *session) error {
 	switch {
 	case v.Rejected == (v.Execution != ""):
 		return &hintError{
@@ -118,7 +118,7 @@ func (v *executionAgainCmd) Run(s *session) error {
 		which := api.ReplayRejected{
 			Status: "rejected", WorkflowID: v.Workflow, Since: v.Since.Time, Until: v.Until.Time,
 		}
-		return s.repeat("run again", func() (int, []api.Left, bool, error) {
+		return s.repeatBulkCall("run again", func() (int, []api.Left, bool, error) {
 			done, err := s.client.ReplayRejected(s.ctx, which, v.Key)
 			return done.Replayed, done.Left, done.More, err
 		})
@@ -128,14 +128,14 @@ func (v *executionAgainCmd) Run(s *session) error {
 		return err
 	}
 	if v.Sample {
-		return s.runOnSample(id)
+		return s.rerunOnSample(id)
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
 	return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeat repeats a bulk call until there is nothing more to do, and prints the total.
-func (s *session) repeat(
+// repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total.
+func (s *session) repeatBulkCall(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {
 	total := 0

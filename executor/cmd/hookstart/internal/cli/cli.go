@@ -83,7 +83,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 		err = command.Run(s, parser.Model)
 	}
 	if err != nil {
-		return printError(std.Err, given.hinted(ctx, command.Command(), err))
+		return printError(std.Err, given.withHint(ctx, command.Command(), err))
 	}
 	return 0
 }

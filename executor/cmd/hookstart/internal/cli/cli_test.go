@@ -185,7 +185,7 @@ func TestSendNeverShowsTheToken(t *testing.T) {
 }
 
 func TestProblemsNameTheFields(t *testing.T) {
-	text := messageOf(&api.Problem{
+	text := errorMessage(&api.Problem{
 		Status: 422,
 		Code:   "invalid",
 		Detail: "Two things are wrong.",

@@ -19,10 +19,10 @@ type deadLetterVerbs struct {
 
 // deadLetterFilter holds the flags that select dead letters.
 type deadLetterFilter struct {
-	Workflow string `type:"id" help:"Only this workflow's." placeholder:"ID"`
-	Reason   string `help:"Only those whose reason has this text in it." placeholder:"TEXT"`
-	Since    moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
-	Until    moment `help:"Accepted before." placeholder:"TIME"`
+	Workflow string  `type:"id" help:"Only this workflow's." placeholder:"ID"`
+	Reason   string  `help:"Only those whose reason has this text in it." placeholder:"TEXT"`
+	Since    timeArg `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until    timeArg `help:"Accepted before." placeholder:"TIME"`
 }
 
 func (f deadLetterFilter) isGiven() bool {
@@ -61,7 +61,7 @@ func (v *deadLetterList) Run(s *session) error {
 		row: func(d api.DeadLetter) []string {
 			return []string{
 				d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
-				short(oneLine(d.Reason), 100),
+				truncateForDisplay(oneLine(d.Reason), 100),
 			}
 		},
 		none: "No dead letters.",

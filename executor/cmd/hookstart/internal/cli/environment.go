@@ -23,10 +23,10 @@ var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
 })
 
 func nameVariables(node *kong.Node, prefix string) {
-	prefix += "_" + constant(node.Name)
+	prefix += "_" + environmentName(node.Name)
 	for _, flag := range node.Flags {
 		if len(flag.Envs) == 0 && flag.Name != "help" && !strings.HasPrefix(flag.Name, "nats-") {
-			flag.Envs = []string{prefix + "_" + constant(flag.Name)}
+			flag.Envs = []string{prefix + "_" + environmentName(flag.Name)}
 			flag.Tag.Envs = flag.Envs
 		}
 	}
@@ -35,4 +35,6 @@ func nameVariables(node *kong.Node, prefix string) {
 	}
 }
 
-func constant(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+func environmentName(name string) string {
+	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}

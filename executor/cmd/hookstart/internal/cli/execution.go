@@ -14,13 +14,13 @@ import (
 )
 
 type executionVerbs struct {
-	List   executionList     `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
-	Show   executionShow     `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
-	Tail   executionTail     `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
-	Again  executionAgainCmd `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
-	Rerun  executionRerun    `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
-	Cancel executionCancel   `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
-	Verify executionVerify   `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
+	List   executionList        `cmd:"" help:"List executions, the newest first." example:"hookstart execution list --workflow demo --status queued --since 1h"`
+	Show   executionShow        `cmd:"" help:"Show an execution, with its input." example:"hookstart execution show latest"`
+	Tail   executionTail        `cmd:"" help:"Watch executions change." detail:"Ctrl-C ends it. It connects again when the executor restarts. With -o json each change is one line." example:"hookstart execution tail --workflow demo"`
+	Again  executionRunAgainCmd `cmd:"" name:"run-again" aliases:"replay" help:"Run executions again: on the same request, or on the sample payload."`
+	Rerun  executionRerun       `cmd:"" hidden:"" help:"Run the same trigger again, on its sample payload." detail:"The same as run-again --sample." example:"hookstart execution rerun latest"`
+	Cancel executionCancel      `cmd:"" help:"Cancel executions that have not ended." detail:"One that no runner was given is canceled at once; one that runs is asked to end." example:"hookstart execution cancel --workflow demo --since 1h"`
+	Verify executionVerify      `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
 // latest can be used as an argument instead of the ID of the newest execution.
@@ -48,13 +48,13 @@ func (e *executionArg) id(s *session) (string, error) {
 }
 
 type executionList struct {
-	Account    string `type:"id" help:"Only this account's." placeholder:"ID"`
-	Workflow   string `type:"id" help:"Only this workflow's." placeholder:"ID"`
-	Status     string `help:"queued, running, succeeded, failed, rejected or canceled." enum:",queued,running,succeeded,failed,rejected,canceled" default:"" placeholder:"STATUS"`
-	Source     string `help:"webhook, rerun or event." enum:",webhook,rerun,event" default:"" placeholder:"SOURCE"`
-	DeliveryID string `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`
-	Since      moment `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
-	Until      moment `help:"Accepted before." placeholder:"TIME"`
+	Account    string  `type:"id" help:"Only this account's." placeholder:"ID"`
+	Workflow   string  `type:"id" help:"Only this workflow's." placeholder:"ID"`
+	Status     string  `help:"queued, running, succeeded, failed, rejected or canceled." enum:",queued,running,succeeded,failed,rejected,canceled" default:"" placeholder:"STATUS"`
+	Source     string  `help:"webhook, rerun or event." enum:",webhook,rerun,event" default:"" placeholder:"SOURCE"`
+	DeliveryID string  `name:"delivery-id" help:"Only this delivery's." placeholder:"ID"`
+	Since      timeArg `help:"Accepted then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'." placeholder:"TIME"`
+	Until      timeArg `help:"Accepted before." placeholder:"TIME"`
 	paging
 }
 
@@ -105,12 +105,12 @@ func (v *executionRerun) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.runOnSample(id)
+	return s.rerunOnSample(id)
 }
 
-// runOnSample starts another execution at an execution's trigger node, with the node's sample
+// rerunOnSample starts another execution at an execution's trigger node, with the node's sample
 // payload.
-func (s *session) runOnSample(id string) error {
+func (s *session) rerunOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
 		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
@@ -185,8 +185,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 		return s.printLine("Input, headers and query: gone; the stream no longer has the message")
 	}
 	for _, part := range []struct{ name, text string }{
-		{"Query", values(e.Query)},
-		{"Headers", values(e.Headers)},
+		{"Query", valuesText(e.Query)},
+		{"Headers", valuesText(e.Headers)},
 		{"Input", indented(e.Input)},
 		{"Output", indented(e.Output)},
 	} {
@@ -201,8 +201,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	return nil
 }
 
-// values returns headers or query parameters as text, one per line.
-func values(fields map[string][]string) string {
+// valuesText returns headers or query parameters as text, one per line.
+func valuesText(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		for _, value := range fields[name] {
@@ -213,15 +213,15 @@ func values(fields map[string][]string) string {
 }
 
 type executionCancel struct {
-	Execution string `arg:"" optional:"" help:"The execution's ID, or latest."`
-	Workflow  string `type:"id" help:"All of this workflow that have not ended." placeholder:"ID"`
-	Since     moment `help:"With --workflow: accepted then or later." placeholder:"TIME"`
-	Until     moment `help:"With --workflow: accepted before." placeholder:"TIME"`
+	Execution string  `arg:"" optional:"" help:"The execution's ID, or latest."`
+	Workflow  string  `type:"id" help:"All of this workflow that have not ended." placeholder:"ID"`
+	Since     timeArg `help:"With --workflow: accepted then or later." placeholder:"TIME"`
+	Until     timeArg `help:"With --workflow: accepted before." placeholder:"TIME"`
 }
 
 func (v *executionCancel) Run(s *session) error {
 	if v.Execution == "" {
-		return v.many(s)
+		return v.cancelOfWorkflow(s)
 	}
 	if v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero() {
 		return errors.New("name an execution, or --workflow with --since and --until, not both")
@@ -238,8 +238,8 @@ func (v *executionCancel) Run(s *session) error {
 	return s.printDone(err, "%s is canceled", id)
 }
 
-// many cancels the selected executions of a workflow.
-func (v *executionCancel) many(s *session) error {
+// cancelOfWorkflow cancels the selected executions of a workflow.
+func (v *executionCancel) cancelOfWorkflow(s *session) error {
 	if v.Workflow == "" {
 		return errors.New("name an execution, or --workflow: all of it that have not ended")
 	}

@@ -61,16 +61,16 @@ func printError(to io.Writer, err error) (code int) {
 		hint = hinted.hint
 	}
 	// If writing to stderr fails, the error cannot be reported.
-	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(messageOf(err)))
+	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(errorMessage(err)))
 	if hint != "" {
 		_, _ = fmt.Fprintln(to, "hint: "+oneLine(hint))
 	}
 	return code
 }
 
-// messageOf returns an error's message. For an api.Problem it adds the errors of the individual
+// errorMessage returns an error's message. For an api.Problem it adds the errors of the individual
 // fields.
-func messageOf(err error) string {
+func errorMessage(err error) string {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
 		return err.Error()
@@ -84,8 +84,8 @@ func messageOf(err error) string {
 	return text
 }
 
-// hinted adds a hint to an error that has none.
-func (f *flags) hinted(ctx context.Context, command string, err error) error {
+// withHint adds a hint to an error that has none.
+func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	if _, ok := errors.AsType[*hintError](err); ok {
 		return err
 	}
@@ -151,7 +151,7 @@ func hintFor(p *api.Problem, command string) string {
 	case p.Code == api.CodeChangedSince:
 		return "somebody has changed it at the same moment: look at it, and run this again"
 	case p.Code == api.CodeInvalid:
-		return helpOf(command)
+		return helpCommand(command)
 	case p.Retryable && p.RetryAfter > 0:
 		return fmt.Sprintf("run it again in %d s", p.RetryAfter)
 	default:
@@ -159,9 +159,9 @@ func hintFor(p *api.Problem, command string) string {
 	}
 }
 
-// helpOf returns the command line that prints a verb's help. It drops the arguments that kong's
-// name of a command includes.
-func helpOf(command string) string {
+// helpCommand returns the command line that prints a verb's help. It drops the arguments that
+// kong's name of a command includes.
+func helpCommand(command string) string {
 	words := strings.Fields(command)
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"
 }

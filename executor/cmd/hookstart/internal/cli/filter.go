@@ -62,7 +62,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 func (s *session) showFilter(t api.Trigger) error {
 	return s.print(func() error {
 		if err := s.printRows([][]string{
-			{"Filter", filterOf(t)},
+			{"Filter", filterText(t)},
 			{"Filtered", filteredCount(t)},
 		}); err != nil || t.Filtered == nil {
 			return err
@@ -75,7 +75,7 @@ func (s *session) showFilter(t api.Trigger) error {
 	})
 }
 
-func filterOf(t api.Trigger) string {
+func filterText(t api.Trigger) string {
 	if !isSet(t.Filter) {
 		return "none: every request starts an execution"
 	}

@@ -15,10 +15,10 @@ type keyVerbs struct {
 }
 
 type keyCreate struct {
-	Name      string `arg:"" help:"For people: who has it, and what for."`
-	Role      string `help:"viewer reads, without tokens; editor also changes workflows, runs again and retries; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
-	Account   string `help:"The only account that it has access to; not with the role admin. Default: all of them." type:"id" placeholder:"ACCOUNT"`
-	ExpiresIn span   `help:"When it stops to work, like 1h or 90d. Default: never." placeholder:"DURATION"`
+	Name      string     `arg:"" help:"For people: who has it, and what for."`
+	Role      string     `help:"viewer reads, without tokens; editor also changes workflows, runs again and retries; admin also changes accounts and keys." enum:"viewer,editor,admin" required:""`
+	Account   string     `help:"The only account that it has access to; not with the role admin. Default: all of them." type:"id" placeholder:"ACCOUNT"`
+	ExpiresIn secondsArg `help:"When it stops to work, like 1h or 90d. Default: never." placeholder:"DURATION"`
 }
 
 func (*keyCreate) Help() string {
@@ -68,7 +68,7 @@ func (v *keyList) Run(s *session) error {
 			return []string{
 				k.ID, k.Role, cmp.Or(k.AccountID, "all"), ago(k.CreatedAt, s.now()),
 				agoOr(k.LastUsedAt, s.now(), "never"), agoOr(k.ExpiresAt, s.now(), "never"),
-				short(k.Name, 30),
+				truncateForDisplay(k.Name, 30),
 			}
 		},
 		none: "No keys. Make one: hookstart key create NAME --role viewer",

@@ -9,11 +9,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// moment is a point in time, which can be given as a time or as a duration before now.
-type moment struct{ time.Time }
+// timeArg is a point in time, which can be given as a time or as a duration before now.
+type timeArg struct{ time.Time }
 
 // Decode implements kong.MapperValue.
-func (m *moment) Decode(ctx *kong.DecodeContext) error {
+func (m *timeArg) Decode(ctx *kong.DecodeContext) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
 		return err
@@ -49,11 +49,11 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// span is a duration in whole seconds, the unit of the API.
-type span struct{ seconds int64 }
+// secondsArg is a duration in whole seconds, the unit of the API.
+type secondsArg struct{ seconds int64 }
 
 // Decode implements kong.MapperValue.
-func (s *span) Decode(ctx *kong.DecodeContext) error {
+func (s *secondsArg) Decode(ctx *kong.DecodeContext) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
 		return err
@@ -68,6 +68,6 @@ func (s *span) Decode(ctx *kong.DecodeContext) error {
 }
 
 var (
-	_ kong.MapperValue = (*moment)(nil)
-	_ kong.MapperValue = (*span)(nil)
+	_ kong.MapperValue = (*timeArg)(nil)
+	_ kong.MapperValue = (*secondsArg)(nil)
 )

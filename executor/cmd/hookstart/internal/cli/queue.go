@@ -79,10 +79,10 @@ type queueStreamCmd struct {
 
 type queueStreamSet struct {
 	queueArg
-	MaxBytes  int64    `help:"The size in bytes at which it refuses what is new. Default: no limit." placeholder:"BYTES"`
-	MaxAge    span     `help:"How long it keeps messages, like 36h or 7d. Default: as long as the shared stream." placeholder:"DURATION"`
-	Replicas  int64    `help:"How many servers hold it: 1, 3 or 5. Default: as many as the shared stream." placeholder:"N"`
-	Placement []string `help:"Tag of the servers that hold it; repeatable. Default: any server." placeholder:"TAG"`
+	MaxBytes  int64      `help:"The size in bytes at which it refuses what is new. Default: no limit." placeholder:"BYTES"`
+	MaxAge    secondsArg `help:"How long it keeps messages, like 36h or 7d. Default: as long as the shared stream." placeholder:"DURATION"`
+	Replicas  int64      `help:"How many servers hold it: 1, 3 or 5. Default: as many as the shared stream." placeholder:"N"`
+	Placement []string   `help:"Tag of the servers that hold it; repeatable. Default: any server." placeholder:"TAG"`
 }
 
 func (v *queueStreamSet) Run(s *session) error {
@@ -123,8 +123,8 @@ type queueArg struct {
 
 type queuePause struct {
 	queueArg
-	For   span      `help:"After how long the pause ends by itself, like 90m or 2d. Default: when the queue is resumed." placeholder:"DURATION"`
-	Until time.Time `help:"When the pause ends by itself, like 2026-01-31T15:04:05Z." placeholder:"TIME"`
+	For   secondsArg `help:"After how long the pause ends by itself, like 90m or 2d. Default: when the queue is resumed." placeholder:"DURATION"`
+	Until time.Time  `help:"When the pause ends by itself, like 2026-01-31T15:04:05Z." placeholder:"TIME"`
 }
 
 func (v *queuePause) Run(s *session) error {

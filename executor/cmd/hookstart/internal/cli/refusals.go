@@ -9,8 +9,8 @@ import (
 )
 
 type workflowRefusalsCmd struct {
-	Workflow string `arg:"" optional:"" type:"id" help:"The workflow's ID. Default: all workflows."`
-	Since    moment `help:"Refused then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'. Default: 24h; a week is kept." placeholder:"TIME"`
+	Workflow string  `arg:"" optional:"" type:"id" help:"The workflow's ID. Default: all workflows."`
+	Since    timeArg `help:"Refused then or later: like 2026-01-31T15:04:05Z, or like 1h or '2d ago'. Default: 24h; a week is kept." placeholder:"TIME"`
 	paging
 }
 
@@ -29,13 +29,13 @@ var refusalHead = []string{"REFUSED", "CODE", "LAST", "BODY", "USER AGENT"}
 func (s *session) refusalRow(r api.Refusal) []string {
 	return []string{
 		strconv.FormatInt(r.Count, 10), r.Code, ago(r.Last.At, s.now()), bodyLengthText(r.Last),
-		short(r.Last.UserAgent, 40),
+		truncateForDisplay(r.Last.UserAgent, 40),
 	}
 }
 
 func (v *workflowRefusalsCmd) Run(s *session) error {
 	if v.Workflow == "" {
-		return v.ofAll(s)
+		return v.runForAllWorkflows(s)
 	}
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Refusal], error) {
 		return s.client.Refusals(s.ctx, v.Workflow, v.Since.Time, p)
@@ -46,7 +46,7 @@ func (v *workflowRefusalsCmd) Run(s *session) error {
 	})
 }
 
-func (v *workflowRefusalsCmd) ofAll(s *session) error {
+func (v *workflowRefusalsCmd) runForAllWorkflows(s *session) error {
 	return list(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
 		return s.client.AllRefusals(s.ctx, v.Since.Time, p)
 	}, listing[api.WorkflowRefusal]{

@@ -112,7 +112,7 @@ func (v *runVerb) Run(s *session) error {
 		return nil
 	}})
 	defer stopChecks()
-	cut, stopWatching := untilSecondSignal()
+	cut, stopWatching := secondSignalContext()
 	defer stopWatching()
 	options := v.options(log)
 	options.Observe = runnermetrics.New(o.Metrics)
@@ -272,9 +272,9 @@ func lookUp(name string) (path string, err error) {
 	}
 }
 
-// untilSecondSignal returns a context that is canceled by the second SIGINT or SIGTERM. After the
+// secondSignalContext returns a context that is canceled by the second SIGINT or SIGTERM. After the
 // first one, executions may finish.
-func untilSecondSignal() (cut context.Context, stop func()) {
+func secondSignalContext() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -83,7 +83,7 @@ func (v *secondSiteCopy) showBeginning(
 	var err error
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
-		return err != nil || !slices.ContainsFunc(all, neverHeard)
+		return err != nil || !slices.ContainsFunc(all, neverInContact)
 	})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (v *secondSiteCopy) showBeginning(
 	if err := showCopies(s, all); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(all, neverHeard) {
+	if slices.ContainsFunc(all, neverInContact) {
 		return &hintError{
 			fmt.Errorf("the copies were made, but NATS copied nothing within %s", v.Wait),
 			"hookstart admin second-site status shows what is wrong",
@@ -100,9 +100,9 @@ func (v *secondSiteCopy) showBeginning(
 	return nil
 }
 
-// neverHeard reports whether a copied stream has had no contact with the first site since it was
-// created or since its server was started.
-func neverHeard(c secondsite.MirrorState) bool { return !c.Promoted && c.Heard < 0 }
+// neverInContact reports whether a copied stream has had no contact with the first site since it
+// was created or since its server was started.
+func neverInContact(c secondsite.MirrorState) bool { return !c.Promoted && c.Heard < 0 }
 
 type secondSiteStatus struct {
 	MaxBehind time.Duration `help:"The exit code is 1 if the first site was not heard for longer, or if messages are missing and the last copied one is older." default:"1m"`
@@ -150,11 +150,11 @@ func (v *secondSiteStatus) Run(s *session) error {
 	retry.Until(waiting, 250*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
 		return err != nil || !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
-			return neverHeard(c) || c.FallsBehind(s.now(), v.MaxBehind)
+			return neverInContact(c) || c.IsLagging(s.now(), v.MaxBehind)
 		})
 	})
 	if err != nil {
-		return notCopied(err)
+		return withCopyHint(err)
 	}
 	if err := showCopies(s, all); err != nil {
 		return err
@@ -173,8 +173,8 @@ func (v *secondSiteStatus) Run(s *session) error {
 	}
 }
 
-// notCopied adds a hint to an error that means that the site has no copies.
-func notCopied(err error) error {
+// withCopyHint adds a hint to an error that means that the site has no copies.
+func withCopyHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
 			err, "--nats-url must name the servers of the second site; hookstart admin " +
@@ -197,7 +197,7 @@ func problemsOf(
 	why := ""
 	for _, c := range all {
 		switch {
-		case c.StandsStill(limit):
+		case c.IsStalled(limit):
 			silent = append(silent, c.Stream)
 			if at := now.Add(-c.Heard); c.Heard >= 0 && (heard.IsZero() || at.Before(heard)) {
 				heard = at
@@ -208,7 +208,7 @@ func problemsOf(
 			if c.Problem != "" {
 				why = " (" + c.Problem + ")"
 			}
-		case c.FallsBehind(now, limit):
+		case c.IsLagging(now, limit):
 			problems = append(problems, fmt.Sprintf("the copy of %s lacks %d messages, and its "+
 				"last one was stored %s", c.Stream, c.Lag, agoAndExact(c.At, now)))
 		}
@@ -247,7 +247,7 @@ func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Mirror
 func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
 	all, err := site.State(s.ctx)
 	if err != nil {
-		return notCopied(err)
+		return withCopyHint(err)
 	}
 	var text strings.Builder
 	head := func(name, help string) {
@@ -267,13 +267,13 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 			"heard_timestamp_seconds",
 			"When the first site was heard last, in Unix time; 0: not since NATS started here.",
 			func(c secondsite.MirrorState) float64 {
-				return unixOr0(s.now().Add(-c.Heard), c.Heard >= 0)
+				return unixOrZero(s.now().Add(-c.Heard), c.Heard >= 0)
 			},
 		},
 		{
 			"stored_timestamp_seconds",
 			"When the copy's last message was stored at the first site, in Unix time; 0: none.",
-			func(c secondsite.MirrorState) float64 { return unixOr0(c.At, !c.At.IsZero()) },
+			func(c secondsite.MirrorState) float64 { return unixOrZero(c.At, !c.At.IsZero()) },
 		},
 	} {
 		head(metric.name, metric.help)
@@ -291,8 +291,8 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 	return err
 }
 
-// unixOr0 returns a Unix time in seconds, or 0 if the time is not known.
-func unixOr0(t time.Time, known bool) float64 {
+// unixOrZero returns a Unix time in seconds, or 0 if the time is not known.
+func unixOrZero(t time.Time, known bool) float64 {
 	if !known {
 		return 0
 	}
@@ -340,7 +340,7 @@ func (v *secondSiteTakeOver) Run(s *session) error {
 	defer js.Conn().Close()
 	p, err := secondsite.Site{JetStream: js}.Promote(s.ctx, groups)
 	if err != nil {
-		return notCopied(err)
+		return withCopyHint(err)
 	}
 	s.note("The second site may accept requests. Runners are given %d executions without a "+
 		"final report.", p.Unfinished)
@@ -367,5 +367,5 @@ func showCopies(s *session, all []secondsite.MirrorState) error {
 			"promoted": c.Promoted, "problem": c.Problem,
 		})
 	}
-	return s.printOwn(map[string]any{"items": items}, func() error { return s.printRows(rows) })
+	return s.printValue(map[string]any{"items": items}, func() error { return s.printRows(rows) })
 }

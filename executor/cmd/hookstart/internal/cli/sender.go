@@ -171,9 +171,9 @@ func (s *session) secrets(path string) ([]string, error) {
 
 type senderRotate struct {
 	nodeArgs
-	SecretFile string `help:"File with the new secret; - is stdin." required:"" placeholder:"FILE"`
-	KeepOld    span   `help:"How long the others work on. Default: they end at once." placeholder:"DURATION"`
-	KeepAll    bool   `help:"The others do not end."`
+	SecretFile string     `help:"File with the new secret; - is stdin." required:"" placeholder:"FILE"`
+	KeepOld    secondsArg `help:"How long the others work on. Default: they end at once." placeholder:"DURATION"`
+	KeepAll    bool       `help:"The others do not end."`
 }
 
 func (*senderRotate) Help() string {

@@ -67,7 +67,7 @@ func (v *adminSizeCmd) Run(s *session) error {
 		DatabaseDisk: v.DatabaseDisk,
 		Rate:         v.MaxRate,
 	})
-	return s.printOwn(report, func() error { return v.show(s, report) })
+	return s.printValue(report, func() error { return v.show(s, report) })
 }
 
 func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
@@ -83,9 +83,9 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("Deliveries: %s on average", rateOf(r.PerSecond))
+	text := fmt.Sprintf("Deliveries: %s on average", formatRate(r.PerSecond))
 	if !r.BusiestHour.IsZero() {
-		text += fmt.Sprintf(", %s in the busiest hour (%s)", rateOf(r.BusiestPerSecond),
+		text += fmt.Sprintf(", %s in the busiest hour (%s)", formatRate(r.BusiestPerSecond),
 			r.BusiestHour.UTC().Format("2006-01-02 15:04 UTC"))
 	}
 	if r.GrowthPerDay != nil {
@@ -97,13 +97,13 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 		return err
 	}
 	rows := [][]string{{"LIMIT OF", "NOW", "LIMIT", "USED", "REACHED"}}
-	for _, w := range r.Walls {
-		now, limit, used := amount(w.Now, w.Unit), "–", "–"
+	for _, w := range r.Forecasts {
+		now, limit, used := formatAmount(w.Now, w.Unit), "–", "–"
 		if w.Detail != "" {
 			now += " (" + w.Detail + ")"
 		}
 		if w.Limit != nil {
-			limit, used = amount(*w.Limit, w.Unit), percent(*w.Percent)
+			limit, used = formatAmount(*w.Limit, w.Unit), formatPercent(*w.Percent)
 		}
 		rows = append(rows, []string{w.Name, now, limit, used, reachedText(w)})
 	}
@@ -126,7 +126,7 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 			return err
 		}
 	}
-	return v.showAdvice(s, r.Walls)
+	return v.showAdvice(s, r.Forecasts)
 }
 
 // halfUsed is the percentage of a limit at or above which advice about the limit is printed.
@@ -183,19 +183,19 @@ func reachedText(w sizing.LimitForecast) string {
 	return "–"
 }
 
-// amount formats a number with its unit.
-func amount(n float64, unit sizing.Unit) string {
+// formatAmount formats a number with its unit.
+func formatAmount(n float64, unit sizing.Unit) string {
 	switch unit {
 	case sizing.Bytes:
 		for _, u := range []string{"B", "KB", "MB", "GB"} {
 			if n < 1000 {
-				return digits(n) + " " + u
+				return formatDigits(n) + " " + u
 			}
 			n /= 1000
 		}
-		return digits(n) + " TB"
+		return formatDigits(n) + " TB"
 	case sizing.PerSecond:
-		return rateOf(n)
+		return formatRate(n)
 	case sizing.Seconds:
 		return roughDuration(time.Duration(n * float64(time.Second)))
 	case sizing.Workflows, sizing.Streams, sizing.Consumers:
@@ -203,29 +203,30 @@ func amount(n float64, unit sizing.Unit) string {
 	return sizing.Count(n, strings.TrimSuffix(string(unit), "s"))
 }
 
-// rateOf formats a rate per second, converted to whichever of /s, /h and /day is easiest to read.
-func rateOf(perSecond float64) string {
+// formatRate formats a rate per second, converted to whichever of /s, /h and /day is easiest to
+// read.
+func formatRate(perSecond float64) string {
 	switch {
 	case perSecond == 0 || perSecond >= 0.1:
-		return digits(perSecond) + "/s"
+		return formatDigits(perSecond) + "/s"
 	case perSecond >= 1.0/3600:
-		return digits(perSecond*3600) + "/h"
+		return formatDigits(perSecond*3600) + "/h"
 	default:
-		return digits(perSecond*86400) + "/day"
+		return formatDigits(perSecond*86400) + "/day"
 	}
 }
 
-// percent formats a percentage.
-func percent(n float64) string {
+// formatPercent formats a percentage.
+func formatPercent(n float64) string {
 	if n > 0 && n < 0.01 {
 		return "< 0.01 %"
 	}
-	return digits(n) + " %"
+	return formatDigits(n) + " %"
 }
 
-// digits formats a number with about two significant digits. It never drops digits before the
+// formatDigits formats a number with about two significant digits. It never drops digits before the
 // decimal point.
-func digits(n float64) string {
+func formatDigits(n float64) string {
 	switch {
 	case n == 0 || n >= 10:
 		return strconv.FormatFloat(n, 'f', 0, 64)

@@ -55,9 +55,9 @@ func (s *session) printDone(err error, format string, args ...any) error {
 	return s.print(func() error { return s.printLine(format, args...) })
 }
 
-// printOwn prints a value that is not a response of the API: as JSON if the output is for scripts,
-// otherwise by calling people.
-func (s *session) printOwn(value any, people func() error) error {
+// printValue prints a value that is not a response of the API: as JSON if the output is for
+// scripts, otherwise by calling people.
+func (s *session) printValue(value any, people func() error) error {
 	if !s.json {
 		return people()
 	}

@@ -23,16 +23,16 @@ func (v *executionTail) Run(s *session) error {
 			s.note("There is no workflow %q now: hookstart workflow list", v.Workflow)
 		}
 	}
-	t := &tail{
+	t := &executionTailer{
 		session:    s,
 		workflowID: v.Workflow,
 		since:      s.now(),
-		shown:      map[string]shown{},
+		shown:      map[string]printedState{},
 		patience:   retryFirst,
 	}
 	for s.ctx.Err() == nil {
-		err := s.client.Watch(s.ctx, v.Workflow, t.opened, func(e api.Execution) error {
-			return t.show(e, s.answer)
+		err := s.client.Watch(s.ctx, v.Workflow, t.printMissed, func(e api.Execution) error {
+			return t.printChange(e, s.answer)
 		})
 		if t.isFinal(err) {
 			return err
@@ -50,7 +50,7 @@ func (v *executionTail) Run(s *session) error {
 
 // isFinal reports whether retrying is pointless, because the output cannot be written, there has
 // never been a connection, or the API refuses the call.
-func (t *tail) isFinal(err error) bool {
+func (t *executionTailer) isFinal(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
 	}
@@ -69,19 +69,19 @@ const (
 	maxShown = 10_000
 )
 
-// tail prints each change once, even across reconnects.
-type tail struct {
+// executionTailer prints each change once, even across reconnects.
+type executionTailer struct {
 	*session
 	workflowID string
 	since      time.Time // when the verb was started
 	everOpened bool
 	lostAt     time.Time // zero while connected, and before the first connection
 	patience   time.Duration
-	shown      map[string]shown
+	shown      map[string]printedState
 }
 
-// shown is the state of an execution that was last printed.
-type shown struct {
+// printedState is the state of an execution that was last printed.
+type printedState struct {
 	status     string
 	duplicates int64
 }
@@ -91,13 +91,13 @@ type writeError struct{ error }
 
 // wait waits before the next attempt, or until the context is done. Each wait is longer than the
 // previous one.
-func (t *tail) wait() {
+func (t *executionTailer) wait() {
 	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, retryMost)
 }
 
-// opened prints the changes that were missed while there was no connection.
-func (t *tail) opened() error {
+// printMissed prints the changes that were missed while there was no connection.
+func (t *executionTailer) printMissed() error {
 	t.patience = retryFirst
 	if !t.everOpened {
 		t.everOpened = true
@@ -108,7 +108,7 @@ func (t *tail) opened() error {
 		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
 			"WORKFLOW"))
 	}
-	missed, err := t.missed()
+	missed, err := t.missedChanges()
 	if err != nil {
 		return err
 	}
@@ -118,15 +118,16 @@ func (t *tail) opened() error {
 		if err := json.Unmarshal(record, &e); err != nil {
 			return fmt.Errorf("read a record: %w", err)
 		}
-		if err := t.show(e, record); err != nil {
+		if err := t.printChange(e, record); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// missed returns the records that may have changed while the connection was lost, newest first.
-func (t *tail) missed() (records []json.RawMessage, err error) {
+// missedChanges returns the records that may have changed while the connection was lost, newest
+// first.
+func (t *executionTailer) missedChanges() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,
 		Since:      t.lostAt.Add(-overlap),
@@ -155,10 +156,10 @@ func (t *tail) missed() (records []json.RawMessage, err error) {
 // 6 characters.
 const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
 
-// show prints a change unless it has been printed already. record is the JSON of e as received from
-// the API.
-func (t *tail) show(e api.Execution, record []byte) error {
-	now := shown{e.Status, e.Duplicates}
+// printChange prints a change unless it has been printed already. record is the JSON of e as
+// received from the API.
+func (t *executionTailer) printChange(e api.Execution, record []byte) error {
+	now := printedState{e.Status, e.Duplicates}
 	if t.shown[e.ExecutionID] == now {
 		return nil
 	}
@@ -183,7 +184,7 @@ func (t *tail) show(e api.Execution, record []byte) error {
 		e.Source, e.ExecutionID, workflow)))
 }
 
-func (t *tail) write(line string) error {
+func (t *executionTailer) write(line string) error {
 	if _, err := fmt.Fprintln(t.Out, line); err != nil {
 		return &writeError{err}
 	}

@@ -116,8 +116,9 @@ func decimalBytes(n int64) string {
 	return strconv.FormatInt(n, 10) + unit
 }
 
-// short truncates a text that people only read. Do not use it for texts that they may want to copy.
-func short(text string, width int) string {
+// truncateForDisplay truncates a text that people only read. Do not use it for texts that they may
+// want to copy.
+func truncateForDisplay(text string, width int) string {
 	runes := []rune(text)
 	if len(runes) <= width {
 		return text
@@ -129,8 +130,8 @@ func short(text string, width int) string {
 // interpret.
 func oneLine(text string) string { return strings.Map(visible, text) }
 
-// lines is like oneLine, but keeps line breaks.
-func lines(text string) string {
+// visibleLines is like oneLine, but keeps line breaks.
+func visibleLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
 			return r
@@ -158,14 +159,14 @@ func visible(r rune) rune {
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer
-	if depth(text) > readable || json.Indent(&to, text, "", "  ") != nil {
-		return lines(string(text))
+	if nestingDepth(text) > readable || json.Indent(&to, text, "", "  ") != nil {
+		return visibleLines(string(text))
 	}
-	return lines(to.String())
+	return visibleLines(to.String())
 }
 
-// depth returns the maximum nesting depth of a JSON text.
-func depth(text json.RawMessage) (most int) {
+// nestingDepth returns the maximum nesting depth of a JSON text.
+func nestingDepth(text json.RawMessage) (most int) {
 	tokens := json.NewDecoder(bytes.NewReader(text))
 	tokens.UseNumber()
 	for now := 0; ; {

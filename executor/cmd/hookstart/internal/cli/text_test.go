@@ -51,14 +51,14 @@ func TestWhatATerminalWouldObeyIsTakenOut(t *testing.T) {
 	if got := indented([]byte("{\"a\":\"\u009b\"}")); got != "{\n  \"a\": \"\uFFFD\"\n}" {
 		t.Errorf("%q", got)
 	}
-	if got := depth([]byte(`{"[[\"[":[{},{"a":[]}],"b":[]}`)); got != 4 {
+	if got := nestingDepth([]byte(`{"[[\"[":[{},{"a":[]}],"b":[]}`)); got != 4 {
 		t.Errorf("depth %d", got)
 	}
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
 	if got := indented([]byte(deep)); got != deep {
 		t.Errorf("%.100q", got)
 	}
-	if got := short("Überlänge", 5); got != "Über…" {
+	if got := truncateForDisplay("Überlänge", 5); got != "Über…" {
 		t.Error(got)
 	}
 }
@@ -110,7 +110,7 @@ func TestAmounts(t *testing.T) {
 		{1, sizing.Workflows, "1 workflow"},
 		{1_000_000, sizing.Workflows, "1,000,000 workflows"},
 	} {
-		if got := amount(c.n, c.unit); got != c.want {
+		if got := formatAmount(c.n, c.unit); got != c.want {
 			t.Errorf("%v %s: %q, want %q", c.n, c.unit, got, c.want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAmounts(t *testing.T) {
 		0: "0 %", 9.3e-06: "< 0.01 %", 0.00999: "< 0.01 %", 0.23: "0.23 %", 3.14: "3.1 %",
 		250: "250 %",
 	} {
-		if got := percent(n); got != want {
+		if got := formatPercent(n); got != want {
 			t.Errorf("%v: %q, want %q", n, got, want)
 		}
 	}

@@ -89,7 +89,7 @@ func (v *triggerShow) Run(s *session) error {
 
 type triggerRotate struct {
 	nodeArgs
-	KeepOld span `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
+	KeepOld secondsArg `help:"How long the current tokens stay valid. Default: they end at once." placeholder:"DURATION"`
 	tokenDisplay
 }
 
@@ -144,7 +144,7 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 			{"Rate limit", rateText(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Delivery ID", deliveryIDs(t)},
-			{"Filter", filterOf(t)},
+			{"Filter", filterText(t)},
 			{"Order key", orderText(t)},
 			{"Answer", waitText(t)},
 		}); err != nil {

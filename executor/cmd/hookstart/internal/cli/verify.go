@@ -39,7 +39,7 @@ func (v *executionVerify) Run(s *session) error {
 	if err != nil && !isNotFound(err) {
 		return err
 	}
-	steps, missing := stepsOf(e), error(nil)
+	steps, missing := pathSteps(e), error(nil)
 	if err != nil {
 		steps = stepsWithoutRecord(v.Wait)
 		missing = &hintError{
@@ -47,7 +47,7 @@ func (v *executionVerify) Run(s *session) error {
 			"is the ID one that a webhook answered? If so, the executor's /readyz says whether " +
 				"it records; --wait waits longer",
 		}
-	} else if !e.kept() {
+	} else if !e.mayHaveMessage() {
 		missing = &hintError{
 			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence,
 				id),
@@ -64,9 +64,9 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path is verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// kept reports whether the stream still has the execution's message, or may have removed it because
-// of its age. By default, the stream keeps messages for a week.
-func (e checkedExecution) kept() bool {
+// mayHaveMessage reports whether the stream still has the execution's message, or may have removed
+// it because of its age. By default, the stream keeps messages for a week.
+func (e checkedExecution) mayHaveMessage() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
@@ -87,7 +87,7 @@ func retryFor[T any](
 	return found, err
 }
 
-func stepsOf(e checkedExecution) []step {
+func pathSteps(e checkedExecution) []step {
 	received := step{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
 	if e.Source == "rerun" {
 		received.Detail = "a rerun, from the operators' API or the console"
@@ -97,7 +97,7 @@ func stepsOf(e checkedExecution) []step {
 	}
 	stored := step{
 		Name:   "stored",
-		OK:     e.kept(),
+		OK:     e.mayHaveMessage(),
 		At:     e.StoredAt,
 		Detail: fmt.Sprintf("in the stream, sequence %d", e.StreamSequence),
 	}
@@ -119,10 +119,10 @@ func stepsOf(e checkedExecution) []step {
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
 	}
-	return []step{received, stored, consumed, recorded, stateOf(e.ExecutionDetail)}
+	return []step{received, stored, consumed, recorded, stateStep(e.ExecutionDetail)}
 }
 
-func stateOf(e api.ExecutionDetail) step {
+func stateStep(e api.ExecutionDetail) step {
 	state := step{Name: "state", OK: true, Detail: e.Status}
 	switch e.Status {
 	case "queued":
@@ -164,7 +164,7 @@ func (s *session) showSteps(id string, steps []step, complete bool) error {
 		}
 		table = append(table, []string{mark + " " + step.Name, at, step.Detail})
 	}
-	return s.printOwn(struct {
+	return s.printValue(struct {
 		ExecutionID string `json:"executionId"`
 		Verified    bool   `json:"verified"`
 		Steps       []step `json:"steps"`

@@ -44,7 +44,7 @@ func (v *workflowList) Run(s *session) error {
 		row: func(w api.Workflow) []string {
 			return []string{
 				w.ID, w.AccountID, stateText(w), w.Queue, ago(w.UpdatedAt, s.now()),
-				short(w.Name, 20),
+				truncateForDisplay(w.Name, 20),
 			}
 		},
 		none: "No workflows. Create one: hookstart workflow put orders --account " + account,

@@ -11,14 +11,14 @@ import (
 )
 
 type workflowPut struct {
-	Workflow     string   `arg:"" type:"id" help:"The workflow's ID."`
-	Account      string   `type:"id" help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
-	Name         string   `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
-	Queue        string   `help:"Which pool of runners gets its executions." placeholder:"QUEUE"`
-	RateRequests *int64   `help:"A rate limit of its own. 0: the plan's." placeholder:"N"`
-	RateWindow   span     `help:"The time in which that many requests are accepted. Default: 1m." placeholder:"DURATION"`
-	Trigger      []string `help:"A webhook trigger node; may be repeated. Nodes that exist and are not named are deleted with their tokens. Default: what it has; of a new one, webhook." placeholder:"NODE"`
-	File         string   `help:"Replace it with this JSON instead, as the API takes it or as workflow get -o json shows it. -: stdin." placeholder:"PATH"`
+	Workflow     string     `arg:"" type:"id" help:"The workflow's ID."`
+	Account      string     `type:"id" help:"The account that owns it. A new workflow needs one." placeholder:"ID"`
+	Name         string     `help:"For people. Default: what it is; of a new one, the ID." placeholder:"TEXT"`
+	Queue        string     `help:"Which pool of runners gets its executions." placeholder:"QUEUE"`
+	RateRequests *int64     `help:"A rate limit of its own. 0: the plan's." placeholder:"N"`
+	RateWindow   secondsArg `help:"The time in which that many requests are accepted. Default: 1m." placeholder:"DURATION"`
+	Trigger      []string   `help:"A webhook trigger node; may be repeated. Nodes that exist and are not named are deleted with their tokens. Default: what it has; of a new one, webhook." placeholder:"NODE"`
+	File         string     `help:"Replace it with this JSON instead, as the API takes it or as workflow get -o json shows it. -: stdin." placeholder:"PATH"`
 }
 
 func (*workflowPut) Help() string {

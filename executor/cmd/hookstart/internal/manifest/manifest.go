@@ -39,7 +39,7 @@ type Set struct {
 
 	// places holds the documents' locations in the files, keyed by document key. It is nil if the
 	// set was not read from files.
-	places map[string]place
+	places map[string]documentLocation
 }
 
 // Account is a document of kind Account.
@@ -193,7 +193,7 @@ func (s *Set) Read(file string, from io.Reader) error {
 		if err != nil {
 			return fixErrorLine(file, err)
 		}
-		at := place{file, &node}
+		at := documentLocation{file, &node}
 		var document map[string]any
 		if err := node.Decode(&document); err != nil {
 			return fixErrorLine(file, err)
@@ -203,34 +203,35 @@ func (s *Set) Read(file string, from io.Reader) error {
 		}
 		key, err := s.add(document)
 		if err != nil {
-			return at.locate(err)
+			return at.addLocation(err)
 		}
 		if s.places == nil {
-			s.places = map[string]place{}
+			s.places = map[string]documentLocation{}
 		}
 		s.places[key] = at
 	}
 }
 
-// Locate prefixes an error with the file and line of the document with the given key, if the set
-// contains that document.
-func (s *Set) Locate(key string, err error) error {
+// AddLocation prefixes an error with the file and line of the document with the given key, if the
+// set contains that document.
+func (s *Set) AddLocation(key string, err error) error {
 	if at, ok := s.places[key]; ok {
-		return at.locate(err)
+		return at.addLocation(err)
 	}
 	return err
 }
 
-// place is the location of a document.
-type place struct {
+// documentLocation is the location of a document.
+type documentLocation struct {
 	file string
 	node *yaml.Node
 }
 
-// locate prefixes an error with the location of the field that it names, or else of the document.
-func (p place) locate(err error) error {
+// addLocation prefixes an error with the location of the field that it names, or else of the
+// document.
+func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
-	for _, name := range fieldsNamed(err) {
+	for _, name := range fieldsInError(err) {
 		if at := lineOf(p.node, name); at > 0 {
 			line = at
 			break
@@ -246,8 +247,8 @@ var (
 	lastName   = regexp.MustCompile(`[A-Za-z]+$`)
 )
 
-// fieldsNamed returns the names of the fields that an error mentions.
-func fieldsNamed(err error) (names []string) {
+// fieldsInError returns the names of the fields that an error mentions.
+func fieldsInError(err error) (names []string) {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		names = append(names, lastName.FindString(wrong.Field))
 	}

@@ -104,7 +104,7 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 		Settings:   have.Settings,
 	}
 	if len(have.Secrets) > 0 {
-		document.SecretsFrom = []string{secretVariable(workflowID, nodeID, "secret")}
+		document.SecretsFrom = []string{secretVariableName(workflowID, nodeID, "secret")}
 	}
 	for _, preset := range presets {
 		for _, setting := range preset.Settings {
@@ -112,7 +112,7 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 				if document.SettingsFrom == nil {
 					document.SettingsFrom = map[string]string{}
 				}
-				document.SettingsFrom[setting.Name] = secretVariable(
+				document.SettingsFrom[setting.Name] = secretVariableName(
 					workflowID,
 					nodeID,
 					setting.Name,
@@ -123,8 +123,8 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 	return document
 }
 
-// secretVariable returns the name of an environment variable for a node. IDs that differ only in
-// case, or only in - and _, result in the same name; one of them must then be changed by hand.
-func secretVariable(parts ...string) string {
+// secretVariableName returns the name of an environment variable for a node. IDs that differ only
+// in case, or only in - and _, result in the same name; one of them must then be changed by hand.
+func secretVariableName(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

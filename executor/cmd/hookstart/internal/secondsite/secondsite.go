@@ -121,7 +121,7 @@ func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
 	if err != nil {
 		return fmt.Errorf("at the first site: %w", err)
 	}
-	config, err := mirrorOf(first.CachedInfo().Config, replicas)
+	config, err := mirrorConfig(first.CachedInfo().Config, replicas)
 	if err != nil {
 		return err
 	}
@@ -138,8 +138,8 @@ func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
 	return err
 }
 
-// mirrorOf returns the configuration of a stream's mirror.
-func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
+// mirrorConfig returns the configuration of a stream's mirror.
+func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, error) {
 	kept, err := json.Marshal(promotedSettings{Subjects: config.Subjects, Sources: config.Sources})
 	if err != nil {
 		return config, err
@@ -161,7 +161,7 @@ func mirrorOf(config jetstream.StreamConfig, replicas int) (jetstream.StreamConf
 // stream only when the stream is empty. If a mirror still holds messages, its original was
 // therefore lost and not deleted by an executor, and the mirror is kept.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
-	here, err := s.infos(ctx)
+	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,9 @@ func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	return nil
 }
 
-// infos returns information about the streams at this site that are or were mirrors, keyed by name.
-func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, error) {
+// mirrorInfos returns information about the streams at this site that are or were mirrors, keyed by
+// name.
+func (s Site) mirrorInfos(ctx context.Context) (map[string]*jetstream.StreamInfo, error) {
 	all := map[string]*jetstream.StreamInfo{}
 	lister := s.JetStream.ListStreams(ctx)
 	for info := range lister.Info() {
@@ -194,11 +195,11 @@ func (s Site) infos(ctx context.Context) (map[string]*jetstream.StreamInfo, erro
 	return all, nil
 }
 
-// copies returns information about the streams at this site that are or were mirrors, in the order
-// in which they are promoted. It returns ErrNotCopied if one of the streams that every installation
-// has is missing.
-func (s Site) copies(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
-	here, err := s.infos(ctx)
+// mirrorsInOrder returns information about the streams at this site that are or were mirrors, in
+// the order in which they are promoted. It returns ErrNotCopied if one of the streams that every
+// installation has is missing.
+func (s Site) mirrorsInOrder(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
+	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	here, err := s.infos(ctx)
+	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -251,23 +252,23 @@ type MirrorState struct {
 	Promoted bool          // the stream is no longer a mirror
 }
 
-// StandsStill reports whether the last contact with the first site was longer ago than limit. While
+// IsStalled reports whether the last contact with the first site was longer ago than limit. While
 // the sites are connected, there is contact every second, even without messages.
-func (c MirrorState) StandsStill(limit time.Duration) bool {
+func (c MirrorState) IsStalled(limit time.Duration) bool {
 	return !c.Promoted && (c.Heard < 0 || c.Heard > limit)
 }
 
-// FallsBehind reports whether the mirror lacks messages and its last message was stored at the
+// IsLagging reports whether the mirror lacks messages and its last message was stored at the
 // first site more than limit before now. It is briefly true while the first message after a long
 // pause is being mirrored.
-func (c MirrorState) FallsBehind(now time.Time, limit time.Duration) bool {
+func (c MirrorState) IsLagging(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
 }
 
 // State returns the state of each stream that is or was a mirror. It does not need a connection to
 // the first site. It returns ErrNotCopied if the site has no mirrors.
 func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
-	infos, err := s.copies(ctx)
+	infos, err := s.mirrorsInOrder(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +303,7 @@ type Promotion struct {
 // may be running at the second site. If it is interrupted, call it again. If the site has no
 // mirrors, Promote returns ErrNotCopied and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
-	infos, err := s.copies(ctx)
+	infos, err := s.mirrorsInOrder(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -359,7 +360,8 @@ func (s Site) republishUnfinished(
 		these := slices.DeleteFunc(slices.Clone(groups), func(g stream.RunnerGroup) bool {
 			return own && g.Queue != queue
 		})
-		n, err := s.giveFrom(ctx, info.Config.Name, stream.Place{Own: own}, these, ended)
+		n, err := s.createRunnerConsumers(ctx, info.Config.Name, stream.Layout{Own: own}, these,
+			ended)
 		given += n
 		if err != nil {
 			return given, err
@@ -368,19 +370,19 @@ func (s Site) republishUnfinished(
 	return given, nil
 }
 
-// giveFrom creates the consumers of groups of runners at the end of a stream. It then publishes the
-// start messages of unfinished executions again, and returns how many there were.
-func (s Site) giveFrom(
-	ctx context.Context, name string, place stream.Place, groups []stream.RunnerGroup,
+// createRunnerConsumers creates the consumers of groups of runners at the end of a stream. It then
+// publishes the start messages of unfinished executions again, and returns how many there were.
+func (s Site) createRunnerConsumers(
+	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,
 ) (given int, err error) {
-	end, err := s.endOf(ctx, name, groups)
+	end, err := s.lastMirroredSequence(ctx, name, groups)
 	if err != nil {
 		return 0, err
 	}
 	queues := map[string]bool{}
 	for _, g := range groups {
-		config := g.ConsumerConfigAt(place, stream.RunnerAckWait)
+		config := g.ConsumerConfigAt(layout, stream.RunnerAckWait)
 		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
 		config.OptStartSeq = end + 1
 		if _, err := stream.EnsureConsumer(ctx, s.JetStream, config); err != nil {
@@ -409,10 +411,10 @@ func (s Site) giveFrom(
 	return given, err
 }
 
-// endOf returns the sequence of the last mirrored message of a stream. The stream may have later
-// messages: start messages that an interrupted earlier call published again. endOf excludes them by
-// means of the consumers that the earlier call created.
-func (s Site) endOf(
+// lastMirroredSequence returns the sequence of the last mirrored message of a stream. The stream
+// may have later messages: start messages that an interrupted earlier call published again.
+// lastMirroredSequence excludes them by means of the consumers that the earlier call created.
+func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
 	of, err := s.JetStream.Stream(ctx, name)

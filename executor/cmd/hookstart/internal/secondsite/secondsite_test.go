@@ -193,10 +193,10 @@ func (s *sites) own(queue string) {
 }
 
 // startIn publishes the start of an execution, and returns its message.
-func (s *sites) startIn(place stream.Place, queue, deliveryID string) (*nats.Msg, string) {
+func (s *sites) startIn(layout stream.Layout, queue, deliveryID string) (*nats.Msg, string) {
 	s.t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
-	msg, err := place.StartMessage(execution.Start{
+	msg, err := layout.StartMessage(execution.Start{
 		ID:         id,
 		WorkflowID: "wf-" + queue,
 		NodeID:     "node",
@@ -217,9 +217,9 @@ func (s *sites) startIn(place stream.Place, queue, deliveryID string) (*nats.Msg
 }
 
 // end publishes a final report of an execution.
-func (s *sites) end(place stream.Place, queue, id string) {
+func (s *sites) end(layout stream.Layout, queue, id string) {
 	s.t.Helper()
-	msg, err := place.ProgressMessage(queue, "wf-"+queue, "node", "", execution.Progress{
+	msg, err := layout.ProgressMessage(queue, "wf-"+queue, "node", "", execution.Progress{
 		ID: id, Status: execution.Succeeded, At: time.Now(),
 	})
 	if err == nil {
@@ -302,14 +302,14 @@ func TestTakeOver(t *testing.T) {
 	s := startSites(t)
 	ctx := t.Context()
 	s.own("orders")
-	places := map[string]stream.Place{"default": {}, "orders": {Own: true}}
+	layouts := map[string]stream.Layout{"default": {}, "orders": {Own: true}}
 	starts := map[string][]*nats.Msg{}
-	for queue, place := range places {
+	for queue, layout := range layouts {
 		for n := range 3 {
-			msg, id := s.startIn(place, queue, fmt.Sprintf("%s-%d", queue, n))
+			msg, id := s.startIn(layout, queue, fmt.Sprintf("%s-%d", queue, n))
 			starts[queue] = append(starts[queue], msg)
 			if n == 1 {
-				s.end(place, queue, id)
+				s.end(layout, queue, id)
 			}
 		}
 	}
@@ -360,14 +360,14 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("take-over: %s", out)
 		}
 	}
-	for queue, place := range places {
-		info, err := s.two.Stream(ctx, place.Name(queue))
+	for queue, layout := range layouts {
+		info, err := s.two.Stream(ctx, layout.Name(queue))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := info.CachedInfo(); got.State.LastSeq != 5 || got.Config.Mirror != nil ||
 			len(got.Config.Subjects) == 0 {
-			t.Errorf("%s after the takeover: %+v", place.Name(queue), got)
+			t.Errorf("%s after the takeover: %+v", layout.Name(queue), got)
 		}
 		var given []string
 		group := stream.RunnerGroup{Queue: queue, Group: "main"}
@@ -392,7 +392,7 @@ func TestTakeOver(t *testing.T) {
 		for _, msg := range starts[queue] {
 			ack, err := s.two.PublishMsg(ctx, msg)
 			if err != nil || !ack.Duplicate {
-				t.Errorf("a repeat in %s: %+v, %v", place.Name(queue), ack, err)
+				t.Errorf("a repeat in %s: %+v, %v", layout.Name(queue), ack, err)
 			}
 		}
 	}
@@ -455,7 +455,7 @@ func TestOwnStreams(t *testing.T) {
 		t.Errorf("metrics: %s", out)
 	}
 
-	s.startIn(stream.Place{Own: true}, "mails", "d-1")
+	s.startIn(stream.Layout{Own: true}, "mails", "d-1")
 	s.awaitCopied()
 	for _, queue := range []string{"orders", "mails"} {
 		if err := stream.DeleteOwn(t.Context(), s.one, queue); err != nil {
@@ -476,7 +476,7 @@ func TestOwnStreams(t *testing.T) {
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
-	s.startIn(stream.Place{}, "default", "d-1")
+	s.startIn(stream.Layout{}, "default", "d-1")
 	s.must("copy")
 	s.awaitCopied()
 	s.must("status")
@@ -485,7 +485,7 @@ func TestStandsStill(t *testing.T) {
 	eventually(t, "a copy that stands still", func() bool {
 		all, err := site.State(t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
-			return !c.StandsStill(time.Second)
+			return !c.IsStalled(time.Second)
 		})
 	})
 	s.fails(s.second, "nothing is copied of KV_registry, KV_registry_secrets, REPORTS, "+
@@ -527,7 +527,7 @@ func TestFallsBehind(t *testing.T) {
 			secondsite.MirrorState{At: now.Add(-time.Hour), Lag: 9, Promoted: true}, false,
 		},
 	} {
-		if got := c.copied.FallsBehind(now, time.Minute); got != c.want {
+		if got := c.copied.IsLagging(now, time.Minute); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

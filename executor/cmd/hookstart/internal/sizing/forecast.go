@@ -40,17 +40,17 @@ func NewWeek(periods [7]float64, covered time.Duration) Week {
 	w.PerDay = sum / w.Days
 	whole := slices.Clone(periods[:int(w.Days)])
 	slices.Reverse(whole)
-	w.Growth = trend(whole)
+	w.Growth = medianDailyGrowth(whole)
 	return w
 }
 
 // KnowsGrowth reports whether enough days are covered to compute the growth.
 func (w Week) KnowsGrowth() bool { return int(w.Days) >= leastTrend }
 
-// trend returns the growth from one day to the next: the median of the slopes between all pairs of
-// days (the Theil–Sen estimator), so that two days without traffic, such as a weekend, hardly
-// affect it.
-func trend(days []float64) float64 {
+// medianDailyGrowth returns the growth from one day to the next: the median of the slopes between
+// all pairs of days (the Theil–Sen estimator), so that two days without traffic, such as a weekend,
+// hardly affect it.
+func medianDailyGrowth(days []float64) float64 {
 	if len(days) < leastTrend {
 		return 0
 	}
@@ -68,8 +68,9 @@ func trend(days []float64) float64 {
 	return (slopes[middle-1] + slopes[middle]) / 2
 }
 
-// Holding is an amount of something, such as messages, that arrives and is kept for some time.
-type Holding struct {
+// RetainedAmount is an amount of something, such as messages, that arrives and is kept for some
+// time.
+type RetainedAmount struct {
 	Now    float64 // the current amount
 	PerDay float64 // amount that arrives in a day
 	Growth float64 // how much more arrives each day than the day before
@@ -82,7 +83,7 @@ type Holding struct {
 
 // After returns the amount after a number of days: what remains of the current amount, which is
 // assumed to have arrived evenly, plus what arrives until then.
-func (h Holding) After(days float64) float64 {
+func (h RetainedAmount) After(days float64) float64 {
 	left, begin := h.Now, 0.0
 	if h.Keep > 0 {
 		begin = max(0, days-h.Keep)
@@ -96,12 +97,12 @@ func (h Holding) After(days float64) float64 {
 	if days == 0 {
 		left = h.Now // it may include expired items that the server has not deleted yet
 	}
-	return left + h.arrived(days) - h.arrived(begin)
+	return left + h.arrivedWithin(days) - h.arrivedWithin(begin)
 }
 
-// arrived returns the amount that arrives within a number of days from now. If arrivals are
+// arrivedWithin returns the amount that arrives within a number of days from now. If arrivals are
 // declining, none arrive after the rate has reached zero.
-func (h Holding) arrived(days float64) float64 {
+func (h RetainedAmount) arrivedWithin(days float64) float64 {
 	if h.Growth < 0 {
 		days = min(days, h.PerDay/-h.Growth)
 	}

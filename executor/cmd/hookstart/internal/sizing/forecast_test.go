@@ -58,51 +58,51 @@ func TestWeek(t *testing.T) {
 func TestHolding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		h     Holding
+		h     RetainedAmount
 		after map[float64]float64
 	}{
 		"kept forever": {
-			Holding{Now: 50, PerDay: 10},
+			RetainedAmount{Now: 50, PerDay: 10},
 			map[float64]float64{0: 50, 1: 60, 100: 1050},
 		},
 		"kept forever, at a rate that grows": {
-			Holding{Now: 50, PerDay: 10, Growth: 2},
+			RetainedAmount{Now: 50, PerDay: 10, Growth: 2},
 			map[float64]float64{1: 61, 10: 250},
 		},
 		"a window that is full: it stays": {
-			Holding{Now: 70, PerDay: 10, Keep: 7, Span: 7},
+			RetainedAmount{Now: 70, PerDay: 10, Keep: 7, Span: 7},
 			map[float64]float64{0: 70, 1: 70, 3.5: 70, 7: 70, 8: 70, 300: 70},
 		},
 		"a window of 7 days that is 2 days old: full after 5 more": {
-			Holding{Now: 20, PerDay: 10, Keep: 7, Span: 2},
+			RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2},
 			map[float64]float64{0: 20, 1: 30, 5: 70, 6: 70, 7: 70, 50: 70},
 		},
 		"a window with more than the last week brought: it shrinks": {
-			Holding{Now: 140, PerDay: 10, Keep: 7, Span: 7},
+			RetainedAmount{Now: 140, PerDay: 10, Keep: 7, Span: 7},
 			map[float64]float64{0: 140, 3.5: 105, 7: 70, 8: 70},
 		},
 		"a window at a rate that grows": {
-			Holding{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1},
+			RetainedAmount{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1},
 			map[float64]float64{0: 10, 1: 10.5, 2: 11.5, 11: 20.5},
 		},
 		"a rate that declines to nothing": {
-			Holding{Now: 0, PerDay: 10, Growth: -5},
+			RetainedAmount{Now: 0, PerDay: 10, Growth: -5},
 			map[float64]float64{1: 7.5, 2: 10, 3: 10, 300: 10},
 		},
 		"nothing arrives any more: the window runs empty": {
-			Holding{Now: 70, Keep: 7, Span: 7},
+			RetainedAmount{Now: 70, Keep: 7, Span: 7},
 			map[float64]float64{0: 70, 3.5: 35, 7: 0, 8: 0},
 		},
 		"nothing at all": {
-			Holding{Growth: -1},
+			RetainedAmount{Growth: -1},
 			map[float64]float64{0: 0, 1: 0, 365: 0},
 		},
 		"a present without a span goes at once, at its end": {
-			Holding{Now: 70, PerDay: 10, Keep: 7},
+			RetainedAmount{Now: 70, PerDay: 10, Keep: 7},
 			map[float64]float64{0: 70, 1: 80, 7: 70},
 		},
 		"older than the window: what the server has not deleted yet": {
-			Holding{Now: 80, PerDay: 10, Keep: 7, Span: 8},
+			RetainedAmount{Now: 80, PerDay: 10, Keep: 7, Span: 8},
 			map[float64]float64{0: 80, 7: 70},
 		},
 	} {
@@ -117,7 +117,7 @@ func TestHolding(t *testing.T) {
 func TestDaysUntil(t *testing.T) {
 	t.Parallel()
 	line := func(perDay float64) func(float64) float64 {
-		return Holding{Now: 50, PerDay: perDay}.After
+		return RetainedAmount{Now: 50, PerDay: perDay}.After
 	}
 	for name, c := range map[string]struct {
 		limit float64
@@ -133,16 +133,16 @@ func TestDaysUntil(t *testing.T) {
 		"after a year":              {50 + 366, line(1), 0, false},
 		"never, without growth":     {51, line(0), 0, false},
 		"never: the window is full": {
-			71, Holding{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 0, false,
+			71, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 0, false,
 		},
 		"while the window fills": {
-			60, Holding{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 4, true,
+			60, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 4, true,
 		},
 		"when the rate has grown": {
-			20.5, Holding{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1}.After, 11, true,
+			20.5, RetainedAmount{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1}.After, 11, true,
 		},
 		"reached before it declines": {
-			12, Holding{Now: 10, PerDay: 10, Growth: -10}.After, 0.4, true,
+			12, RetainedAmount{Now: 10, PerDay: 10, Growth: -10}.After, 0.4, true,
 		},
 	} {
 		if got, ok := DaysUntil(c.limit, c.after); ok != c.ok || !near(got, c.want) {

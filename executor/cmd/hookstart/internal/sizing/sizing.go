@@ -48,9 +48,9 @@ type Report struct {
 	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean.
 	// nil means that too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
-	// Walls holds the forecast for each limit. Those that are reached soonest come first, followed
-	// by the fullest. Limits that are harmless to reach come last.
-	Walls []LimitForecast `json:"walls"`
+	// Forecasts holds the forecast for each limit. Those that are reached soonest come first,
+	// followed by the fullest. Limits that are harmless to reach come last.
+	Forecasts []LimitForecast `json:"walls"`
 }
 
 // LimitForecast describes a limit of an installation and when it will be reached.
@@ -106,7 +106,7 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 		(since.IsZero() || oldest.Before(since)) {
 		since = oldest
 	}
-	r := Report{At: size.At, Walls: []LimitForecast{}}
+	r := Report{At: size.At, Forecasts: []LimitForecast{}}
 	all := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
 		return h.Accepted + h.Deduplicated
 	})
@@ -138,7 +138,7 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	}
 	r.add(forecastDatabase(size, accepted, limits))
 	r.add(forecastRegistry(size, streams, accepted.Days))
-	slices.SortStableFunc(r.Walls, compareForecasts)
+	slices.SortStableFunc(r.Forecasts, compareForecasts)
 	return r
 }
 
@@ -209,7 +209,7 @@ func Count(n float64, noun string) string {
 	return digits + " " + noun
 }
 
-func (r *Report) add(w LimitForecast) { r.Walls = append(r.Walls, w) }
+func (r *Report) add(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
 // measure returns w with the current amount, the limit and the forecast set. A limit of 0 means
 // that there is no limit. after returns the amount after a number of days; nil means that the
@@ -247,10 +247,10 @@ func (r *Report) forecastRate(all Week, limits Limits) LimitForecast {
 	})
 }
 
-// messages returns a Holding for forecasting the number of messages. now is the current number, and
-// keep is how long each message is kept; 0 means forever.
-func (s *Stream) messages(now int64, keep time.Duration) Holding {
-	h := Holding{
+// messageForecast returns a RetainedAmount for forecasting the number of messages. now is the
+// current number, and keep is how long each message is kept; 0 means forever.
+func (s *Stream) messageForecast(now int64, keep time.Duration) RetainedAmount {
+	h := RetainedAmount{
 		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
 		Keep: keep.Hours() / 24, Span: s.Week.Days,
 	}
@@ -260,12 +260,13 @@ func (s *Stream) messages(now int64, keep time.Duration) Holding {
 	return h
 }
 
-// bytes returns the forecast size of the stream, in bytes, after a number of days.
-func (s *Stream) bytes(days float64) float64 {
+// bytesAfter returns the forecast size of the stream, in bytes, after a number of days.
+func (s *Stream) bytesAfter(days float64) float64 {
 	if s.Kind == Other || s.Messages == 0 {
 		return float64(s.Bytes)
 	}
-	size := float64(s.Bytes) / float64(s.Messages) * s.messages(s.Messages, s.MaxAge).After(days)
+	size := float64(s.Bytes) / float64(s.Messages) *
+		s.messageForecast(s.Messages, s.MaxAge).After(days)
 	if s.Kind == Reports && s.MaxBytes > 0 {
 		size = min(size, float64(s.MaxBytes)) // the oldest messages are dropped
 	}
@@ -292,7 +293,7 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 		ids := func(days float64) (sum float64) {
 			for _, s := range of[server] {
 				if s.Kind == Starts {
-					sum += s.messages(s.Remembered, s.DedupWindow).After(days) * bytesPerID
+					sum += s.messageForecast(s.Remembered, s.DedupWindow).After(days) * bytesPerID
 				}
 			}
 			return sum
@@ -306,7 +307,7 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 		}.measure(ids(0), float64(limits.NATSMemory), ids))
 		bytes := func(days float64) (sum float64) {
 			for _, s := range of[server] {
-				sum += s.bytes(days)
+				sum += s.bytesAfter(days)
 			}
 			return sum
 		}
@@ -341,11 +342,11 @@ func (r *Report) addStream(s Stream) {
 	case own:
 		w.Advice = "Raise the size, or shorten the age: hookstart queue stream set " + queue +
 			" --max-bytes BYTES --max-age DURATION."
-		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytes)
+		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
 	default:
 		w.Advice = "Raise the size, or shorten the age (hookstart admin stream --max-bytes BYTES " +
 			"--max-age DURATION), or give a busy queue a stream of its own."
-		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytes)
+		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
 	}
 	r.add(w)
 	r.add(LimitForecast{
@@ -367,7 +368,7 @@ func (r *Report) addAccount(t Tier, streams []Stream) {
 		held := func(days float64) (sum float64) {
 			for _, s := range streams {
 				if t.Replicas == 0 || t.Replicas == s.Replicas {
-					sum += s.bytes(days)
+					sum += s.bytesAfter(days)
 				}
 			}
 			return sum
@@ -416,7 +417,7 @@ func forecastDatabase(size api.Size, accepted Week, limits Limits) LimitForecast
 	if limit == 0 && d.FreeBytes != nil {
 		limit = float64(d.Bytes + *d.FreeBytes)
 	}
-	records := Holding{
+	records := RetainedAmount{
 		Now: float64(d.Records), PerDay: accepted.PerDay, Growth: accepted.Growth,
 		Keep: float64(d.RetentionSeconds) / day.Seconds(),
 	}
@@ -442,7 +443,7 @@ func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForeca
 			bytes += s.Bytes
 		}
 	}
-	made := Holding{
+	made := RetainedAmount{
 		Now:    float64(size.Workflows),
 		PerDay: float64(size.WorkflowsLastWeek) / days,
 	}

@@ -30,15 +30,15 @@ func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
 // wall returns the wall with the given name.
 func wall(t *testing.T, r Report, name string) LimitForecast {
 	t.Helper()
-	i := slices.IndexFunc(r.Walls, func(w LimitForecast) bool { return w.Name == name })
+	i := slices.IndexFunc(r.Forecasts, func(w LimitForecast) bool { return w.Name == name })
 	if i < 0 {
 		var names []string
-		for _, w := range r.Walls {
+		for _, w := range r.Forecasts {
 			names = append(names, w.Name)
 		}
 		t.Fatalf("no wall %q in %q", name, names)
 	}
-	return r.Walls[i]
+	return r.Forecasts[i]
 }
 
 // want checks a wall. A limit of 0 means none, and days is compared only if the limit is reached in
@@ -148,8 +148,8 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	if !strings.HasPrefix(c.Detail, "3,000,000 IDs") {
 		t.Errorf("%q", c.Detail)
 	}
-	if r.Walls[0].Name != c.Name {
-		t.Errorf("first %s, want %s", r.Walls[0].Name, c.Name)
+	if r.Forecasts[0].Name != c.Name {
+		t.Errorf("first %s, want %s", r.Forecasts[0].Name, c.Name)
 	}
 
 	// A window of four days: after two days, half of the current IDs are left, and 2.2 M have
@@ -210,7 +210,7 @@ func TestReportOfStreams(t *testing.T) {
 		"hookstart queue stream set young --max-bytes") {
 		t.Errorf("%q", advice)
 	}
-	for _, w := range r.Walls {
+	for _, w := range r.Forecasts {
 		if w.Name == "Stream KV_registry" || w.Name == "Recording of KV_registry" {
 			t.Errorf("%s has nothing to record", w.Name)
 		}
@@ -274,7 +274,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	}
 	for _, w := range report(jetstream.AccountInfo{
 		Tier: jetstream.Tier{Store: 800_000, Limits: unlimited},
-	}).Walls {
+	}).Forecasts {
 		if strings.HasPrefix(w.Name, "NATS account") {
 			t.Errorf("no limits: %+v", w)
 		}

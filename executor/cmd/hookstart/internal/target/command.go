@@ -114,7 +114,7 @@ func (c *Command) result(p *process, err error) (any, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil && p.stdout.over:
-		return nil, tooLong(c.MaxOutput)
+		return nil, outputTooLong(c.MaxOutput)
 	case err == nil:
 		return outputOf(p.stdout.kept.Bytes()), nil
 	case !exited:
@@ -139,8 +139,8 @@ func describe(exit *exec.ExitError) string {
 type process struct {
 	cmd     *exec.Cmd
 	ended   chan error // receives the result of exec.Cmd.Wait, once
-	stdout  head
-	stderr  tail
+	stdout  headBuffer
+	stderr  tailBuffer
 	pipes   []*os.File // this process's ends of the program's pipes
 	reading sync.WaitGroup
 }
@@ -152,7 +152,7 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	p := &process{
 		cmd:    exec.Command(c.Path, c.Args...),
 		ended:  make(chan error, 1),
-		stdout: head{most: c.MaxOutput},
+		stdout: headBuffer{most: c.MaxOutput},
 	}
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
 	ownGroup(p.cmd)

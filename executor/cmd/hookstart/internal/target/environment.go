@@ -39,10 +39,12 @@ func environmentOf(e runner.Execution) []string {
 	for name, value := range attributes(e) {
 		variables[prefix+variableName(name)] = value
 	}
-	addEach(variables, prefix+"HEADER_", plainHeaders(e.Headers), func(values []string) string {
-		return strings.Join(values, ", ")
-	})
-	addEach(variables, prefix+"QUERY_", e.Query, func(values []string) string { return values[0] })
+	addVariables(variables, prefix+"HEADER_", plainHeaders(e.Headers),
+		func(values []string) string {
+			return strings.Join(values, ", ")
+		})
+	addVariables(variables, prefix+"QUERY_", e.Query,
+		func(values []string) string { return values[0] })
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if value := variables[name]; value != "" && len(value) <= maxVariable &&
@@ -67,14 +69,14 @@ func attributes(e runner.Execution) map[string]string {
 		"Rerun-Of":     e.RerunOf,
 		"Replay-Of":    e.ReplayOf,
 		"Sender":       e.Sender,
-		"Verified":     verified(e),
+		"Verified":     verifiedText(e),
 		"Attempt":      strconv.Itoa(e.Attempt),
 		"Accepted-At":  e.AcceptedAt.UTC().Format(time.RFC3339Nano),
 	}
 }
 
-// verified returns "true" if the sender of the request was verified, otherwise "".
-func verified(e runner.Execution) string {
+// verifiedText returns "true" if the sender of the request was verified, otherwise "".
+func verifiedText(e runner.Execution) string {
 	if e.Verified {
 		return "true"
 	}
@@ -104,9 +106,9 @@ func plainHeaders(headers execution.Values) execution.Values {
 	return headers
 }
 
-// addEach adds a variable for each name in values. If two names result in the same variable, it
-// uses the first one in alphabetical order.
-func addEach(
+// addVariables adds a variable for each name in values. If two names result in the same variable,
+// it uses the first one in alphabetical order.
+func addVariables(
 	variables map[string]string, prefix string, values execution.Values, join func([]string) string,
 ) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {

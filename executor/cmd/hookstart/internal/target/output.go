@@ -36,9 +36,9 @@ func outputOf(text []byte) any {
 	}
 }
 
-// tooLong returns the error for an output that is longer than most bytes. It is permanent, because
-// another attempt would have the same output.
-func tooLong(most int64) error {
+// outputTooLong returns the error for an output that is longer than most bytes. It is permanent,
+// because another attempt would have the same output.
+func outputTooLong(most int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere "+
 		"and write a reference", most))
 }
@@ -52,14 +52,14 @@ func withOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// head keeps the first most bytes written to it, and records in over whether there were more.
-type head struct {
+// headBuffer keeps the first most bytes written to it, and records in over whether there were more.
+type headBuffer struct {
 	kept bytes.Buffer
 	most int64
 	over bool
 }
 
-func (h *head) Write(p []byte) (int, error) {
+func (h *headBuffer) Write(p []byte) (int, error) {
 	room := h.most - int64(h.kept.Len())
 	if int64(len(p)) > room {
 		h.over = true
@@ -69,14 +69,14 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tail keeps the last bytes written to it. When a program fails, the end of stderr is the most
-// useful part.
-type tail struct {
+// tailBuffer keeps the last bytes written to it. When a program fails, the end of stderr is the
+// most useful part.
+type tailBuffer struct {
 	kept []byte
 	cut  bool
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
 	if over := len(t.kept) - maxReason; over > 0 {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
@@ -86,7 +86,7 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // String returns the kept bytes. If the beginning was cut off, it starts with a whole character.
-func (t *tail) String() string {
+func (t *tailBuffer) String() string {
 	text := t.kept
 	if !t.cut {
 		return string(text)

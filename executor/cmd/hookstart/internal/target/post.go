@@ -89,7 +89,7 @@ func (p *Post) result(response *http.Response, answer []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
 		if int64(len(answer)) > p.MaxOutput {
-			return nil, tooLong(p.MaxOutput)
+			return nil, outputTooLong(p.MaxOutput)
 		}
 		return outputOf(answer), nil
 	}

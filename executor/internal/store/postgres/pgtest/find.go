@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// find returns the folder that contains initdb and postgres, from PATH or from where Debian
+// findPrograms returns the folder that contains initdb and postgres, from PATH or from where Debian
 // installs them.
-func find() (folder string, err error) {
+func findPrograms() (folder string, err error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		// If initdb is a symbolic link, postgres may not be next to the link.
 		if initdb, err = filepath.EvalSymlinks(initdb); err == nil {

@@ -66,7 +66,7 @@ func (p *Pair) StartStandby(ctx context.Context) error {
 		"--pgdata", standby.data(), "--write-recovery-conf", "--wal-method=stream",
 		"--checkpoint=fast", "--no-sync")
 	command.Dir = standby.folder
-	if err := asServer(command); err != nil {
+	if err := runAsServerUser(command); err != nil {
 		return err
 	}
 	if output, err := command.CombinedOutput(); err != nil {

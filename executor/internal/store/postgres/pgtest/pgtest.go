@@ -122,7 +122,7 @@ func release(t testing.TB) {
 // the test.
 func programsFolder(t testing.TB) string {
 	t.Helper()
-	folder, err := find()
+	folder, err := findPrograms()
 	if err == nil {
 		return folder
 	}

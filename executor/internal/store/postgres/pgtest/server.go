@@ -97,7 +97,7 @@ func create(programs, parent string, settings []string) (*Server, error) {
 }
 
 func (s *Server) initialise() error {
-	if err := giveToServer(s.folder); err != nil {
+	if err := chownToServerUser(s.folder); err != nil {
 		return err
 	}
 	command := exec.Command(filepath.Join(s.programs, "initdb"), //nolint:noctx // it ends by itself
@@ -105,7 +105,7 @@ func (s *Server) initialise() error {
 		"--locale=C",
 		"--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
 	command.Dir = s.folder
-	if err := asServer(command); err != nil {
+	if err := runAsServerUser(command); err != nil {
 		return err
 	}
 	if output, err := command.CombinedOutput(); err != nil {
@@ -134,7 +134,7 @@ func (s *Server) start(ctx context.Context) error {
 	//nolint:gosec,noctx // found on this machine; stop ends it
 	command := exec.Command(filepath.Join(s.programs, "postgres"), args...)
 	command.Dir, command.Stdout, command.Stderr = s.folder, log, log
-	if err := asServer(command); err != nil {
+	if err := runAsServerUser(command); err != nil {
 		return err
 	}
 	if s.process, err = child.Start(command); err != nil {

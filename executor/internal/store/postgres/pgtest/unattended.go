@@ -16,7 +16,7 @@ func Create(settings ...string) (*Server, error) { return CreateIn("", settings.
 
 // CreateIn is like Create, but keeps the data in a new folder in parent.
 func CreateIn(parent string, settings ...string) (*Server, error) {
-	programs, err := find()
+	programs, err := findPrograms()
 	if err != nil {
 		return nil, fmt.Errorf("%w: install it, initdb and postgres are needed", err)
 	}

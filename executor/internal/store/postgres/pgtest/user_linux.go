@@ -11,9 +11,9 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// asServer makes the command run as the server's user, and makes the kernel end it when this
+// runAsServerUser makes the command run as the server's user, and makes the kernel end it when this
 // process ends, even if this process is killed.
-func asServer(command *exec.Cmd) error {
+func runAsServerUser(command *exec.Cmd) error {
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: immediateShutdown}
 	if os.Geteuid() != 0 {
 		return nil
@@ -26,8 +26,8 @@ func asServer(command *exec.Cmd) error {
 	return nil
 }
 
-// giveToServer makes the server's user the owner of a file or folder.
-func giveToServer(folder string) error {
+// chownToServerUser makes the server's user the owner of a file or folder.
+func chownToServerUser(folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 const immediateShutdown = syscall.SIGQUIT
 
-// asServer does nothing: on other systems, tests do not run as root.
-func asServer(*exec.Cmd) error { return nil }
+// runAsServerUser does nothing: on other systems, tests do not run as root.
+func runAsServerUser(*exec.Cmd) error { return nil }
 
-func giveToServer(string) error { return nil }
+func chownToServerUser(string) error { return nil }

@@ -35,29 +35,29 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
 	for i, c := range []struct {
-		phase registry.StreamPhase
-		place registry.Place
+		phase  registry.StreamPhase
+		target registry.StoreTarget
 	}{
-		{registry.MovingIn, registry.PlaceShared},
-		{registry.ClosedIn, registry.PlaceClosed},
-		{registry.Own, registry.PlaceOwn},
-		{registry.MovingOut, registry.PlaceOwn},
-		{registry.ClosedOut, registry.PlaceClosed},
-		{registry.Draining, registry.PlaceShared},
-		{99, registry.PlaceClosed}, // of a later version
+		{registry.MovingIn, registry.TargetShared},
+		{registry.ClosedIn, registry.TargetClosed},
+		{registry.Own, registry.TargetOwn},
+		{registry.MovingOut, registry.TargetOwn},
+		{registry.ClosedOut, registry.TargetClosed},
+		{registry.Draining, registry.TargetShared},
+		{99, registry.TargetClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
 		pass := workflow().AcquirePermit()
-		if pass.Place != c.place || !pass.HasOwn || pass.Moved {
+		if pass.Target != c.target || !pass.HasOwn || pass.Moved {
 			t.Errorf("in phase %s: %+v", c.phase, pass)
 		}
 		pass.Release()
-		if since, _ := s.Unsettled(); since != 0 {
+		if since, _ := s.Pending(); since != 0 {
 			t.Errorf("in phase %s, revision %d waits for nothing", c.phase, since)
 		}
 	}
 	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
-	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceShared || pass.HasOwn {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetShared || pass.HasOwn {
 		t.Errorf("without its own stream: %+v", pass)
 	}
 }
@@ -68,25 +68,25 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	s, workflow := following(t)
 	s.Apply(queue(2, registry.MovingIn))
 	before := workflow().AcquirePermit()
-	if since, _ := s.Unsettled(); since != 0 {
-		t.Errorf("a phase in the same place waits: %d", since)
+	if since, _ := s.Pending(); since != 0 {
+		t.Errorf("a phase in the same target waits: %d", since)
 	}
 	s.Apply(queue(3, registry.ClosedIn))
-	since, settled := s.Unsettled()
+	since, settled := s.Pending()
 	if since != 3 {
-		t.Fatalf("revision 3 is in force while a request stores in the old place (%d)", since)
+		t.Fatalf("revision 3 is in force while a request stores in the old target (%d)", since)
 	}
 	after := workflow().AcquirePermit()
-	if after.Place != registry.PlaceClosed {
+	if after.Target != registry.TargetClosed {
 		t.Errorf("a later request: %+v", after)
 	}
 	after.Release()
-	if since, _ := s.Unsettled(); since != 3 {
+	if since, _ := s.Pending(); since != 3 {
 		t.Error("the end of a later request counts")
 	}
 	before.Release()
 	<-settled
-	if since, _ := s.Unsettled(); since != 0 {
+	if since, _ := s.Pending(); since != 0 {
 		t.Errorf("revision %d is not in force after the last request has ended", since)
 	}
 }
@@ -101,17 +101,17 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 2,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
 	})
-	if pass := old.AcquirePermit(); pass.Moved || pass.Place != registry.PlaceShared {
+	if pass := old.AcquirePermit(); pass.Moved || pass.Target != registry.TargetShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
 		pass.Release()
 	}
 	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true}
 	s.Apply(registry.Change{Revision: 3, Workflow: closed})
-	if since, _ := s.Unsettled(); since != 3 {
+	if since, _ := s.Pending(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
 	}
-	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceClosed || pass.Moved {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetClosed || pass.Moved {
 		t.Errorf("while it is closed: %+v", pass)
 	} else {
 		pass.Release()
@@ -121,7 +121,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 4,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"},
 	})
-	if pass := workflow().AcquirePermit(); pass.Place != registry.PlaceShared {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetShared {
 		t.Errorf("in its new queue: %+v", pass)
 	}
 }

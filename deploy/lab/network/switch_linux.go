@@ -19,7 +19,7 @@ const longestWay = 4096
 type packetSwitch struct {
 	devices []*os.File
 	addrs   map[netip.Addr]int // the index of each device, keyed by its address
-	ways    [][]*oneWayLink    // the links, by the indexes of the sending and the receiving device
+	links   [][]*oneWayLink    // the links, by the indexes of the sending and the receiving device
 	reading sync.WaitGroup
 	passing sync.WaitGroup
 }
@@ -41,8 +41,9 @@ type packet struct {
 	at    time.Time
 }
 
-// newJoint starts a switch that forwards packets between the devices until all of them are closed.
-func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
+// newPacketSwitch starts a switch that forwards packets between the devices until all of them are
+// closed.
+func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packetSwitch {
 	j := &packetSwitch{devices: devices, addrs: addrs}
 	for from := range devices {
 		var ways []*oneWayLink
@@ -50,10 +51,10 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packet
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to)))
 			w := &oneWayLink{to: device, delayed: make(chan packet, longestWay), random: random}
-			j.passing.Go(w.passDelayed)
+			j.passing.Go(w.forwardDelayed)
 			ways = append(ways, w)
 		}
-		j.ways = append(j.ways, ways)
+		j.links = append(j.links, ways)
 	}
 	for from := range devices {
 		j.reading.Go(func() { j.read(from) })
@@ -61,7 +62,7 @@ func newJoint(devices []*os.File, addrs map[netip.Addr]int, seed uint64) *packet
 	return j
 }
 
-func (j *packetSwitch) way(from, to int) *oneWayLink { return j.ways[from][to] }
+func (j *packetSwitch) link(from, to int) *oneWayLink { return j.links[from][to] }
 
 // read forwards the packets that one device sends.
 func (j *packetSwitch) read(from int) {
@@ -72,7 +73,7 @@ func (j *packetSwitch) read(from int) {
 			return // the device is closed
 		}
 		if to, ok := j.receiver(buffer[:size]); ok {
-			j.ways[from][to].pass(buffer[:size])
+			j.links[from][to].forward(buffer[:size])
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 // wait waits until all devices are closed and no more packets are being forwarded.
 func (j *packetSwitch) wait() {
 	j.reading.Wait()
-	for _, ways := range j.ways {
+	for _, ways := range j.links {
 		for _, w := range ways {
 			close(w.delayed)
 		}
@@ -112,9 +113,9 @@ func (w *oneWayLink) cut(cut bool) {
 	w.condition.Cut = cut
 }
 
-// pass delivers a packet immediately, delays it or drops it. The caller may reuse the bytes after
-// pass has returned.
-func (w *oneWayLink) pass(bytes []byte) {
+// forward delivers a packet immediately, delays it or drops it. The caller may reuse the bytes
+// after forward has returned.
+func (w *oneWayLink) forward(bytes []byte) {
 	now := time.Now()
 	w.mu.Lock()
 	c := w.condition
@@ -140,8 +141,8 @@ func (w *oneWayLink) pass(bytes []byte) {
 	}
 }
 
-// passDelayed writes each delayed packet when it is due.
-func (w *oneWayLink) passDelayed() {
+// forwardDelayed writes each delayed packet when it is due.
+func (w *oneWayLink) forwardDelayed() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for p := range w.delayed {

@@ -152,8 +152,8 @@ type storedRevisions map[string]uint64
 // storedRevisionsKey is the context key of the storedRevisions of a change.
 type storedRevisionsKey struct{}
 
-// noteStored records a revision that a change has stored.
-func noteStored(ctx context.Context, bucket string, revision uint64) {
+// recordStored records a revision that a change has stored.
+func recordStored(ctx context.Context, bucket string, revision uint64) {
 	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
 		m[bucket] = max(m[bucket], revision)
 	}
@@ -162,11 +162,11 @@ func noteStored(ctx context.Context, bucket string, revision uint64) {
 // awaitDatabaseCopy waits until the DatabaseCopy contains everything that a change has stored. If
 // that does not happen in time, awaitDatabaseCopy returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
-	if e.home == nil {
+	if e.databaseCopy == nil {
 		return nil
 	}
 	for bucket, revision := range m {
-		if err := e.home.AwaitCopied(ctx, bucket, revision); err != nil {
+		if err := e.databaseCopy.AwaitCopied(ctx, bucket, revision); err != nil {
 			return &consistency.LaggingError{
 				Revision: revision,
 				Behind:   []string{"the registry's copy in the database"},

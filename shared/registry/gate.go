@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Place identifies where the start messages of a queue are stored.
-type Place uint32
+// StoreTarget says where the start messages of a queue are stored at the moment.
+type StoreTarget uint32
 
-// The places where start messages are stored.
+// The targets, each with the stream that stores the start messages.
 const (
-	PlaceShared Place = iota // the stream that all queues share
-	PlaceOwn                 // the queue's own stream
-	PlaceClosed              // in no stream; lasts a few seconds at most
+	TargetShared StoreTarget = iota // the stream that all queues share
+	TargetOwn                       // the queue's own stream
+	TargetClosed                    // in no stream; lasts a few seconds at most
 )
 
 // While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
 // concerned. These constants limit how long that may last. The executor that copies the IDs
 // finishes, or gives up, within ClosedFor. If it is killed and no other executor takes over,
 // everything is stored where it was before as soon as reopenAfter has passed. That is safe because
-// no process can miss a new place: an executor that finishes the copying stores the new place
+// no process can miss a new target: an executor that finishes the copying stores the new target
 // within ClosedFor, and a process that answers requests has applied every change that is older than
 // its lease, which is valid for 2 s.
 const (
@@ -33,12 +33,12 @@ func monotonicNow() int64 { return int64(time.Since(origin)) + 1 }
 
 var origin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
-// queuePlace holds the place of one queue, and the number of requests that are storing something
-// there. A request is counted before it reads the place. A change of the place is in force once all
-// requests that were counted before the change have left.
-type queuePlace struct {
-	place  atomic.Uint32 // a Place
-	before atomic.Uint32 // the place before the queue was closed
+// queueGate holds the target of one queue, and the number of requests that are storing something
+// there. A request is counted before it reads the target. A change of the target is in force once
+// all requests that were counted before the change have left.
+type queueGate struct {
+	target atomic.Uint32 // a StoreTarget
+	before atomic.Uint32 // the target before the queue was closed
 	closed atomic.Int64  // clock reading when the queue was closed; 0 means that it is open
 	hasOwn atomic.Bool   // the queue has its own stream, which may hold earlier start messages
 
@@ -48,37 +48,37 @@ type queuePlace struct {
 	drain  sync.Mutex      // held while an epoch is being drained
 }
 
-func newQueueDoor() *queuePlace { return &queuePlace{left: make(chan struct{}, 1)} }
+func newQueueGate() *queueGate { return &queueGate{left: make(chan struct{}, 1)} }
 
-// setPlace sets the place according to the queue's record. It reports whether the place changed.
-func (q *queuePlace) setPlace(record *Queue) (changed bool) {
+// setTarget sets the target according to the queue's record. It reports whether the target changed.
+func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	q.hasOwn.Store(record.Stream != nil)
-	place := record.Place()
-	was := Place(q.place.Load())
-	if place == was {
+	target := record.StoreTarget()
+	was := StoreTarget(q.target.Load())
+	if target == was {
 		return false
 	}
-	if place == PlaceClosed {
-		before := PlaceShared
+	if target == TargetClosed {
+		before := TargetShared
 		if record.Stream.Phase == ClosedOut {
-			before = PlaceOwn
+			before = TargetOwn
 		}
 		q.before.Store(uint32(before))
 		q.closed.Store(monotonicNow())
 	} else {
 		q.closed.Store(0)
 	}
-	q.place.Store(uint32(place))
+	q.target.Store(uint32(target))
 	return true
 }
 
-// currentPlace returns the current place.
-func (q *queuePlace) currentPlace() Place {
-	place := Place(q.place.Load())
-	if place == PlaceClosed && hasReopened(q.closed.Load()) {
-		return Place(q.before.Load())
+// currentTarget returns the current target.
+func (q *queueGate) currentTarget() StoreTarget {
+	target := StoreTarget(q.target.Load())
+	if target == TargetClosed && hasReopened(q.closed.Load()) {
+		return StoreTarget(q.before.Load())
 	}
-	return place
+	return target
 }
 
 // hasReopened reports whether a queue or workflow that was closed at the given clock reading is
@@ -89,9 +89,9 @@ func hasReopened(
 	return closed != 0 && monotonicNow()-closed > int64(reopenAfter)
 }
 
-// enter counts a request that is about to read the place. The request must call leave with the
+// enter counts a request that is about to read the target. The request must call leave with the
 // epoch.
-func (q *queuePlace) enter() (epoch uint32) {
+func (q *queueGate) enter() (epoch uint32) {
 	for {
 		epoch = q.epoch.Load()
 		q.inside[epoch&1].Add(1)
@@ -102,7 +102,7 @@ func (q *queuePlace) enter() (epoch uint32) {
 	}
 }
 
-func (q *queuePlace) leave(epoch uint32) {
+func (q *queueGate) leave(epoch uint32) {
 	if q.inside[epoch&1].Add(-1) == 0 && q.epoch.Load() != epoch {
 		select {
 		case q.left <- struct{}{}:
@@ -112,11 +112,11 @@ func (q *queuePlace) leave(epoch uint32) {
 }
 
 // isIdle reports whether no requests are inside.
-func (q *queuePlace) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
+func (q *queueGate) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
 
 // awaitIdle starts a new epoch and waits until all requests of the previous epoch have called
 // leave.
-func (q *queuePlace) awaitIdle() {
+func (q *queueGate) awaitIdle() {
 	q.drain.Lock()
 	defer q.drain.Unlock()
 	select {
@@ -129,9 +129,9 @@ func (q *queuePlace) awaitIdle() {
 	}
 }
 
-// workflowPlace determines where the start messages of one workflow are stored.
-type workflowPlace struct {
-	queue *queuePlace
+// workflowGate determines where the start messages of one workflow are stored.
+type workflowGate struct {
+	queue *queueGate
 	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
 	// moved means that the workflow has a later record, which names another queue or differs in
 	// whether the workflow is closed.
@@ -140,7 +140,7 @@ type workflowPlace struct {
 
 const moved = -1
 
-func (d *workflowPlace) init(queue *queuePlace, closed bool) {
+func (d *workflowGate) init(queue *queueGate, closed bool) {
 	d.queue = queue
 	if closed {
 		d.closed.Store(monotonicNow())
@@ -148,7 +148,7 @@ func (d *workflowPlace) init(queue *queuePlace, closed bool) {
 }
 
 // replace marks d as moved if next differs from it, and reports whether it does.
-func (d *workflowPlace) replace(next *workflowPlace) (differs bool) {
+func (d *workflowGate) replace(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
 	}
@@ -158,19 +158,19 @@ func (d *workflowPlace) replace(next *workflowPlace) (differs bool) {
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
-	Place Place // where to store the message; PlaceClosed means refuse it for now
-	// HasOwn means that the queue has its own stream, which may hold start messages whatever Place
+	Target StoreTarget // where to store the message; TargetClosed means refuse it for now
+	// HasOwn means that the queue has its own stream, which may hold start messages whatever Target
 	// is.
 	HasOwn bool
 	// Moved means that the workflow has a later record. The caller must look it up again.
 	Moved bool
-	queue *queuePlace
+	queue *queueGate
 	epoch uint32
 }
 
-// AcquirePermit returns a StorePermit, whose Place is where to store a start message or a rejection
-// of the workflow. The caller must call Release when it has finished storing, whether or not that
-// succeeded.
+// AcquirePermit returns a StorePermit, whose Target is where to store a start message or a
+// rejection of the workflow. The caller must call Release when it has finished storing, whether or
+// not that succeeded.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.door.queue
 	if q == nil {
@@ -179,11 +179,11 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
 	case closed == moved:
-		p.Place, p.Moved = PlaceClosed, true
+		p.Target, p.Moved = TargetClosed, true
 	case closed != 0 && !hasReopened(closed):
-		p.Place = PlaceClosed
+		p.Target = TargetClosed
 	default:
-		p.Place = q.currentPlace()
+		p.Target = q.currentTarget()
 	}
 	return p
 }
@@ -195,25 +195,25 @@ func (p StorePermit) Release() {
 	}
 }
 
-// queue returns the queuePlace of a queue, and creates it if there is none.
-func (t *tables) queue(name string) *queuePlace {
+// queue returns the queueGate of a queue, and creates it if there is none.
+func (t *tables) queue(name string) *queueGate {
 	q := t.queues[name]
 	if q == nil {
-		q = newQueueDoor()
+		q = newQueueGate()
 		t.queues[t.intern(name)] = q
 	}
 	return q
 }
 
-// PlaceOf returns the current place of a queue's start messages. Use it only in messages to people:
-// code that stores a start message needs a StorePermit.
-func (s *Snapshot) PlaceOf(queue string) Place {
+// StoreTargetOf returns the current target of a queue's start messages. Use it only in messages to
+// people: code that stores a start message needs a StorePermit.
+func (s *Snapshot) StoreTargetOf(queue string) StoreTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q := s.current.Load().queues[queue]; q != nil {
-		return q.currentPlace()
+		return q.currentTarget()
 	}
-	return PlaceShared
+	return TargetShared
 }
 
 // OwnStreams returns the names of the queues whose start messages are stored in their own streams.
@@ -221,7 +221,7 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, q := range s.current.Load().queues {
-		if q.currentPlace() == PlaceOwn {
+		if q.currentTarget() == TargetOwn {
 			queues = append(queues, name)
 		}
 	}
@@ -235,9 +235,9 @@ type pendingMoves struct {
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// awaitMove waits in the background until a change of the queue's place, made by revision, is in
+// awaitMove waits in the background until a change of the queue's target, made by revision, is in
 // force.
-func (d *pendingMoves) awaitMove(q *queuePlace, revision uint64) {
+func (d *pendingMoves) awaitMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
 	}
@@ -259,10 +259,10 @@ func (d *pendingMoves) awaitMove(q *queuePlace, revision uint64) {
 	}()
 }
 
-// unsettled returns the lowest revision that is not yet in force, or 0 if there is none. It also
+// oldest returns the lowest revision that is not yet in force, or 0 if there is none. It also
 // returns a channel that is closed when that may have changed. The channel may be nil if nothing is
 // pending.
-func (d *pendingMoves) unsettled() (since uint64, settled <-chan struct{}) {
+func (d *pendingMoves) oldest() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for revision := range d.pending {

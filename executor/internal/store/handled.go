@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Range is a range of adjacent stream messages that have been decided, that is, recorded or
+// Range is a range of adjacent stream messages that have been handled, that is, recorded or
 // quarantined.
 type Range struct {
 	Stream string // the name of the stream

@@ -1,6 +1,6 @@
-// Package home maintains a second copy of the registry. The database holds a copy of every registry
-// record, sealed as in NATS, and the installation's identity. If NATS has lost the registry or
-// holds an older version of it, an executor restores it from this copy.
+// Package databasecopy maintains a second copy of the registry. The database holds a copy of every
+// registry record, sealed as in NATS, and the installation's identity. If NATS has lost the
+// registry or holds an older version of it, an executor restores it from this copy.
 //
 // # No confirmed change is lost
 //
@@ -48,4 +48,4 @@
 // where one of several executors wins, and then in the registry, where it overwrites nothing. An
 // executor does not start if the registry's identity differs from the database's. It also does not
 // start if the database is empty and the registry has an identity, unless --adopt-database is set.
-package home
+package databasecopy

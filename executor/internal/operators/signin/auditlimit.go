@@ -11,9 +11,9 @@ import (
 // limited because a key can sign in often, and the entries are kept for a long time.
 const notedSignIns = 30
 
-// signInNoteLimit limits how many sign-ins of a caller are recorded per minute. It is safe for
+// signInAuditLimit limits how many sign-ins of a caller are recorded per minute. It is safe for
 // concurrent use.
-type signInNoteLimit struct {
+type signInAuditLimit struct {
 	now func() time.Time
 
 	mu     sync.Mutex
@@ -21,10 +21,10 @@ type signInNoteLimit struct {
 	noted  map[operate.Identity]int
 }
 
-func newNotes() *signInNoteLimit { return &signInNoteLimit{now: time.Now} }
+func newSignInAuditLimit() *signInAuditLimit { return &signInAuditLimit{now: time.Now} }
 
 // allow counts a caller's sign-in, and reports whether it should be recorded.
-func (n *signInNoteLimit) allow(caller operate.Caller) bool {
+func (n *signInAuditLimit) allow(caller operate.Caller) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if minute := n.now().Truncate(time.Minute); !minute.Equal(n.minute) {

@@ -1,4 +1,4 @@
-package home
+package databasecopy
 
 import (
 	"context"
@@ -26,13 +26,13 @@ const (
 // mirror copies a bucket's revisions to the database, and survives failures of NATS and of the
 // database. After a failure it continues at the end of the database's copy and not at the revision
 // that this process had reached, because the database may have been replaced by an older backup.
-func (h *Home) mirror(ctx context.Context, bucket string) {
+func (c *Copy) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
-		h.mu.Lock()
-		h.restart[bucket] = restart
-		h.mu.Unlock()
-		err := h.follow(following, bucket)
+		c.mu.Lock()
+		c.restart[bucket] = restart
+		c.mu.Unlock()
+		err := c.copyBucket(following, bucket)
 		begunAnew := following.Err() != nil
 		restart()
 		if ctx.Err() != nil {
@@ -40,7 +40,7 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 		}
 		if !begunAnew && !errors.Is(err, errOlder) && time.Since(logged) > time.Minute {
 			logged = time.Now()
-			h.Log.WithError(err).WithField("bucket",
+			c.Log.WithError(err).WithField("bucket",
 				bucket).Warn("the registry is not copied into the database; it is tried again")
 		}
 		retry.Sleep(ctx, retryDelay)
@@ -52,31 +52,31 @@ func (h *Home) mirror(ctx context.Context, bucket string) {
 var errOlder = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.
-func (h *Home) isOwnIdentity(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return id == h.id
+func (c *Copy) isOwnIdentity(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return id == c.id
 }
 
-func (h *Home) follow(ctx context.Context, bucket string) error {
+func (c *Copy) copyBucket(ctx context.Context, bucket string) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	at, err := h.Store.RegistryPosition(asking, bucket)
+	at, err := c.Store.RegistryPosition(asking, bucket)
 	if err != nil {
 		return err
 	}
-	h.setReached(bucket, at.Revision, true)
+	c.setCopiedRevision(bucket, at.Revision, true)
 	// Do not read from another installation's registry, or from one that is being restored from the
 	// copy.
-	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
+	identity, _, err := edit.ReadInstallation(asking, c.JetStream)
 	if err != nil {
 		return err
 	}
-	if !h.isOwnIdentity(identity.ID) {
+	if !c.isOwnIdentity(identity.ID) {
 		return errOlder
 	}
 	name := "KV_" + bucket
-	s, err := h.JetStream.Stream(asking, name)
+	s, err := c.JetStream.Stream(asking, name)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	case info.State.LastSeq < at.Revision:
 		return errOlder
 	}
-	consumer, err := h.JetStream.CreateConsumer(asking, name, jetstream.ConsumerConfig{
+	consumer, err := c.JetStream.CreateConsumer(asking, name, jetstream.ConsumerConfig{
 		AckPolicy:         jetstream.AckNonePolicy,
 		MemoryStorage:     true,
 		Replicas:          1,
@@ -101,7 +101,7 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	defer func() {
 		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
-		_ = h.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
+		_ = c.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
 	}()
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(maxBatch),
 		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
@@ -110,12 +110,12 @@ func (h *Home) follow(ctx context.Context, bucket string) error {
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	return h.copyMessages(ctx, bucket, at.Revision, messages)
+	return c.copyMessages(ctx, bucket, at.Revision, messages)
 }
 
 // copyMessages copies a bucket's messages to the database until there is an error. The database
 // already has every message up to the revision after.
-func (h *Home) copyMessages(
+func (c *Copy) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
 	var delivered uint64
@@ -133,17 +133,17 @@ func (h *Home) copyMessages(
 			if delivered++; meta.Sequence.Consumer != delivered {
 				return fmt.Errorf("a message of the bucket %s was lost on the way", bucket)
 			}
-			h.add(&b, bucket, msg, meta)
+			c.add(&b, bucket, msg, meta)
 			more = meta.NumPending > 0 && len(b.records) < maxBatch
 		}
 		keeping, cancel := context.WithTimeout(ctx, askTimeout)
-		err := h.Store.KeepRegistry(keeping, bucket, b.records, b.entries, after, b.upTo)
+		err := c.Store.SaveRegistryCopy(keeping, bucket, b.records, b.entries, after, b.upTo)
 		cancel()
 		if err != nil {
 			return err
 		}
 		after = b.upTo.Revision
-		h.setReached(bucket, after, false)
+		c.setCopiedRevision(bucket, after, false)
 	}
 }
 
@@ -154,7 +154,7 @@ type batch struct {
 	upTo    store.RegistryPosition
 }
 
-func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+func (c *Copy) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r := store.RegistryRecord{
 		Bucket:   bucket,
 		Key:      strings.TrimPrefix(msg.Subject(), "$KV."+bucket+"."),
@@ -173,14 +173,15 @@ func (h *Home) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 	}
 }
 
-// setReached stores, in this process, the revision up to which the database's copy of a bucket is
-// complete. The revision may decrease only if anew is true, that is, when the mirror has restarted.
-func (h *Home) setReached(bucket string, revision uint64, anew bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if revision > h.reached[bucket] || anew {
-		h.reached[bucket] = revision
+// setCopiedRevision stores, in this process, the revision up to which the database's copy of a
+// bucket is complete. The revision may decrease only if anew is true, that is, when the mirror has
+// restarted.
+func (c *Copy) setCopiedRevision(bucket string, revision uint64, anew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if revision > c.reached[bucket] || anew {
+		c.reached[bucket] = revision
 	}
-	close(h.moved)
-	h.moved = make(chan struct{})
+	close(c.moved)
+	c.moved = make(chan struct{})
 }

@@ -25,7 +25,7 @@ func TestPutBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		query("INSERT INTO kept VALUES (2)")
-		if err := s.PutBack(t.Context(), promoted); err != nil {
+		if err := s.RestoreCopy(t.Context(), promoted); err != nil {
 			t.Fatal(err)
 		}
 		if got := query("SELECT count(*) FROM kept"); got != "1" {

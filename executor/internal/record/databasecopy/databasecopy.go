@@ -1,4 +1,4 @@
-package home
+package databasecopy
 
 import (
 	"context"
@@ -37,7 +37,7 @@ const (
 // buckets returns the registry's buckets, in the order in which they are restored.
 func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
-// Config holds the dependencies of a Home, which does not own them.
+// Config holds the dependencies of a Copy, which does not own them.
 type Config struct {
 	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
@@ -53,8 +53,8 @@ type Config struct {
 	Log logrus.FieldLogger
 }
 
-// Home maintains the database's copy of the registry. It is safe for concurrent use.
-type Home struct {
+// Copy maintains the database's copy of the registry. It is safe for concurrent use.
+type Copy struct {
 	Config
 
 	mu sync.Mutex
@@ -72,9 +72,9 @@ type Home struct {
 	stamped bool // whether this process has written the identity's stamp
 }
 
-// New returns a Home. Begin must be called before any other method.
-func New(c Config) *Home {
-	return &Home{
+// New returns a Copy. Begin must be called before any other method.
+func New(c Config) *Copy {
+	return &Copy{
 		Config:  c,
 		reached: map[string]uint64{},
 		moved:   make(chan struct{}),
@@ -95,76 +95,77 @@ var errRestoring = errors.New("a backup is being restored into it; until that is
 // Begin compares the registry with the database, creates the identity of a new installation, and
 // restores a lost registry. After an error it retries until ctx is done, except that it returns a
 // ForeignError immediately. While a backup is being restored, it returns nil.
-func (h *Home) Begin(ctx context.Context) (err error) {
+func (c *Copy) Begin(ctx context.Context) (err error) {
 	var foreign *ForeignError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		err = h.begin(ctx)
+		err = c.begin(ctx)
 		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
 	})
 	if errors.Is(err, errRestoring) {
-		h.Log.Warn("a backup is being restored: until that is complete, the registry is not " +
+		c.Log.Warn("a backup is being restored: until that is complete, the registry is not " +
 			"answered from")
 		return nil
 	}
 	return err
 }
 
-func (h *Home) begin(ctx context.Context) error {
+func (c *Copy) begin(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := h.Ensure(asking); err != nil {
+	if err := c.Ensure(asking); err != nil {
 		return err
 	}
-	ours, err := h.Store.Installation(asking)
+	ours, err := c.Store.Installation(asking)
 	if err != nil {
 		return err
 	}
-	identity, _, err := edit.ReadInstallation(asking, h.JetStream)
+	identity, _, err := edit.ReadInstallation(asking, c.JetStream)
 	if err != nil {
 		return err
 	}
 	if ours == "" {
-		if ours, err = h.adopt(asking, identity); err != nil {
+		if ours, err = c.adoptIdentity(asking, identity); err != nil {
 			return err
 		}
 	}
-	h.mu.Lock()
-	h.id = ours
-	h.mu.Unlock()
-	return h.check(ctx)
+	c.mu.Lock()
+	c.id = ours
+	c.mu.Unlock()
+	return c.check(ctx)
 }
 
-// adopt stores an identity in the database: the registry's, or a new one if the registry has none.
-func (h *Home) adopt(ctx context.Context, identity registry.Installation) (string, error) {
+// adoptIdentity stores an identity in the database: the registry's, or a new one if the registry
+// has none.
+func (c *Copy) adoptIdentity(ctx context.Context, identity registry.Installation) (string, error) {
 	if identity.ID == "" {
-		return h.Store.AdoptInstallation(ctx, uuid.NewString())
+		return c.Store.AdoptInstallation(ctx, uuid.NewString())
 	}
-	if !h.AdoptDatabase {
+	if !c.AdoptDatabase {
 		return "",
 			&ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS "+
 				"belongs to the installation %s: "+
 				"check --database-url and --nats-url; if the installation's database was lost, "+
 				"start once with --adopt-database", identity.ID)}
 	}
-	h.Log.WithField("installation",
+	c.Log.WithField("installation",
 		identity.ID).Warn("an empty database joins the installation: --adopt-database")
-	return h.Store.AdoptInstallation(ctx, identity.ID)
+	return c.Store.AdoptInstallation(ctx, identity.ID)
 }
 
 // Run maintains the copy of the registry, and restores the registry if it is lost, until the
 // context is done.
-func (h *Home) Run(ctx context.Context) {
+func (c *Copy) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range buckets() {
-		mirrors.Go(func() { h.mirror(ctx, bucket) })
+		mirrors.Go(func() { c.mirror(ctx, bucket) })
 	}
 	for failing := error(nil); ; {
 		if retry.Sleep(ctx, checkEvery); ctx.Err() != nil {
 			break
 		}
-		err := h.check(ctx)
+		err := c.check(ctx)
 		if err != nil && failing == nil && ctx.Err() == nil {
-			h.Log.WithError(err).Warn("the registry is not in NATS as it must be; the executor " +
+			c.Log.WithError(err).Warn("the registry is not in NATS as it must be; the executor " +
 				"tries again")
 		}
 		failing = err
@@ -174,35 +175,35 @@ func (h *Home) Run(ctx context.Context) {
 
 // UnusableReason returns why the registry must not be used to handle requests, or nil if it may be
 // used.
-func (h *Home) UnusableReason() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.trouble
+func (c *Copy) UnusableReason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble
 }
 
 // check compares the registry with the database's copy of it, and restores the registry if it is
 // lost, incomplete or older than the copy.
-func (h *Home) check(ctx context.Context) error {
-	err := h.compare(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.trouble = err
+func (c *Copy) check(ctx context.Context) error {
+	err := c.compare(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trouble = err
 	return err
 }
 
-func (h *Home) compare(ctx context.Context) error {
+func (c *Copy) compare(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := h.Ensure(asking); err != nil {
+	if err := c.Ensure(asking); err != nil {
 		return err
 	}
-	identity, over, err := edit.ReadInstallation(asking, h.JetStream)
+	identity, over, err := edit.ReadInstallation(asking, c.JetStream)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	id := h.id
-	h.mu.Unlock()
+	c.mu.Lock()
+	id := c.id
+	c.mu.Unlock()
 	switch {
 	case identity.ID != "" && identity.ID != id:
 		return &ForeignError{fmt.Sprintf("the registry in NATS belongs to the installation %s, "+
@@ -211,52 +212,52 @@ func (h *Home) compare(ctx context.Context) error {
 	case identity.Restoring:
 		return errRestoring
 	}
-	older, clustered, err := h.olderBuckets(asking)
+	older, clustered, err := c.olderBuckets(asking)
 	switch {
 	case err != nil:
 		return err
-	case len(older) > 0 && clustered && h.olderFor() < settle:
+	case len(older) > 0 && clustered && c.olderDuration() < settle:
 		return errors.New("it is older than the database's copy of it, or was lost")
 	case len(older) > 0 || identity.ID == "":
-		if err := h.restore(ctx, older); err != nil {
+		if err := c.restore(ctx, older); err != nil {
 			return fmt.Errorf("it was lost, or is older than the database's copy of it, and is "+
 				"not restored yet: %w", err)
 		}
 		return nil
 	}
-	h.older = time.Time{}
-	if h.stamped && !h.Follower.WentBack() {
+	c.older = time.Time{}
+	if c.stamped && !c.Follower.HasRolledBack() {
 		return nil
 	}
 	// Processes that noticed that the registry went back wait for this stamp. A stamp by a
 	// concurrent executor has the same effect.
-	if _, err = edit.WriteInstallation(asking, h.JetStream, identity, over); err != nil &&
+	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrConcurrent) {
 		return err
 	}
-	h.stamped = true
+	c.stamped = true
 	return nil
 }
 
-// olderFor returns how long a cluster has been reporting an older registry.
-func (h *Home) olderFor() time.Duration {
-	if h.older.IsZero() {
-		h.older = time.Now()
+// olderDuration returns how long a cluster has been reporting an older registry.
+func (c *Copy) olderDuration() time.Duration {
+	if c.older.IsZero() {
+		c.older = time.Now()
 	}
-	return time.Since(h.older)
+	return time.Since(c.older)
 }
 
 // olderBuckets returns the buckets that end before the copy's position, each with the copy's
 // position. clustered reports whether any bucket has several replicas.
-func (h *Home) olderBuckets(
+func (c *Copy) olderBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
 	older = map[string]uint64{}
 	for _, bucket := range buckets() {
-		h.mu.Lock()
-		reached, restart := h.reached[bucket], h.restart[bucket]
-		h.mu.Unlock()
-		at, err := h.Store.RegistryPosition(ctx, bucket)
+		c.mu.Lock()
+		reached, restart := c.reached[bucket], c.restart[bucket]
+		c.mu.Unlock()
+		at, err := c.Store.RegistryPosition(ctx, bucket)
 		if err != nil {
 			return nil, false, err
 		}
@@ -264,7 +265,7 @@ func (h *Home) olderBuckets(
 			// The database was replaced by an older one. Restart the mirror at its position.
 			restart()
 		}
-		s, err := h.JetStream.Stream(ctx, "KV_"+bucket)
+		s, err := c.JetStream.Stream(ctx, "KV_"+bucket)
 		if err != nil {
 			return nil, false, err
 		}
@@ -281,17 +282,17 @@ func (h *Home) olderBuckets(
 }
 
 // restore restores the registry from the database's copy of it.
-func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
+func (c *Copy) restore(ctx context.Context, older map[string]uint64) error {
 	for bucket, position := range older {
-		if err := edit.AdvanceRevision(ctx, h.JetStream, bucket, position); err != nil {
+		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
 			return err
 		}
 	}
-	identity, over, err := edit.ReadInstallation(ctx, h.JetStream)
+	identity, over, err := edit.ReadInstallation(ctx, c.JetStream)
 	if err != nil {
 		return err
 	}
-	kept, err := h.copiedIdentity(ctx)
+	kept, err := c.copiedIdentity(ctx)
 	if err != nil {
 		return err
 	}
@@ -301,37 +302,37 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 	}
 	if identity.ID == "" && kept.ID != "" {
 		// This makes processes that have the earlier registry in memory stop using it.
-		if over, err = edit.WriteInstallation(ctx, h.JetStream, registry.Installation{},
+		if over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{},
 			over); err != nil {
 			return err
 		}
 	}
 	stored := 0
 	for _, bucket := range buckets() {
-		n, err := h.restoreMissing(ctx, bucket)
+		n, err := c.restoreMissing(ctx, bucket)
 		if err != nil {
 			return err
 		}
 		stored += n
 	}
 	if identity.ID != "" { // only the secrets were lost
-		h.Log.WithField("records",
+		c.Log.WithField("records",
 			stored).Warn("the tokens were lost in NATS; they were restored from the database's " +
 			"copy")
 		return nil
 	}
-	h.mu.Lock()
-	next := registry.Installation{ID: h.id, Restoring: kept.Restoring, Life: life}
-	h.mu.Unlock()
-	if _, err := edit.WriteInstallation(ctx, h.JetStream, next, over); err != nil {
+	c.mu.Lock()
+	next := registry.Installation{ID: c.id, Restoring: kept.Restoring, Life: life}
+	c.mu.Unlock()
+	if _, err := edit.WriteInstallation(ctx, c.JetStream, next, over); err != nil {
 		return err
 	}
-	h.older, h.stamped = time.Time{}, true
+	c.older, c.stamped = time.Time{}, true
 	if kept.ID == "" {
-		h.Log.WithField("installation", next.ID).Info("the registry has its identity")
+		c.Log.WithField("installation", next.ID).Info("the registry has its identity")
 		return nil
 	}
-	h.Log.WithFields(logrus.Fields{"installation": next.ID, "records": stored}).
+	c.Log.WithFields(logrus.Fields{"installation": next.ID, "records": stored}).
 		Warn("the registry was lost in NATS, or older than it was; it was restored from the " +
 			"database's copy")
 	return nil
@@ -339,9 +340,9 @@ func (h *Home) restore(ctx context.Context, older map[string]uint64) error {
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
 // there is none.
-func (h *Home) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
+func (c *Copy) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
-	records, err := h.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
+	records, err := c.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
 	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey ||
 		records[0].Deleted != 0 {
 		return i, err
@@ -355,23 +356,23 @@ func (h *Home) copiedIdentity(ctx context.Context) (i registry.Installation, err
 
 // restoreMissing restores the records that are in the database's copy of a bucket but not in the
 // bucket.
-func (h *Home) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
+func (c *Copy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
-		n, after, more, err = h.fillPage(ctx, bucket, after)
+		n, after, more, err = c.restorePage(ctx, bucket, after)
 		stored += n
 	}
 	return stored, err
 }
 
-// fillPage restores the missing records of one page of the database's copy of a bucket. It returns
-// the key after which the next page begins, and whether there may be a next page.
-func (h *Home) fillPage(
+// restorePage restores the missing records of one page of the database's copy of a bucket. It
+// returns the key after which the next page begins, and whether there may be a next page.
+func (c *Copy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	records, err := h.Store.RegistryRecords(ctx, bucket, after, page)
+	records, err := c.Store.RegistryRecords(ctx, bucket, after, page)
 	if err != nil || len(records) == 0 {
 		return 0, "", false, err
 	}
@@ -379,17 +380,17 @@ func (h *Home) fillPage(
 	for i, r := range records {
 		kept[i] = edit.CopiedRecord{Key: r.Key, Data: r.Data, Deleted: r.Deleted != 0}
 	}
-	stored, err = edit.RestoreMissing(ctx, h.JetStream, bucket, kept)
+	stored, err = edit.RestoreMissing(ctx, c.JetStream, bucket, kept)
 	return stored, records[len(records)-1].Key, true, err
 }
 
 // AwaitCopied waits until the database's copy of a bucket has reached a revision. It implements
-// edit.Home.
-func (h *Home) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
+// edit.DatabaseCopy.
+func (c *Copy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
-		h.mu.Lock()
-		done, moved := h.reached[bucket] >= revision, h.moved
-		h.mu.Unlock()
+		c.mu.Lock()
+		done, moved := c.reached[bucket] >= revision, c.moved
+		c.mu.Unlock()
 		if done {
 			return nil
 		}
@@ -401,7 +402,7 @@ func (h *Home) AwaitCopied(ctx context.Context, bucket string, revision uint64) 
 			return ctx.Err()
 		case <-poll.C:
 			// Another executor may have written the revision.
-			if at, err := h.Store.RegistryPosition(ctx, bucket); err == nil &&
+			if at, err := c.Store.RegistryPosition(ctx, bucket); err == nil &&
 				at.Revision >= revision {
 				return nil
 			}

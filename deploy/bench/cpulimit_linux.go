@@ -13,13 +13,13 @@ import (
 // quota does not pause for long.
 const cpuPeriod = 10 * time.Millisecond
 
-// cpuBound is a control group that limits the CPU of its processes.
-type cpuBound struct{ folder string }
+// cpuLimit is a control group that limits the CPU of its processes.
+type cpuLimit struct{ folder string }
 
-// boundCPU creates a control group that is limited to the given number of cores, and moves the
+// limitCPU creates a control group that is limited to the given number of cores, and moves the
 // process pid into it. It needs root privileges and the cpu controller of control groups, version 1
 // or 2. The caller must call remove after the process has ended.
-func boundCPU(pid int, cores float64) (cpuBound, error) {
+func limitCPU(pid int, cores float64) (cpuLimit, error) {
 	name := "hookstart-bench-" + strconv.Itoa(pid)
 	quota := strconv.FormatInt(int64(cores*float64(cpuPeriod.Microseconds())), 10)
 	period := strconv.FormatInt(cpuPeriod.Microseconds(), 10)
@@ -31,16 +31,16 @@ func boundCPU(pid int, cores float64) (cpuBound, error) {
 			{"cpu.max", quota + " " + period},
 		}
 	}
-	bound := cpuBound{folder}
+	bound := cpuLimit{folder}
 	if err := os.Mkdir(folder, 0o755); err != nil { //nolint:gosec // the kernel sets the modes
-		return cpuBound{}, fmt.Errorf("bound the CPU of a process: %w; run as root, where the "+
+		return cpuLimit{}, fmt.Errorf("bound the CPU of a process: %w; run as root, where the "+
 			"controller \"cpu\" of control groups is mounted", err)
 	}
 	settings = append(settings, [2]string{"cgroup.procs", strconv.Itoa(pid)})
 	for _, set := range settings {
 		//nolint:gosec // the kernel has made the files
 		if err := os.WriteFile(filepath.Join(folder, set[0]), []byte(set[1]), 0o644); err != nil {
-			return cpuBound{}, errors.Join(
+			return cpuLimit{}, errors.Join(
 				fmt.Errorf("bound the CPU of a process: %w", err), bound.remove())
 		}
 	}
@@ -48,4 +48,4 @@ func boundCPU(pid int, cores float64) (cpuBound, error) {
 }
 
 // remove deletes the control group. Its processes must have ended.
-func (b cpuBound) remove() error { return os.Remove(b.folder) }
+func (b cpuLimit) remove() error { return os.Remove(b.folder) }

@@ -15,36 +15,37 @@ var decided = table[store.Range]{
 	fields:  func(r *store.Range) []any { return []any{&r.Stream, &r.Created, &r.First, &r.Last} },
 }
 
-// maxRanges is the number of rows of a stream from which on Decided merges them.
+// maxRanges is the number of rows of a stream from which on HandledRanges merges them.
 const maxRanges = 64
 
-// Decided implements store.Store.
-func (s *Store) Decided(ctx context.Context, stream, created string) ([]store.Range, error) {
+// HandledRanges implements store.Store.
+func (s *Store) HandledRanges(ctx context.Context, stream, created string) ([]store.Range, error) {
 	rows, err := Collect(ctx, s.db, "decided", decided.scan, decided.selection()+`WHERE stream = ?`,
 		stream)
 	if err != nil {
 		return nil, err
 	}
-	ranges, foreign := ofStream(rows, created)
+	ranges, foreign := rangesOfStream(rows, created)
 	if len(rows) < maxRanges && !foreign {
 		return ranges, nil
 	}
-	return s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range {
+	return s.replaceHandledRanges(ctx, stream, created, func(ranges []store.Range) []store.Range {
 		return ranges
 	})
 }
 
-// ForgetDecided implements store.Store.
-func (s *Store) ForgetDecided(ctx context.Context, stream, created string, from uint64) error {
-	_, err := s.replaceDecided(ctx, stream, created, func(ranges []store.Range) []store.Range {
-		return store.RangesBefore(ranges, from)
-	})
+// ForgetHandled implements store.Store.
+func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from uint64) error {
+	_, err := s.replaceHandledRanges(ctx, stream, created,
+		func(ranges []store.Range) []store.Range {
+			return store.RangesBefore(ranges, from)
+		})
 	return err
 }
 
-// replaceDecided calls keep with the merged ranges of a stream and replaces all of them with the
-// result. Rows that another transaction adds in the meantime are not affected.
-func (s *Store) replaceDecided(
+// replaceHandledRanges calls keep with the merged ranges of a stream and replaces all of them with
+// the result. Rows that another transaction adds in the meantime are not affected.
+func (s *Store) replaceHandledRanges(
 	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
 ) ([]store.Range, error) {
 	return write(ctx, s, "merge decided", func(tx Tx) ([]store.Range, error) {
@@ -56,15 +57,15 @@ func (s *Store) replaceDecided(
 		}, `DELETE FROM decided WHERE stream = ? RETURNING `+decided.columns, stream); err != nil {
 			return nil, err
 		}
-		ranges, _ := ofStream(rows, created)
+		ranges, _ := rangesOfStream(rows, created)
 		ranges = keep(ranges)
 		return ranges, decided.insert(ctx, tx, ranges)
 	})
 }
 
-// ofStream returns the merged ranges of the stream that has this identity. foreign reports whether
-// rows contains ranges with another identity.
-func ofStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
+// rangesOfStream returns the merged ranges of the stream that has this identity. foreign reports
+// whether rows contains ranges with another identity.
+func rangesOfStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
 	for _, r := range rows {
 		if r.Created == created {
 			ranges = append(ranges, r)

@@ -1,4 +1,4 @@
-package home_test
+package databasecopy_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/record/home"
+	"github.com/hookstart/hookstart/executor/internal/record/databasecopy"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -45,7 +45,7 @@ func openStore(t *testing.T) store.Store {
 type process struct {
 	*edit.Editor
 	directory *edit.Directory
-	home      *home.Home
+	copy      *databasecopy.Copy
 	js        jetstream.JetStream
 	stop      func()
 }
@@ -69,13 +69,13 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 		consistency.ProcessInfo{}, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(announcer.Stop)
-	p.home = home.New(home.Config{
+	p.copy = databasecopy.New(databasecopy.Config{
 		JetStream: js, Store: s, Follower: follower, Log: logtest.Quiet(),
 		Ensure: func(ctx context.Context) error { return edit.EnsureBuckets(ctx, js, 1) },
 	})
 	beginning, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
-	if err := p.home.Begin(beginning); err != nil {
+	if err := p.copy.Begin(beginning); err != nil {
 		return nil, err
 	}
 	lease := consistency.NewLease(nc, follower)
@@ -84,7 +84,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 		p.Editor, err = edit.NewEditor(ctx, js, p.directory, follower, lease, membership)
 		return err
 	})
-	p.WithDatabaseCopy(p.home)
+	p.WithDatabaseCopy(p.copy)
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return p.PutPlans(ctx, plans) })
@@ -92,7 +92,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			p.home.Run(ctx)
+			p.copy.Run(ctx)
 		}()
 		t.Cleanup(func() { cancel(); <-done })
 	}
@@ -384,7 +384,7 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 		"another installation's": foreign,
 		"an empty one":           empty,
 	} {
-		var refused *home.ForeignError
+		var refused *databasecopy.ForeignError
 		if _, err := start(t, server.Connect(t), other, true); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -470,7 +470,7 @@ func TestABackupIsRestoredUndisturbed(t *testing.T) {
 			t.Fatalf("it says %+v, %v", now, err)
 		}
 	}
-	if p.home.UnusableReason() == nil {
+	if p.copy.UnusableReason() == nil {
 		t.Error("an executor says nothing of it")
 	}
 	account := &registry.Account{ID: "restored", Plan: "ultra"}

@@ -22,17 +22,17 @@ type streamPair struct{ starts, reports string }
 // shared is the pair of streams used by all queues that do not have their own.
 var shared = streamPair{stream.Name, stream.ProgressName}
 
-func ownPlace(queue string) streamPair {
+func ownPair(queue string) streamPair {
 	return streamPair{stream.OwnName(queue), stream.OwnProgressName(queue)}
 }
 
-// placeOf returns the pair that a stream of start messages or of reports belongs to.
-func placeOf(name string) streamPair {
+// pairOf returns the pair that a stream of start messages or of reports belongs to.
+func pairOf(name string) streamPair {
 	if queue, ok := stream.QueueOfStream(name); ok {
-		return ownPlace(queue)
+		return ownPair(queue)
 	}
 	if queue, ok := stream.QueueOfProgressStream(name); ok {
-		return ownPlace(queue)
+		return ownPair(queue)
 	}
 	return shared
 }
@@ -48,15 +48,15 @@ func (r *Recorder) existingStreams(ctx context.Context) (names []string, err err
 	return append(starts, reports...), err
 }
 
-// places returns the existing pairs of streams, the shared one first.
-func (r *Recorder) places(ctx context.Context) ([]streamPair, error) {
+// existingPairs returns the existing pairs of streams, the shared one first.
+func (r *Recorder) existingPairs(ctx context.Context) ([]streamPair, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := []streamPair{shared}
 	for _, name := range names {
-		if p := placeOf(name); !slices.Contains(all, p) {
+		if p := pairOf(name); !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
@@ -72,25 +72,25 @@ func (r *Recorder) forget(name string) {
 	r.metrics.forget(name)
 	r.marks.forget(name)
 	r.recovery.forget(name)
-	r.startsWaiting.Delete(placeOf(name).starts)
+	r.startsWaiting.Delete(pairOf(name).starts)
 }
 
-// share returns the maximum number of messages and bytes that one stream may add at a time. With
-// this limit, all streams of start messages together add about maxBatch messages and maxBatchBytes,
-// and so do all streams of reports.
-func (r *Recorder) share() (messages, bytes int) {
-	places := max(1, int(r.streams.Load())/2)
-	return max(few, maxBatch/places), max(1<<20, maxBatchBytes/places)
+// fetchShare returns the maximum number of messages and bytes that one stream may add at a time.
+// With this limit, all streams of start messages together add about maxBatch messages and
+// maxBatchBytes, and so do all streams of reports.
+func (r *Recorder) fetchShare() (messages, bytes int) {
+	pairs := max(1, int(r.streams.Load())/2)
+	return max(few, maxBatch/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 
-// waiting holds, for each stream of start messages, the number of messages waiting in it, as last
-// reported by the server. It is safe for concurrent use.
-type waiting struct {
+// waitingStarts holds, for each stream of start messages, the number of messages waiting in it, as
+// last reported by the server. It is safe for concurrent use.
+type waitingStarts struct {
 	mu sync.Mutex
 	of map[string]uint64 // keyed by stream name
 }
 
-func (w *waiting) Store(starts string, n uint64) {
+func (w *waitingStarts) Store(starts string, n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil {
@@ -99,20 +99,20 @@ func (w *waiting) Store(starts string, n uint64) {
 	w.of[starts] = n
 }
 
-func (w *waiting) Load(starts string) uint64 {
+func (w *waitingStarts) Load(starts string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.of[starts]
 }
 
-func (w *waiting) Delete(starts string) {
+func (w *waitingStarts) Delete(starts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.of, starts)
 }
 
 // largest returns the largest number of start messages waiting in any queue's own stream.
-func (w *waiting) largest() (n uint64) {
+func (w *waitingStarts) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, of := range w.of {

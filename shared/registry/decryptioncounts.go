@@ -9,17 +9,17 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// KeyCoverage counts the encrypted secrets that a set of keys can and cannot decrypt.
-type KeyCoverage struct {
+// DecryptionCounts counts the encrypted secrets that a set of keys can and cannot decrypt.
+type DecryptionCounts struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
 	Why     error    // why one of the Closed could not be decrypted
 }
 
-// Add counts one encrypted value. err is the error from decrypting it, or nil. Errors that are not
-// due to the keys are not counted.
-func (s *KeyCoverage) Add(err error) {
+// Count counts one encrypted value. err is the error from decrypting it, or nil. Errors that are
+// not due to the keys are not counted.
+func (s *DecryptionCounts) Count(err error) {
 	switch {
 	case err == nil:
 		s.Opened++
@@ -37,7 +37,7 @@ func (s *KeyCoverage) Add(err error) {
 }
 
 // Err returns an error if there are encrypted secrets and the keys decrypt none of them.
-func (s *KeyCoverage) Err(keys *seal.Keys) error {
+func (s *DecryptionCounts) Err(keys *seal.Keys) error {
 	if s.Closed == 0 || s.Opened > 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (s *KeyCoverage) Err(keys *seal.Keys) error {
 }
 
 // Warning returns a warning that names the missing keys, or "" if every secret can be decrypted.
-func (s *KeyCoverage) Warning() string {
+func (s *DecryptionCounts) Warning() string {
 	switch {
 	case s.Closed == 0:
 		return ""
@@ -67,11 +67,12 @@ func (s *KeyCoverage) Warning() string {
 		strings.Join(s.Missing, ", "))
 }
 
-// AddWorkflow tries to decrypt every encrypted value in a workflow's record and counts the results.
-func (s *KeyCoverage) AddWorkflow(keys *seal.Keys, w *Workflow) {
+// CountWorkflow tries to decrypt every encrypted value in a workflow's record and counts the
+// results.
+func (s *DecryptionCounts) CountWorkflow(keys *seal.Keys, w *Workflow) {
 	try := func(box []byte, about string) {
 		_, err := keys.Open(box, about)
-		s.Add(err)
+		s.Count(err)
 	}
 	for _, node := range w.Triggers {
 		if node.Sender == nil {

@@ -9,19 +9,19 @@ import (
 	"path/filepath"
 )
 
-func (s *Server) copied() string { return filepath.Join(s.folder, "copy") }
+func (s *Server) copyFolder() string { return filepath.Join(s.folder, "copy") }
 
-// Copy copies the current state of the database for PutBack, replacing an earlier copy.
+// Copy copies the current state of the database for RestoreCopy, replacing an earlier copy.
 func (s *Server) Copy(ctx context.Context) error {
-	if err := os.RemoveAll(s.copied()); err != nil {
+	if err := os.RemoveAll(s.copyFolder()); err != nil {
 		return err
 	}
 	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host",
 		s.folder, "--port=5432", "--username=postgres",
 		// #nosec G204 -- found on this machine.
-		"--pgdata", s.copied(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+		"--pgdata", s.copyFolder(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	command.Dir = s.folder
-	if err := asServer(command); err != nil {
+	if err := runAsServerUser(command); err != nil {
 		return err
 	}
 	if output, err := command.CombinedOutput(); err != nil {
@@ -30,13 +30,14 @@ func (s *Server) Copy(ctx context.Context) error {
 	return nil
 }
 
-// PutBack kills the server and restarts it from the copy, so everything since Copy is lost. If
+// RestoreCopy kills the server and restarts it from the copy, so everything since Copy is lost. If
 // promoted is true, the copy starts as a standby that stopped following at the time of Copy; it is
-// promoted before PutBack returns and begins a new timeline. Otherwise the copy starts as a
+// promoted before RestoreCopy returns and begins a new timeline. Otherwise the copy starts as a
 // primary. The copy can be used only once.
-func (s *Server) PutBack(ctx context.Context, promoted bool) error {
+func (s *Server) RestoreCopy(ctx context.Context, promoted bool) error {
 	old := s.data() + "-old"
-	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old), os.Rename(s.copied(), s.data()))
+	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old),
+		os.Rename(s.copyFolder(), s.data()))
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (s *Server) PutBack(ctx context.Context, promoted bool) error {
 		return s.Restart(ctx)
 	}
 	signal := filepath.Join(s.data(), "standby.signal")
-	if err := errors.Join(os.WriteFile(signal, nil, 0o600), giveToServer(signal),
+	if err := errors.Join(os.WriteFile(signal, nil, 0o600), chownToServerUser(signal),
 		s.Restart(ctx)); err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ func span(stream string, first, last uint64) store.Range {
 	return store.Range{Stream: stream, Created: "then", First: first, Last: last}
 }
 
-func wantDecided(t *testing.T, s store.Store, stream string, want ...store.Range) {
+func wantHandled(t *testing.T, s store.Store, stream string, want ...store.Range) {
 	t.Helper()
-	got, err := s.Decided(t.Context(), stream, "then")
+	got, err := s.HandledRanges(t.Context(), stream, "then")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,53 +24,53 @@ func wantDecided(t *testing.T, s store.Store, stream string, want ...store.Range
 
 var decidedTests = map[string]func(*testing.T, store.Store){
 	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
-		wantDecided(t, s, "A")
+		wantHandled(t, s, "A")
 		for _, r := range [][]store.Range{
 			{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {
 				span("A", 3, 4), span("A", 6, 6),
 			}, {span("A", 10, 12)},
 		} {
-			apply(t, s, store.Batch{Decided: r})
+			apply(t, s, store.Batch{Handled: r})
 		}
-		wantDecided(t, s, "A", span("A", 1, 7), span("A", 10, 12))
-		wantDecided(t, s, "B", span("B", 1, 1))
+		wantHandled(t, s, "A", span("A", 1, 7), span("A", 10, 12))
+		wantHandled(t, s, "B", span("B", 1, 1))
 	},
 	"many ranges stay what they are": func(t *testing.T, s store.Store) {
 		for n := range uint64(200) {
-			apply(t, s, store.Batch{Decided: []store.Range{span("A", 2*n+1, 2*n+1)}})
+			apply(t, s, store.Batch{Handled: []store.Range{span("A", 2*n+1, 2*n+1)}})
 			if n%50 == 0 {
-				wantDecided(t, s, "B")
+				wantHandled(t, s, "B")
 			}
 		}
 		for range 2 {
-			got, err := s.Decided(t.Context(), "A", "then")
+			got, err := s.HandledRanges(t.Context(), "A", "then")
 			if err != nil || len(got) != 200 || got[0] != span("A", 1, 1) ||
 				got[199] != span("A", 399, 399) {
 				t.Fatalf("%d ranges, %v", len(got), err)
 			}
 		}
-		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 1000)}})
-		wantDecided(t, s, "A", span("A", 1, 1000))
-		wantDecided(t, s, "A", span("A", 1, 1000))
+		apply(t, s, store.Batch{Handled: []store.Range{span("A", 1, 1000)}})
+		wantHandled(t, s, "A", span("A", 1, 1000))
+		wantHandled(t, s, "A", span("A", 1, 1000))
 	},
 	"another stream of the same name is another one": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{Decided: []store.Range{span("A", 1, 9), span("B", 1, 9)}})
-		if got, err := s.Decided(t.Context(), "A", "later"); err != nil || len(got) != 0 {
+		apply(t, s, store.Batch{Handled: []store.Range{span("A", 1, 9), span("B", 1, 9)}})
+		if got, err := s.HandledRanges(t.Context(), "A", "later"); err != nil || len(got) != 0 {
 			t.Errorf("%v, %v", got, err)
 		}
-		wantDecided(t, s, "A")
-		wantDecided(t, s, "B", span("B", 1, 9))
+		wantHandled(t, s, "A")
+		wantHandled(t, s, "B", span("B", 1, 9))
 	},
 	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
 		apply(t, s, store.Batch{
-			Decided: []store.Range{
+			Handled: []store.Range{
 				span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50),
 			},
 		})
-		if err := s.ForgetDecided(t.Context(), "A", "then", 25); err != nil {
+		if err := s.ForgetHandled(t.Context(), "A", "then", 25); err != nil {
 			t.Fatal(err)
 		}
-		wantDecided(t, s, "A", span("A", 1, 9), span("A", 20, 24))
-		wantDecided(t, s, "B", span("B", 1, 50))
+		wantHandled(t, s, "A", span("A", 1, 9), span("A", 20, 24))
+		wantHandled(t, s, "B", span("B", 1, 50))
 	},
 }

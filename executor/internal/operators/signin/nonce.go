@@ -19,7 +19,7 @@ type oneTimeNonce struct {
 	now  func() time.Time
 }
 
-func newOnce(nonce string) *oneTimeNonce {
+func newOneTimeNonce(nonce string) *oneTimeNonce {
 	o := &oneTimeNonce{
 		hash: sha256.Sum256([]byte(nonce)),
 		ends: time.Now().Add(onceLifetime),

@@ -64,8 +64,8 @@ func TestSurvey(t *testing.T) {
 		},
 		"none": {nil, 0, 2, true, id(one)},
 	} {
-		var s registry.KeyCoverage
-		s.AddWorkflow(c.keys, w)
+		var s registry.DecryptionCounts
+		s.CountWorkflow(c.keys, w)
 		err := s.Err(c.keys)
 		if s.Opened != c.opened || s.Closed != c.closed || (err != nil) != c.refused ||
 			!strings.Contains(s.Warning(), c.names) || (s.Warning() == "") != (c.names == "") {
