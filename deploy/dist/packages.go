@@ -150,8 +150,8 @@ func (r *Release) pack(
 			return err
 		}
 		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@",
-			strings.Join(startableUnits(about.Units), " "), "@STATE@",
-			strings.Join(about.State, " ")).Replace(string(text))
+			strings.Join(about.Units, " "), "@PATTERNS@", strings.Join(patterns(about.Units), " "),
+			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.source(when, []byte(filled))
 		s.contents = append(s.contents, content{}) // keeps the names of the staged files distinct
 	}
@@ -215,14 +215,13 @@ func (r *Release) pack(
 	return nil
 }
 
-// startableUnits returns the units that can be started by name, that is, all except templates.
-func startableUnits(units []string) (named []string) {
+// patterns returns a pattern for each unit, quoted for a shell. systemctl matches it with the units
+// that are loaded: for a template, these are all its instances.
+func patterns(units []string) (quoted []string) {
 	for _, unit := range units {
-		if !strings.Contains(unit, "@") {
-			named = append(named, unit)
-		}
+		quoted = append(quoted, "'"+strings.Replace(unit, "@", "@*", 1)+"'")
 	}
-	return named
+	return quoted
 }
 
 // stageFiles adds all files of a package and returns the paths of the programs in it.

@@ -3,7 +3,7 @@
 # under load to the release in the folder NEXT, whose executor migrates the database once more, and back.
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-need systemd-nspawn nsenter unshare
+need systemd-nspawn nsenter unshare jq
 root=$WORK/units
 debian_root "$root"
 machine=
@@ -23,8 +23,11 @@ cp "$DIST"/*_"${number}"_linux_amd64.deb "$root/root/"
 chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive sh -c 'apt-get install -qy /root/*.deb' >/dev/null
 install "$SERVERS/nats-server" "$root/usr/bin/nats-server"
 mkdir -p "$root/usr/local/lib/hookstart"
-printf '#!/bin/sh\necho "got $(cat)"\n' >"$root/usr/local/lib/hookstart/orders"
+# The program writes a line for each run; a drop-in gives it a folder for that.
+printf '#!/bin/sh\necho "$HOOKSTART_DELIVERY_ID" >>"$STATE_DIRECTORY/runs"\necho "got $(cat)"\n' >"$root/usr/local/lib/hookstart/orders"
 chmod +x "$root/usr/local/lib/hookstart/orders"
+mkdir -p "$root/etc/systemd/system/hookstart-run@orders.service.d"
+printf '[Service]\nStateDirectory=orders\n' >"$root/etc/systemd/system/hookstart-run@orders.service.d/folder.conf"
 
 # inside runs a command in the container.
 inside() {
@@ -106,22 +109,27 @@ webhook() { inside sh /root/webhook.sh "$@" || fail "a webhook does not come to 
 webhook new one
 echo "a webhook came to the end of hookstart-run@orders"
 
-# Each unit is started again after it was killed more often than systemd's default allows.
-for unit in hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders; do
+pid() { inside systemctl show -P MainPID "$1"; }
+# kill_six_times kills the process of a unit more often than systemd's default starts it again, and waits for the next process each
+# time: kill_six_times UNIT
+kill_six_times() {
+	local unit=$1 i was
 	for ((i = 0; i < 6; i++)); do
+		was=$(pid "$unit")
 		inside systemctl kill --signal=KILL "$unit"
-		another() { [[ $(inside systemctl show -P ActiveState "$unit") == active ]] && inside systemctl show -P NRestarts "$unit" | grep -qv "^$i\$"; }
+		another() { [[ $(inside systemctl show -P ActiveState "$unit") == active && $(pid "$unit") != "$was" ]]; }
 		await another
 	done
-done
+}
+for unit in hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders; do kill_six_times "$unit"; done
 await ready 9090
 await ready 9091
 webhook old two
 echo "each unit came back from six kills in a row"
 
-# Finds out where a service can write, by running a shell instead of the service.
-for unit in hookstart-executor hookstart-nats hookstart-ingress; do
-	state=/var/lib/$unit
+# confined finds out where a unit can write, by running a shell instead of its program: confined UNIT [ITS FOLDER]
+confined() {
+	local unit=$1 state=${2-} could
 	mkdir -p "$root/run/systemd"
 	inside mkdir -p "/run/systemd/system/$unit.service.d"
 	inside tee "/run/systemd/system/$unit.service.d/shell.conf" >/dev/null <<END
@@ -134,24 +142,28 @@ END
 	inside systemctl daemon-reload
 	inside systemctl restart "$unit"
 	could=$(inside journalctl -u "$unit" -o cat --no-pager _COMM=sh | tr '\n' ' ')
-	want="$state "
-	[[ $unit != hookstart-ingress ]] || want=
-	[[ $could == "$want" ]] || fail "$unit could write to: $could"
+	[[ $could == "${state:+$state }" ]] || fail "$unit could write to: $could"
 	inside rm -r "/run/systemd/system/$unit.service.d"
 	inside systemctl daemon-reload
-	inside systemctl restart "$unit"
 	echo "$unit could write to its own folder only: ${could:-it has none}"
-done
+}
+for unit in hookstart-executor hookstart-nats; do confined "$unit" "/var/lib/$unit"; done
+confined hookstart-ingress
+confined hookstart-run@orders /var/lib/orders
+inside systemctl restart hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders
 await ready 9090
 await ready 9091
 
 # hookstart-local runs everything in one process.
-inside systemctl stop hookstart-nats hookstart-executor hookstart-ingress
+inside systemctl stop hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders
 inside systemctl start hookstart-local
 await ready 9090
 [[ -n $(inside cat /var/lib/hookstart/admin-token) ]] || fail "hookstart-local keeps no token"
+kill_six_times hookstart-local
+await ready 9090
 inside systemctl stop hookstart-local
-echo "hookstart-local: $(inside systemctl show -P Result hookstart-local)"
+echo "hookstart-local: came back from six kills in a row; stopped: $(inside systemctl show -P Result hookstart-local)"
+confined hookstart-local /var/lib/hookstart
 
 inside systemctl reboot >/dev/null 2>&1 || true # the answer is lost
 code=0
@@ -199,8 +211,19 @@ install_debs() { # install_debs FOLDER OPTION...
 versions() { inside sh -c 'export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env) && hookstart admin versions'; }
 settings=$(inside sh -c 'cat /etc/hookstart/*.env /etc/hookstart/*.nk | sha256sum')
 kept() { [[ $(inside sh -c 'cat /etc/hookstart/*.env /etc/hookstart/*.nk | sha256sum') == "$settings" ]] || fail "settings or keys changed"; }
+# new fails unless the units run the programs that are installed, in other processes than those whose IDs are in was: new UNIT...
+new() {
+	local unit
+	for unit; do
+		[[ $(pid "$unit") != "${was[$unit]}" ]] || fail "$unit is the process from before the upgrade"
+		inside readlink "/proc/$(pid "$unit")/exe" | grep -vq deleted || fail "$unit runs the program from before the upgrade"
+	done
+}
 more
+declare -A was
+for unit in hookstart-executor hookstart-ingress hookstart-run@orders; do was[$unit]=$(pid "$unit"); done
 install_debs "$NEXT"
+new hookstart-executor hookstart-ingress hookstart-run@orders
 await ready 9090
 await ready 9091
 more
@@ -224,11 +247,81 @@ more
 kept
 touch "$root/root/enough"
 wait "$load"
+# Every execution counts, whatever its state.
 recorded() {
-	inside sh -c 'export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env) && hookstart execution list --workflow orders --status succeeded --all -o json' |
-		grep -o '"deliveryId": *"load-[0-9]*"' | grep -o 'load-[0-9]*' | sort
+	inside sh -c 'export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env) && hookstart execution list --workflow orders --all -o json' |
+		jq -r '.. | objects | select((.deliveryId? // "") | startswith("load-")) | .deliveryId + " " + .status' | sort
 }
-sort "$root/root/sent" >"$WORK/sent"
+sed 's/$/ succeeded/' "$root/root/sent" | sort >"$WORK/sent"
 all() { cmp <(recorded) "$WORK/sent"; }
 await all
-echo "upgraded again: $(wc -l <"$WORK/sent") deliveries, each has one execution that succeeded; answers: $(sort "$root/root/answers" | uniq -c | awk '{ printf "%s %s × %s", (NR > 1 ? "," : ""), $1, $2 }'), where 000 is no connection"
+grep '^load-' "$root/var/lib/private/orders/runs" | sort >"$WORK/runs"
+cmp <(uniq "$WORK/runs") <(sort "$root/root/sent") || fail "not every delivery was run"
+answers=$(sort "$root/root/answers" | uniq -c | awk '{ printf "%s %s × %s", (NR > 1 ? "," : ""), $1, $2 }')
+! grep -vxE '200|503|000' "$root/root/answers" || fail "there are other answers than 200, 503 and none:$answers"
+echo "upgraded again: $(wc -l <"$WORK/sent") deliveries, each has one execution that succeeded; repeated runs: $(uniq -d "$WORK/runs" | wc -l); answers:$answers, where 000 is no connection"
+[[ -z $(uniq -d "$WORK/runs") ]] || fail "$(uniq -d "$WORK/runs" | wc -l) deliveries ran twice"
+
+# hookstart-local is upgraded while it runs: it refuses to go back, and goes on when it is upgraded again.
+inside systemctl stop hookstart-run@orders hookstart-ingress hookstart-executor hookstart-nats
+install_debs "$DIST" --allow-downgrades
+inside systemctl start hookstart-local
+await ready 9090
+cat >"$root/root/local.sh" <<'END'
+set -e
+export HOOKSTART_ADMIN_TOKEN=$(cat /var/lib/hookstart/admin-token)
+if [ "$1" = new ]; then
+  hookstart account put shop --plan pro > /dev/null
+  hookstart workflow put local --account shop > /dev/null
+  hookstart workflow activate local > /dev/null
+fi
+url=$(hookstart trigger show local --show-token | grep -o 'http[^ ]*token=[^ ]*' | head -1)
+curl -fsS -X POST "$url" -H "X-Webhook-Delivery-Id: $2" -d 'an order'
+END
+send() { inside sh /root/local.sh "$@" || fail "hookstart-local accepts no webhook: $(inside journalctl -u hookstart-local -n 10 --no-pager)"; }
+# goes_on sends the first delivery again, and a new one: goes_on NEW
+goes_on() {
+	new hookstart-local
+	await ready 9090
+	[[ $(send old one) == *'"deduplicated":true'* ]] || fail "hookstart-local does not recognise a repeat from before the upgrade"
+	[[ $(send old "$1") != *deduplicated* ]] || fail "hookstart-local takes a new delivery for a repeat"
+}
+send new one >/dev/null
+was[hookstart-local]=$(pid hookstart-local)
+install_debs "$NEXT"
+goes_on two
+was[hookstart-local]=$(pid hookstart-local)
+install_debs "$DIST" --allow-downgrades
+refused() { inside journalctl -u hookstart-local -o cat --no-pager | grep 'another version of the program has migrated the database'; }
+await refused
+lines=$(refused | sort | uniq -c | awk '{ $1 = ""; print }')
+[[ $(wc -l <<<"$lines") == 1 ]] || fail "hookstart-local says in more than one line why it does not start: $lines"
+install_debs "$NEXT"
+goes_on three
+echo "hookstart-local: upgraded, refused to go back (${lines# }), upgraded again; it recognises repeats"
+
+# A removal stops and disables the units. A purge deletes what they kept, but leaves the keys.
+gone() {
+	local unit
+	for unit; do
+		[[ $(inside systemctl is-active "$unit") == inactive ]] || fail "after the removal, $unit is $(inside systemctl is-active "$unit")"
+		[[ -z $(find "$root/etc/systemd/system" -name "$unit.service") ]] || fail "after the removal, $unit is enabled"
+	done
+}
+apt() { inside env DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$WORK/units.log" 2>&1 || fail "apt-get $*: $(tail -5 "$WORK/units.log")"; }
+apt purge -qy hookstart-local
+gone hookstart-local
+[[ ! -e $root/var/lib/hookstart ]] || fail "purge left /var/lib/hookstart"
+inside systemctl start hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders
+await ready 9091
+keys() { (cd "$root/etc/hookstart" && sha256sum -- *.nk *.key *.crt); }
+had=$(keys)
+apt remove -qy hookstart hookstart-server
+gone hookstart-nats hookstart-executor hookstart-ingress hookstart-run@orders
+[[ -d $root/var/lib/hookstart-executor && -d $root/var/lib/hookstart-nats && -e $root/etc/hookstart/executor.env ]] || fail "remove took data or settings"
+apt purge -qy hookstart hookstart-server
+for path in var/lib/hookstart-executor var/lib/hookstart-nats etc/hookstart/executor.env etc/hookstart/nats.env etc/hookstart/nats/server.conf; do
+	[[ ! -e $root/$path ]] || fail "purge left /$path"
+done
+[[ $(keys) == "$had" ]] || fail "purge took keys"
+echo "removed: the units are stopped and disabled; purged: their data and settings are gone, keys are left"

@@ -11,7 +11,7 @@ if command -v systemd-sysusers > /dev/null && [ -e /usr/lib/sysusers.d/@PACKAGE@
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  for unit in @UNITS@; do
+  for unit in @PATTERNS@; do
     systemctl try-restart "$unit" || echo "@PACKAGE@: $unit did not start again: systemctl status $unit" >&2
   done
 fi

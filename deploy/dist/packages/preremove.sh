@@ -4,9 +4,8 @@ set -e
 case "$1" in
   remove | 0)
     if [ -d /run/systemd/system ]; then
-      for unit in @UNITS@; do
-        systemctl disable --now "$unit"
-      done
+      systemctl stop @PATTERNS@
+      systemctl disable @UNITS@
     fi
     ;;
 esac
