@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -200,13 +201,14 @@ func TestTheSameEverywhere(t *testing.T) {
 	same(t, one.Out, other.Out)
 }
 
-// The archive contains the programs, the files generated from their flags, and every document that
-// another document in it links to.
+// The archive contains the programs, the files generated from their flags, and documents. Each link
+// of a document leads to a file in the archive, or to a file of the release's commit in the
+// project's repository.
 func TestArchive(t *testing.T) {
 	r := packed(t)
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
 	content := unpack(t, filepath.Join(r.Out, name+".tar.gz"))
-	for path, mode := range map[string]int64{
+	for file, mode := range map[string]int64{
 		"bin/hookstart":                          0o755,
 		"bin/hookstart-local":                    0o755,
 		"bin/ingress":                            0o755,
@@ -219,17 +221,52 @@ func TestArchive(t *testing.T) {
 		"deploy/systemd/hookstart-local.service": 0o644,
 		"deploy/systemd/sysusers.d/hookstart-server.conf": 0o644,
 	} {
-		f, ok := content[name+"/"+path]
+		f, ok := content[name+"/"+file]
 		switch {
 		case !ok:
-			t.Errorf("no %s", path)
+			t.Errorf("no %s", file)
 		case f.Mode != mode || f.Uid != 0 || f.Uname != "" || !f.ModTime.Equal(r.Time):
-			t.Errorf("%s: mode %o, user %d %q, %s", path, f.Mode, f.Uid, f.Uname, f.ModTime)
+			t.Errorf("%s: mode %o, user %d %q, %s", file, f.Mode, f.Uid, f.Uname, f.ModTime)
 		}
+	}
+	link := regexp.MustCompile(`\]\(([^)\s#]+)`)
+	address := regexp.MustCompile(`^https://github\.com/hookstart/hookstart/(blob|tree|raw)/` +
+		regexp.QuoteMeta(strings.TrimSuffix(r.Commit, "-dirty")) + `/(.*)$`)
+	links, addresses := 0, 0
+	for document, f := range content {
+		if filepath.Ext(document) != ".md" {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(string(f.content), -1) {
+			to := path.Join(path.Dir(document), m[1])
+			at := address.FindStringSubmatch(m[1])
+			switch {
+			case at != nil:
+				addresses++
+				if _, err := os.Stat(filepath.Join(root, at[2])); err != nil {
+					t.Errorf("%s links to %s, which the commit does not have", document, m[1])
+				}
+			case strings.Contains(m[1], ":"):
+			case content[to] == nil && content[to+"/"] == nil:
+				t.Errorf("%s links to %s, which the archive does not have", document, m[1])
+			default:
+				links++
+			}
+		}
+	}
+	if links < 100 || addresses < 10 {
+		t.Errorf("only %d links inside, and %d to the repository", links, addresses)
 	}
 }
 
-func unpack(t *testing.T, archive string) map[string]*tar.Header {
+// entry is an entry of an archive.
+type entry struct {
+	*tar.Header
+	content []byte
+}
+
+// unpack returns the entries of an archive, keyed by name.
+func unpack(t *testing.T, archive string) map[string]*entry {
 	t.Helper()
 	f, err := os.Open(archive)
 	if err != nil {
@@ -240,7 +277,7 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]*tar.Header{}
+	found := map[string]*entry{}
 	for reader := tar.NewReader(plain); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -249,7 +286,11 @@ func unpack(t *testing.T, archive string) map[string]*tar.Header {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found[header.Name] = header
+		text, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[header.Name] = &entry{header, text}
 	}
 }
 

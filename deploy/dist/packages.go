@@ -168,7 +168,7 @@ func (r *Release) pack(
 		"disable_globbing": true,
 		"section":          "net",
 		"priority":         "optional",
-		"homepage":         "https://github.com/hookstart/hookstart",
+		"homepage":         project,
 		"maintainer":       maintainer,
 		"description":      about.Summary + "\n" + about.Description,
 		"recommends":       about.Recommends,
@@ -284,17 +284,19 @@ func (r *Release) stageFiles(
 			}
 		}
 	}
+	// The changelog is in every package, the other documents are in that of the command line.
+	documents := shipped.sorted()
+	documents = slices.DeleteFunc(documents, func(f file) bool {
+		return f.path != "CHANGELOG.md" && (name != "hookstart" || filepath.Ext(f.path) != ".md")
+	})
+	inside := paths(documents)
+	for _, f := range documents {
+		s.add(doc+f.path, 0o644, "", "", r.relink(f.path, f.content, inside))
+	}
 	if name == "hookstart" {
 		r.stageShells(s, made)
-		for _, f := range shipped.sorted() {
-			// The changelog is in every package.
-			if strings.HasSuffix(f.path, ".md") && f.path != "CHANGELOG.md" {
-				s.add(doc+f.path, 0o644, "", "", f.content)
-			}
-		}
 	}
 	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
-	s.add(doc+"CHANGELOG.md", 0o644, "", "", get("CHANGELOG.md"))
 	log, err := gzipBest([]byte(r.debianChangelog(name)))
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -88,8 +89,49 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	return t, nil
 }
 
+// project is the address of the project's repository.
+const project = "https://github.com/hookstart/hookstart"
+
+// linkTarget matches the target of a link in a document, with the two characters before it, up to
+// its fragment.
+var linkTarget = regexp.MustCompile(`\]\([^)\s#]+`)
+
+// relink returns a document whose links to files that are not shipped with it lead to the project's
+// repository, at the commit of the release. name is the document's path in the checkout; shipped
+// holds the paths of the files and folders that are shipped.
+func (r *Release) relink(name string, content []byte, shipped map[string]bool) []byte {
+	commit := strings.TrimSuffix(r.Commit, "-dirty")
+	return linkTarget.ReplaceAllFunc(content, func(match []byte) []byte {
+		link := string(match[len("]("):])
+		to := path.Join(path.Dir(name), link)
+		about, err := os.Stat(filepath.Join(r.Root, to))
+		if strings.Contains(link, ":") || shipped[to] || err != nil {
+			return match
+		}
+		kind := "blob"
+		switch {
+		case about.IsDir():
+			kind = "tree"
+		case path.Ext(to) == ".png":
+			kind = "raw"
+		}
+		return []byte("](" + project + "/" + kind + "/" + commit + "/" + to)
+	})
+}
+
+// paths returns the paths of files, and of the folders that they are in.
+func paths(files []file) map[string]bool {
+	all := map[string]bool{}
+	for _, f := range files {
+		for name := f.path; name != "." && name != "/"; name = path.Dir(name) {
+			all[name] = true
+		}
+	}
+	return all
+}
+
 // archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
-// in the checkout, so the links in the documents work.
+// in the checkout, so links between the documents work; the others lead to the repository.
 func (r *Release) archive(p Platform, shipped, made *tree) error {
 	all := &tree{files: slices.Clone(made.files)}
 	for _, f := range shipped.files {
@@ -106,6 +148,12 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 		}
 		all.add("bin/"+name, 0o755, content)
 		binaries = append(binaries, binary)
+	}
+	inside := paths(all.files)
+	for i, f := range all.files {
+		if path.Ext(f.path) == ".md" {
+			all.files[i].content = r.relink(f.path, f.content, inside)
+		}
 	}
 	name := fmt.Sprintf("hookstart_%s_%s", r.Number(), p)
 	content, err := tarball(all.sorted(), name+"/", r.Time)

@@ -43,6 +43,13 @@ done
 inside systemd-analyze verify hookstart-local.service hookstart-ingress.service hookstart-executor.service 'hookstart-run@orders.service' 2>&1 |
 	grep -v 'hookstart/orders is not executable' | grep . && fail "systemd-analyze verify"
 
+# Links between documents work; the others lead to the project's repository.
+while IFS=: read -r file _ link; do
+	to=${link#*'('}
+	to=${to%%[#)]*}
+	[[ -z $to || $to == *:* || -e ${file%/*}/$to ]] || fail "$file links to $to, which the package does not have"
+done < <(grep -rnoE '\]\([^)[:space:]]+\)' "$root"/usr/share/doc/hookstart* --include='*.md')
+
 # After an upgrade, changed settings stay, unchanged settings are those of the new version, and files that do not belong to the
 # packages are left alone.
 echo HOOKSTART_ADMIN_TOKEN=mine >>"$root/etc/hookstart/local.env"
