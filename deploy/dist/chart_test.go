@@ -11,6 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -148,19 +153,87 @@ func pods(o object, change func(container object)) object {
 	return template
 }
 
-// Every value of the chart has its documented effect.
+// valuesCase describes what the chart makes with some values.
+type valuesCase struct {
+	set  string
+	with []string // text that each object, named KIND/NAME, must contain
+	less []string // names of objects that must not exist
+}
+
+// places sets where the pods of a part run, and what they get there.
+func places(part string) valuesCase {
+	set := []string{
+		"nodeSelector.disk=ssd", "tolerations[0].key=dedicated", "tolerations[0].operator=Exists",
+		"affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]." +
+			"topologyKey=rack",
+		"priorityClassName=high", "podAnnotations.team=hooks", "resources.limits.memory=3Gi",
+	}
+	want := []string{
+		"disk: ssd", "key: dedicated", "topologyKey: rack", "priorityClassName: high",
+		"team: hooks", "memory: 3Gi",
+	}
+	var c valuesCase
+	for _, value := range set {
+		c.set += "," + part + "." + value
+	}
+	c.set = c.set[1:]
+	for _, text := range want {
+		c.with = append(c.with, "Deployment/"+part+": "+text)
+	}
+	return c
+}
+
+// decode decodes an object strictly, as the API server does, so that a field which the API does not
+// have is an error. It knows the kinds of Kubernetes itself.
+func decode(t *testing.T, name string, o object) {
+	t.Helper()
+	into := map[string]any{
+		"ConfigMap":               &corev1.ConfigMap{},
+		"Service":                 &corev1.Service{},
+		"Deployment":              &appsv1.Deployment{},
+		"StatefulSet":             &appsv1.StatefulSet{},
+		"Ingress":                 &networkingv1.Ingress{},
+		"NetworkPolicy":           &networkingv1.NetworkPolicy{},
+		"PodDisruptionBudget":     &policyv1.PodDisruptionBudget{},
+		"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+	}
+	kind, _, _ := strings.Cut(name, "/")
+	switch kind {
+	case "HTTPRoute", "ServiceMonitor", "PrometheusRule": // of the Gateway API, and of an operator
+		return
+	}
+	text, err := yaml.Marshal(o)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, into[kind])
+	}
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// settings returns the names of all values in values.yaml, such as nats.storage.
+func settings(prefix string, values object) (names []string) {
+	for name, value := range values {
+		if inner, ok := value.(object); ok && len(inner) > 0 {
+			names = append(names, settings(prefix+name+".", inner)...)
+		} else {
+			names = append(names, prefix+name)
+		}
+	}
+	return names
+}
+
+// Every value of the chart has its documented effect, and the objects that it changes are valid.
 func TestChartValues(t *testing.T) {
 	helm, archive := tool(t, "HOOKSTART_HELM"), chart(t)
 	command(t, ".", helm, "lint", "--strict", "--kube-version", "1.32.0", archive)
-	for name, c := range map[string]struct {
-		set  string
-		with []string // text that each object, named KIND/NAME, must contain
-		less []string // names of objects that must not exist
-	}{
+	cases := map[string]valuesCase{
 		"servers of NATS of one's own": {
-			set: "nats.enabled=false,nats.url=tls://nats.example.com:4222",
+			set: "nats.enabled=false,nats.url=tls://nats.example.com:4333," +
+				"networkPolicy.natsPort=4333",
 			with: []string{
-				"ConfigMap/hookstart: nats.example.com", "NetworkPolicy/ingress: port: 4222",
+				"ConfigMap/hookstart: nats.example.com", "NetworkPolicy/ingress: port: 4333",
+				"NetworkPolicy/executor: port: 4333",
 			},
 			less: []string{
 				"StatefulSet/nats", "Service/nats", "ConfigMap/nats-config",
@@ -191,20 +264,38 @@ func TestChartValues(t *testing.T) {
 			with: []string{"Deployment/ingress: replicas: 5"},
 			less: []string{"HorizontalPodAutoscaler/ingress"},
 		},
+		"autoscaling": {
+			set: "ingress.autoscaling.minReplicas=3,ingress.autoscaling.maxReplicas=30," +
+				"ingress.autoscaling.targetRequestsInFlight=250m",
+			with: []string{
+				"HorizontalPodAutoscaler/ingress: minReplicas: 3",
+				"HorizontalPodAutoscaler/ingress: maxReplicas: 30",
+				"HorizontalPodAutoscaler/ingress: averageValue: 250m",
+			},
+		},
 		"an Ingress": {
 			set: "ingressRoute.enabled=true,ingressRoute.host=h.example," +
-				"ingressRoute.tlsSecret=cert",
+				"ingressRoute.tlsSecret=cert,ingressRoute.className=nginx," +
+				"ingressRoute.annotations.issuer=public",
 			with: []string{
 				"Ingress/webhooks: host: h.example", "Ingress/webhooks: secretName: cert",
+				"Ingress/webhooks: ingressClassName: nginx", "Ingress/webhooks: issuer: public",
 			},
 		},
 		"a gateway": {
-			set:  "gatewayRoute.enabled=true,gatewayRoute.parentRefs[0].name=public",
-			with: []string{"HTTPRoute/webhooks: name: public"},
+			set: "gatewayRoute.enabled=true,gatewayRoute.parentRefs[0].name=public," +
+				"gatewayRoute.host=g.example",
+			with: []string{"HTTPRoute/webhooks: name: public", "HTTPRoute/webhooks: - g.example"},
 		},
 		"monitoring": {
-			set: "serviceMonitor.enabled=true,prometheusRule.enabled=true",
+			set: "serviceMonitor.enabled=true,prometheusRule.enabled=true," +
+				"serviceMonitor.interval=7s,serviceMonitor.labels.release=a," +
+				"prometheusRule.labels.release=b,networkPolicy.monitoringNamespace=watch",
 			with: []string{
+				"ServiceMonitor/executor: interval: 7s", "ServiceMonitor/ingress: release: a",
+				"PrometheusRule/hookstart: release: b",
+				"NetworkPolicy/ingress: kubernetes.io/metadata.name: watch",
+				"NetworkPolicy/executor: kubernetes.io/metadata.name: watch",
 				"ServiceMonitor/ingress: jobLabel: app.kubernetes.io/name",
 				"Service/executor-ops: port: 9091",
 				"PrometheusRule/hookstart: {{ $labels.instance }}",
@@ -218,21 +309,52 @@ func TestChartValues(t *testing.T) {
 				"PodDisruptionBudget/nats",
 			},
 		},
+		"budgets": {
+			set: "ingress.podDisruptionBudget.maxUnavailable=2," +
+				"executor.podDisruptionBudget.maxUnavailable=3," +
+				"nats.podDisruptionBudget.maxUnavailable=4",
+			with: []string{
+				"PodDisruptionBudget/ingress: maxUnavailable: 2",
+				"PodDisruptionBudget/executor: maxUnavailable: 3",
+				"PodDisruptionBudget/nats: maxUnavailable: 4",
+			},
+		},
+		"places of ingresses": places("ingress"),
+		"places of executors": places("executor"),
+		"servers of NATS": {
+			set: "nats.image=own/nats:3,nats.replicas=1,nats.storage=7Gi,nats.storageClass=fast," +
+				"nats.resources.limits.memory=3Gi",
+			with: []string{
+				"StatefulSet/nats: image: own/nats:3", "Deployment/executor: --replicas=1",
+				"StatefulSet/nats: storage: 7Gi", "StatefulSet/nats: storageClassName: fast",
+				"StatefulSet/nats: memory: 3Gi",
+			},
+		},
+		"the public URL": {
+			set:  "publicURL=https://h.example",
+			with: []string{"ConfigMap/hookstart: HOOKSTART_PUBLIC_URL: https://h.example"},
+		},
 		"no policies": {
 			set:  "networkPolicy.enabled=false",
 			less: []string{"NetworkPolicy/nothing", "NetworkPolicy/ingress"},
 		},
 		"a registry": {
-			set: "image.registry=r.example/,image.tag=v9,image.pullSecrets[0].name=pull",
+			set: "image.registry=r.example/,image.tag=v9,image.pullSecrets[0].name=pull," +
+				"image.pullPolicy=Never",
 			with: []string{
+				"Deployment/ingress: imagePullPolicy: Never",
+				"StatefulSet/nats: imagePullPolicy: Never",
 				"Deployment/ingress: image: r.example/hookstart/ingress:v9",
 				"Deployment/executor: name: pull",
 			},
 		},
 		"more": {
 			set: "executor.extraArgs[0]=--log-level=debug,executor.extraEnv[0].name=A," +
-				"executor.extraEnv[0].value=b,executor.replicas=4,executor.runnerGroups=q/g",
+				"executor.extraEnv[0].value=b,executor.replicas=4,executor.runnerGroups=q/g," +
+				"ingress.extraArgs[0]=--log-level=warn,ingress.extraEnv[0].name=C," +
+				"ingress.extraEnv[0].value=d",
 			with: []string{
+				"Deployment/ingress: --log-level=warn", "Deployment/ingress: value: d",
 				"Deployment/executor: --log-level=debug", "Deployment/executor: value: b",
 				"Deployment/executor: replicas: 4", "Deployment/executor: --runner-groups=q/g",
 			},
@@ -241,9 +363,13 @@ func TestChartValues(t *testing.T) {
 			set:  "networkPolicy.databasePort=6543",
 			with: []string{"NetworkPolicy/executor: port: 6543"},
 		},
-	} {
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := render(t, archive, "--set", c.set)
+			for name, o := range got {
+				decode(t, name, o)
+			}
 			for _, want := range c.with {
 				name, text, _ := strings.Cut(want, ": ")
 				in, err := yaml.Marshal(got[name])
@@ -258,6 +384,22 @@ func TestChartValues(t *testing.T) {
 			}
 		})
 	}
+	var values object
+	in, err := os.ReadFile(filepath.Join("chart", "hookstart", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(in, &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range settings("", values) {
+		set := regexp.MustCompile(`(^|,)` + regexp.QuoteMeta(name) + `[=.\[]`)
+		if !slices.ContainsFunc(slices.Collect(maps.Values(cases)), func(c valuesCase) bool {
+			return set.MatchString(c.set)
+		}) {
+			t.Errorf("no case sets %s", name)
+		}
+	}
 	for _, wrong := range []string{
 		"nope=1", "ingress.replicas=0", "publicURL=ftp://x", "nats.replicas=2",
 		"nats.enabled=false", "image.registry=noslash", "gatewayRoute.enabled=true",
@@ -267,5 +409,44 @@ func TestChartValues(t *testing.T) {
 			args...).CombinedOutput(); err == nil {
 			t.Errorf("--set %s is taken: %.200s", wrong, out)
 		}
+	}
+}
+
+// The notes that Helm prints after the installation name the secrets to make, and the next command.
+func TestChartNotes(t *testing.T) {
+	folder := t.TempDir()
+	command(t, folder, "tar", "-xzf", chart(t))
+	// helm template prints no notes, so this template puts them into an object.
+	const template = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: notes}
+data: {text: {{ include (print .Template.BasePath "/NOTES.txt") . | quote }}}
+`
+	if err := os.WriteFile(filepath.Join(folder, "hookstart", "templates", "notes.yaml"),
+		[]byte(template), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	notes := func(args ...string) string {
+		o := render(t, filepath.Join(folder, "hookstart"), args...)["ConfigMap/notes"]
+		return o["data"].(object)["text"].(string) //nolint:errcheck // a panic fails the test
+	}
+	const next = "\n  hookstart workflow list"
+	said := notes("--set", "secrets.executorEnv=mine")
+	for _, want := range []string{
+		"in the namespace hookstart.",
+		"  make-secrets.sh secrets nats-0.nats nats-1.nats nats-2.nats\n",
+		"  kubectl -n hookstart create secret generic ingress --from-file=nats.nk=secrets/ingress.",
+		"  kubectl -n hookstart create secret generic mine \\\n",
+		"  kubectl -n hookstart create secret generic nats-tls ",
+		"  kubectl -n hookstart port-forward deploy/executor 8081 &\n",
+		"get secret mine -o jsonpath=", next,
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in %s", want, said)
+		}
+	}
+	said = notes("--set", "nats.enabled=false,nats.url=nats://n:1")
+	if strings.Contains(said, "nats-tls") || !strings.Contains(said, next) {
+		t.Errorf("with other NATS servers: %s", said)
 	}
 }
