@@ -101,6 +101,7 @@ type builder struct {
 	traced bool
 
 	workflows   int
+	node        nodeSettings
 	databaseURL string // URL of PostgreSQL; "" means a SQLite file in the folder
 	// secretsKey is the path of the key file for senders' secrets. "" means that the workflows have
 	// no senders.

@@ -41,8 +41,8 @@ func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	return values
 }
 
-// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in
-// the same round.
+// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in the
+// same round.
 func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -51,8 +51,7 @@ func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles 
 	return quartilesOf(ratios)
 }
 
-// latencyQuantile returns a function that returns the q quantile of a turn's latencies in
-// milliseconds.
+// latencyQuantile returns a function that returns the q quantile of a turn's latencies in milliseconds.
 func latencyQuantile(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }
@@ -157,11 +156,18 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeExtraCPU writes, for some variants, how much more CPU a request costs than a request to
-// hookstart in the same round.
+// writeExtraCPU writes, for some variants, how much more CPU a request costs than a request to the
+// variant that they add a setting to, in the same round.
 func writeExtraCPU(out io.Writer, turns map[string][]turn) {
-	same := turns["hookstart"]
-	for _, name := range []string{"hookstart-stripe", "hookstart-other"} {
+	for _, pair := range [][2]string{
+		{"hookstart-stripe", "hookstart"},
+		{"hookstart-bearer", "hookstart"},
+		{"hookstart-filter", "hookstart"},
+		{"hookstart-order", "hookstart"},
+		{"hookstart-other", "hookstart"},
+		{"hookstart-answer", "hookstart-running"},
+	} {
+		name, same := pair[0], turns[pair[1]]
 		if len(same) == 0 || len(turns[name]) != len(same) {
 			continue
 		}
@@ -169,8 +175,7 @@ func writeExtraCPU(out io.Writer, turns map[string][]turn) {
 		for i, t := range turns[name] {
 			more[i] = (t.cpuPerThousand() - same[i].cpuPerThousand()) * 1000
 		}
-		_, _ = fmt.Fprintf(out,
-			"\n%s: %s µs of CPU per request more than hookstart in the same round\n", name,
-			quartilesOf(more).format("%.1f"))
+		_, _ = fmt.Fprintf(out, "\n%s: %s µs of CPU per request more than %s in the same round\n",
+			name, quartilesOf(more).format("%.1f"), pair[1])
 	}
 }

@@ -48,7 +48,11 @@ func newRequest(to target, bodyBytes int) request {
 	if to.signed {
 		return newStripeRequest(to, bodyBytes)
 	}
-	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
+	authorization := ""
+	if to.bearer != "" {
+		authorization = "\r\nAuthorization: Bearer " + to.bearer
+	}
+	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + authorization +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))

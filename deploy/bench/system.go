@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -24,6 +25,7 @@ type target struct {
 	addr, path string // address, and the path with the query
 	first      int    // the number of the first workflow, which replaces the one in the path
 	signed     bool   // the requests are signed as Stripe's, and go to one workflow
+	bearer     string // token in the header Authorization; "" means that it is in the path
 }
 
 // system is a running variant.
@@ -34,6 +36,7 @@ type system struct {
 	nats      *process // the process that is only a NATS server; nil means that there is none
 	executor  *process // the process that is only an executor; nil means that there is none
 	apiAddr   string   // address of the operators' API
+	node      nodeSettings
 	// readyAfter is how long the ingress took to become ready, if it is a separate process.
 	readyAfter time.Duration
 
@@ -58,8 +61,9 @@ const bare = "bare"
 
 // variantNames lists the variants of this build in the order of the tables.
 var variantNames = []string{
-	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-recording",
-	"hookstart-postgres", "hookstart-running", "hookstart-local",
+	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-bearer",
+	"hookstart-filter", "hookstart-order", "hookstart-recording", "hookstart-postgres",
+	"hookstart-running", "hookstart-answer", "hookstart-local",
 }
 
 var variants = map[string]variant{
@@ -76,6 +80,22 @@ var variants = map[string]variant{
 		"hookstart, and every request is verified as Stripe's, with its delivery ID in the body",
 		installStripe,
 	},
+	"hookstart-bearer": {
+		"hookstart, and the token is in the header Authorization",
+		installer(installIngress).with(nodeSettings{bearer: true}),
+	},
+	"hookstart-filter": {
+		"hookstart, and every node has a filter that reads the body and lets every request through",
+		installer(installIngress).with(nodeSettings{trigger: api.PutTrigger{
+			Filter: []byte(`{"ptr:/event":"order.paid"}`),
+		}}),
+	},
+	"hookstart-order": {
+		"hookstart, and every node takes an order key from the body",
+		installer(installIngress).with(nodeSettings{trigger: api.PutTrigger{
+			OrderKey: "ptr:/order/id",
+		}}),
+	},
 	"hookstart-recording": {
 		"ingress, NATS server, and executor that records into SQLite", installRecording,
 	},
@@ -87,6 +107,12 @@ var variants = map[string]variant{
 		"ingress, NATS server, executor that records into SQLite, and a runner whose handler " +
 			"does nothing; until every end is recorded", installRunning,
 	},
+	"hookstart-answer": {
+		"hookstart-running, and every request is answered when its execution has ended",
+		installer(installRunning).with(nodeSettings{trigger: api.PutTrigger{
+			Answer: &api.Answer{WaitSeconds: 25},
+		}}),
+	},
 	"hookstart-local": {
 		"all of hookstart in one process, as shipped, recording into SQLite", installLocal,
 	},
@@ -95,6 +121,15 @@ var variants = map[string]variant{
 // installer starts a variant. If the returned system is not nil, the caller must close it, even
 // after an error.
 type installer func(context.Context, *builder) (*system, error)
+
+// with returns an installer that does the same with other settings of the trigger nodes.
+func (i installer) with(node nodeSettings) installer {
+	return func(ctx context.Context, b *builder) (*system, error) {
+		own := *b
+		own.node = node
+		return i(ctx, &own)
+	}
+}
 
 // otherSuffix is the suffix of the names of variants of the other build.
 const otherSuffix = "-other"
@@ -234,7 +269,7 @@ func (s *system) stopExecutor() {
 }
 
 func installServices(ctx context.Context, b *builder) (*system, error) {
-	s := &system{name: b.name}
+	s := &system{name: b.name, node: b.node}
 	natsAddr, err := s.startNATS(ctx, b)
 	if err != nil {
 		return s, err

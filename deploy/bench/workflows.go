@@ -17,6 +17,12 @@ const adminToken = "the-admin-token-of-the-bench"
 // nodeID is the trigger node of every workflow.
 const nodeID = "node"
 
+// nodeSettings are settings of every workflow's trigger node. The zero value has none.
+type nodeSettings struct {
+	trigger api.PutTrigger // its NodeID is not used
+	bearer  bool           // requests have the token in the header Authorization
+}
+
 // makeWorkflows creates the workflows for the load, with a rate limit that is never reached. Only
 // the first one is created through the API; the others are copies of its record and token, because
 // a million API calls would take half an hour.
@@ -29,7 +35,11 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
-	s.path = barePath + "?token=" + token
+	if s.node.bearer {
+		s.path, s.bearer = barePath, token
+	} else {
+		s.path = barePath + "?token=" + token
+	}
 	return s.copyWorkflow(ctx, count)
 }
 
@@ -39,20 +49,21 @@ func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiA
 func (s *system) makeWorkflow(
 	ctx context.Context, n int, perSecond int64,
 ) (token string, err error) {
-	client, id := s.api(), workflowID(n)
+	client, id, trigger := s.api(), workflowID(n), s.node.trigger
+	trigger.NodeID = nodeID
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: "bench",
 		Name:      "Bench",
 		RateLimit: &api.RateLimit{Requests: perSecond, WindowSeconds: 1},
-		Triggers:  []api.PutTrigger{{NodeID: nodeID}},
+		Triggers:  []api.PutTrigger{trigger},
 	}); err != nil {
 		return "", err
 	}
 	if _, err := client.Activate(ctx, id); err != nil {
 		return "", err
 	}
-	trigger, err := client.Trigger(ctx, id, nodeID)
-	return trigger.Token, err
+	created, err := client.Trigger(ctx, id, nodeID)
+	return created.Token, err
 }
 
 // copyTimeout is how long the stream may take to store the last copies.

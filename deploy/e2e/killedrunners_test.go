@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/signal"
 	"slices"
@@ -36,11 +37,16 @@ const (
 )
 
 // beRunner runs the program test-runner: a runner that prints when it begins and ends each
-// execution. The second argument is how long each execution takes.
+// execution. The second argument is how long each execution takes. With a third argument N, the
+// first attempt of about one execution in N fails.
 func beRunner() {
 	takes, err := time.ParseDuration(os.Args[2])
+	oneIn := 0
+	if err == nil && len(os.Args) > 3 {
+		oneIn, err = strconv.Atoi(os.Args[3])
+	}
 	if err == nil {
-		err = runRunner(os.Args[1], takes)
+		err = runRunner(os.Args[1], takes, oneIn)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,10 +54,14 @@ func beRunner() {
 	}
 }
 
-func runRunner(natsURL string, takes time.Duration) error {
+// errFirstAttempt is what the handler of test-runner returns for a first attempt that has to fail.
+var errFirstAttempt = errors.New("the first attempt fails")
+
+func runRunner(natsURL string, takes time.Duration, oneIn int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	nc, err := nats.Connect(natsURL)
+	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -63,6 +73,7 @@ func runRunner(natsURL string, takes time.Duration) error {
 		Concurrency: places,
 		AckWait:     runnerAckWait,
 		Attempts:    100, // attempts that are cut off by a kill count, too
+		Backoff:     func(int) time.Duration { return 50 * time.Millisecond },
 	},
 		func(ctx context.Context, e runner.Execution) (any, error) {
 			// A single write, so that a killed process has written either the whole line or
@@ -75,6 +86,10 @@ func runRunner(natsURL string, takes time.Duration) error {
 					fmt.Fprintln(os.Stdout, "lost", e.ID)
 				}
 				return nil, ctx.Err()
+			}
+			if oneIn > 0 && e.Attempt == 1 && crc32.ChecksumIEEE([]byte(e.ID))%uint32(oneIn) == 0 {
+				fmt.Fprintln(os.Stdout, "failed", e.ID, time.Now().UnixMicro())
+				return nil, errFirstAttempt
 			}
 			fmt.Fprintln(os.Stdout, "end", e.ID, time.Now().UnixMicro())
 			return map[string]int{"pid": os.Getpid()}, nil

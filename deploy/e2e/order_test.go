@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,19 +14,22 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 var orderedExecutions = flag.Int("ordered", 0,
-	"number of executions in TestOrderHoldsWhileRunnersAreKilled, of 500 keys, with a kill every "+
-		"2 s; 0: a short test")
+	"number of executions in TestOrderHoldsWhileRunnersAreKilled and TestOrderHoldsInACluster, of "+
+		"500 keys, with a kill every 2 s; 0: short tests")
 
 // makeOrdered creates a workflow with the queue "killed" and an order key from the query, and
-// returns its URL.
-func makeOrdered(t *testing.T, l *localProgram) string {
+// returns its path.
+func makeOrdered(t *testing.T, c *apiclient.Client) string {
 	t.Helper()
-	path := makeWorkflow(t, l.client(), "killed")
-	if _, err := l.client().PutWorkflow(t.Context(), "killed", api.PutWorkflow{
+	path := makeWorkflow(t, c, "killed")
+	if _, err := c.PutWorkflow(t.Context(), "killed", api.PutWorkflow{
 		AccountID: "tests",
 		Name:      "killed",
 		Queue:     "killed",
@@ -32,70 +38,98 @@ func makeOrdered(t *testing.T, l *localProgram) string {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return l.ingress + path
+	return path
 }
 
-// Four runners of one group are killed and replaced one after another. The handlers for each key
-// begin in the order in which the executions were accepted, and all executions end.
-func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
-	t.Parallel()
-	executions, keys, takes := 300, 30, 10*time.Millisecond
-	if *orderedExecutions > 0 {
-		executions, keys = *orderedExecutions, 500
+// ordered runs executions with order keys by four runners of one group.
+type ordered struct {
+	t       *testing.T
+	client  *apiclient.Client
+	runner  []string         // program and arguments of a runner
+	members []*testRunner    // the four that run
+	all     []*testRunner    // also those that were killed
+	want    map[int][]string // execution IDs by key, in the order of acceptance
+	keyOf   map[string]int   // keyed by execution ID
+	kills   int
+}
+
+func newOrdered(t *testing.T, c *apiclient.Client, runner ...string) *ordered {
+	o := &ordered{
+		t:      t,
+		client: c,
+		runner: runner,
+		want:   map[int][]string{},
+		keyOf:  map[string]int{},
 	}
-	l := launchLocal(t, t.TempDir(), "--log-level=warn")
-	url := makeOrdered(t, l)
-	var all []*testRunner
-	begin := func() *testRunner {
-		r := &testRunner{process: launch(t, "test-runner", l.nats, takes.String())}
-		r.Await("(ready)")
-		all = append(all, r)
-		return r
+	for range 4 {
+		o.members = append(o.members, o.startRunner())
 	}
-	members := []*testRunner{begin(), begin(), begin(), begin()}
-	want := map[int][]string{} // execution IDs by key, in the order of acceptance
-	keyOf := map[string]int{}
+	return o
+}
+
+func (o *ordered) startRunner() *testRunner {
+	o.t.Helper()
+	r := &testRunner{process: launch(o.t, o.runner[0], o.runner[1:]...)}
+	r.Await("(ready)")
+	o.all = append(o.all, r)
+	return r
+}
+
+// replaceRunner kills the next runner and starts another one.
+func (o *ordered) replaceRunner() {
+	o.t.Helper()
+	i := o.kills % len(o.members)
+	o.members[i].Kill()
+	o.members[i].killed = true
+	o.members[i] = o.startRunner()
+	o.kills++
+}
+
+// post makes one execution of each key in turn. A request that is not answered with 200 is sent
+// again, as the same delivery, for up to a minute.
+func (o *ordered) post(url string, executions, keys int) error {
 	for n := range executions {
 		key := n % keys
-		a, err := post(t.Context(), fmt.Sprintf("%s&key=k%d", url, key), nil,
-			strings.NewReader("{}"))
-		if err != nil || a.status != 200 {
-			t.Fatalf("%+v, %v", a, err)
-		}
-		want[key] = append(want[key], a.ExecutionID)
-		keyOf[a.ExecutionID] = key
-	}
-	kills := 0
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	last := time.Now()
-	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
-		ran := 0
-		for _, r := range all {
-			ran += strings.Count(r.Output(), "\nend ")
-		}
-		due := ran >= (kills+1)*executions/4
-		if *orderedExecutions > 0 {
-			due = time.Since(last) >= 2*time.Second
-		}
-		if due {
-			last = time.Now()
-			victim := members[kills%len(members)]
-			victim.Kill()
-			victim.killed = true
-			members[kills%len(members)] = begin()
-			kills++
-		}
-		if ran >= executions {
-			break
+		for deadline := time.Now().Add(time.Minute); ; {
+			ctx, cancel := context.WithTimeout(o.t.Context(), 10*time.Second)
+			a, err := post(ctx, fmt.Sprintf("%s&key=k%d", url, key),
+				map[string]string{"X-GitHub-Delivery": fmt.Sprint("delivery-", n)},
+				strings.NewReader("{}"))
+			cancel()
+			if err == nil && a.status == http.StatusOK {
+				o.want[key] = append(o.want[key], a.ExecutionID)
+				o.keyOf[a.ExecutionID] = key
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("delivery %d: %+v, %w", n, a, err)
+			}
 		}
 	}
+	return nil
+}
+
+// ended returns the number of handlers that have returned without an error.
+func (o *ordered) ended() int {
+	n := 0
+	for _, r := range o.all {
+		n += strings.Count(r.Output(), "\nend ")
+	}
+	return n
+}
+
+// check waits until all executions have ended, and compares what the handlers of each key did with
+// the order of acceptance. It returns how many handler runs failed, and how many were repeats of
+// another kind.
+func (o *ordered) check() (failed, repeats int) {
+	t := o.t
+	t.Helper()
 	final := map[string]api.Execution{}
 	within(t, 2*time.Minute, "end of all executions", func() bool {
-		finalStates(t, l.client(), "killed", final)
-		return len(final) == executions
+		finalStates(t, o.client, "killed", final)
+		return len(final) == len(o.keyOf)
 	})
-	for _, r := range members {
+	for _, r := range o.members {
 		r.Terminate()
 	}
 	for id, e := range final {
@@ -103,43 +137,156 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 			t.Errorf("%s is %s", id, e.Status)
 		}
 	}
+	// An execution may run several times, in the same process, too.
 	type run struct {
 		id           string
+		by           int   // process ID of the runner
 		began, ended int64 // ended is 0 if the handler did not return
+		failed       bool
 	}
-	byKey, repeats := map[int][]run{}, 0
-	for _, r := range all {
-		ends := map[string]int64{}
+	byKey := map[int][]*run{}
+	for _, r := range o.all {
+		open := map[string]*run{}
 		for line := range strings.Lines(r.Output()) {
-			var id string
+			var what, id string
 			var at int64
-			if n, _ := fmt.Sscanf(line, "end %s %d", &id, &at); n == 2 {
-				ends[id] = at
+			if n, _ := fmt.Sscanf(line, "%s %s %d", &what, &id, &at); n != 3 {
+				continue
+			}
+			switch key, ok := o.keyOf[id]; {
+			case !ok:
+			case what == "begin":
+				open[id] = &run{id: id, by: r.PID(), began: at}
+				byKey[key] = append(byKey[key], open[id])
+			case what == "end", what == "failed":
+				open[id].ended, open[id].failed = at, what == "failed"
 			}
 		}
-		for id, of := range r.runs(t) {
-			byKey[keyOf[id]] = append(byKey[keyOf[id]], run{id, of.began, ends[id]})
-		}
 	}
-	for key, runs := range byKey {
-		slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.began, b.began) })
+	for key, want := range o.want {
+		runs := byKey[key]
+		slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.began, b.began) })
 		var begins []string
 		for i, r := range runs {
-			if len(begins) > 0 && begins[len(begins)-1] == r.id {
-				repeats++
-			} else {
+			if r.failed {
+				failed++
+			}
+			switch {
+			case len(begins) == 0 || begins[len(begins)-1] != r.id:
 				begins = append(begins, r.id)
+			case !runs[i-1].failed:
+				repeats++
 			}
 			if i > 0 && runs[i-1].ended > r.began {
-				t.Errorf("key %d: %s began before %s had ended", key, r.id, runs[i-1].id)
+				t.Errorf("key %d: a run began before the one before it had ended: %+v, %+v", key,
+					*runs[i-1], *r)
 			}
 		}
-		if !slices.Equal(begins, want[key]) {
-			t.Errorf("key %d: handlers began with\n%v, accepted were\n%v", key, begins, want[key])
+		if !slices.Equal(begins, want) {
+			t.Errorf("key %d: handlers began with\n%v, accepted were\n%v", key, begins, want)
 		}
 	}
+	return failed, repeats
+}
+
+// Four runners of one group are killed and replaced one after another. The handlers for each key
+// begin in the order in which the executions were accepted, and all executions end.
+func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
+	t.Parallel()
+	executions, keys := 300, 30
+	if *orderedExecutions > 0 {
+		executions, keys = *orderedExecutions, 500
+	}
+	l := launchLocal(t, t.TempDir(), "--log-level=warn")
+	url := l.ingress + makeOrdered(t, l.client())
+	o := newOrdered(t, l.client(), "test-runner", l.nats, "10ms")
+	if err := o.post(url, executions, keys); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last := time.Now()
+	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
+		ran := o.ended()
+		due := ran >= (o.kills+1)*executions/4
+		if *orderedExecutions > 0 {
+			due = time.Since(last) >= 2*time.Second
+		}
+		if due {
+			last = time.Now()
+			o.replaceRunner()
+		}
+		if ran >= executions {
+			break
+		}
+	}
+	_, repeats := o.check()
 	t.Logf("%d executions of %d keys, %d runners killed, all in order; %d handler runs were "+
-		"repeats", executions, keys, kills, repeats)
+		"repeats", executions, keys, o.kills, repeats)
+}
+
+// Runners are killed, the leader of the stream changes, and first attempts fail, while deliveries
+// come in. The handlers for each key begin in the order of acceptance, never two at once.
+func TestOrderHoldsInACluster(t *testing.T) {
+	t.Parallel()
+	executions, keys := 150, 15
+	if *orderedExecutions > 0 {
+		executions, keys = *orderedExecutions, 500
+	}
+	cluster := natstest.StartCluster(t, 3)
+	flags := []string{
+		"--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0", "--nats-url=" + cluster.URLs(),
+		"--log-level=info",
+	}
+	executor := launch(t, "executor", append([]string{
+		"--replicas=3", "--admin-token=" + adminToken,
+		"--database-url=sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+	}, flags...)...)
+	client := apiclient.New("http://"+executor.Await(`"addr":"([^"]+)".*executor is ready`),
+		adminToken)
+	ingress := launch(t, "ingress", flags...)
+	url := "http://" + ingress.Await(`"addr":"([^"]+)".*ingress is ready`) + makeOrdered(t, client)
+	o := newOrdered(t, client, "test-runner", cluster.URLs(), "10ms", "10")
+	posted := make(chan error, 1)
+	go func() { posted <- o.post(url, executions, keys) }()
+
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last, leaders := time.Now(), 0
+	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
+		ran := o.ended()
+		due := ran >= (o.kills+leaders+1)*executions/6
+		if *orderedExecutions > 0 {
+			due = time.Since(last) >= 2*time.Second
+		}
+		switch {
+		case !due:
+		case o.kills < 4*(leaders+1): // four kills, then a change of the leader
+			o.replaceRunner()
+			last = time.Now()
+		default:
+			t.Logf("%d: the leader changes", time.Now().UnixMicro())
+			was := cluster.Leader(stream.Name)
+			cluster.Stop(was)
+			cluster.Leader(stream.Name) // waits for the next leader
+			cluster.Restart(was)
+			leaders++
+			last = time.Now()
+		}
+		if ran >= executions {
+			break
+		}
+	}
+	if err := <-posted; err != nil {
+		t.Fatal(err)
+	}
+	failed, repeats := o.check()
+	if leaders == 0 || failed == 0 {
+		t.Errorf("%d changes of the leader, %d failed attempts", leaders, failed)
+	}
+	t.Logf("%d executions of %d keys, %d runners killed, %d changes of the leader, %d failed "+
+		"attempts, all in order; %d handler runs were repeats for other reasons",
+		executions, keys, o.kills, leaders, failed, repeats)
 }
 
 // A runner that is frozen for longer than the ack wait aborts its handler when it resumes; another
@@ -147,7 +294,7 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
-	url := makeOrdered(t, l) + "&key=k"
+	url := l.ingress + makeOrdered(t, l.client()) + "&key=k"
 	begin := func(takes string) *testRunner {
 		r := &testRunner{process: launch(t, "test-runner", l.nats, takes)}
 		r.Await("(ready)")

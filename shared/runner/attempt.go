@@ -75,15 +75,15 @@ func (r *runner) failExhausted(m *message) {
 }
 
 // runOrdered makes an attempt at an execution that has an order key. It does not call the handler
-// if the execution has already ended or another member may have it.
+// if the execution has already ended, has been canceled, or is given to another member.
 func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
-	ended, err := r.hasEnded(r.working, m)
+	held, ended, canceled, err := r.prepareOrdered(r.working, m)
 	switch {
 	case err != nil: // the runner is stopping
 		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
 		r.handBack(m, 0)
-	case !r.underway.hasLease(m):
+	case !held:
 		r.dropExpired(m, outcome{})
 	case ended:
 		r.underway.remove(m)
@@ -93,12 +93,37 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		r.endSpan(ctx, failure(errNotRun))
 		r.failExhausted(m)
 		return
+	case canceled:
+		r.endCanceled(ctx, m)
+		return
 	default:
-		r.runUnlessCanceled(ctx, m)
+		//nolint:contextcheck // the heartbeat is sent after ctx has ended, too
+		again := time.AfterFunc(secondHeartbeat, func() { r.underway.renewLease(m) })
+		defer again.Stop()
+		r.run(ctx, m)
 		return
 	}
 	r.endSpan(ctx, failure(errNotRun))
 	r.freeSlot()
+}
+
+// prepareOrdered takes the lease of a message, and then asks whether its execution has ended or has
+// been canceled. It begins again if the answers took so long that little of the lease is left.
+func (r *runner) prepareOrdered(ctx context.Context, m *message) (
+	held, ended, canceled bool, err error,
+) {
+	for {
+		if held, err = r.underway.takeLease(ctx, m); err != nil || !held {
+			return held, false, false, err
+		}
+		if ended, err = r.hasEnded(ctx, m); err != nil || ended {
+			return held, ended, false, err
+		}
+		canceled, err = r.cancellations.isCanceled(ctx, m.start.ID)
+		if err != nil || canceled || r.underway.leaseLasts(m) {
+			return held, ended, canceled, err
+		}
+	}
 }
 
 // errNotRun is the error recorded in the span of an attempt in which the handler was not called.

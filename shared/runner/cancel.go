@@ -72,8 +72,8 @@ func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// isCanceled reports whether an execution has been canceled, according to the contents of the
-// bucket after the call began. It retries until it can read the bucket or ctx ends.
+// isCanceled reports whether an execution has been canceled, according to the contents of the bucket after
+// the call began. It retries until it can read the bucket or ctx ends.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
@@ -188,12 +188,17 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 		r.endSpan(ctx, failure(err))
 		r.freeSlot()
 	case canceled:
-		r.end(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
-		r.endSpan(ctx, failure(ErrCanceled))
-		r.freeSlot()
+		r.endCanceled(ctx, m)
 	default:
 		r.run(ctx, m)
 	}
+}
+
+// endCanceled reports that an execution was canceled before its handler was called.
+func (r *runner) endCanceled(ctx context.Context, m *message) {
+	r.end(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
+	r.endSpan(ctx, failure(ErrCanceled))
+	r.freeSlot()
 }
 
 // watchCancellations cancels the contexts of the handlers whose executions have been canceled,

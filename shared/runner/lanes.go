@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,8 +17,9 @@ import (
 // lane, and the server delivers one message of a lane at a time, no matter which member requests
 // it. So the members need no coordination among themselves. Two things are left to the runner:
 //
-// A runner that was frozen or cut off for longer than AckWait must not continue an execution that
-// another member may have by now: see hasLease.
+// A runner must not begin or continue an execution that another member may have by now, because the
+// runner was frozen or cut off for longer than AckWait, or because the consumer has a new leader:
+// see takeLease.
 //
 // A server that has lost a consumer's acknowledgments redelivers an execution that has already
 // ended, after later ones with the same key. Its final report was stored before it was
@@ -87,7 +87,7 @@ func (r *runner) consumeLane(
 		}
 	}
 	if l.held != nil {
-		_ = l.held.release().Nak() // not begun: another member gets it immediately
+		_ = l.held.release().NakWithDelay(returnDelay) // not begun: for another member
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *runner) runNext(
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
-	msg, asked, err := r.pullLane(ctx, c.consumer)
+	msg, err := r.pullLane(ctx, c.consumer)
 	if err != nil {
 		c.failed++
 		return false, err
@@ -156,13 +156,13 @@ func (r *runner) runNextFrom(
 	if msg == nil {
 		return false, nil
 	}
-	if r.mayBegin(ctx, js, l, c.Layout, asked.Add(r.AckWait)) {
-		r.runPulled(ctx, msg, asked)
+	if r.mayBegin(ctx, js, l, c.Layout) {
+		r.runPulled(ctx, msg)
 		return true, nil
 	}
 	r.freeSlot()
 	//nolint:contextcheck // it is held until it is begun or released
-	l.held = r.hold(msg, asked.Add(r.AckWait))
+	l.held = r.hold(msg)
 	return true, nil
 }
 
@@ -171,7 +171,7 @@ func (r *runner) runHeld(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
 	layout := layoutOf(l.held.msg)
-	if !r.mayBegin(ctx, js, l, layout, time.Now().Add(latest)) {
+	if !r.mayBegin(ctx, js, l, layout) {
 		return false, nil
 	}
 	select {
@@ -179,21 +179,21 @@ func (r *runner) runHeld(
 	case <-ctx.Done():
 		return false, nil
 	}
-	until := l.held.until()
 	msg := l.held.release()
 	l.held = nil
-	r.runPulled(ctx, msg, until.Add(-r.AckWait))
+	r.runPulled(ctx, msg)
 	return true, nil
 }
 
 // mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
-// back since follow read the record. It retries until the given time if it cannot determine that.
+// back since follow read the record. It retries for a quarter of AckWait if it cannot determine
+// that.
 func (r *runner) mayBegin(
-	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout, until time.Time,
+	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {
-	ctx, cancel := context.WithDeadline(ctx, until)
+	ctx, cancel := context.WithTimeout(ctx, r.AckWait/4)
 	defer cancel()
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
@@ -241,40 +241,21 @@ func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 type heldMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
-
-	mu    sync.Mutex
-	lease time.Time // no other member can have the message before this
 }
 
-// hold keeps a message whose lease ends at the given time, and sends heartbeats for it.
-func (r *runner) hold(msg jetstream.Msg, lease time.Time) *heldMessage {
+// hold keeps a message and sends heartbeats for it.
+func (r *runner) hold(msg jetstream.Msg) *heldMessage {
 	ctx, cancel := context.WithCancel(r.working)
-	h := &heldMessage{msg: msg, lease: lease}
 	stopped := make(chan struct{})
-	h.stop = func() { cancel(); <-stopped }
+	h := &heldMessage{msg: msg, stop: func() { cancel(); <-stopped }}
 	go func() {
 		defer close(stopped)
 		for ctx.Err() == nil {
-			sent := time.Now()
-			asking, done := context.WithTimeout(ctx, r.AckWait)
-			_, err := r.nc.RequestWithContext(asking, msg.Reply(), []byte("+WPI"))
-			done()
-			h.mu.Lock()
-			if err == nil && time.Now().Before(h.lease) {
-				h.lease = sent.Add(r.AckWait)
-			}
-			h.mu.Unlock()
+			_ = msg.InProgress()
 			pause(ctx, r.AckWait/4)
 		}
 	}()
 	return h
-}
-
-// until returns when the lease ends.
-func (h *heldMessage) until() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lease
 }
 
 // release stops the heartbeats and returns the message.
@@ -284,15 +265,15 @@ func (h *heldMessage) release() jetstream.Msg {
 }
 
 // runPulled runs an execution from a lane, and waits until its message is acknowledged or returned
-// to the server. The caller has taken a concurrency slot. asked is when the message was requested.
-func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg, asked time.Time) {
+// to the server. The caller has taken a concurrency slot.
+func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
 		_ = msg.NakWithDelay(returnDelay)
 		return
 	}
 	r.unacknowledged.Add(1)
-	o := &laneState{until: asked.Add(r.AckWait), ended: make(chan struct{})}
+	o := &laneState{ended: make(chan struct{})}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.begin(msg, o)
 	<-o.ended
@@ -302,17 +283,16 @@ func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg, asked time.Ti
 // otherwise, pullLane has reserved a concurrency slot for it.
 func (r *runner) pullLane(
 	ctx context.Context, consumer jetstream.Consumer,
-) (msg jetstream.Msg, asked time.Time, err error) {
+) (msg jetstream.Msg, err error) {
 	select {
 	case <-r.slots:
 	case <-ctx.Done():
-		return nil, asked, nil
+		return nil, nil
 	}
-	asked = time.Now()
 	batch, err := consumer.FetchNoWait(1)
 	if err != nil {
 		r.freeSlot()
-		return nil, asked, err
+		return nil, err
 	}
 	hold := time.NewTimer(laneHold)
 	defer hold.Stop()
@@ -320,26 +300,26 @@ func (r *runner) pullLane(
 	case msg = <-batch.Messages():
 		if msg == nil {
 			r.freeSlot()
-			return nil, asked, ignoreNoMessage(batch.Error())
+			return nil, ignoreNoMessage(batch.Error())
 		}
-		return msg, asked, nil
+		return msg, nil
 	case <-hold.C:
 	}
 	// The slot is free for others until the request is answered or has expired.
 	r.freeSlot()
 	if msg = <-batch.Messages(); msg == nil {
-		return nil, asked, ignoreNoMessage(batch.Error())
+		return nil, ignoreNoMessage(batch.Error())
 	}
 	slotTimeout := time.NewTimer(r.AckWait / 4)
 	defer slotTimeout.Stop()
 	select {
 	case <-r.slots:
-		return msg, asked, nil
+		return msg, nil
 	case <-slotTimeout.C:
 	case <-ctx.Done():
 	}
-	_ = msg.Nak()
-	return nil, asked, nil
+	_ = msg.NakWithDelay(returnDelay)
+	return nil, nil
 }
 
 // ignoreNoMessage returns nil for an error that only means that there is no message at the moment.
@@ -362,17 +342,37 @@ func pause(ctx context.Context, d time.Duration) {
 
 // laneState is the part of the state of a message in flight that only messages of a lane have.
 type laneState struct {
-	until time.Time     // end of the lease; guarded by inFlight.mu
+	until time.Time     // end of the lease, zero before takeLease; guarded by inFlight.mu
 	lost  bool          // whether the lease has expired; guarded by inFlight.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 }
 
-// A lease is the period in which no other member can have a message of a lane: at least AckWait
-// from the moment when the server last recorded progress on it. The first lease begins with the
-// request for the message, which precedes its delivery. If the server confirms a heartbeat before
-// the lease has expired, the lease is extended from the moment when the heartbeat was sent. A later
-// confirmation does not rule out that the server delivered the message to another member in
-// between.
+// A lease is the period in which a handler may work on a message of a lane. No other member gets
+// the message for AckWait after the consumer's leader has received a heartbeat for it. The lease
+// ends earlier, so that the handler has time to stop: see leaseFrom.
+//
+// The delivery itself begins no lease. A new leader of the consumer has the times of the
+// heartbeats, but in place of the time of a delivery it has the time at which the message was
+// stored, and redelivers an older message 0.5 to 1.5 s after it was elected (nats-server 2.15,
+// consumer.go: deliverMsg passes the message's time to updateDelivered, and applyState checks
+// soon). So the lease begins with a heartbeat, if the consumer's leader still regards this delivery
+// as its last one after that. Each further heartbeat that is answered likewise, before the lease
+// has expired, extends it.
+//
+// A leader confirms a heartbeat before its followers know of it. If it is lost within that moment,
+// the next leader has the time of the heartbeat before. Therefore the second heartbeat is sent
+// early, before that leader would redeliver the message: see secondHeartbeat.
+
+// leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
+// ack wait before another member may get the message. A tenth passes at most until the runner
+// notices, see runRounds; the rest is for the handler to stop.
+func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
+	return sent.Add(ackWait - ackWait/5)
+}
+
+// secondHeartbeat is how long after the start of a handler the second heartbeat is sent. A new
+// leader of a consumer redelivers nothing in the first 0.5 s.
+const secondHeartbeat = 250 * time.Millisecond
 
 // hasLease reports whether the lease of a message is still valid. It returns true for a message
 // without an order key, which needs no lease.
@@ -385,25 +385,73 @@ func (u *inFlight) hasLease(m *message) bool {
 	return u.hasLeaseLocked(m, time.Now())
 }
 
+// leaseLasts reports whether the lease of a message of a lane will be valid for another half of
+// AckWait at least.
+func (u *inFlight) leaseLasts(m *message) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.ordered.until) >= u.ackWait/2
+}
+
 // hasLeaseLocked is like hasLease, for a message of a lane. The caller must hold mu.
 func (u *inFlight) hasLeaseLocked(m *message, now time.Time) bool {
 	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
 	return !m.ordered.lost
 }
 
-// renew sends a heartbeat for a message of a lane, and extends the lease if it is confirmed.
-func (u *inFlight) renew(m *message, msg jetstream.Msg) {
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), u.ackWait)
-	defer cancel()
-	if _, err := u.nc.RequestWithContext(ctx, msg.Reply(), []byte("+WPI")); err != nil {
+// takeLease begins the lease of a message of a lane. It returns false if the message has been
+// delivered to another member, or is no longer pending. It retries until there is a response or ctx
+// ends.
+func (u *inFlight) takeLease(ctx context.Context, m *message) (bool, error) {
+	for {
+		until, isLast, err := u.sendHeartbeat(ctx, m)
+		if err == nil {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			m.ordered.until, m.ordered.lost = until, !isLast
+			return isLast, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// renewLease sends a heartbeat for a message of a lane. It extends the lease if the heartbeat is
+// confirmed before the lease has expired, and ends it if another member has the message.
+func (u *inFlight) renewLease(m *message) {
+	until, isLast, err := u.sendHeartbeat(context.Background(), m)
+	if err != nil {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.hasLeaseLocked(m, time.Now()) {
-		m.ordered.until = sent.Add(u.ackWait)
+	if !isLast {
+		m.ordered.lost = true
 	}
+	if u.hasLeaseLocked(m, time.Now()) {
+		m.ordered.until = until
+	}
+}
+
+// sendHeartbeat sends a heartbeat for a message of a lane and waits for the confirmation. isLast
+// reports whether the consumer has delivered nothing after this message, which is still pending;
+// until is the end of the lease in that case.
+func (u *inFlight) sendHeartbeat(
+	ctx context.Context, m *message,
+) (until time.Time, isLast bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, u.ackWait)
+	defer cancel()
+	u.mu.Lock()
+	msg := m.Msg
+	u.mu.Unlock()
+	sent := time.Now()
+	if _, err := u.nc.RequestWithContext(ctx, msg.Reply(), []byte("+WPI")); err != nil {
+		return until, false, err
+	}
+	isLast, err = stream.IsLastDelivery(ctx, u.js, msg)
+	return leaseFrom(sent, u.ackWait), isLast, err
 }
 
 // hasEnded reports whether an execution has ended, according to the last report stored for it. It

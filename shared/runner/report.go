@@ -25,6 +25,7 @@ const hangGrace = time.Second
 // because a goroutine and timers for each message would cost more than a quick handler.
 type inFlight struct {
 	nc   *nats.Conn
+	js   jetstream.JetStream
 	acks *ack.Publisher // for reports on executions in the shared stream
 	// ownAcks is for reports on executions in the queue's own stream. It is nil until
 	// openOwnPublisher is called.
@@ -75,13 +76,14 @@ type message struct {
 }
 
 // newInFlight returns an inFlight, which the caller must close.
-func newInFlight(r *runner) (*inFlight, error) {
+func newInFlight(r *runner, js jetstream.JetStream) (*inFlight, error) {
 	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
 	u := &inFlight{
 		nc:            r.nc,
+		js:            js,
 		acks:          acks,
 		ackWait:       r.AckWait,
 		announce:      r.reportRunning,
@@ -127,9 +129,6 @@ func (u *inFlight) add(m *message) bool {
 	defer u.mu.Unlock()
 	if known := u.messages[m.messageKey]; known != nil {
 		known.Msg, known.heartbeat = m.Msg, m.heartbeat
-		if m.ordered != nil && known.ordered != nil {
-			known.ordered.until = m.ordered.until // an expired lease stays expired
-		}
 		return false
 	}
 	u.messages[m.messageKey] = m
@@ -247,10 +246,10 @@ func (u *inFlight) runDue(now time.Time) {
 			m.heartbeat = now
 			msg := m.Msg
 			switch {
-			case m.ordered == nil:
+			case m.ordered == nil || m.ordered.until.IsZero():
 				due = append(due, func() { _ = msg.InProgress() })
 			case u.hasLeaseLocked(m, now):
-				due = append(due, func() { go u.renew(m, msg) })
+				due = append(due, func() { go u.renewLease(m) })
 			}
 		}
 		if m.ordered != nil && m.handling != nil && !u.hasLeaseLocked(m, now) {

@@ -311,7 +311,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		r.freeSlot()
 	}
 	//nolint:contextcheck // a handler has its own, which outlives ctx
-	if r.underway, err = newInFlight(r); err != nil {
+	if r.underway, err = newInFlight(r, js); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()

@@ -2,10 +2,12 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Within each group of runners, the executions of one workflow that have the same order key are
@@ -65,4 +67,27 @@ func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) 
 		return false, nil //nolint:nilerr // a report that cannot be read says nothing
 	}
 	return event.Progress.Status.Final(), nil
+}
+
+// IsLastDelivery reports whether a message that a consumer has delivered is still pending, and the
+// consumer has delivered nothing after it, not even the same message to somebody else. That
+// suffices for a lane, of which one message at a time is pending. The information comes from the
+// consumer's leader. IsLastDelivery returns false if the consumer or the stream does not exist.
+func IsLastDelivery(
+	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
+) (bool, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return false, err
+	}
+	found, err := js.Consumer(ctx, meta.Stream, meta.Consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("consumer %s: %w", meta.Consumer, err)
+	}
+	info := found.CachedInfo()
+	return info.NumAckPending > 0 && info.Delivered.Consumer == meta.Sequence.Consumer, nil
 }

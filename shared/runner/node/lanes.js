@@ -1,8 +1,11 @@
 // Executions with an order key are in the lanes of their queue. A group has one consumer for each lane, of which the
 // server hands out one message at a time, whichever member asks: so the order holds without an agreement among members.
 import { setTimeout as pause } from "node:timers/promises";
+import { JetStreamApiError } from "@nats-io/jetstream";
 import { isFinal, lastReport } from "./contract.js";
 
+// consumerNotFound and streamNotFound are the server's error codes.
+export const consumerNotFound = 10014, streamNotFound = 10059;
 const askTimeout = 2000; // of one question, in milliseconds
 const tries = 20; // questions without a responder before reports count as not readable
 
@@ -10,15 +13,27 @@ const tries = 20; // questions without a responder before reports count as not r
 // server has confirmed no heartbeat for as long as the ack wait. What the handler returns is ignored.
 export class Lost extends Error {}
 
+// secondHeartbeat is how long after the start of a handler the second heartbeat is sent, in milliseconds. A leader of a consumer
+// confirms a heartbeat before its followers know of it. If it is lost within that moment, the next leader redelivers the message
+// 500 ms after its election at the earliest.
+export const secondHeartbeat = 250;
+
 /**
- * Lease says until when no other member can have a message of a lane. A heartbeat extends it from the time at which it was
- * sent, if it is confirmed before the lease has ended.
+ * Lease is the period in which a handler may work on a message of a lane. The server gives the message to nobody else for an ack
+ * wait after a heartbeat; the lease ends a fifth of it earlier, so that the handler has time to stop. The delivery itself begins
+ * no lease: a new leader of the consumer does not know its time, and may redeliver the message soon after its election.
  */
 export class Lease {
-  /** @param {number} asked when the message was asked for @param {number} ackWait */
-  constructor(asked, ackWait) {
+  /**
+   * @param {import("@nats-io/transport-node").NatsConnection} nc
+   * @param {import("@nats-io/jetstream").JetStreamManager} manager
+   * @param {number} ackWait in milliseconds
+   */
+  constructor(nc, manager, ackWait) {
+    this.nc = nc;
+    this.manager = manager;
     this.ackWait = ackWait;
-    this.until = asked + ackWait;
+    this.until = 0;
     this.lost = false;
   }
 
@@ -27,20 +42,65 @@ export class Lease {
     return !this.lost;
   }
 
+  /** lasts reports whether the lease holds for another half of the ack wait at least. */
+  lasts() {
+    return this.holds() && this.until - performance.now() >= this.ackWait / 2;
+  }
+
   /**
-   * renew sends a heartbeat, and waits for its confirmation.
-   * @param {import("@nats-io/transport-node").NatsConnection} nc
-   * @param {string} reply the message's
+   * take begins the lease. It returns false if the message has been delivered to another member, or is no longer pending. It
+   * asks until there is an answer.
+   * @param {{ msg: LaneMessage }} delivery
+   * @param {AbortSignal} working
    */
-  async renew(nc, reply) {
-    const sent = performance.now();
-    try {
-      await nc.request(reply, "+WPI", { timeout: this.ackWait });
-    } catch {
-      return;
+  async take(delivery, working) {
+    while (!working.aborted && !this.nc.isClosed()) {
+      try {
+        const { until, isLast } = await this.sendHeartbeat(delivery.msg);
+        this.until = until;
+        this.lost = !isLast;
+        return isLast;
+      } catch {
+        await pause(100);
+      }
     }
-    if (this.holds()) {
-      this.until = sent + this.ackWait;
+    return false;
+  }
+
+  /**
+   * renew sends a heartbeat. It extends the lease if the heartbeat is confirmed before the lease has ended, and ends it if
+   * another member has the message.
+   * @param {LaneMessage} msg
+   */
+  async renew(msg) {
+    try {
+      const { until, isLast } = await this.sendHeartbeat(msg);
+      this.lost ||= !isLast;
+      if (this.holds()) {
+        this.until = until;
+      }
+    } catch {
+      // The next heartbeat may be answered.
+    }
+  }
+
+  /**
+   * sendHeartbeat sends a heartbeat, waits for its confirmation, and reports whether the consumer has delivered nothing after
+   * this message, which is still pending.
+   * @param {LaneMessage} msg
+   */
+  async sendHeartbeat(msg) {
+    const sent = performance.now();
+    await this.nc.request(msg.reply, "+WPI", { timeout: this.ackWait });
+    const until = sent + this.ackWait * 0.8;
+    try {
+      const info = await this.manager.consumers.info(msg.stream, msg.consumer);
+      return { until, isLast: info.num_ack_pending > 0 && info.delivered.consumer_seq === msg.consumerSeq };
+    } catch (failure) {
+      if (failure instanceof JetStreamApiError && (failure.code === consumerNotFound || failure.code === streamNotFound)) {
+        return { until, isLast: false };
+      }
+      throw failure;
     }
   }
 }
@@ -54,11 +114,14 @@ export class LaneMessage {
     this.subject = msg.subject;
     this.headers = msg.headers;
     this.reply = msg.reply ?? "";
-    // $JS.ACK.(domain.account.)stream.consumer.deliveries.sequence.…
+    // $JS.ACK.(domain.account.)stream.consumer.deliveries.sequence.consumer sequence.…
     const tokens = this.reply.split(".");
     const at = tokens.length > 9 ? 6 : 4;
+    this.stream = tokens[at - 2] ?? "";
+    this.consumer = tokens[at - 1] ?? "";
     this.info = { deliveryCount: Number(tokens[at]) };
     this.seq = Number(tokens[at + 1]);
+    this.consumerSeq = Number(tokens[at + 2]);
   }
 
   ack() {
@@ -86,16 +149,16 @@ export class LaneMessage {
  */
 export class Held {
   /**
-   * @param {import("@nats-io/transport-node").NatsConnection} nc
-   * @param {LaneMessage} msg @param {Lease} lease @param {boolean} own it is from the queue's own stream
+   * @param {LaneMessage} msg
+   * @param {number} ackWait in milliseconds
+   * @param {boolean} own it is from the queue's own stream
    */
-  constructor(nc, msg, lease, own) {
+  constructor(msg, ackWait, own) {
     this.msg = msg;
-    this.lease = lease;
     this.own = own;
-    const beat = () => lease.holds() && lease.renew(nc, msg.reply).catch(() => {});
-    void beat();
-    this.beating = setInterval(beat, lease.ackWait / 4);
+    const beat = () => msg.working();
+    beat();
+    this.beating = setInterval(beat, ackWait / 4);
   }
 
   release() {

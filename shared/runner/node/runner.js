@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, nanos } from "@nats-io/transport-node";
-import { Held, LaneMessage, Lease, Lost, hasEnded } from "./lanes.js";
+import { Held, LaneMessage, Lease, Lost, consumerNotFound, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
@@ -26,8 +26,6 @@ const pullExpiry = 5000;
 // onceExpiry is that of a runner with one attempt, in milliseconds. When it stops, it waits for what its last request brings, and runs it: what
 // is sent to a request that nobody waits for would be an attempt, and fail although no handler has seen it. No request can expire sooner.
 const onceExpiry = 1000;
-// consumerNotFound and streamNotFound are the server's error codes.
-const consumerNotFound = 10014, streamNotFound = 10059;
 // noResponders is the status of an answer that says that nothing listens.
 const noResponders = 503;
 
@@ -52,6 +50,12 @@ const pullErrors = 5;
 const laneHold = 50;
 // pullExpiryShared is pullExpiry while others could use the places that a request keeps: lanes, or the other stream.
 const pullExpiryShared = 1000;
+
+// returnDelay is the delay, in milliseconds, before a message that a stopping runner has not begun is redelivered. Without it, the
+// server could give it to the same runner again, whose request has not ended yet, until no attempt is left.
+const returnDelay = 100;
+// lostLease is the reason why an execution with an order key is given up.
+const lostLease = "the runner was frozen or cut off for longer than the ack wait: another member may have the execution";
 
 /** Places are the places for handlers. Who waits first gets one first. */
 class Places {
@@ -176,10 +180,7 @@ export async function run(nc, options, handler, stop) {
   const canceling = setInterval(async () => {
     if (deliveries.size > 0) {
       await cancellations.read().catch(() => {}); // asked again a second later
-      for (const [key, { cancel, lease }] of deliveries) {
-        if (lease && !lease.holds()) {
-          cancel?.abort(new Lost("the runner was frozen or cut off for longer than the ack wait: another member may have the execution"));
-        }
+      for (const [key, { cancel }] of deliveries) {
         if (cancellations.ids.has(key.split(" ")[1] ?? "")) {
           cancel?.abort(new Canceled("the execution is canceled"));
         }
@@ -285,7 +286,7 @@ export async function run(nc, options, handler, stop) {
       let began = 0;
       const begin = (/** @type {Message} */ msg) => {
         if (stop.aborted && msg.info.deliveryCount < o.attempts) {
-          msg.nak(); // fetched, not begun: for another member, at once
+          msg.nak(returnDelay); // fetched, not begun: for another member
           return;
         }
         began++;
@@ -374,7 +375,7 @@ export async function run(nc, options, handler, stop) {
       }
     }
     held?.release();
-    held?.msg.nak(); // not begun: another member gets it at once
+    held?.msg.nak(returnDelay); // not begun: for another member
 
     /** takeNext takes the next execution of the lane. It returns false if there is none now. */
     async function takeNext() {
@@ -396,7 +397,6 @@ export async function run(nc, options, handler, stop) {
       if (!await places.take(over.signal)) {
         return false;
       }
-      const asked = performance.now();
       let placed = true;
       const leave = () => {
         if (placed) {
@@ -412,15 +412,14 @@ export async function run(nc, options, handler, stop) {
         // It may have come after the place was left. Then it is the first to get one: handed back, it would be an attempt.
         placed ||= await places.take(AbortSignal.timeout(o.ackWait / 4), true);
         if (!placed || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
-          msg.nak();
+          msg.nak(returnDelay);
           return false;
         }
-        const lease = new Lease(asked, o.ackWait);
         if (!await mayBegin(fromOwn)) {
-          held = new Held(nc, msg, lease, fromOwn);
+          held = new Held(msg, o.ackWait, fromOwn);
           return true;
         }
-        await begin(msg, lease);
+        await begin(msg);
         return true;
       } finally {
         leave();
@@ -435,16 +434,16 @@ export async function run(nc, options, handler, stop) {
       waiting.release();
       held = undefined;
       try {
-        await begin(waiting.msg, waiting.lease);
+        await begin(waiting.msg);
       } finally {
         places.leave();
       }
       return true;
     }
 
-    /** @param {LaneMessage} msg @param {Lease} lease */
-    async function begin(msg, lease) {
-      const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, lease)
+    /** @param {LaneMessage} msg */
+    async function begin(msg) {
+      const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, new Lease(nc, manager, o.ackWait))
         .catch((failure) => log(o, { result: "not reported", error: reason(failure) }));
       underway.add(one);
       await one;
@@ -677,9 +676,6 @@ async function attempt(nc, js, o, handler, working, deliveries, cancellations, m
   const known = deliveries.get(key);
   if (known) {
     known.msg = msg;
-    if (known.lease && lease) {
-      known.lease.until = lease.until; // one that has ended stays so
-    }
     return;
   }
   const delivery = { msg, lease };
@@ -734,24 +730,27 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     }
   };
   const holds = () => delivery.lease?.holds() ?? true;
-  const beat = () => void (delivery.lease ? delivery.lease.holds() && delivery.lease.renew(nc, delivery.msg instanceof LaneMessage ? delivery.msg.reply : "") : delivery.msg.working());
-  if (delivery.lease) {
-    beat();
-    const ended = await hasEnded(nc, start, working);
-    if (!holds()) {
-      return note("handed back", "the runner was frozen or cut off for longer than the ack wait");
+  const { lease } = delivery;
+  const beat = () => void (lease ? lease.holds() && delivery.msg instanceof LaneMessage && lease.renew(delivery.msg) : delivery.msg.working());
+  let canceled;
+  do { // again, if the answers took so long that little of the lease is left
+    if (lease) {
+      if (!await lease.take(/** @type {{ msg: LaneMessage }} */ (delivery), working)) {
+        return note("handed back", lostLease);
+      }
+      if (await hasEnded(nc, start, working)) {
+        return void delivery.msg.ack();
+      }
     }
-    if (ended) {
-      return void delivery.msg.ack();
-    }
-  }
+    canceled = count <= o.attempts && await cancellations.has(start.executionId, working);
+  } while (lease && !canceled && !lease.lasts());
   if (count > o.attempts) {
     return finish(ExecutionState.FAILED, { error: `no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time` });
   }
-  if (await cancellations.has(start.executionId, working)) {
+  if (canceled) {
     return finish(ExecutionState.CANCELED, { error: "the execution is canceled" });
   }
-  delivery.cancel = new AbortController();
+  const cancel = delivery.cancel = new AbortController();
   const startedAt = Date.now();
   // A quick one is reported once, when it has ended. If this report gets lost, the final one says more.
   const reportRunning = () => {
@@ -766,11 +765,13 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     slow = setTimeout(reportRunning, o.reportRunningAfter);
   }
   const alive = setInterval(() => unlessClosed(beat), o.ackWait / 3);
+  const second = lease && setTimeout(() => unlessClosed(beat), secondHeartbeat);
+  const watch = lease && setInterval(() => lease.holds() || cancel.abort(new Lost(lostLease)), o.ackWait / 10);
   /** @type {{ error: string, permanent: boolean } | undefined} */
   let failure;
   let output;
   try {
-    output = await call(handler, { ...start, attempt: count }, o.timeout, working, delivery.cancel.signal);
+    output = await call(handler, { ...start, attempt: count }, o.timeout, working, cancel.signal);
     const size = Buffer.byteLength(output ?? "");
     const most = (nc.info?.max_payload ?? 1024 * 1024) - reportOverhead;
     if (size > most) { // the NATS server would take no report of it, however often it is tried
@@ -780,6 +781,8 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
     failure = { error: reason(thrown), permanent: isPermanent(thrown) };
   } finally {
     clearInterval(alive);
+    clearTimeout(second);
+    clearInterval(watch);
     clearTimeout(slow);
   }
   if (!holds()) {
@@ -788,7 +791,7 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   if (!failure) {
     return finish(ExecutionState.SUCCEEDED, { startedAt, output });
   }
-  if (delivery.cancel.signal.aborted) {
+  if (cancel.signal.aborted) {
     return finish(ExecutionState.CANCELED, { startedAt, error: failure.error });
   }
   if (working.aborted) {

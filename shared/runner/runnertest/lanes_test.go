@@ -202,6 +202,52 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
+// The context of a handler ends with ErrLost when the server delivers its message again, to somebody
+// else, although every heartbeat is confirmed. A new leader of a consumer can do that.
+func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := make(chan struct{}, 1), make(chan error, 1)
+	start(t, nc, runner.Options{AckWait: 2 * time.Second},
+		func(ctx context.Context, _ runner.Execution) (any, error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, nil
+		})
+	ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	<-begun
+	lane, err := js.Consumer(t.Context(), stream.Name, stream.RunnerGroup{
+		Queue: execution.DefaultQueue,
+		Group: "group",
+	}.LaneConsumer(execution.LaneOf("workflow", "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := lane.CachedInfo()
+	// The subject to which the runner would reply to hand its message back.
+	nak := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.0.0", info.Stream, info.Name, info.Delivered.Stream,
+		info.Delivered.Consumer)
+	if err := nc.Publish(nak, []byte("-NAK")); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lane.Next(jetstream.FetchMaxWait(10 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, runner.ErrLost) {
+		t.Errorf("the handler ended with %v", err)
+	}
+	if err := again.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A group that begins with new executions receives no earlier ordered one, although the consumers
 // of its lanes are created later.
 func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
