@@ -41,8 +41,8 @@ func valuesOf(turns []turn, number func(turn) float64) []float64 {
 	return values
 }
 
-// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in the
-// same round.
+// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in
+// the same round.
 func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -51,7 +51,8 @@ func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles 
 	return quartilesOf(ratios)
 }
 
-// latencyQuantile returns a function that returns the q quantile of a turn's latencies in milliseconds.
+// latencyQuantile returns a function that returns the q quantile of a turn's latencies in
+// milliseconds.
 func latencyQuantile(q float64) func(turn) float64 {
 	return func(t turn) float64 { return percentile(t.latencies, q) }
 }

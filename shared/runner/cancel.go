@@ -72,8 +72,8 @@ func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// isCanceled reports whether an execution has been canceled, according to the contents of the bucket after
-// the call began. It retries until it can read the bucket or ctx ends.
+// isCanceled reports whether an execution has been canceled, according to the contents of the
+// bucket after the call began. It retries until it can read the bucket or ctx ends.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
