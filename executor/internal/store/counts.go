@@ -59,6 +59,8 @@ const (
 	KindAccepted = "accepted"
 	// KindDeduplicated counts duplicate requests, which started nothing.
 	KindDeduplicated = "deduplicated"
+	// KindFiltered counts requests that did not match their node's filter, and started nothing.
+	KindFiltered = "filtered"
 	// KindRefused, followed by a code, is the kind for requests refused with that code.
 	KindRefused = "refused:"
 )
@@ -90,6 +92,19 @@ func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 		return nil
 	}
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
+}
+
+// FilteredMinute returns the minute count for a report of filtered requests, or nil if the report's
+// counts add up to zero.
+func FilteredMinute(at time.Time, filtered []Filtered) []MinuteCount {
+	total := int64(0)
+	for _, f := range filtered {
+		total += f.Count
+	}
+	if total == 0 {
+		return nil
+	}
+	return []MinuteCount{{at.Truncate(time.Minute), KindFiltered, total}}
 }
 
 // RefusedMinutes counts refusals by minute and code.

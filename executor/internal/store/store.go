@@ -262,9 +262,9 @@ type Store interface {
 		limit int) ([]WorkflowRefusalSum, error)
 
 	// Minutes returns the counts of all requests, starting with the minute of since, oldest first.
-	// Accepted requests are the records inserted by Apply, deduplicated ones are from the reports
-	// passed to AddDuplicates, and refused ones are counted by code. It reads a few rows for each
-	// minute, however many requests there were.
+	// Accepted requests are the records inserted by Apply, deduplicated and filtered ones are from
+	// the reports passed to AddDuplicates and AddFiltered, and refused ones are counted by code. It
+	// reads a few rows for each minute, however many requests there were.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
 	// AddSenders adds what requests have revealed about the senders of trigger nodes. A report is

@@ -62,13 +62,14 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	kinds := []chartPart{
 		{Name: operate.Accepted, Class: "started"},
 		{Name: operate.Deduplicated, Class: "repeated"},
+		{Name: operate.Filtered, Class: "filtered"},
 		{Name: operate.Refused, Class: "rejected"},
 	}
 	got := requests{
 		Outcomes: newChart(first, time.Minute, requestMinutes, kinds, outcomes),
 		Causes:   newChart(first, time.Minute, requestMinutes, causeParts(causes), causes),
 	}
-	got.Accepted, got.Deduplicated, got.Refused = kinds[0].Total, kinds[1].Total, kinds[2].Total
+	got.Accepted, got.Deduplicated, got.Refused = kinds[0].Total, kinds[1].Total, kinds[3].Total
 	return got, nil
 }
 

@@ -60,6 +60,7 @@ func (s *Service) Activity(
 const (
 	Accepted     = store.KindAccepted
 	Deduplicated = store.KindDeduplicated
+	Filtered     = store.KindFiltered
 	Refused      = "refused"
 )
 

@@ -73,7 +73,7 @@ func (s *Store) AddFiltered(
 				return err
 			}
 		}
-		return nil
+		return tx.AddMinutes(ctx, store.FilteredMinute(at, added))
 	})
 }
 

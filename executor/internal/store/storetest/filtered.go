@@ -57,6 +57,12 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			Last:       requests(19, 21),
 		})
 		want(36, requests(1, 21))
+		const total = 3 + 1 + 30 + 1 + 2 // of all nodes
+		if got, err := s.Minutes(t.Context(), epoch); err != nil || len(got) != 1 ||
+			!got[0].Minute.Equal(epoch.Truncate(time.Minute)) ||
+			got[0].Kind != store.KindFiltered || got[0].Count != total {
+			t.Errorf("by minute: %+v, %v; want %d", got, err, total)
+		}
 		add("odd", store.Filtered{
 			WorkflowID: "wf",
 			NodeID:     "odd",
