@@ -96,6 +96,7 @@ type Left struct {
 type CancelExecutions struct {
 	IDs        []string  `json:"ids,omitzero" nullable:"false" maxItems:"10000" doc:"The IDs of executions. An execution that has ended is ignored. It cannot be combined with the other fields."`
 	WorkflowID string    `json:"workflowId,omitempty" minLength:"1" doc:"Selects the executions of this workflow that have not ended."`
+	Status     string    `json:"status,omitempty" enum:"queued,running" doc:"With workflowId: selects the executions that have this status. Absent: those that are queued or running. An execution that begins meanwhile is asked to end."`
 	Since      time.Time `json:"since,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"With workflowId: selects the executions that were accepted at this time or later."`
 	Until      time.Time `json:"until,omitzero" pattern:"^[1-9]" patternDescription:"a time after the year 1000" doc:"With workflowId: selects the executions that were accepted before this time."`
 }

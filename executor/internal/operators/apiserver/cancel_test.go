@@ -124,7 +124,11 @@ func TestCancelMany(t *testing.T) {
 		t.Errorf("by IDs: %+v", got)
 	}
 	if got := decode[api.Canceled](r.post("/executions/cancel",
-		`{"workflowId":"wf"}`).is(200)); got != (api.Canceled{Canceled: 4}) {
+		`{"workflowId":"wf","status":"running"}`).is(200)); got != (api.Canceled{}) {
+		t.Errorf("of the workflow, those that run: %+v", got)
+	}
+	if got := decode[api.Canceled](r.post("/executions/cancel",
+		`{"workflowId":"wf","status":"queued"}`).is(200)); got != (api.Canceled{Canceled: 4}) {
 		t.Errorf("of the workflow: %+v", got)
 	}
 	if got := decode[api.Canceled](r.post("/executions/cancel",
@@ -133,6 +137,7 @@ func TestCancelMany(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{}`, `{"ids":[],"workflowId":"wf"}`, `{"since":"2026-01-01T00:00:00Z"}`,
+		`{"ids":[],"status":"queued"}`, `{"workflowId":"wf","status":"failed"}`,
 	} {
 		r.post("/executions/cancel", body).refused(422, api.CodeInvalid)
 	}

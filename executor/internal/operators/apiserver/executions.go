@@ -159,6 +159,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 				IDs: body.IDs,
 				Filter: operate.ExecutionFilter{
 					WorkflowID: body.WorkflowID,
+					Status:     execution.Status(body.Status),
 					Since:      body.Since,
 					Until:      body.Until,
 				},

@@ -88,7 +88,7 @@ func alreadyEnded(r store.Record) error {
 }
 
 // CancelSelection selects executions by IDs if IDs is not nil, and by Filter otherwise. Filter must
-// name a workflow.
+// name a workflow. Its Status is queued, running, or "", which means both.
 type CancelSelection struct {
 	IDs    []string
 	Filter ExecutionFilter
@@ -98,10 +98,11 @@ func (c CancelSelection) check() error {
 	switch f := c.Filter; {
 	case len(c.IDs) > MaxBulk:
 		return &edit.InvalidError{Field: "ids", Problem: fmt.Sprintf("must be at most %d", MaxBulk)}
-	case c.IDs != nil && (f.WorkflowID != "" || !f.Since.IsZero() || !f.Until.IsZero()):
+	case c.IDs != nil &&
+		(f.WorkflowID != "" || f.Status != "" || !f.Since.IsZero() || !f.Until.IsZero()):
 		return &edit.InvalidError{
 			Field:   "ids",
-			Problem: "must not be combined with workflowId, since or until",
+			Problem: "must not be combined with workflowId, status, since or until",
 		}
 	case c.IDs == nil && f.WorkflowID == "":
 		return &edit.InvalidError{Field: "workflowId", Problem: "is required, unless ids are given"}
@@ -150,9 +151,11 @@ func (s *Service) CancelExecutions(
 				}
 				return done, nil
 			}
-			for _, selected.Filter.Status = range []execution.Status{
-				execution.Queued, execution.Running,
-			} {
+			statuses := []execution.Status{execution.Queued, execution.Running}
+			if selected.Filter.Status != "" {
+				statuses = []execution.Status{selected.Filter.Status}
+			}
+			for _, selected.Filter.Status = range statuses {
 				var after store.Position
 				for {
 					if done.More = time.Now().After(until) ||
