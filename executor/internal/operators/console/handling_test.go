@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
@@ -66,6 +68,33 @@ func TestAFilterIsTried(t *testing.T) {
 	form.Set("workflow", "orders")
 	if a := r.call(http.MethodPost, "/fragments/filter", form); a.status == http.StatusOK {
 		t.Error("without a session it is answered")
+	}
+}
+
+// A filter is tried on the last 20 requests, and no others.
+func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	var ids []string
+	for n := range 22 {
+		payload, err := execution.NewPayload("application/json", fmt.Appendf(nil, `{"n":%d}`, n))
+		r.check(err)
+		ids = append(ids, r.start("orders", payload, func(s *execution.Start) {
+			s.ID = fmt.Sprintf("%08d-0000-8000-8000-000000000000", n)
+		}))
+	}
+	form := url.Values{
+		"workflow": {"orders"}, "node": {"node"}, "filter": {`{"ptr:/n": {"$lt": 5}}`},
+	}
+	body := r.call(http.MethodPost, "/fragments/filter", form, r.signIn()).body
+	if !strings.Contains(body, "3 of the last 20 requests") {
+		t.Errorf("it does not say how many start: %s", body)
+	}
+	for n, id := range ids {
+		if tried := strings.Contains(body, "/executions/"+id); tried != (n >= 2) {
+			t.Errorf("whether request %d is tried: %v", n, tried)
+		}
 	}
 }
 
@@ -133,5 +162,43 @@ func TestARequestIsRecognised(t *testing.T) {
 	r.execution("orders", `{"type":"event_callback"}`)
 	if strings.Contains(r.get("/workflows/orders", session).body, "check of the URL") {
 		t.Error("an ordinary request is taken for a check")
+	}
+}
+
+// If GitHub sends a form in place of JSON, the page of the request and the page of the node say
+// what to change at GitHub.
+func TestAFormOfGitHubIsRecognised(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	const form, payload = "application/x-www-form-urlencoded", "payload=%7B%7D"
+	from := func(preset string) func(*execution.Start) {
+		return func(s *execution.Start) { s.Sender = preset }
+	}
+	withHeader := func(s *execution.Start) {
+		s.Headers = execution.Values{"X-Github-Delivery": {"1"}}
+	}
+	for name, c := range map[string]struct {
+		contentType, body string
+		change            func(*execution.Start)
+		want              bool
+	}{
+		"with GitHub's headers":              {form + "; charset=utf-8", payload, withHeader, true},
+		"verified":                           {form, payload, from("github"), true},
+		"JSON":                               {"application/json", `{"payload":1}`, from("github"), false},
+		"another form":                       {form, "a=b", from("github"), false},
+		"of Slack, which sends nothing else": {form, payload, from("slack"), false},
+		"of nobody":                          {form, payload, from(""), false},
+	} {
+		body, err := execution.NewPayload(c.contentType, []byte(c.body))
+		r.check(err)
+		id := r.start("orders", body, c.change)
+		for _, path := range []string{"/workflows/orders", "/executions/" + id} {
+			said := strings.Contains(r.get(path, session).body, "Sent as a form:")
+			if said != c.want {
+				t.Errorf("%s: whether %s says so: %v", name, path, said)
+			}
+		}
 	}
 }

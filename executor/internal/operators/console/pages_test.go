@@ -227,12 +227,20 @@ func TestPageOfALongOutput(t *testing.T) {
 	}
 }
 
-// execution publishes a start message to the stream and waits until it is recorded.
+// execution publishes a start message with a JSON input to the stream, and records it.
 func (r *rig) execution(workflowID, input string) string {
 	r.t.Helper()
-	now := time.Now().UTC().Truncate(time.Microsecond)
 	payload, err := execution.NewPayload("application/json", []byte(input))
 	r.check(err)
+	return r.start(workflowID, payload, func(*execution.Start) {})
+}
+
+// start publishes a start message to the stream, and records it.
+func (r *rig) start(
+	workflowID string, payload execution.Payload, change func(*execution.Start),
+) string {
+	r.t.Helper()
+	now := time.Now().UTC().Truncate(time.Microsecond)
 	id := fmt.Sprintf("%08d-0000-8000-8000-000000000000", now.UnixNano()%100_000_000)
 	start := execution.Start{
 		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "on-free", Queue: "default",
@@ -240,6 +248,8 @@ func (r *rig) execution(workflowID, input string) string {
 		AcceptedAt: now, Payload: payload, Headers: execution.Values{"X-Request": {"<b>"}},
 		Query: execution.Values{"debug": {"1"}},
 	}
+	change(&start)
+	id = start.ID
 	msg, err := stream.StartMessage(start)
 	r.check(err)
 	ack, err := r.JetStream.PublishMsg(r.t.Context(), msg)
@@ -247,8 +257,8 @@ func (r *rig) execution(workflowID, input string) string {
 	_, err = r.store.Apply(r.t.Context(), store.Batch{New: []store.Record{{
 		ID: id, AccountID: start.AccountID, WorkflowID: workflowID, NodeID: "node",
 		Queue: "default", Source: start.Source, Status: execution.Queued,
-		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: "application/json",
-		BodyBytes: int64(len(input)), StreamSequence: ack.Sequence,
+		DeliveryID: "d-1", AcceptedAt: now, RecordedAt: now, ContentType: payload.ContentType,
+		BodyBytes: int64(len(payload.Body)), StreamSequence: ack.Sequence,
 	}}})
 	r.check(err)
 	r.check(r.store.AddDuplicates(r.t.Context(), "report", now, map[string]int64{id: 3}))

@@ -213,6 +213,24 @@ func (p executionList) ReplayAll() *api.ReplayRejected {
 	}
 }
 
+// CancelAll returns the request body for a button that cancels all executions that match the
+// filters. It selects only those that already existed when the page was rendered. It returns nil
+// unless the filters select the queued or the running executions of one workflow, if the API call
+// does not support another filter, or if there is nothing to cancel.
+func (p executionList) CancelAll() *api.CancelExecutions {
+	workflowID := cmp.Or(p.WorkflowID, p.Filter.Workflow)
+	status := execution.Status(p.Filter.Status)
+	if status != execution.Queued && status != execution.Running || workflowID == "" ||
+		p.Filter.DeliveryID != "" || p.Filter.Source != "" || p.Filter.Account != "" ||
+		len(p.Rows) == 0 {
+		return nil
+	}
+	return &api.CancelExecutions{
+		WorkflowID: workflowID, Status: p.Filter.Status,
+		Since: timeSpanStart(p.Filter.Within), Until: time.Now().UTC(),
+	}
+}
+
 // maxSuggested is the maximum number of workflows, and of accounts, suggested by a filter.
 const maxSuggested = 200
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // workflowPage is the template data of a workflow's page: the toolbar, the settings of one trigger
@@ -22,6 +23,7 @@ type workflowPage struct {
 	State           workflowState
 	Idle            *api.Queue   // the queue, if no runner consumes it
 	Demo            bool         // this process's demo runner consumes the queue
+	Waits           bool         // the workflow is inactive, and some of its executions are queued
 	Others          []linkChoice // other active workflows of the account, if its plan is full
 	OwnRate         *api.RateLimit
 	Nodes           []linkChoice
@@ -68,8 +70,7 @@ type trigger struct {
 
 	Inactive bool        // the workflow is inactive
 	Sender   *api.Sender // nil means that the node has no sender
-	// Recognized is the provider and the format that the last request appears to have. It is set
-	// only if the node has no sender.
+	// Recognized is what the last request reveals about its provider.
 	Recognized operate.Recognized
 	Preset     api.SenderPreset
 	Presets    []api.SenderPreset // all presets
@@ -84,14 +85,12 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var err error
-	if p.Trigger.Sender == nil {
-		ctx := r.Context()
-		p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
-			p.Trigger.NodeID)
-		if err != nil {
-			c.renderCallError(w, r, err)
-			return
-		}
+	ctx := r.Context()
+	p.Trigger.Recognized, err = c.Operate.LastRecognized(ctx, signin.Caller(ctx), p.ID,
+		p.Trigger.NodeID)
+	if err != nil {
+		c.renderCallError(w, r, err)
+		return
 	}
 	if p.Executions, err = c.panel(r, "/workflows/"+p.ID, p.ID); err == nil {
 		p.Refusals, err = c.refusals(r.Context(), p.ID)
@@ -166,9 +165,28 @@ func (c *Console) workflowPage(
 			return p, err
 		}
 	}
+	if !w.Active {
+		if p.Waits, err = c.hasQueued(ctx, w.ID); err != nil {
+			return p, err
+		}
+	}
 	p.Trigger, err = c.trigger(ctx, w.ID, node)
 	p.Trigger.Inactive = !w.Active
 	return p, err
+}
+
+// hasQueued reports whether executions of a workflow are queued. It returns false if the database
+// is too slow.
+func (c *Console) hasQueued(ctx context.Context, workflowID string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	queued, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
+		WorkflowID: workflowID, Status: execution.Queued,
+	}, operate.Page{Limit: 1})
+	if err != nil && ctx.Err() != nil {
+		return false, nil
+	}
+	return len(queued.Items) > 0, err
 }
 
 func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigger, error) {

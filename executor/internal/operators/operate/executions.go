@@ -30,7 +30,7 @@ type ExecutionDetail struct {
 	StoredAt       time.Time        // when the stream stored the message; zero if InputExpired
 	Headers, Query execution.Values // empty if InputExpired
 	Output         []byte           // JSON; nil if there is none
-	Recognized     Recognized       // the provider that seems to have sent the request
+	Recognized     Recognized       // what the request reveals about its provider
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.

@@ -2,43 +2,71 @@ package operate
 
 import (
 	"context"
+	"mime"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Recognized is the provider that a request to a node without a sender seems to come from. The zero
-// value means that the node had a sender, or that the request matches no provider.
+// Recognized is what a request reveals about the provider that seems to have sent it. The zero
+// value means that nothing is revealed.
 type Recognized struct {
 	// Preset and Title are the ID and the name of the provider. "" means that the provider was not
-	// recognized.
+	// recognized, or that the node had a sender.
 	Preset, Title string
 	// URLCheck reports whether the request is a provider's check of the URL, which only a
-	// configured sender answers.
+	// configured sender answers. It is false if the node had a sender.
 	URLCheck bool
+	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
+	// field payload. GitHub can be set to send the JSON itself.
+	AsForm bool
 }
 
-// recognize returns the provider that a request seems to come from.
+// gitHub is the ID of GitHub's preset.
+const gitHub = "github"
+
+// recognize returns what a request reveals about its provider.
 func (r request) recognize() (found Recognized) {
-	if r.expired() || r.sender != "" {
+	if r.expired() {
 		return found
 	}
 	sent := r.toSenderRequest()
+	of, known := sender.Recognize(sent)
+	if r.sender == gitHub || r.sender == "" && known && of.ID == gitHub {
+		found.AsForm = r.hasFormPayload()
+	}
+	if r.sender != "" {
+		return found
+	}
 	found.URLCheck = sender.IsURLCheck(sent)
-	if p, ok := sender.Recognize(sent); ok {
-		found.Preset, found.Title = p.ID, p.Title
+	if known {
+		found.Preset, found.Title = of.ID, of.Title
 	}
 	return found
 }
 
-// LastRecognized recognizes the provider and the format of the last request that a trigger node
-// received.
+// hasFormPayload reports whether the body is a form with a field payload.
+func (r request) hasFormPayload() bool {
+	mediaType, _, err := mime.ParseMediaType(r.payload.ContentType)
+	if err != nil || mediaType != "application/x-www-form-urlencoded" {
+		return false
+	}
+	form, err := r.payload.Form()
+	return err == nil && form.Has("payload")
+}
+
+// LastRecognized returns what the last request that a trigger node received reveals about its
+// provider. Of a node that has a sender, it only returns whether the request was sent as a form.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Recognized, error) {
 	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
 		func(ctx context.Context) (none Recognized, err error) {
+			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
 			last, err := s.config.Store.List(ctx, store.Filter{
 				WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook,
 			}, store.Position{}, 1)
@@ -46,6 +74,10 @@ func (s *Service) LastRecognized(
 				return none, err
 			}
 			request, err := s.request(ctx, last[0])
-			return request.recognize(), err
+			found := request.recognize()
+			if node.Sender != nil {
+				found = Recognized{AsForm: found.AsForm}
+			}
+			return found, err
 		})
 }

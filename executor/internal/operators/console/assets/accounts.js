@@ -36,7 +36,8 @@ function watchEvents() {
       await busy(button, () => call(method, form.dataset.events, body));
       goOn("/accounts", done);
     } catch (problem) {
-      fail(form.querySelector("[data-refusal]"), problem);
+      // Without the name that the API has for the field: the form has one of its own.
+      fail(form.querySelector("[data-refusal]"), { code: problem.code, message: problem.message.replace(/^workflowId: /, "") });
     }
   };
   document.addEventListener("submit", (event) => {

@@ -1,4 +1,5 @@
-// Many dead letters at once: those that are checked, or all that match the filter; all rejected executions.
+// Many at once: dead letters that are checked, or all that match the filter; rejected executions that run again;
+// executions that are canceled.
 import { busy, send } from "./api.js";
 import { confirmed } from "./confirm.js";
 import { goOn } from "./done.js";
@@ -11,7 +12,13 @@ export function watchBulk() {
   }
   const replay = document.querySelector("[data-replay-all]");
   if (replay) {
-    watchReplay(replay);
+    watchAll(replay, document.querySelector("[data-replay-dialog]"), "/api/v1/executions/replay", replay.dataset.replayAll,
+      { replayed: "run again" });
+  }
+  const cancel = document.querySelector("[data-cancel-all]");
+  if (cancel) {
+    watchAll(cancel, document.querySelector("[data-cancel-dialog]"), "/api/v1/executions/cancel", cancel.dataset.cancelAll,
+      { canceled: "canceled", requested: "asked to end" });
   }
 }
 
@@ -60,40 +67,47 @@ function watchLetters(bar) {
     const said = bar.querySelector("[data-bulk-said]");
     const selected = ids.length > 0 ? { ids } : JSON.parse(bar.dataset.bulk);
     try {
-      const { done, left } = await busy(button, () => repeat(`/api/v1/dead-letters/${button.dataset.bulkDo}`, selected, requeue ? "requeued" : "dismissed", said));
-      goOn(location.pathname + location.search, `${done} ${requeue ? "retried" : "dismissed"}.${left}`);
+      const name = requeue ? "requeued" : "dismissed";
+      const { counts, left } = await busy(button, () => repeat(`/api/v1/dead-letters/${button.dataset.bulkDo}`, selected, [name], said));
+      goOn(location.pathname + location.search, `${counts[name]} ${requeue ? "retried" : "dismissed"}.${left}`);
     } catch (problem) {
       fail(said, problem);
     }
   });
 }
 
-function watchReplay(bar) {
-  const dialog = document.querySelector("[data-replay-dialog]");
-  const button = bar.querySelector("[data-replay-all-do]");
+// watchAll makes a call about all executions that match, after a dialog. words says, for each number in the answer,
+// what it counts.
+function watchAll(bar, dialog, path, selected, words) {
+  const button = bar.querySelector("button");
   const said = bar.querySelector("[data-bulk-said]");
   button.addEventListener("click", async () => {
     if (!await confirmed(dialog)) {
       return;
     }
     try {
-      const { done, left } = await busy(button, () => repeat("/api/v1/executions/replay", JSON.parse(bar.dataset.replayAll), "replayed", said));
-      goOn(location.pathname + location.search, `${done} run again.${left}`);
+      const { counts, left } = await busy(button, () => repeat(path, JSON.parse(selected), Object.keys(words), said));
+      const done = Object.entries(words).map(([name, what], i) => (i > 0 && counts[name] === 0 ? "" : `${counts[name]} ${what}`));
+      goOn(location.pathname + location.search, `${done.filter(Boolean).join(", ")}.${left}`);
     } catch (problem) {
       fail(said, problem);
     }
   });
 }
 
-// repeat makes a call, which is about 10,000 at most, until there are no others.
-async function repeat(path, selected, name, said) {
-  for (let done = 0; ;) {
+// repeat makes a call, which is about 10,000 at most, until there are no others. It adds up the numbers in its answers
+// that have these names.
+async function repeat(path, selected, names, said) {
+  const counts = Object.fromEntries(names.map((name) => [name, 0]));
+  const sum = () => names.reduce((n, name) => n + counts[name], 0);
+  for (;;) {
+    const before = sum();
     const answer = await send("POST", path, selected);
-    done += answer[name];
-    if (!answer.more || answer[name] === 0) {
+    names.forEach((name) => { counts[name] += answer[name]; });
+    if (!answer.more || sum() === before) {
       const left = (answer.left ?? []).map((l) => ` ${l.count} not: ${l.code.replaceAll("_", " ")}.`).join("");
-      return { done, left };
+      return { counts, left };
     }
-    said.textContent = `${done} so far …`;
+    said.textContent = `${sum()} so far …`;
   }
 }

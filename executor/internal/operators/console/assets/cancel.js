@@ -13,7 +13,11 @@ export function watchCancel() {
     try {
       const { status } = await busy(button, () => call("POST", button.dataset.cancel));
       succeed(said, status === "canceled" ? "It is canceled." : "It runs, and is asked to end.");
-      await refreshFragments();
+      await refreshFragments(button);
+      if (document.activeElement === document.body) { // the button is gone, and had the focus
+        said.tabIndex = -1;
+        said.focus();
+      }
     } catch (problem) {
       fail(said, problem);
     }

@@ -8,7 +8,7 @@ const fragments = new Set();
 
 export function watchFragments() {
   showFragments(document);
-  window.addEventListener("focus", refreshFragments);
+  window.addEventListener("focus", () => refreshFragments());
   document.addEventListener("visibilitychange", () => document.hidden || refreshFragments());
 }
 
@@ -24,9 +24,11 @@ export function showFragments(within) {
   }
 }
 
-// refreshFragments is for when something has probably changed.
-export async function refreshFragments() {
-  await Promise.all([...fragments].map((fragment) => fragment.refresh()));
+// refreshFragments is for when something has probably changed. With the control by which somebody has changed it,
+// the part around that control is replaced too, although it has the focus. The focus goes to what has the control's
+// ID in the new part; if nothing has, the caller places it.
+export async function refreshFragments(control) {
+  await Promise.all([...fragments].map((fragment) => fragment.refresh(control)));
 }
 
 class Fragment {
@@ -34,7 +36,8 @@ class Fragment {
     this.path = path;
   }
 
-  async refresh() {
+  async refresh(control) {
+    this.control = control ?? this.control; // a refresh that overtakes this one replaces the part in its stead
     if (![...document.querySelectorAll("[data-fragment]")].some(({ dataset }) => dataset.fragment === this.path)) {
       clearInterval(this.timer); // it has gone, or what has replaced it says that nothing more will come
       fragments.delete(this);
@@ -55,20 +58,23 @@ class Fragment {
     for (const after of [...template.content.children]) {
       const before = document.getElementById(after.id);
       if (before) {
-        replace(before, after);
+        replace(before, after, this.control);
       }
     }
+    this.control = undefined;
   }
 }
 
-// replace puts what is new in its place; nothing moves away from under one's hands.
-function replace(before, after) {
+// replace puts what is new in its place; nothing moves away from under one's hands, except by their own doing.
+function replace(before, after, control) {
   if (after.hasAttribute("aria-checked")) {
     before.setAttribute("aria-checked", after.getAttribute("aria-checked")); // it may have the focus, and keeps it
     return;
   }
   const hovered = before.matches("[data-fragment]:hover") && before.childElementCount > 0;
-  if (before.contains(document.activeElement) || hovered || bare(before) === bare(after)) {
+  const focused = before.contains(document.activeElement);
+  const own = control !== undefined && before.contains(control);
+  if (!own && (focused || hovered || [...before.querySelectorAll("input, select")].some(isEdited)) || bare(before) === bare(after)) {
     return;
   }
   for (const { dataset } of before.querySelectorAll("details[open]")) {
@@ -76,8 +82,14 @@ function replace(before, after) {
   }
   before.replaceWith(after);
   showTimes(after);
+  if (own && focused && control.id) {
+    document.getElementById(control.id)?.focus();
+  }
   document.dispatchEvent(new CustomEvent("replaced", { detail: { before, after } }));
 }
+
+const isEdited = (field) => (field.matches("select")
+  ? [...field.options].some((option) => option.selected !== option.defaultSelected) : field.value !== field.defaultValue);
 
 // bare is a part's HTML without what goes on by itself: the texts of times, and what is open.
 function bare(part) {

@@ -1,22 +1,39 @@
-// Pausing and resuming queues, and moving them between streams.
-import { busy, call } from "./api.js";
+// Pausing and resuming queues, limiting groups of runners, and moving queues between streams.
+import { busy, call, send } from "./api.js";
 import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
 
 export function watchQueues() {
   const refusal = document.querySelector("[data-queue-refusal]");
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-queue]");
-    if (!button) {
-      return;
-    }
-    const { queue, method, body } = button.dataset;
+  const change = async (button, work) => {
     refusal.hidden = true;
     try {
-      await busy(button, () => call(method || "POST", queue, body));
-      await refreshFragments();
+      await busy(button, work);
+      await refreshFragments(button);
     } catch (problem) {
       fail(refusal, problem);
     }
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-queue]");
+    if (button) {
+      const { queue, method, body } = button.dataset;
+      change(button, () => call(method || "POST", queue, body ?? pauseOf(button)));
+    }
   });
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("[data-group-limit]");
+    if (form) {
+      event.preventDefault();
+      const limit = form.elements.limit.value;
+      change(form.querySelector("button"), () => send("PUT", form.dataset.groupLimit, { maxInFlight: limit === "" ? null : Number(limit) }));
+    }
+  });
+}
+
+// pauseOf is the body that pauses a queue for as long as the list beside the button says; none if it says "until
+// resumed", or if there is no list.
+function pauseOf(button) {
+  const seconds = Number(button.parentElement.querySelector("[data-pause-for]")?.value ?? 0);
+  return seconds === 0 ? undefined : JSON.stringify({ until: new Date(Date.now() + seconds * 1000).toISOString() });
 }

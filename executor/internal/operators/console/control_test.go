@@ -1,0 +1,114 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// All queued, or all running, executions of one workflow can be canceled from a list that is
+// filtered by nothing else that the API does not know. The call selects what the list showed.
+func TestCancelAllIsOffered(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	r.execution("orders", "{}")
+	session := r.signIn()
+	for path, want := range map[string]string{
+		"/executions?of=orders&status=queued":              `"workflowId":"orders","status":"queued","until":"`,
+		"/workflows/orders?status=queued&within=1h":        `"workflowId":"orders","status":"queued","since":"`,
+		"/workflows/orders":                                "",
+		"/workflows/orders?status=running":                 "", // there are none
+		"/workflows/orders?status=rejected":                "",
+		"/executions?status=queued":                        "",
+		"/executions?status=queued&account=on-free":        "",
+		"/workflows/orders?status=queued&source=webhook":   "",
+		"/workflows/orders?status=queued&delivery=d-1":     "",
+		"/executions?of=orders&status=queued&account=none": "",
+	} {
+		body := strings.ReplaceAll(r.get(path, session).body, "&#34;", `"`)
+		if offered := strings.Contains(body, "data-cancel-all"); offered != (want != "") ||
+			!strings.Contains(body, want) {
+			t.Errorf("%s: offered: %v, not with %s", path, offered, want)
+		}
+	}
+}
+
+// The page of a workflow that was switched off leads to its executions that still wait.
+func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	const link = `href="/workflows/orders?status=queued#executions"`
+	says := func(want bool, when string) {
+		t.Helper()
+		for _, path := range []string{"/workflows/orders", "/fragments/workflow?workflow=orders"} {
+			if is := strings.Contains(r.get(path, session).body, link); is != want {
+				t.Errorf("%s, whether %s leads there: %v", when, path, is)
+			}
+		}
+	}
+	id := r.execution("orders", "{}")
+	says(false, "active")
+	_, err := r.ChangeWorkflow(t.Context(), "orders", func(w *edit.WorkflowSpec) error {
+		w.Name = "Orders"
+		return nil
+	})
+	r.check(err)
+	_, err = r.Deactivate(t.Context(), "orders")
+	r.check(err)
+	says(true, "inactive, and one waits")
+	_, err = r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
+		ID: id, WorkflowID: "orders", Queue: "default", Status: execution.Succeeded, At: time.Now(),
+	}}})
+	r.check(err)
+	says(false, "inactive, and none waits")
+}
+
+// The page of an execution names its queue, and the number of its last attempt if it is known.
+func TestQueueAndAttemptsOfAnExecution(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	id := r.execution("orders", "{}")
+	session := r.signIn()
+	body := r.get("/executions/"+id, session).body
+	if !strings.Contains(body, "<dt>Queue</dt><dd><code>default</code></dd>") ||
+		strings.Contains(body, "<dt>Attempts</dt>") {
+		t.Errorf("before an attempt: %s", body)
+	}
+	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
+		ID: id, WorkflowID: "orders", Queue: "default", Status: execution.Running, At: time.Now(),
+		Attempt: 3,
+	}}})
+	r.check(err)
+	if body := r.get("/executions/"+id, session).body; !strings.Contains(body,
+		"<dt>Attempts</dt><dd>3</dd>") {
+		t.Errorf("after three attempts: %s", body)
+	}
+}
+
+// Requests that a filter kept out are in the overview's chart of requests.
+func TestFilteredRequestsAreInTheChart(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	r.check(r.store.AddFiltered(t.Context(), "report", time.Now(), []store.Filtered{
+		{WorkflowID: "orders", NodeID: "node", Count: 5},
+		{WorkflowID: "others", NodeID: "node", Count: 2},
+	}))
+	a := r.get("/", r.signIn())
+	for _, part := range []string{
+		`<li class="key filtered">filtered <b>7</b></li>`, `data-value="7 filtered"`, "; 7 filtered",
+	} {
+		if a.status != http.StatusOK || !strings.Contains(a.body, part) {
+			t.Errorf("%d: it does not say %s", a.status, part)
+		}
+	}
+}
