@@ -54,6 +54,18 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	}
 }
 
+// Whoever starts the program first reads how to use it: no line of the log, which is JSON, comes
+// before that.
+func TestNothingIsLoggedBeforeItIsReady(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "--data-dir", t.TempDir())
+	p.Await(`\nMetrics +(\S+)`)
+	before, _, ready := strings.Cut("\n"+p.Output(), "hookstart is ready.")
+	if !ready || strings.Contains(before, "\n{") {
+		t.Errorf("before it is ready, it prints:\n%s", before)
+	}
+}
+
 func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	t.Parallel()
 	commandLine := filepath.Join(t.TempDir(), "hookstart")
