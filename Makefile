@@ -76,7 +76,7 @@ INSIDE := $(if $(filter all,$(RACE)),$(PACKAGES),$(filter-out $(WHOLE),$(PACKAGE
 # and nothing else, so that each test is in one of the two. -skip and -run take the same pattern.
 LONG  := TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestARunnerFromOutside TestAnExecutionBesideItsList TestAnswersUnderKills TestAuditPage \
 	TestBackupOfOwnStreams TestBackupUnderLoad TestCanceledAtRandomMoments TestChangesHoldFromTheNextRequest TestChecksumsAndBills TestConnectSlack TestConsole \
-	TestConsoleByKeyboard TestConsoleComesBack TestConsoleKeepsUp TestDatabaseAway TestDatabaseFailsOver TestDeadLettersGrow TestDenied TestEventsUnderKills \
+	TestConsoleByKeyboard TestConsoleComesBack TestConsoleKeepsUp TestControlByKeyboard TestControlPages TestDatabaseAway TestDatabaseFailsOver TestDeadLettersGrow TestDenied TestEventsUnderKills \
 	TestEveryAttemptWouldBeSeen TestEveryRoleCanDoItsWork TestFirstVerifiedEvents TestFrozenAndLocked TestHandlingByKeyboard TestHandlingPages \
 	TestKillUnderLoad TestKilledRunners TestNATSAway TestNodeFollowsItsQueue TestNodeKeepsTheOrder TestNothingThatAProvidersLibraryRefuses \
 	TestOrderHoldsWhileRunnersAreKilled TestPowerCuts TestPrepare TestQueueStuck TestQueuesMoveUnderLoad TestReadinessSaysThatTheDatabaseIsAway \

@@ -99,7 +99,7 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 }
 
 // The key / moves the focus to the search field, a chart shows the values of the bar under the
-// pointer, and hours are shown from 0 to 23.
+// pointer, and hours are shown from 0 to 23, unless the browser's language says otherwise.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -145,6 +145,15 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 		strings.Contains(title, "PM") {
 		t.Errorf("the time is %s", title)
 	}
+	// Some people choose 12 hours in the language of their browser.
+	_, err = chromedp.Call(b.ctx, emulation.SetUserAgentOverride,
+		emulation.SetUserAgentOverrideParams{
+			UserAgent:      b.evaluate(`navigator.userAgent`),
+			AcceptLanguage: "en-US-u-hc-h12",
+		})
+	b.check(err)
+	b.visit("/executions")
+	b.wait(`/\d\d:\d\d:\d\d\.\d+ [AP]M/.test(document.querySelector(".execution time").title)`)
 	b.contented()
 }
 

@@ -44,6 +44,7 @@ func TestConsole(t *testing.T) {
 	demoIsSaid(b)
 	url := createAndActivate(t, b)
 	arrived := arriveLive(t, b, url)
+	onAPhone(b)
 	showIt(b, arrived)
 	runAgain(b, arrived)
 	refuseSome(t, b, url)
@@ -163,6 +164,18 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	b.click("[data-live-show]")
 	b.wait(`document.querySelectorAll(".execution").length === 2`)
 	return a.ExecutionID
+}
+
+// onAPhone checks that a phone shows a workflow's executions above its parameters, and that the
+// list of delivery headers is folded.
+func onAPhone(b *tab) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(375, 900))
+	b.visit("/workflows/new-orders")
+	b.wait(`document.querySelector("#executions").getBoundingClientRect().bottom <= document.querySelector("#parameters").getBoundingClientRect().top`)
+	b.wait(`document.querySelectorAll("#parameters ol.headers li").length > 10`)
+	b.wait(`document.querySelector("#parameters ol.headers").closest("details").open === false`)
+	b.do(chromedp.EmulateViewport(1440, 900))
 }
 
 func showIt(b *tab, executionID string) {
