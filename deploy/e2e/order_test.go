@@ -109,6 +109,35 @@ func (o *ordered) post(url string, executions, keys int) error {
 	return nil
 }
 
+// run posts executions, and calls disturb again and again until all of them have ended: every 2 s in
+// a long test, and otherwise parts times, evenly spread over the executions.
+func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
+	o.t.Helper()
+	posted := make(chan error, 1)
+	go func() { posted <- o.post(url, executions, keys) }()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	last, done := time.Now(), 0
+	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
+		ended := o.ended()
+		due := ended >= (done+1)*executions/parts
+		if *orderedExecutions > 0 {
+			due = time.Since(last) >= 2*time.Second
+		}
+		if due {
+			disturb()
+			last = time.Now()
+			done++
+		}
+		if ended >= executions {
+			break
+		}
+	}
+	if err := <-posted; err != nil {
+		o.t.Fatal(err)
+	}
+}
+
 // ended returns the number of handlers that have returned without an error.
 func (o *ordered) ended() int {
 	n := 0
@@ -200,26 +229,7 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")
 	url := l.ingress + makeOrdered(t, l.client())
 	o := newOrdered(t, l.client(), "test-runner", l.nats, "10ms")
-	if err := o.post(url, executions, keys); err != nil {
-		t.Fatal(err)
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	last := time.Now()
-	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
-		ran := o.ended()
-		due := ran >= (o.kills+1)*executions/4
-		if *orderedExecutions > 0 {
-			due = time.Since(last) >= 2*time.Second
-		}
-		if due {
-			last = time.Now()
-			o.replaceRunner()
-		}
-		if ran >= executions {
-			break
-		}
-	}
+	o.run(url, executions, keys, 4, o.replaceRunner)
 	_, repeats := o.check()
 	t.Logf("%d executions of %d keys, %d runners killed, all in order; %d handler runs were "+
 		"repeats", executions, keys, o.kills, repeats)
@@ -247,39 +257,18 @@ func TestOrderHoldsInACluster(t *testing.T) {
 	ingress := launch(t, "ingress", flags...)
 	url := "http://" + ingress.Await(`"addr":"([^"]+)".*ingress is ready`) + makeOrdered(t, client)
 	o := newOrdered(t, client, "test-runner", cluster.URLs(), "10ms", "10")
-	posted := make(chan error, 1)
-	go func() { posted <- o.post(url, executions, keys) }()
-
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	last, leaders := time.Now(), 0
-	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); <-tick.C {
-		ran := o.ended()
-		due := ran >= (o.kills+leaders+1)*executions/6
-		if *orderedExecutions > 0 {
-			due = time.Since(last) >= 2*time.Second
-		}
-		switch {
-		case !due:
-		case o.kills < 4*(leaders+1): // four kills, then a change of the leader
+	leaders := 0
+	o.run(url, executions, keys, 6, func() {
+		if o.kills < 4*(leaders+1) { // four kills, then a change of the leader
 			o.replaceRunner()
-			last = time.Now()
-		default:
-			t.Logf("%d: the leader changes", time.Now().UnixMicro())
-			was := cluster.Leader(stream.Name)
-			cluster.Stop(was)
-			cluster.Leader(stream.Name) // waits for the next leader
-			cluster.Restart(was)
-			leaders++
-			last = time.Now()
+			return
 		}
-		if ran >= executions {
-			break
-		}
-	}
-	if err := <-posted; err != nil {
-		t.Fatal(err)
-	}
+		was := cluster.Leader(stream.Name)
+		cluster.Stop(was)
+		cluster.Leader(stream.Name) // waits for the next leader
+		cluster.Restart(was)
+		leaders++
+	})
 	failed, repeats := o.check()
 	if leaders == 0 || failed == 0 {
 		t.Errorf("%d changes of the leader, %d failed attempts", leaders, failed)
