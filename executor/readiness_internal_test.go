@@ -148,7 +148,8 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	ctx := t.Context()
 	if err := errors.Join(stream.EnsureReports(ctx, js, 1),
 		stream.Ensure(ctx, js, stream.DefaultSettings),
-		stream.EnsureOwn(ctx, js, stream.DefaultSettings, "q", stream.OwnLimits{})); err != nil {
+		stream.EnsureOwnStreams(ctx, js, stream.DefaultSettings, "q",
+			stream.OwnLimits{})); err != nil {
 		t.Fatal(err)
 	}
 	own := &ownConsumerCheck{js: js}

@@ -42,7 +42,7 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 func (f *fixture) moveIn(queue string, limits stream.OwnLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if err := stream.EnsureOwn(ctx, f.JetStream, stream.DefaultSettings, queue,
+	if err := stream.EnsureOwnStreams(ctx, f.JetStream, stream.DefaultSettings, queue,
 		limits); err != nil {
 		f.t.Fatal(err)
 	}
@@ -86,18 +86,18 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 		phase registry.StreamPhase
 		name  string // name of the stream that stores the request; "" means that it is refused
 	}{
-		{registry.Own, stream.OwnName("q")},
-		{registry.MovingOut, stream.OwnName("q")},
+		{registry.Own, stream.OwnStreamName("q")},
+		{registry.MovingOut, stream.OwnStreamName("q")},
 		{registry.ClosedOut, ""},
 		{registry.Draining, stream.Name},
 		{registry.MovingIn, stream.Name},
 		{registry.ClosedIn, ""},
-		{registry.Own, stream.OwnName("q")},
+		{registry.Own, stream.OwnStreamName("q")},
 	} {
 		f.phase("q", c.phase)
 		for _, addr := range addresses {
 			n++
-			shared, own := f.stored(stream.Name), f.stored(stream.OwnName("q"))
+			shared, own := f.stored(stream.Name), f.stored(stream.OwnStreamName("q"))
 			delivery := request{
 				path:   "/webhooks/wf",
 				token:  token,
@@ -125,7 +125,8 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 					t.Errorf("%s, again: %+v", c.phase, again)
 				}
 			}
-			if s, o := f.stored(stream.Name), f.stored(stream.OwnName("q")); s != wantShared ||
+			if s, o := f.stored(stream.Name),
+				f.stored(stream.OwnStreamName("q")); s != wantShared ||
 				o != wantOwn {
 				t.Errorf("%s: %d and %d messages became %d and %d", c.phase, shared, own, s, o)
 			}
@@ -134,9 +135,9 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	if _, err := f.Deactivate(t.Context(), "wf"); err != nil {
 		t.Fatal(err)
 	}
-	before := f.stored(stream.OwnName("q"))
+	before := f.stored(stream.OwnStreamName("q"))
 	if a := f.send(request{path: "/webhooks/wf", token: token}); a.code() != "workflow_inactive" ||
-		f.stored(stream.OwnName("q")) != before+1 {
+		f.stored(stream.OwnStreamName("q")) != before+1 {
 		t.Errorf("a rejection: %+v", a)
 	}
 }

@@ -40,8 +40,8 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 	}
 }
 
-// store publishes the message that starts an execution.
-func (h *handler) store(d *delivery, id string) outcome {
+// storeStart publishes the message that starts an execution.
+func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.pass.Release()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	orderKey, subject := "", d.layout.StartSubject

@@ -66,7 +66,7 @@ func (p startStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetSt
 		return nil
 	}
 	for _, queue := range p.registry.OwnStreams() {
-		if acceptsMessages(ctx, js, stream.OwnName(queue), func(now time.Time) error {
+		if acceptsMessages(ctx, js, stream.OwnStreamName(queue), func(now time.Time) error {
 			return p.own.LastFailure(queue, now)
 		}) == nil {
 			return nil

@@ -58,8 +58,8 @@ func adaptRefusal(
 	return p, refusal
 }
 
-// seal encrypts a secret that a provider has sent, for the executors to decrypt.
-func (h *handler) seal(caller admission.Admitted, secret string) ([]byte, error) {
+// sealSecret encrypts a secret that a provider has sent, for the executors to decrypt.
+func (h *handler) sealSecret(caller admission.Admitted, secret string) ([]byte, error) {
 	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
 	if err != nil {
 		return nil,

@@ -37,7 +37,7 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 			return *out
 		}
 	}
-	return h.start(d) // 14
+	return h.startExecution(d) // 14
 }
 
 // parse checks that the request has a workflow ID and a token, and that the declared length of the
@@ -111,7 +111,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 	}
 	seen := report.SenderObservation{HandshakeAt: now}
 	if made.Secret != "" {
-		sealed, err := h.seal(d.caller, made.Secret)
+		sealed, err := h.sealSecret(d.caller, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
 			d.e.err = err
 			return newRefusal(webhook.Unavailable, retryUnavailable)
@@ -249,9 +249,9 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 	return out
 }
 
-// start starts an execution. If the node's responses are configured to wait, it waits for the
-// execution to finish.
-func (h *handler) start(d *delivery) outcome {
+// startExecution starts an execution. If the node's responses are configured to wait, it waits for
+// the execution to finish.
+func (h *handler) startExecution(d *delivery) outcome {
 	id := d.caller.ExecutionID(d.id)
 	if out := h.chooseStream(d); out != nil {
 		return *out
@@ -259,5 +259,5 @@ func (h *handler) start(d *delivery) outcome {
 	if a := d.caller.Node.Answer; a != nil {
 		return h.startAndWait(d, a, id)
 	}
-	return h.store(d, id)
+	return h.storeStart(d, id)
 }

@@ -37,7 +37,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 		return *newRefusal(webhook.Unavailable, retryUnavailable)
 	}
 	defer wait.End()
-	out := h.store(d, id)
+	out := h.storeStart(d, id)
 	if out.refusal != nil {
 		return out
 	}

@@ -57,7 +57,7 @@ func TestBackupOfOwnStreams(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "hookstart.backup")
 	if output, err := from.admin(t, bin, "backup", file); err != nil ||
-		!strings.Contains(output, stream.OwnName("default")+": ") {
+		!strings.Contains(output, stream.OwnStreamName("default")+": ") {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if output, err := from.admin(t, bin, "restore", "--check", file); err != nil {
@@ -96,7 +96,7 @@ func TestBackupOfOwnStreams(t *testing.T) {
 	recorded(t, to.client, after.id, func(e api.ExecutionDetail) bool {
 		return e.Status == "succeeded"
 	})
-	own, err := jetStream(t, to.nats.URL()).Stream(t.Context(), stream.OwnName("default"))
+	own, err := jetStream(t, to.nats.URL()).Stream(t.Context(), stream.OwnStreamName("default"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,8 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
-	ingress.DeleteOwn(t, "ordered") // deletes the reports of the executions that ran there, too
+	// Deletes the reports of the executions that ran there, too.
+	ingress.DeleteOwnStream(t, "ordered")
 	before := len(all)
 	begin()
 	await(all[before:])

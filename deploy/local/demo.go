@@ -103,7 +103,7 @@ func runDemo(
 	return runner.Run(ctx, nc, runner.Options{
 		Queue:   demoQueue,
 		Group:   demoID,
-		Log:     ops.Slog(log),
+		Log:     ops.NewSlogLogger(log),
 		Observe: observe,
 		Traces:  traces,
 	}, func(_ context.Context, e runner.Execution) (any, error) {

@@ -63,10 +63,10 @@ type faults struct {
 	freed     chan struct{} // closed and replaced whenever slots become free
 	incidents []incident
 	problems  []string
-	// careless maps the ID of each execution that was acknowledged without a readable report to the
-	// time of the acknowledgement.
-	careless map[string]time.Time
-	standing []string // the times when recording stalled for no reason
+	// unreportedAcks maps the ID of each execution that was acknowledged without a readable report
+	// to the time of the acknowledgement.
+	unreportedAcks map[string]time.Time
+	standing       []string // the times when recording stalled for no reason
 }
 
 func newFaults(
@@ -74,15 +74,15 @@ func newFaults(
 	say func(string, ...any),
 ) *faults {
 	return &faults{
-		installation: i,
-		database:     database,
-		databaseDisk: databaseDisk,
-		random:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
-		every:        every,
-		say:          say,
-		busy:         map[string]bool{},
-		careless:     map[string]time.Time{},
-		freed:        make(chan struct{}),
+		installation:   i,
+		database:       database,
+		databaseDisk:   databaseDisk,
+		random:         rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not a secret
+		every:          every,
+		say:            say,
+		busy:           map[string]bool{},
+		unreportedAcks: map[string]time.Time{},
+		freed:          make(chan struct{}),
 	}
 }
 

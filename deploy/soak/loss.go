@@ -24,9 +24,9 @@ const (
 	longestBack  = 15 * time.Second
 )
 
-// carelessRuns is the maximum number of executions that a runner takes without sending a readable
-// report.
-const carelessRuns = 10
+// maxUnreportedAcks is the maximum number of executions that a runner takes without sending a
+// readable report.
+const maxUnreportedAcks = 10
 
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
@@ -67,7 +67,7 @@ func (f *faults) injectUnreportedAcks(ctx context.Context, _ time.Duration) erro
 		if err != nil {
 			return err
 		}
-		batch, err := consumer.Fetch(carelessRuns, jetstream.FetchMaxWait(2*time.Second))
+		batch, err := consumer.Fetch(maxUnreportedAcks, jetstream.FetchMaxWait(2*time.Second))
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (f *faults) injectUnreportedAcks(ctx context.Context, _ time.Duration) erro
 			taken++
 		}
 		if taken == 0 {
-			return errors.New("the careless runner was given nothing")
+			return errors.New("the runner that sends no reports was given nothing")
 		}
 		return batch.Error()
 	})
@@ -95,7 +95,7 @@ func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bo
 	start := event.Start
 	// Record this before the acknowledgement, which may arrive even if its response is lost.
 	f.mu.Lock()
-	f.careless[start.ID] = time.Now()
+	f.unreportedAcks[start.ID] = time.Now()
 	f.mu.Unlock()
 	if report {
 		subject := stream.ProgressSubject(execution.DefaultQueue, start.WorkflowID, start.ID)
@@ -106,11 +106,11 @@ func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bo
 	return msg.DoubleAck(ctx)
 }
 
-// unreported returns a copy of careless.
+// unreported returns a copy of unreportedAcks.
 func (f *faults) unreported() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.careless)
+	return maps.Clone(f.unreportedAcks)
 }
 
 // awaitUnreportedEnded waits until the executions that were acknowledged without a readable report

@@ -228,9 +228,9 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
 }
 
-// spread formats the p50 and p99 of the durations in milliseconds, and how many durations there
-// are.
-func spread(all []time.Duration) string {
+// formatP50AndP99 formats the p50 and p99 of the durations in milliseconds, and how many durations
+// there are.
+func formatP50AndP99(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	return fmt.Sprintf("%s %s (%d)", milliseconds(quantile(sorted, 0.50)), //nolint:mnd // p50
 		milliseconds(quantile(sorted, 0.99)), len(sorted)) //nolint:mnd // p99

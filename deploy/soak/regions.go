@@ -223,8 +223,8 @@ func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) 
 			}
 		}
 	}
-	z.logf("%s: 200 in the leader's zone %s, in the others %s", s.latency, spread(s.near),
-		spread(s.far))
+	z.logf("%s: 200 in the leader's zone %s, in the others %s", s.latency, formatP50AndP99(s.near),
+		formatP50AndP99(s.far))
 }
 
 // cutOff cuts a zone off for the configured time, and waits until it has recovered.
@@ -305,7 +305,8 @@ func (z *zones) write(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+
 		"zones connected\n"+answers, "latency", "leader's zone", "other zones", "refused")
 	for _, s := range z.stages {
-		_, _ = fmt.Fprintf(out, answers, s.latency, spread(s.near), spread(s.far), s.refused)
+		_, _ = fmt.Fprintf(out, answers, s.latency, formatP50AndP99(s.near), formatP50AndP99(s.far),
+			s.refused)
 	}
 	const cuts = "%-8s %-10s %10s %12s %12s %10s %10s\n"
 	_, _ = fmt.Fprintf(out, "\nOne zone cut off for %s\n"+cuts, z.config.Cut, "latency", "zone cut",

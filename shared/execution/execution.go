@@ -49,8 +49,8 @@ func (s Status) Follows(before Status) bool {
 // Source identifies the kind of event that started an execution.
 type Source string
 
-// The sources: a request to the webhook endpoint; an operator's rerun, replay or requeue; and an
-// operator event of the account.
+// The sources of executions: a request to the webhook endpoint; an operator's rerun, replay or
+// requeue; and an operator event of the account.
 const (
 	Webhook Source = "webhook"
 	Rerun   Source = "rerun"

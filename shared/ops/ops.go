@@ -77,10 +77,10 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// LogAndOps returns the log and the Ops of a service. It returns a non-nil log or given unchanged;
-// the caller still owns them. Otherwise it creates them, and serves the new Ops on addr until stop
-// is called.
-func LogAndOps(
+// NewLogAndOps returns the log and the Ops of a service. It returns a non-nil log or given
+// unchanged; the caller still owns them. Otherwise it creates them, and serves the new Ops on addr
+// until stop is called.
+func NewLogAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {

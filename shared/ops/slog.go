@@ -7,9 +7,9 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Slog returns a logger that writes to log, for packages that support only slog. Groups are
-// ignored: their attributes become members of the line like all others.
-func Slog(log logrus.FieldLogger) *slog.Logger { return slog.New(slogHandler{log}) }
+// NewSlogLogger returns a logger that writes to log, for packages that support only slog. Groups
+// are ignored: their attributes become members of the line like all others.
+func NewSlogLogger(log logrus.FieldLogger) *slog.Logger { return slog.New(slogHandler{log}) }
 
 type slogHandler struct{ log logrus.FieldLogger }
 

@@ -17,7 +17,7 @@ func TestSlogWritesToTheProgramsLog(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&written)
 	log.SetFormatter(&logrus.JSONFormatter{})
-	to := ops.Slog(log).With("queue", "orders")
+	to := ops.NewSlogLogger(log).With("queue", "orders")
 	to.Debug("not at this level")
 	to.Warn("run", "attempt", 2, "error", errors.New("no"))
 	got := written.String()

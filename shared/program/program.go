@@ -34,10 +34,10 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
-		fail(name, err, 2)
+		exitWithError(name, err, 2)
 	}
 	if _, err := parser.Parse(os.Args[1:]); err != nil {
-		fail(name, fmt.Errorf("%w; see %s --help", err, name), 2)
+		exitWithError(name, fmt.Errorf("%w; see %s --help", err, name), 2)
 	}
 	tuneMemory()
 	// After the first signal the default handling is restored, so a second signal ends the program
@@ -47,7 +47,7 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	err = run(ctx, flags.Config)
 	ops.Flush()
 	if err != nil {
-		fail(name, err, 1)
+		exitWithError(name, err, 1)
 	}
 }
 
@@ -76,7 +76,7 @@ func CheckURL(flag, value string) error {
 	return nil
 }
 
-func fail(name string, err error, code int) {
+func exitWithError(name string, err error, code int) {
 	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
 	os.Exit(code)

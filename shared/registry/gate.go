@@ -195,8 +195,8 @@ func (p StorePermit) Release() {
 	}
 }
 
-// queue returns the queueGate of a queue, and creates it if there is none.
-func (t *tables) queue(name string) *queueGate {
+// gateOf returns the queueGate of a queue, and creates it if there is none.
+func (t *tables) gateOf(name string) *queueGate {
 	q := t.queues[name]
 	if q == nil {
 		q = newQueueGate()

@@ -276,16 +276,25 @@ type QueueStream struct {
 // stream or back. The values are those of the enum in proto.
 type StreamPhase int32
 
-// The phases, in the order in which a queue goes through them. Each comment names the stream in
-// which start messages are stored.
+// The phases, in the order in which a queue goes through them.
 const (
-	// The shared stream, while the delivery IDs are copied to the queue's own stream.
-	MovingIn  StreamPhase = iota + 1
-	ClosedIn              // none, while the last delivery IDs are copied to the own stream
-	Own                   // the own stream
-	MovingOut             // the own stream; the delivery IDs are copied to the shared one
-	ClosedOut             // none, while the last delivery IDs are copied to the shared stream
-	Draining              // the shared stream; the own one is kept until it is empty
+	// MovingIn means that start messages are stored in the shared stream, while the delivery IDs
+	// are copied to the queue's own stream.
+	MovingIn StreamPhase = iota + 1
+	// ClosedIn means that no start messages are accepted, while the last delivery IDs are copied to
+	// the own stream.
+	ClosedIn
+	// Own means that start messages are stored in the own stream.
+	Own
+	// MovingOut means that start messages are stored in the own stream, while the delivery IDs are
+	// copied to the shared stream.
+	MovingOut
+	// ClosedOut means that no start messages are accepted, while the last delivery IDs are copied
+	// to the shared stream.
+	ClosedOut
+	// Draining means that start messages are stored in the shared stream. The own stream is kept
+	// until it is empty.
+	Draining
 )
 
 // streamPhases are the names of the phases in the operators' API.

@@ -293,7 +293,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 	case c.Workflow != nil:
 		return t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.Queue != nil:
-		if q := t.queue(c.Queue.Name); q.setTarget(c.Queue) {
+		if q := t.gateOf(c.Queue.Name); q.setTarget(c.Queue) {
 			return []*queueGate{q}
 		}
 	case c.DeletedWorkflow != "":
@@ -414,7 +414,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
-	w.door.init(t.queue(w.Queue), r.Closed)
+	w.door.init(t.gateOf(w.Queue), r.Closed)
 	if o := t.owners[w.AccountID]; o != nil {
 		w.AccountID = o.id
 	}

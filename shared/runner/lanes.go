@@ -365,7 +365,7 @@ type laneState struct {
 
 // leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
 // ack wait before another member may get the message. A tenth passes at most until the runner
-// notices, see runRounds; the rest is for the handler to stop.
+// notices, see runPeriodically; the rest is for the handler to stop.
 func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }

@@ -69,7 +69,7 @@ func (r *runner) replaceOwnConsumer(
 	if own == nil {
 		return nil
 	}
-	now, err := js.Stream(ctx, stream.OwnName(r.Queue))
+	now, err := js.Stream(ctx, stream.OwnStreamName(r.Queue))
 	if err == nil && now.CachedInfo().Created.After(own.consumer.CachedInfo().Created) {
 		_, err = r.ensureOwnConsumer(ctx, js, main)
 	}

@@ -94,7 +94,7 @@ func newInFlight(r *runner, js jetstream.JetStream) (*inFlight, error) {
 		stopped:       make(chan struct{}),
 		messages:      map[messageKey]*message{},
 	}
-	go u.runRounds()
+	go u.runPeriodically()
 	return u, nil
 }
 
@@ -104,7 +104,7 @@ func (u *inFlight) openOwnPublisher(queue string) error {
 	if u.ownAcks != nil {
 		return nil
 	}
-	acks, err := ack.New(u.nc, stream.OwnProgressName(queue))
+	acks, err := ack.New(u.nc, stream.OwnProgressStreamName(queue))
 	if err != nil {
 		return fmt.Errorf("subscribe to the own stream's confirmations: %w", err)
 	}
@@ -218,8 +218,8 @@ func (u *inFlight) handleReply(m *message, err error) {
 	}
 }
 
-// runRounds calls round at regular intervals until stop is closed.
-func (u *inFlight) runRounds() {
+// runPeriodically calls runDue at regular intervals until stop is closed.
+func (u *inFlight) runPeriodically() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
 	if u.announceAfter > 0 {

@@ -177,7 +177,7 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 		}
 	}
 	if done.Verdict.OK() {
-		done.Answer = s.answerTo(h, value, r, done.Verdict.SecretID)
+		done.Answer = s.buildHandshakeAnswer(h, value, r, done.Verdict.SecretID)
 	}
 	return done
 }
@@ -185,7 +185,9 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 // plainText is the media type of an echoed value: a browser must never execute it.
 const plainText = "text/plain"
 
-func (s *Sender) answerTo(h *handshake, value string, r *Request, secretID string) Answer {
+func (s *Sender) buildHandshakeAnswer(
+	h *handshake, value string, r *Request, secretID string,
+) Answer {
 	a := h.answer
 	a.Header = map[string]string{}
 	switch {

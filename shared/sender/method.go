@@ -473,7 +473,7 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 		sums := map[string][]byte{}
 		for _, c := range found {
 			if sums[c.hash] == nil {
-				sums[c.hash] = m.expectedSum(c.hash, k, r, timeText)
+				sums[c.hash] = m.computeSignature(c.hash, k, r, timeText)
 			}
 			right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
 		}
@@ -493,8 +493,8 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 	return right == 1
 }
 
-// expectedSum returns the signature that the request should have.
-func (m *method) expectedSum(hashName string, k *key, r *Request, timeText string) []byte {
+// computeSignature returns the signature that the request should have.
+func (m *method) computeSignature(hashName string, k *key, r *Request, timeText string) []byte {
 	h := newHash(hashName)()
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)

@@ -121,12 +121,14 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 			r.Header[c.source.name] = []string{c.value}
 		}
 	}
-	sum, hashName := m.expected(k, r, timeText)
+	sum, hashName := m.signatureAndHash(k, r, timeText)
 	return m.signature.set(r, m.formatSignature(sum, hashName, timeText))
 }
 
-// expected returns the signature that the method would accept, and the name of its hash.
-func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hashName string) {
+// signatureAndHash returns the signature that the method would accept, and the name of its hash.
+func (m *method) signatureAndHash(
+	k *key, r *Request, timeText string,
+) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
 		if sums := twilioSums(k.bytes, r); len(sums) > 0 {
 			return sums[0], ""
@@ -137,7 +139,7 @@ func (m *method) expected(k *key, r *Request, timeText string) (sum []byte, hash
 	if hashName == hashNamed {
 		hashName = "sha256"
 	}
-	return m.expectedSum(hashName, k, r, timeText), hashName
+	return m.computeSignature(hashName, k, r, timeText), hashName
 }
 
 // formatSignature returns a signature in the form in which the provider sends it.

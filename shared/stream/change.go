@@ -67,7 +67,7 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 		return err
 	}
 	for _, own := range owned {
-		if err := EnsureOwn(ctx, js, to, own.Queue, own.Limits); err != nil {
+		if err := EnsureOwnStreams(ctx, js, to, own.Queue, own.Limits); err != nil {
 			return err
 		}
 	}

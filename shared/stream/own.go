@@ -37,11 +37,11 @@ const (
 	rememberedPrefix  = "executions.remembered."
 )
 
-// OwnName returns the name of a queue's own stream.
-func OwnName(queue string) string { return ownNamePrefix + queue }
+// OwnStreamName returns the name of a queue's own stream.
+func OwnStreamName(queue string) string { return ownNamePrefix + queue }
 
-// OwnProgressName returns the name of a queue's own stream of reports.
-func OwnProgressName(queue string) string { return ownProgressPrefix + queue }
+// OwnProgressStreamName returns the name of a queue's own stream of reports.
+func OwnProgressStreamName(queue string) string { return ownProgressPrefix + queue }
 
 // QueueOfStream returns the queue whose own stream of start messages has the given name. ok is
 // false if the name belongs to another stream.
@@ -69,7 +69,7 @@ type Layout struct {
 // Name returns the name of the stream in which start messages and rejections are stored.
 func (l Layout) Name(queue string) string {
 	if l.Own {
-		return OwnName(queue)
+		return OwnStreamName(queue)
 	}
 	return Name
 }
@@ -78,7 +78,7 @@ func (l Layout) Name(queue string) string {
 // l.
 func (l Layout) ProgressName(queue string) string {
 	if l.Own {
-		return OwnProgressName(queue)
+		return OwnProgressStreamName(queue)
 	}
 	return ProgressName
 }
@@ -259,17 +259,28 @@ func IsMsgIDSubject(subject string) bool {
 // stream or back. The values are those of hookstartv1.QueueStreamPhase.
 type Phase int32
 
-// The phases, in the order in which a queue goes through them. Each comment begins with where start
-// messages are stored.
+// The phases, in the order in which a queue goes through them.
 const (
-	PhaseShared Phase = iota // in the shared stream; the queue does not have its own
-	// In the shared stream, while delivery IDs are copied to the queue's own stream.
+	// PhaseShared means that start messages are stored in the shared stream, and that the queue
+	// does not have its own stream.
+	PhaseShared Phase = iota
+	// PhaseMovingIn means that start messages are stored in the shared stream, while delivery IDs
+	// are copied to the queue's own stream.
 	PhaseMovingIn
-	PhaseClosedIn  // nowhere, while the last delivery IDs are copied to the own stream
-	PhaseOwn       // in the own stream
-	PhaseMovingOut // in the own stream, while delivery IDs are copied to the shared one
-	PhaseClosedOut // nowhere, while the last delivery IDs are copied to the shared stream
-	PhaseDraining  // in the shared stream, until the own stream's messages have expired
+	// PhaseClosedIn means that no start messages are accepted, while the last delivery IDs are
+	// copied to the own stream.
+	PhaseClosedIn
+	// PhaseOwn means that start messages are stored in the own stream.
+	PhaseOwn
+	// PhaseMovingOut means that start messages are stored in the own stream, while delivery IDs are
+	// copied to the shared stream.
+	PhaseMovingOut
+	// PhaseClosedOut means that no start messages are accepted, while the last delivery IDs are
+	// copied to the shared stream.
+	PhaseClosedOut
+	// PhaseDraining means that start messages are stored in the shared stream. The own stream is
+	// kept until its messages have expired.
+	PhaseDraining
 )
 
 // Layout returns where the queue's start messages are stored. open is false if none are accepted at
@@ -330,7 +341,7 @@ func (l OwnLimits) placement() *jetstream.Placement {
 // OwnConfig returns the configuration of a queue's own stream of start messages and rejections.
 func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
-	config.Name, config.Subjects = OwnName(queue), []string{ownPrefix + queue + ".>"}
+	config.Name, config.Subjects = OwnStreamName(queue), []string{ownPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
 	config.Placement = limits.placement()
 	return config
@@ -339,7 +350,8 @@ func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConf
 // OwnProgressConfig returns the configuration of a queue's own stream of reports.
 func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).ProgressConfig()
-	config.Name, config.Subjects = OwnProgressName(queue), []string{reportsPrefix + queue + ".*.*"}
+	config.Name, config.Subjects = OwnProgressStreamName(queue),
+		[]string{reportsPrefix + queue + ".*.*"}
 	config.Description = "hookstart: what runners report of executions of the queue " + queue
 	config.Placement = limits.placement()
 	return config
@@ -348,10 +360,10 @@ func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.St
 // ErrNoPlacement means that placement tags were given but the server is not in a cluster.
 var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 
-// EnsureOwn creates a queue's own streams, or changes their limits if they exist. s holds the
-// settings of EXECUTIONS. A shorter maximum age deletes older messages immediately. EnsureOwn is
-// idempotent.
-func EnsureOwn(
+// EnsureOwnStreams creates a queue's own streams, or changes their limits if they exist. s holds
+// the settings of EXECUTIONS. A shorter maximum age deletes older messages immediately.
+// EnsureOwnStreams is idempotent.
+func EnsureOwnStreams(
 	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
 ) error {
 	if err := s.withLimits(limits).Validate(); err != nil {
@@ -414,10 +426,10 @@ func createOrUpdate(
 	return nil
 }
 
-// DeleteOwn deletes a queue's own streams and everything in them. Streams that do not exist are
-// skipped.
-func DeleteOwn(ctx context.Context, js jetstream.JetStream, queue string) error {
-	for _, name := range []string{OwnName(queue), OwnProgressName(queue)} {
+// DeleteOwnStreams deletes a queue's own streams and everything in them. Streams that do not exist
+// are skipped.
+func DeleteOwnStreams(ctx context.Context, js jetstream.JetStream, queue string) error {
+	for _, name := range []string{OwnStreamName(queue), OwnProgressStreamName(queue)} {
 		err := js.DeleteStream(ctx, name)
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("delete the stream %s: %w", name, err)

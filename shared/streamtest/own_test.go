@@ -31,7 +31,7 @@ func TestEnsureOwn(t *testing.T) {
 	for _, limits := range []stream.OwnLimits{
 		{}, {MaxBytes: 1 << 20, MaxAge: time.Hour}, {MaxBytes: 1 << 20, MaxAge: time.Hour},
 	} {
-		if err := stream.EnsureOwn(ctx, js, settings, "q", limits); err != nil {
+		if err := stream.EnsureOwnStreams(ctx, js, settings, "q", limits); err != nil {
 			t.Fatal(err)
 		}
 		own, err := js.Stream(ctx, "QUEUE_q")
@@ -79,17 +79,17 @@ func TestEnsureOwn(t *testing.T) {
 		strings.Join(reports, " ") != "PROGRESS PROGRESS_q" {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
-	if err := stream.EnsureOwn(ctx, js, settings, "q", stream.OwnLimits{
+	if err := stream.EnsureOwnStreams(ctx, js, settings, "q", stream.OwnLimits{
 		PlacementTags: []string{"a"},
 	}); !errors.Is(err, stream.ErrNoPlacement) {
 		t.Errorf("placement without a cluster: %v", err)
 	}
-	if err := stream.EnsureOwn(ctx, js, settings, "q",
+	if err := stream.EnsureOwnStreams(ctx, js, settings, "q",
 		stream.OwnLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
 		t.Errorf("three replicas on one server: %v", err)
 	}
 	for range 2 {
-		if err := stream.DeleteOwn(ctx, js, "q"); err != nil {
+		if err := stream.DeleteOwnStreams(ctx, js, "q"); err != nil {
 			t.Fatal(err)
 		}
 	}

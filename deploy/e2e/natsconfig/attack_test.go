@@ -79,7 +79,8 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	for _, queue := range []string{"default", "gpu"} {
-		err := stream.EnsureOwn(tb.Context(), js, stream.DefaultSettings, queue, stream.OwnLimits{})
+		err := stream.EnsureOwnStreams(tb.Context(), js, stream.DefaultSettings, queue,
+			stream.OwnLimits{})
 		if err == nil {
 			group := stream.RunnerGroup{Queue: queue, Group: "main"}
 			config := group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)

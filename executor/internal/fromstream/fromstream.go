@@ -21,9 +21,9 @@ type Position struct {
 	StoredAt time.Time // when the stream stored the message
 }
 
-// Start returns the record for a start message. now is when it is recorded, and bodyBytes is the
-// size of the message's body.
-func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
+// StartRecord returns the record for a start message. now is when it is recorded, and bodyBytes is
+// the size of the message's body.
+func StartRecord(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             s.ID,
 		AccountID:      s.AccountID,
@@ -46,9 +46,9 @@ func Start(s *execution.Start, bodyBytes int, at Position, now time.Time) store.
 	}
 }
 
-// Audit returns the audit entry for a start message that is recorded as r, or none if no operator
-// requested the start. header is the header of the start message.
-func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
+// AuditEntries returns the audit entry for a start message that is recorded as r, or none if no
+// operator requested the start. header is the header of the start message.
+func AuditEntries(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
 		return nil
@@ -56,8 +56,8 @@ func Audit(header nats.Header, r store.Record, at Position) []store.AuditEntry {
 	return []store.AuditEntry{entry}
 }
 
-// Rejection returns the record for a rejected request. now is when it is recorded.
-func Rejection(r *execution.Rejection, at Position, now time.Time) store.Record {
+// RejectionRecord returns the record for a rejected request. now is when it is recorded.
+func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
 		AccountID:      r.AccountID,
@@ -79,9 +79,9 @@ func Rejection(r *execution.Rejection, at Position, now time.Time) store.Record 
 	}
 }
 
-// Report returns the progress in a runner's report. If the report has no time, the time at which
-// the stream stored it is used.
-func Report(p *execution.Progress, at Position) execution.Progress {
+// ReportProgress returns the progress in a runner's report. If the report has no time, the time at
+// which the stream stored it is used.
+func ReportProgress(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
@@ -95,9 +95,9 @@ func orElse(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// Recover returns a batch that records a quarantined message and removes it from the dead letters.
-// It fails with stream.ErrUnreadable if the message cannot be decoded.
-func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
+// RecoveryBatch returns a batch that records a quarantined message and removes it from the dead
+// letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
+func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
 		return store.Batch{}, err
@@ -107,12 +107,12 @@ func Recover(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
 	switch {
 	case event.Start != nil:
-		record := Start(event.Start, bodyBytes, at, now)
-		batch.New, batch.Audit = []store.Record{record}, Audit(msg.Header, record, at)
+		record := StartRecord(event.Start, bodyBytes, at, now)
+		batch.New, batch.Audit = []store.Record{record}, AuditEntries(msg.Header, record, at)
 	case event.Rejection != nil:
-		batch.New = []store.Record{Rejection(event.Rejection, at, now)}
+		batch.New = []store.Record{RejectionRecord(event.Rejection, at, now)}
 	case event.Progress != nil:
-		batch.Progress = []execution.Progress{Report(event.Progress, at)}
+		batch.Progress = []execution.Progress{ReportProgress(event.Progress, at)}
 	}
 	return batch, nil
 }

@@ -31,14 +31,15 @@ func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, known: map[string]jetstream.Stream{}}
 }
 
-// Get returns the message that started an execution of a queue, or rejected it, by its sequence in
-// either of the queue's streams. It fails with jetstream.ErrMsgNotFound if neither stream has it.
-func (s *Streams) Get(
+// GetStart returns the message that started an execution of a queue, or rejected it, by its
+// sequence in either of the queue's streams. It fails with jetstream.ErrMsgNotFound if neither
+// stream has it.
+func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
 	var failed error
-	for _, name := range []string{stream.Name, stream.OwnName(queue)} {
-		msg, err := s.At(ctx, name, sequence)
+	for _, name := range []string{stream.Name, stream.OwnStreamName(queue)} {
+		msg, err := s.MessageAt(ctx, name, sequence)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 		case errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.Name:
@@ -54,9 +55,9 @@ func (s *Streams) Get(
 	return nil, jetstream.ErrMsgNotFound
 }
 
-// At returns the message at a sequence of a stream. It fails with jetstream.ErrStreamNotFound if
-// the stream does not exist.
-func (s *Streams) At(
+// MessageAt returns the message at a sequence of a stream. It fails with
+// jetstream.ErrStreamNotFound if the stream does not exist.
+func (s *Streams) MessageAt(
 	ctx context.Context, name string, sequence uint64,
 ) (*jetstream.RawStreamMsg, error) {
 	from, err := s.stream(ctx, name)

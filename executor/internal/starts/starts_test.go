@@ -86,7 +86,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining,
 	} {
 		if i > 0 {
-			r.check(stream.EnsureOwn(ctx, r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+			r.check(stream.EnsureOwnStreams(ctx, r.js, stream.DefaultSettings, "q",
+				stream.OwnLimits{}))
 			r.phase(phase)
 		}
 		id := uuid.NewString()
@@ -99,20 +100,20 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	}
 	sequences := []uint64{1, 1, 2, 2}
 	for i, id := range ids {
-		msg, err := r.starts.Get(ctx, "q", sequences[i], id)
+		msg, err := r.starts.GetStart(ctx, "q", sequences[i], id)
 		if err != nil || msg.Header.Get(stream.HeaderExecutionID) != id {
 			t.Errorf("%d: %v, %v", i, msg, err)
 		}
-		if _, err := r.starts.Get(ctx, "q", 3, id); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		if _, err := r.starts.GetStart(ctx, "q", 3, id); !errors.Is(err, jetstream.ErrMsgNotFound) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
 	// After the own stream was deleted, its starts are gone, and the others are still there.
-	r.check(stream.DeleteOwn(ctx, r.js, "q"))
-	if _, err := r.starts.Get(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
+	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
+	if _, err := r.starts.GetStart(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)
 	}
-	if _, err := r.starts.Get(ctx, "q", 1, ids[0]); err != nil {
+	if _, err := r.starts.GetStart(ctx, "q", 1, ids[0]); err != nil {
 		t.Error(err)
 	}
 }
@@ -121,7 +122,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q", stream.OwnLimits{}))
+	r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
+		stream.OwnLimits{}))
 	r.phase(stream.PhaseClosedIn)
 	asked, err := r.js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_registry")
 	r.check(err)
@@ -168,7 +170,7 @@ func TestAMoveMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t)
-			r.check(stream.EnsureOwn(t.Context(), r.js, stream.DefaultSettings, "q",
+			r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
 				stream.OwnLimits{}))
 			r.phase(c.before)
 			id := uuid.NewString()

@@ -41,12 +41,12 @@ type CurrentState struct {
 	Attempts   int // the highest attempt number recorded; 0 means none
 }
 
-// Advance applies progress steps, in order, to the current states of their records, following the
-// rules of Batch.Progress. The states are keyed by ID. Advance returns one update for each record
-// that changes, the IDs that are not recorded, and the IDs of records whose queue or workflow
-// differs from that of a step. Each ID is returned once. Every driver calls Advance inside its
-// transaction with the records locked, instead of implementing the rules itself.
-func Advance(
+// ApplyProgress applies progress steps, in order, to the current states of their records, following
+// the rules of Batch.Progress. The states are keyed by ID. ApplyProgress returns one update for
+// each record that changes, the IDs that are not recorded, and the IDs of records whose queue or
+// workflow differs from that of a step. Each ID is returned once. Every driver calls ApplyProgress
+// inside its transaction with the records locked, instead of implementing the rules itself.
+func ApplyProgress(
 	standing map[string]CurrentState, steps []execution.Progress,
 ) (moves []StateUpdate, unknown, foreign []string) {
 	moving := make(map[string]*StateUpdate)
@@ -126,9 +126,9 @@ func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	}
 }
 
-// Changed returns the IDs of the records that a batch inserted or changed, each once, for use as
-// Applied.Changed.
-func Changed(inserted []Record, moves []StateUpdate) []string {
+// ChangedIDs returns the IDs of the records that a batch inserted or changed, each once, for use as
+// Applied.ChangedIDs.
+func ChangedIDs(inserted []Record, moves []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {
 		ids = append(ids, r.ID)

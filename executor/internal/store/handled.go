@@ -15,9 +15,9 @@ type Range struct {
 	First, Last uint64 // sequences, both inclusive
 }
 
-// RangesOf appends the given sequences of a stream to ranges, joining adjacent ones. It sorts
+// AppendRanges appends the given sequences of a stream to ranges, joining adjacent ones. It sorts
 // sequences in place.
-func RangesOf(ranges []Range, stream, created string, sequences []uint64) []Range {
+func AppendRanges(ranges []Range, stream, created string, sequences []uint64) []Range {
 	slices.Sort(sequences)
 	for i, sequence := range sequences {
 		if i > 0 && sequence <= ranges[len(ranges)-1].Last+1 {

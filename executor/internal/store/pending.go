@@ -61,9 +61,9 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	return inserted
 }
 
-// Repeats returns the records that were not inserted because their messages had been delivered
-// before. If two of them have the same ID, only the first is returned.
-func Repeats(records, inserted []Record) []Record {
+// AlreadyRecorded returns the records that were not inserted because their messages had been
+// delivered before. If two of them have the same ID, only the first is returned.
+func AlreadyRecorded(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
 	}

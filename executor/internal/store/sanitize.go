@@ -144,6 +144,6 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// LastWithPrefix returns an upper bound for the texts with a prefix: it sorts after all of them and
-// before every text that follows them.
-func LastWithPrefix(prefix string) string { return prefix + string(utf8.MaxRune) }
+// PrefixUpperBound returns an upper bound for the texts with a prefix: it sorts after all of them
+// and before every text that follows them.
+func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

@@ -63,7 +63,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 	s := l.account(accountID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep(now)
+	s.removeIdle(now)
 	s.debts[accountID] = add(
 		s.debts[accountID].resetIfChanged(byteLimit(perDay)),
 		now,

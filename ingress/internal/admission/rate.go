@@ -114,7 +114,7 @@ func (l *Limits) chargeRequest(
 	s := l.shard(workflowID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sweep(now)
+	s.removeIdle(now)
 	next, wait := chargeOneRequest(s.debts[workflowID], now, limit)
 	if wait == 0 {
 		s.debts[workflowID] = next
@@ -162,9 +162,9 @@ func (l *Limits) ReceiveUsage(
 		interval*time.Duration(limit.Requests))
 }
 
-// sweep removes idle entries. It copies the others to a new map, because a map never releases
+// removeIdle removes idle entries. It copies the others to a new map, because a map never releases
 // memory.
-func (s *limitShard[Used]) sweep(now time.Duration) {
+func (s *limitShard[Used]) removeIdle(now time.Duration) {
 	if now-s.swept < sweepEvery {
 		return
 	}

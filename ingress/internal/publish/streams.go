@@ -66,7 +66,7 @@ func (s *Streams) publisherFor(queue string) (*Publisher, error) {
 	if p := have[queue]; p != nil {
 		return p, nil
 	}
-	p, err := NewFor(s.nc, stream.OwnName(queue), s.shared.timeout)
+	p, err := NewFor(s.nc, stream.OwnStreamName(queue), s.shared.timeout)
 	if err != nil {
 		return nil, s.shared.wrapUnavailable(err)
 	}

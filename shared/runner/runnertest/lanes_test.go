@@ -202,8 +202,8 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The context of a handler ends with ErrLost when the server delivers its message again, to somebody
-// else, although every heartbeat is confirmed. A new leader of a consumer can do that.
+// The context of a handler ends with ErrLost when the server delivers its message again, to
+// somebody else, although every heartbeat is confirmed. A new leader of a consumer can do that.
 func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -56,7 +56,7 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 			ingress.MoveToOwnStream(t, execution.DefaultQueue)
 			begin(20)
 			await()
-			if n := messages(t, nc, stream.OwnProgressName(execution.DefaultQueue)); n != 20 {
+			if n := messages(t, nc, stream.OwnProgressStreamName(execution.DefaultQueue)); n != 20 {
 				t.Errorf("the own stream of reports has %d reports, want 20", n)
 			}
 			ingress.MoveToSharedStream(t, execution.DefaultQueue)
@@ -65,7 +65,7 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 			begin(20)
 			await()
 			ingress.MoveToSharedStream(t, execution.DefaultQueue)
-			ingress.DeleteOwn(t, execution.DefaultQueue)
+			ingress.DeleteOwnStream(t, execution.DefaultQueue)
 			first := len(started)
 			begin(5)
 			started = started[first:]
@@ -129,7 +129,8 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	defer cancel()
 	name := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "new"}.Consumer()
 	for {
-		if _, err := js.Consumer(ctx, stream.OwnName(execution.DefaultQueue), name); err == nil {
+		if _, err := js.Consumer(ctx, stream.OwnStreamName(execution.DefaultQueue),
+			name); err == nil {
 			break
 		}
 		if ctx.Err() != nil {

@@ -49,7 +49,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 // own stream if that still exists. Executions started afterwards are stored there.
 func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
-	if err := stream.EnsureOwn(tb.Context(), i.js, stream.DefaultSettings, queue,
+	if err := stream.EnsureOwnStreams(tb.Context(), i.js, stream.DefaultSettings, queue,
 		stream.OwnLimits{}); err != nil {
 		tb.Fatal(err)
 	}
@@ -63,12 +63,12 @@ func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	i.setPhase(tb, queue, stream.PhaseDraining)
 }
 
-// DeleteOwn deletes the own stream of a queue that has moved back to the shared stream. An executor
-// does so once all messages in it have expired.
-func (i *Ingress) DeleteOwn(tb testing.TB, queue string) {
+// DeleteOwnStream deletes the own stream of a queue that has moved back to the shared stream. An
+// executor does so once all messages in it have expired.
+func (i *Ingress) DeleteOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseShared)
-	if err := stream.DeleteOwn(tb.Context(), i.js, queue); err != nil {
+	if err := stream.DeleteOwnStreams(tb.Context(), i.js, queue); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -82,7 +82,7 @@ func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout
 	if start.OrderKey != "" && !i.lanes[start.Queue] {
 		// An executor does this when a trigger node gets an order key.
 		i.lanes[start.Queue] = true
-		i.store(tb, start.Queue)
+		i.storeQueueSettings(tb, start.Queue)
 	}
 	return i.phases[start.Queue].NewestLayout()
 }
@@ -92,11 +92,11 @@ func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.phases[queue] = phase
-	i.store(tb, queue)
+	i.storeQueueSettings(tb, queue)
 }
 
-// store stores the settings of a queue as an executor does.
-func (i *Ingress) store(tb testing.TB, queue string) {
+// storeQueueSettings stores the settings of a queue as an executor does.
+func (i *Ingress) storeQueueSettings(tb testing.TB, queue string) {
 	tb.Helper()
 	lanes := 0
 	if i.lanes[queue] {
@@ -246,7 +246,8 @@ func (i *Ingress) reports(ctx context.Context, executionID string) (jetstream.Co
 	i.mu.Lock()
 	for queue, phase := range i.phases {
 		if phase.HasOwnStream() {
-			names[stream.OwnProgressName(queue)] = stream.Layout{Own: true}.ProgressSubject(queue,
+			name := stream.OwnProgressStreamName(queue)
+			names[name] = stream.Layout{Own: true}.ProgressSubject(queue,
 				"*", executionID)
 		}
 	}

@@ -24,7 +24,7 @@ func (r *rig) recordAll(now time.Time) {
 			msg, err := s.GetMsg(r.t.Context(), sequence)
 			if err == nil {
 				var batch store.Batch
-				batch, err = fromstream.Recover(msg, now)
+				batch, err = fromstream.RecoveryBatch(msg, now)
 				r.check(err)
 				batch.Recovered = nil
 				r.records(batch)

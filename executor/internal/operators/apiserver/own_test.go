@@ -19,7 +19,7 @@ var own = stream.Layout{Own: true}
 // ownStreams creates the default queue's own streams.
 func (r *rig) ownStreams() {
 	r.t.Helper()
-	r.check(stream.EnsureOwn(r.t.Context(), r.JetStream, stream.DefaultSettings,
+	r.check(stream.EnsureOwnStreams(r.t.Context(), r.JetStream, stream.DefaultSettings,
 		execution.DefaultQueue, stream.OwnLimits{}))
 }
 

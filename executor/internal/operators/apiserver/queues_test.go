@@ -251,7 +251,7 @@ func TestAQueuesOwnStream(t *testing.T) {
 	for range 2 {
 		q := decode[api.Queue](r.call("PUT", "/queues/default/stream",
 			`{"maxBytes":1048576}`).is(200))
-		if q.Stream != stream.OwnName("default") || q.OwnStream.Phase != "own" ||
+		if q.Stream != stream.OwnStreamName("default") || q.OwnStream.Phase != "own" ||
 			q.OwnStream.MaxBytes != 1<<20 {
 			t.Errorf("after the move in: %+v, %+v", q, q.OwnStream)
 		}
@@ -262,7 +262,7 @@ func TestAQueuesOwnStream(t *testing.T) {
 	}
 	r.call("PUT", "/workflows/wf/triggers/node/sample-payload", `{"a":1}`).is(200)
 	r.call("POST", "/workflows/wf/triggers/node/rerun", "").is(200)
-	s, err := r.JetStream.Stream(t.Context(), stream.OwnName("default"))
+	s, err := r.JetStream.Stream(t.Context(), stream.OwnStreamName("default"))
 	r.check(err)
 	if _, err := s.GetLastMsgForSubject(t.Context(),
 		"executions.queue.default.start.wf.node"); err != nil {

@@ -79,11 +79,11 @@ func (s *server) routeWorkflows(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) error {
 		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
 	})
-	s.routeActive(to)
+	s.routeActivation(to)
 }
 
-// routeActive registers the calls that activate and deactivate a workflow.
-func (s *server) routeActive(to huma.API) {
+// routeActivation registers the calls that activate and deactivate a workflow.
+func (s *server) routeActivation(to huma.API) {
 	route(to, call{
 		method:      http.MethodPost,
 		path:        "/workflows/{id}/activate",

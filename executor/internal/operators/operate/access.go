@@ -71,33 +71,33 @@ func (r Role) Includes(other Role) bool {
 // without one; the zero rule rejects every caller.
 type rule struct {
 	role  Role
-	about subjectCheck
+	about accessCheck
 }
 
 // newRule returns a rule that requires the caller to have at least the given role and to pass the
 // subject check.
-func newRule(role Role, about subjectCheck) rule { return rule{role, about} }
+func newRule(role Role, about accessCheck) rule { return rule{role, about} }
 
-// subjectCheck returns an error unless a call is about the one account that the caller has access
+// accessCheck returns an error unless a call is about the one account that the caller has access
 // to. It runs only for callers with access to a single account. For another account's object it
 // returns the same error as for an object that does not exist.
-type subjectCheck func(ctx context.Context, s *Service, caller Caller) error
+type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 
-// ofNone is the check for calls that neither return nor change anything that belongs to an account.
-// It accepts every caller.
-func ofNone(context.Context, *Service, Caller) error { return nil }
+// accessToNothing is the check for calls that neither return nor change anything that belongs to an
+// account. It accepts every caller.
+func accessToNothing(context.Context, *Service, Caller) error { return nil }
 
-// ofAll is the check for calls about all accounts. It rejects every caller with access to a single
-// account.
-func ofAll(context.Context, *Service, Caller) error {
+// accessToAll is the check for calls about all accounts. It rejects every caller with access to a
+// single account.
+func accessToAll(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,
 		Detail: "This is about all accounts, and you have access to one.",
 	}
 }
 
-// ofAccount returns the check for calls about one account.
-func ofAccount(id string) subjectCheck {
+// accessToAccount returns the check for calls about one account.
+func accessToAccount(id string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		if id != caller.AccountID {
 			return notFound("account", id, "")
@@ -106,8 +106,8 @@ func ofAccount(id string) subjectCheck {
 	}
 }
 
-// ofWorkflow returns the check for calls about one workflow.
-func ofWorkflow(id string) subjectCheck {
+// accessToWorkflow returns the check for calls about one workflow.
+func accessToWorkflow(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		w, err := s.currentWorkflow(ctx, id)
 		if err == nil && w.AccountID != caller.AccountID {
@@ -117,9 +117,9 @@ func ofWorkflow(id string) subjectCheck {
 	}
 }
 
-// ofNewWorkflow returns the check for calls about one workflow of an account. The workflow need
-// not exist yet.
-func ofNewWorkflow(id, accountID string) subjectCheck {
+// accessToNewWorkflow returns the check for calls about one workflow of an account. The workflow
+// need not exist yet.
+func accessToNewWorkflow(id, accountID string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 			return err
@@ -141,8 +141,8 @@ func unknownAccount(id string) error {
 	}}}
 }
 
-// ofExecution returns the check for calls about one execution.
-func ofExecution(id string) subjectCheck {
+// accessToExecution returns the check for calls about one execution.
+func accessToExecution(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
 		if err == nil && record.AccountID != caller.AccountID {
@@ -152,24 +152,25 @@ func ofExecution(id string) subjectCheck {
 	}
 }
 
-// ofDeadLetter returns the check for calls about one dead letter. Callers with access to a single
-// account have no access to quarantined messages, because their account is not reliably known.
-func ofDeadLetter(id string) subjectCheck {
+// accessToDeadLetter returns the check for calls about one dead letter. Callers with access to a
+// single account have no access to quarantined messages, because their account is not reliably
+// known.
+func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if _, isMessage := messageKey(id); isMessage {
 			return notFound("dead letter", id, "")
 		}
-		return ofExecution(id)(ctx, s, caller)
+		return accessToExecution(id)(ctx, s, caller)
 	}
 }
 
 // noAccount is an account ID that cannot exist, because IDs cannot contain a slash.
 const noAccount = "/"
 
-// ofAccountOrAll returns the check for calls that search one account, or all accounts if
+// accessToAccountOrAll returns the check for calls that search one account, or all accounts if
 // accountID is "". It narrows accountID, which the call must use, to what the caller has access to:
 // the caller's account, or noAccount if another account was requested.
-func ofAccountOrAll(accountID *string) subjectCheck {
+func accessToAccountOrAll(accountID *string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
 		case caller.AccountID:

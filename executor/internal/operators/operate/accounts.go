@@ -23,7 +23,7 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
 		func(context.Context) (none api.List[api.Plan], err error) {
 			position, err := page.afterPosition(plansList)
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Account], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
 			after, err := page.afterPosition(accountsList)
 			if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) oneAccount(id, after string) []*registry.Account {
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccount(id)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
@@ -147,7 +147,7 @@ func IfAccountTag(ctx context.Context, tag string) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(ctx, s, caller, newRule(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, accessToAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.Account, err error) {
 		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
@@ -176,7 +176,7 @@ func (s *Service) PutAccount(
 	if mustBeNew {
 		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
 	}
-	return change(ctx, s, caller, newRule(Admin, ofAccount(id)), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, accessToAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none PutResult[api.Account], err error) {
 		plan, err := s.resolvePlan(id, put.Plan)
@@ -256,11 +256,9 @@ func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) e
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(Admin, ofAccount(id)),
+		newRule(Admin, accessToAccount(id)),
 		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) error {
+		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)
 		},
 	)

@@ -24,7 +24,7 @@ type AuditFilter = store.AuditFilter
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, newRule(Admin, ofAll),
+	return read(ctx, s, caller, newRule(Admin, accessToAll),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 			at, id, err := page.afterTime(auditList, 1)
 			if err != nil {

@@ -22,10 +22,11 @@ func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
 	var refused error
-	_, err := checkAndCall(ctx, s, caller, newRule(Admin, ofAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			err = s.config.Store.Backup(ctx, func(part store.Part) error {
-				if refused = s.checkAllowed(ctx, caller, newRule(Admin, ofAll)); refused != nil {
+				refused = s.checkAllowed(ctx, caller, newRule(Admin, accessToAll))
+				if refused != nil {
 					// Check again for each part, because a backup may take a long time.
 					return refused
 				}
@@ -51,7 +52,7 @@ func (s *Service) BackUpAudit(
 		part []byte,
 	) error,
 ) error {
-	_, err := checkAndCall(ctx, s, caller, newRule(Admin, ofAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAll),
 		func(ctx context.Context) (none struct{}, err error) {
 			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
@@ -92,7 +93,7 @@ const auditAtOnce = 500
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {
-	return s.changeNoResult(ctx, caller, newRule(Admin, ofAll), restoreTimeout,
+	return s.changeNoResult(ctx, caller, newRule(Admin, accessToAll), restoreTimeout,
 		func(ctx context.Context) error {
 			var read store.Part
 			if err := json.Unmarshal(part, &read); err != nil {

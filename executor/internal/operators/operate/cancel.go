@@ -55,7 +55,7 @@ const (
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
-	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none Execution, err error) {
 		record, err := s.record(ctx, id)
@@ -119,7 +119,7 @@ func (s *Service) CancelExecutions(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, ofAccountOrAll(&selected.Filter.AccountID)),
+		newRule(Editor, accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {

@@ -25,7 +25,7 @@ type Activity struct {
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]Activity, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) ([]Activity, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
@@ -56,7 +56,7 @@ func (s *Service) Activity(
 		})
 }
 
-// Outcomes of requests.
+// The outcomes of requests, as in RequestCount.
 const (
 	Accepted     = store.KindAccepted
 	Deduplicated = store.KindDeduplicated
@@ -77,7 +77,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAll),
+	return read(ctx, s, caller, newRule(Viewer, accessToAll),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.Minutes(ctx, since)
 			if err != nil {
@@ -108,7 +108,7 @@ const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
 				PublicURL: s.config.Reach.URL(),

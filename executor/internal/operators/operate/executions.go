@@ -42,7 +42,7 @@ const executionsList = "executions"
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
 ) (api.List[Execution], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
 			at, id, err := page.afterTime(executionsList, 1)
 			if err != nil {
@@ -63,7 +63,7 @@ func (s *Service) Executions(
 
 // Execution returns one execution record.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofExecution(id)),
+	return read(ctx, s, caller, newRule(Viewer, accessToExecution(id)),
 		func(ctx context.Context) (Execution, error) {
 			record, err := s.record(ctx, id)
 			return executionOf(record), err
@@ -75,7 +75,7 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofExecution(id)),
+	return read(ctx, s, caller, newRule(Viewer, accessToExecution(id)),
 		func(ctx context.Context) (none ExecutionDetail, err error) {
 			record, err := s.record(ctx, id)
 			if err != nil {
@@ -154,7 +154,7 @@ func (r request) expired() bool { return r.storedAt.IsZero() }
 // request reads the request from an execution's message. If the message no longer exists, it
 // returns the zero request, for which expired returns true.
 func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
-	msg, err := s.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
+	msg, err := s.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return request{}, nil
 	}

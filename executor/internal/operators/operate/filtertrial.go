@@ -72,7 +72,7 @@ const (
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
-	return read(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (FilterTrial, error) {
 			return s.tryFilter(ctx, workflowID, nodeID, text)
 		})

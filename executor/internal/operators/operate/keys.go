@@ -16,7 +16,9 @@ const keysList = "keys"
 
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofNone), func(context.Context) (api.WhoAmI, error) {
+	return read(ctx, s, caller, newRule(Viewer, accessToNothing), func(
+		context.Context,
+	) (api.WhoAmI, error) {
 		return api.WhoAmI{
 			Kind:      string(caller.Kind),
 			ID:        caller.ID,
@@ -31,7 +33,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, newRule(Admin, ofAll),
+	return read(ctx, s, caller, newRule(Admin, accessToAll),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
 			after, err := page.afterPosition(keysList)
 			if err != nil {
@@ -62,7 +64,7 @@ func (s *Service) Keys(
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(ctx, s, caller, newRule(Admin, ofAll), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, accessToAll), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
@@ -106,7 +108,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(ctx, caller, newRule(Admin, ofAll), s.config.ChangeTimeout, func(
+	return s.changeNoResult(ctx, caller, newRule(Admin, accessToAll), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) error {
 		return s.config.Editor.DeleteKey(ctx, id)

@@ -43,7 +43,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccount(accountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccount(accountID)),
 		func(context.Context) (Quota, error) {
 			return s.quota(accountID), nil
 		})
@@ -103,7 +103,7 @@ func (s *WorkflowSample) add(w api.Workflow) {
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return read(ctx, s, caller, newRule(Admin, ofAccount(accountID)),
+	return read(ctx, s, caller, newRule(Admin, accessToAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {

@@ -20,7 +20,7 @@ const queuesList = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
 			after, err := page.afterPosition(queuesList)
 			if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
@@ -149,7 +149,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	result.Stream = stream.Name
 	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
 		s.config.Directory.StoreTargetOf(q.Name) == registry.TargetOwn {
-		result.Stream = stream.OwnName(q.Name)
+		result.Stream = stream.OwnStreamName(q.Name)
 	}
 	if !q.PausedSince.IsZero() {
 		result.Paused = &api.QueuePause{Since: q.PausedSince, Until: q.PausedUntil}
@@ -182,9 +182,9 @@ func apiQueueGroup(g queues.Group) api.QueueGroup {
 	return result
 }
 
-// ofQueue returns the check for calls about a queue. A caller with access to a single account may
-// change a queue that only this account's workflows use.
-func ofQueue(name string) subjectCheck {
+// accessToQueue returns the check for calls about a queue. A caller with access to a single account
+// may change a queue that only this account's workflows use.
+func accessToQueue(name string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 			return err
@@ -254,30 +254,29 @@ func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, name string,
 	apply func(context.Context) (*registry.Queue, error),
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(Editor, ofQueue(name)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none api.Queue, err error) {
-		settings, err := apply(ctx)
-		if err != nil {
-			return none, err
-		}
-		if err := s.config.Queues.Enforce(ctx, settings); err != nil {
-			return none, err
-		}
-		all, err := s.config.Queues.Poll(ctx)
-		if err != nil {
-			return none, err
-		}
-		for _, q := range all {
-			if q.Name == name {
-				return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
+	return change(ctx, s, caller, newRule(Editor, accessToQueue(name)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Queue, err error) {
+			settings, err := apply(ctx)
+			if err != nil {
+				return none, err
 			}
-		}
-		// No workflow uses the queue yet.
-		q := queues.Queue{Name: name}
-		if settings.Paused(time.Now()) {
-			q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
-		}
-		return s.apiQueue(q, false), nil
-	})
+			if err := s.config.Queues.Enforce(ctx, settings); err != nil {
+				return none, err
+			}
+			all, err := s.config.Queues.Poll(ctx)
+			if err != nil {
+				return none, err
+			}
+			for _, q := range all {
+				if q.Name == name {
+					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
+				}
+			}
+			// No workflow uses the queue yet.
+			q := queues.Queue{Name: name}
+			if settings.Paused(time.Now()) {
+				q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+			}
+			return s.apiQueue(q, false), nil
+		})
 }

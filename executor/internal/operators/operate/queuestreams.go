@@ -41,7 +41,7 @@ func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name strin
 func (s *Service) moveQueue(
 	ctx context.Context, caller Caller, name string, move func(context.Context) error,
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(Admin, ofQueue(name)), moveTimeout,
+	return change(ctx, s, caller, newRule(Admin, accessToQueue(name)), moveTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

@@ -61,7 +61,7 @@ func (r request) hasFormPayload() bool {
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Recognized, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none Recognized, err error) {
 			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {

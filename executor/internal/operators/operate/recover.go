@@ -40,7 +40,7 @@ func (s *Service) recoverMessage(
 	case err != nil:
 		return none, false, fmt.Errorf("read message %d: %w", key.StreamSequence, err)
 	}
-	batch, err := fromstream.Recover(msg, time.Now())
+	batch, err := fromstream.RecoveryBatch(msg, time.Now())
 	if errors.Is(err, stream.ErrUnreadable) && known {
 		return none, false, &Error{Code: api.CodeUndecodable, Cause: err}
 	}

@@ -30,7 +30,7 @@ func defaultToLastDay(since time.Time) time.Time {
 func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if !ok {
@@ -62,7 +62,7 @@ func (s *Service) Refusals(
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 			at, code, err := page.afterTime(allRefusalsList, 2)
 			if err != nil {

@@ -25,7 +25,7 @@ const maxIdempotencyKey = 255
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if err := checkIdempotencyKey(key); err != nil {
@@ -85,11 +85,9 @@ func (s *Service) ReplayRejected(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, ofAccountOrAll(&filter.AccountID)),
+		newRule(Editor, accessToAccountOrAll(&filter.AccountID)),
 		bulkTimeout,
-		func(
-			ctx context.Context,
-		) (none api.Replayed, err error) {
+		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err
 			}

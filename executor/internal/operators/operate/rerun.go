@@ -25,7 +25,7 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)), readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -41,7 +41,7 @@ func (s *Service) RerunTrigger(
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, ofExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
@@ -149,7 +149,7 @@ func (s *Service) start(
 // stream. If the original cannot be read now, isStart returns true, because the original has the
 // same message ID.
 func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
-	msg, err := s.starts.At(ctx, ack.Stream, ack.Sequence)
+	msg, err := s.starts.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}

@@ -27,7 +27,7 @@ func ContainsToken(text string) bool {
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(Editor) {
@@ -68,7 +68,8 @@ func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			_, err = s.changeWorkflow(ctx, workflowID,
 				func(spec *edit.WorkflowSpec) error {
@@ -109,7 +110,8 @@ func (s *Service) PatchTrigger(
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
 				sample); err != nil {
@@ -124,7 +126,8 @@ func (s *Service) SetSamplePayload(
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(workflowID)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			// Read everything else that the response needs first: a failure afterwards would lose
 			// the new token.

@@ -35,7 +35,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
 ) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, newRule(Viewer, ofAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
 			after, err := page.afterPosition(workflowsList)
 			if err != nil {
@@ -91,7 +91,7 @@ func (s *Service) findWorkflows(
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofWorkflow(id)),
+	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.currentWorkflow(ctx, id)
 			if err != nil {
@@ -125,7 +125,7 @@ type Origin struct {
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (Origin, error) {
-	return read(ctx, s, caller, newRule(Viewer, ofNone),
+	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
 		func(context.Context) (origin Origin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
@@ -158,7 +158,7 @@ func (s *Service) PutWorkflow(
 	spec := registryWorkflowSpec(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it in the meantime
-	return change(ctx, s, caller, newRule(Editor, ofNewWorkflow(id, put.AccountID)),
+	return change(ctx, s, caller, newRule(Editor, accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
@@ -225,26 +225,25 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none api.Workflow, err error) {
-		w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
-			put := apiPutWorkflow(spec)
-			if err := patch(&put); err != nil {
-				return err
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(id)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Workflow, err error) {
+			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
+				put := apiPutWorkflow(spec)
+				if err := patch(&put); err != nil {
+					return err
+				}
+				if !caller.sees(put.AccountID) {
+					return unknownAccount(put.AccountID)
+				}
+				*spec = registryWorkflowSpec(put)
+				spec.Within = caller.AccountID
+				return nil
+			})
+			if err != nil {
+				return none, err
 			}
-			if !caller.sees(put.AccountID) {
-				return unknownAccount(put.AccountID)
-			}
-			*spec = registryWorkflowSpec(put)
-			spec.Within = caller.AccountID
-			return nil
+			return s.apiWorkflow(w), nil
 		})
-		if err != nil {
-			return none, err
-		}
-		return s.apiWorkflow(w), nil
-	})
 }
 
 // changeWorkflow is like Editor.ChangeWorkflow, but also supports changing the queue.
@@ -263,11 +262,9 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(Editor, ofWorkflow(id)),
+		newRule(Editor, accessToWorkflow(id)),
 		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) error {
+		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
 		},
 	)
@@ -287,15 +284,14 @@ func (s *Service) setActive(
 	ctx context.Context, caller Caller, id string,
 	to func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(Editor, ofWorkflow(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none api.Workflow, err error) {
-		w, err := to(ctx, id)
-		if err != nil {
-			return none, err
-		}
-		return s.apiWorkflow(w), nil
-	})
+	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(id)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Workflow, err error) {
+			w, err := to(ctx, id)
+			if err != nil {
+				return none, err
+			}
+			return s.apiWorkflow(w), nil
+		})
 }
 
 func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {

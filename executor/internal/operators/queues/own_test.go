@@ -43,7 +43,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 			if _, err := watch.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for i, name := range []string{stream.Name, stream.OwnName("q")} {
+			for i, name := range []string{stream.Name, stream.OwnStreamName("q")} {
 				var consumer jetstream.Consumer
 				if consumer, err = r.js.Consumer(t.Context(), name, group.Consumer()); err != nil {
 					t.Fatalf("%s: %v", name, err)

@@ -261,10 +261,11 @@ func (w *Watch) subjects(
 	for _, r := range records {
 		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
 		queue := settings[r.Queue]
-		if (queue == nil || queue.Lanes == 0) && !slices.Contains(names, stream.OwnName(r.Queue)) {
+		if (queue == nil || queue.Lanes == 0) &&
+			!slices.Contains(names, stream.OwnStreamName(r.Queue)) {
 			continue
 		}
-		msg, err := w.starts.Get(ctx, r.Queue, r.StreamSequence, r.ID)
+		msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
@@ -302,7 +303,7 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 // layoutsOf returns the streams that hold a queue's start messages, given the names of the existing
 // streams.
 func layoutsOf(queue string, names []string) []stream.Layout {
-	if slices.Contains(names, stream.OwnName(queue)) {
+	if slices.Contains(names, stream.OwnStreamName(queue)) {
 		return []stream.Layout{{}, {Own: true}}
 	}
 	return []stream.Layout{{}}
@@ -414,7 +415,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	}
 	all := w.settings()
 	for _, settings := range all {
-		if slices.Contains(names, stream.OwnName(settings.Name)) &&
+		if slices.Contains(names, stream.OwnStreamName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
 			continue // read by ownQueue
 		}
@@ -427,7 +428,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	failed := make([]error, len(named))
 	var own sync.WaitGroup
 	for i, name := range named {
-		if !slices.Contains(names, stream.OwnName(name)) {
+		if !slices.Contains(names, stream.OwnStreamName(name)) {
 			if queues[i], err = w.queue(ctx, name, all[name], shared); err != nil {
 				return nil, err
 			}

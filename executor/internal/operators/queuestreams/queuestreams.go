@@ -105,7 +105,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		}
 	}
 	err := retryTransient(ctx, func() error {
-		return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, limits)
+		return stream.EnsureOwnStreams(ctx, m.config.JetStream, m.config.Settings, queue, limits)
 	})
 	switch {
 	case errors.Is(err, stream.ErrTooFewServers) && len(spec.PlacementTags) > 0:
@@ -360,19 +360,19 @@ type direction struct {
 // move copies a queue's delivery IDs to the stream that it moves to, and opens the queue there.
 func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
 	m.reportStep(d.moving.String())
-	own, err := m.config.JetStream.Stream(ctx, stream.OwnName(queue))
+	own, err := m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
 		q, _ := m.config.Directory.Queue(queue)
 		if q.Record == nil || q.Record.Stream == nil {
 			return errAgain
 		}
-		err = m.ensureOwn(ctx, queue, q.Record.Stream)
+		err = m.ensureOwnStreams(ctx, queue, q.Record.Stream)
 		if err == nil {
-			own, err = m.config.JetStream.Stream(ctx, stream.OwnName(queue))
+			own, err = m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
+		return fmt.Errorf("stream %s: %w", stream.OwnStreamName(queue), err)
 	}
 	if !d.from.Own {
 		if err := m.copyFromOtherQueues(ctx, queue); err != nil {
@@ -422,15 +422,18 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	return nil
 }
 
-// ensureOwn creates a queue's own streams with the settings in its record.
-func (m *Mover) ensureOwn(ctx context.Context, queue string, record *registry.QueueStream) error {
+// ensureOwnStreams creates a queue's own streams with the settings in its record.
+func (m *Mover) ensureOwnStreams(
+	ctx context.Context, queue string, record *registry.QueueStream,
+) error {
 	spec := edit.StreamSpecOf(record)
-	return stream.EnsureOwn(ctx, m.config.JetStream, m.config.Settings, queue, stream.OwnLimits{
-		MaxBytes:      spec.MaxBytes,
-		MaxAge:        spec.MaxAge,
-		Replicas:      int(spec.Replicas),
-		PlacementTags: spec.PlacementTags,
-	})
+	return stream.EnsureOwnStreams(ctx, m.config.JetStream, m.config.Settings, queue,
+		stream.OwnLimits{
+			MaxBytes:      spec.MaxBytes,
+			MaxAge:        spec.MaxAge,
+			Replicas:      int(spec.Replicas),
+			PlacementTags: spec.PlacementTags,
+		})
 }
 
 // abortMove reopens a queue in its old stream after an error. It returns errAgain if the move only
@@ -467,9 +470,9 @@ func (m *Mover) abortMove(
 func checkUnchanged(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {
-	now, err := js.Stream(ctx, stream.OwnName(queue))
+	now, err := js.Stream(ctx, stream.OwnStreamName(queue))
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", stream.OwnName(queue), err)
+		return fmt.Errorf("stream %s: %w", stream.OwnStreamName(queue), err)
 	}
 	if !now.CachedInfo().Created.Equal(own.CachedInfo().Created) {
 		return errAgain
@@ -562,9 +565,9 @@ func (m *Mover) deleteEmpty(ctx context.Context) error {
 	}
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream != nil && q.Stream.Phase != registry.Draining &&
-			(!slices.Contains(starts, stream.OwnName(q.Name)) ||
-				!slices.Contains(reports, stream.OwnProgressName(q.Name))) {
-			err = errors.Join(err, m.ensureOwn(ctx, q.Name, q.Stream))
+			(!slices.Contains(starts, stream.OwnStreamName(q.Name)) ||
+				!slices.Contains(reports, stream.OwnProgressStreamName(q.Name))) {
+			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
 		}
 	}
 	for _, name := range starts {
@@ -603,13 +606,16 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 		}
 	}
 	delete(m.empty, queue)
-	return stream.DeleteOwn(ctx, m.config.JetStream, queue)
+	return stream.DeleteOwnStreams(ctx, m.config.JetStream, queue)
 }
 
 // isEmpty reports whether a queue's own stream is empty and all reports about its executions are
 // recorded.
 func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
-	for _, name := range []string{stream.OwnName(queue), stream.OwnProgressName(queue)} {
+	for _, name := range []string{
+		stream.OwnStreamName(queue),
+		stream.OwnProgressStreamName(queue),
+	} {
 		s, err := m.config.JetStream.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
@@ -617,7 +623,7 @@ func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("stream %s: %w", name, err)
 		}
-		if name == stream.OwnName(queue) && s.CachedInfo().State.Msgs > 0 {
+		if name == stream.OwnStreamName(queue) && s.CachedInfo().State.Msgs > 0 {
 			return false, nil
 		}
 		consumers := s.ListConsumers(ctx)

@@ -285,7 +285,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 	l.await(30)
 	l.end()
-	own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+	own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
 	if err != nil || own.CachedInfo().State.Msgs == 0 {
 		t.Errorf("the own stream took nothing: %v", err)
 	}
@@ -500,7 +500,7 @@ func TestThreeServers(t *testing.T) {
 	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
-	own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+	own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
 	if err != nil || own.CachedInfo().Config.Replicas != 3 {
 		t.Errorf("the own stream: %v", err)
 	}
@@ -546,7 +546,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
-		own, err := f.JetStream.Stream(t.Context(), stream.OwnName("q"))
+		own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
 		if err != nil || own.CachedInfo().Config.MaxBytes != bytes {
 			t.Errorf("the size is not %d: %v", bytes, err)
 		}

@@ -27,11 +27,11 @@ type Event struct {
 // Status returns the status of the response, or 200 if nothing has been written yet.
 func (e *Event) Status() int { return max(e.status, http.StatusOK) }
 
-type key struct{}
+type eventKey struct{}
 
 // FromContext returns the event of the request that a context belongs to. It never returns nil.
 func FromContext(ctx context.Context) *Event {
-	if e, ok := ctx.Value(key{}).(*Event); ok {
+	if e, ok := ctx.Value(eventKey{}).(*Event); ok {
 		return e
 	}
 	// The context does not belong to a request, so the event is not logged.
@@ -49,7 +49,7 @@ func Handler(
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
-		w, r = &writer{w, e}, r.WithContext(context.WithValue(r.Context(), key{}, e))
+		w, r = &writer{w, e}, r.WithContext(context.WithValue(r.Context(), eventKey{}, e))
 		defer func() {
 			p := recover()
 			if p != nil {

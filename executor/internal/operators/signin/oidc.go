@@ -107,7 +107,7 @@ func (s *SignIn) BeginOIDC(
 		Ends: s.sessions.now().Add(answerWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
-	setAnswerCookie(w, r, s.sessions.seal(answerFor, a), int(answerWithin/time.Second))
+	setAnswerCookie(w, r, s.sessions.signValue(answerFor, a), int(answerWithin/time.Second))
 	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
 		nil
 }
@@ -132,7 +132,7 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, answerCookie))
-	known := err == nil && s.sessions.open(answerFor, cookie.Value, &a) &&
+	known := err == nil && s.sessions.verifyValue(answerFor, cookie.Value, &a) &&
 		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
 	setAnswerCookie(w, r, "", -1) // a callback is valid only once
@@ -156,7 +156,7 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	if err != nil {
 		return a.Next, err
 	}
-	s.begin(w, r, session{Kind: operate.User, User: &u}, caller)
+	s.beginSession(w, r, session{Kind: operate.User, User: &u}, caller)
 	return a.Next, nil
 }
 

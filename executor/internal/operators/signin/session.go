@@ -106,13 +106,13 @@ func signingKey(adminToken string) []byte {
 // issue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
 func (s sessions) issue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
-	return s.seal(sessionPurpose, sess)
+	return s.signValue(sessionPurpose, sess)
 }
 
 // read decodes a session, and reports whether an executor with the same admin token issued it and
 // it has not expired.
 func (s sessions) read(value string) (sess session, valid bool) {
-	valid = s.open(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
+	valid = s.verifyValue(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
 }
 
@@ -120,8 +120,8 @@ func (s sessions) read(value string) (sess session, valid bool) {
 // for another.
 const sessionPurpose = "session"
 
-// seal signs a value for a purpose. It returns the signature and the value, encoded together.
-func (s sessions) seal(purpose string, value any) string {
+// signValue signs a value for a purpose. It returns the signature and the value, encoded together.
+func (s sessions) signValue(purpose string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // structs of strings and numbers always marshal
@@ -129,9 +129,9 @@ func (s sessions) seal(purpose string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
 }
 
-// open decodes a value that was sealed for the same purpose, and reports whether the signature is
-// valid.
-func (s sessions) open(purpose, sealed string, value any) bool {
+// verifyValue decodes a value that was sealed for the same purpose, and reports whether the
+// signature is valid.
+func (s sessions) verifyValue(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < sha256.Size ||
 		!hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
@@ -162,7 +162,7 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 // expired, but no longer than sessionLifetime ago.
 func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
-		if s.open(sessionPurpose, cookie.Value, &sess) {
+		if s.verifyValue(sessionPurpose, cookie.Value, &sess) {
 			past := s.now().Sub(time.Unix(sess.Ends, 0))
 			return sess, past >= 0 && past < sessionLifetime
 		}

@@ -104,7 +104,7 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "Bearer") {
-		caller, _, err := s.byToken(r.Context(), strings.Trim(token, " "))
+		caller, _, err := s.callerOfToken(r.Context(), strings.Trim(token, " "))
 		if !errors.Is(err, ErrUnknown) {
 			return caller, err
 		}
@@ -195,19 +195,19 @@ func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
 // SignInByToken begins a session if token is the admin token or a key. Its errors are those of
 // APICaller; the response to a wrong token is delayed.
 func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token string) error {
-	caller, sess, err := s.byToken(r.Context(), strings.TrimSpace(token))
+	caller, sess, err := s.callerOfToken(r.Context(), strings.TrimSpace(token))
 	switch {
 	case err == nil:
-		s.begin(w, r, sess, caller)
+		s.beginSession(w, r, sess, caller)
 	case errors.Is(err, ErrUnknown):
 		s.recordFailure(r, AtConsole)
 	}
 	return err
 }
 
-// byToken authenticates the admin token or a key. It returns the caller, and the content of the
-// session that the caller would begin.
-func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, session, error) {
+// callerOfToken authenticates the admin token or a key. It returns the caller, and the content of
+// the session that the caller would begin.
+func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
 		return operate.AdminCaller(), session{Kind: operate.AdminToken}, nil
 	}
@@ -226,7 +226,7 @@ func (s *SignIn) byToken(ctx context.Context, token string) (operate.Caller, ses
 // does not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
-		s.begin(w, r, session{Kind: operate.AdminToken}, operate.AdminCaller())
+		s.beginSession(w, r, session{Kind: operate.AdminToken}, operate.AdminCaller())
 		return true
 	}
 	if _, valid := s.sessions.fromRequest(r); !valid {
@@ -235,8 +235,8 @@ func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce stri
 	return false
 }
 
-// begin begins a session and records the sign-in.
-func (s *SignIn) begin(
+// beginSession begins a session and records the sign-in.
+func (s *SignIn) beginSession(
 	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
 ) {
 	lifetime := sessionLifetime

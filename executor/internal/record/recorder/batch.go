@@ -62,7 +62,7 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
 	for i, msg := range messages {
-		yield(i)
+		yieldToOthers(i)
 		meta, err := msg.Metadata()
 		if err != nil {
 			continue // the message is not from a stream
@@ -122,15 +122,15 @@ func (e *entry) setDecoded(
 	switch {
 	case event.Start != nil:
 		e.kind = start
-		e.record = fromstream.Start(event.Start, bodyBytes, at, now)
-		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), againPrefix)
-		e.audit = fromstream.Audit(header, e.record, at)
+		e.record = fromstream.StartRecord(event.Start, bodyBytes, at, now)
+		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), copyIDPrefix)
+		e.audit = fromstream.AuditEntries(header, e.record, at)
 	case event.Rejection != nil:
 		e.kind = rejection
-		e.record = fromstream.Rejection(event.Rejection, at, now)
+		e.record = fromstream.RejectionRecord(event.Rejection, at, now)
 	case event.Progress != nil:
 		e.kind = progress
-		e.progress = fromstream.Report(event.Progress, at)
+		e.progress = fromstream.ReportProgress(event.Progress, at)
 	}
 }
 

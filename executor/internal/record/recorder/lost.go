@@ -352,7 +352,7 @@ func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 // of returns the streams that may hold the start message of an execution in a queue. The queue may
 // have moved to or from its own stream since the execution was accepted.
 func (s startStreams) of(queue string) []*startStream {
-	if own := s[stream.OwnName(queue)]; own != nil {
+	if own := s[stream.OwnStreamName(queue)]; own != nil {
 		return []*startStream{own, s[shared.starts]}
 	}
 	return []*startStream{s[shared.starts]}

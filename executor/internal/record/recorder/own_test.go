@@ -21,7 +21,7 @@ var own = stream.Layout{Own: true}
 // ownStreams creates the own streams of queue q.
 func (r *rig) ownStreams() {
 	r.t.Helper()
-	if err := stream.EnsureOwn(r.t.Context(), r.js, stream.DefaultSettings, "q",
+	if err := stream.EnsureOwnStreams(r.t.Context(), r.js, stream.DefaultSettings, "q",
 		stream.OwnLimits{}); err != nil {
 		r.t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		if letters := r.aside(); len(letters) != 0 {
 			t.Errorf("dead letters: %+v", letters)
 		}
-		if err := stream.DeleteOwn(t.Context(), r.js, "q"); err != nil {
+		if err := stream.DeleteOwnStreams(t.Context(), r.js, "q"); err != nil {
 			t.Fatal(err)
 		}
 		r.await("the deleted stream has no lag", func() bool {

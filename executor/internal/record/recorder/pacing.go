@@ -79,11 +79,11 @@ func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 // that many messages takes about 50 µs.
 const yieldEvery = 16
 
-// yield lets other goroutines run after every yieldEvery messages. message is the index of the
-// message in its batch. A batch occupies a P (a processor of the Go scheduler) for tens of
+// yieldToOthers lets other goroutines run after every yieldEvery messages. message is the index of
+// the message in its batch. A batch occupies a P (a processor of the Go scheduler) for tens of
 // milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without yield, the
 // goroutines of an ingress in this process that are ready to run on this P would wait that long.
-func yield(message int) {
+func yieldToOthers(message int) {
 	if message%yieldEvery == yieldEvery-1 {
 		runtime.Gosched()
 	}

@@ -23,7 +23,7 @@ type streamPair struct{ starts, reports string }
 var shared = streamPair{stream.Name, stream.ProgressName}
 
 func ownPair(queue string) streamPair {
-	return streamPair{stream.OwnName(queue), stream.OwnProgressName(queue)}
+	return streamPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
 }
 
 // pairOf returns the pair that a stream of start messages or of reports belongs to.

@@ -74,7 +74,7 @@ func rangesOf(entries []*entry) (ranges []store.Range) {
 		sources[i].sequences = append(sources[i].sequences, e.meta.Sequence.Stream)
 	}
 	for _, s := range sources {
-		ranges = append(ranges, store.RangesOf(nil, s.stream, s.created, s.sequences)...)
+		ranges = append(ranges, store.AppendRanges(nil, s.stream, s.created, s.sequences)...)
 	}
 	return ranges
 }

@@ -172,7 +172,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	}
 	connection := r.connection()
 	for i, e := range entries {
-		yield(i)
+		yieldToOthers(i)
 		if e.verdict == recorded {
 			r.marks.acknowledged(connection, e)
 		}

@@ -74,8 +74,8 @@ func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bo
 	return done
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a copied start message.
-const againPrefix = "again-"
+// copyIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
+const copyIDPrefix = "again-"
 
 // redeliverSkipped makes the groups of runners receive the messages that they would skip in a
 // stream that was set back. If a group's acknowledgements are ahead of the whole stream, its
@@ -189,7 +189,9 @@ func (r *Recorder) publishCopy(
 		}
 	}
 	header := maps.Clone(raw.Header)
-	header[jetstream.MsgIDHeader] = []string{fmt.Sprint(againPrefix, event.Start.ID, "-", sequence)}
+	header[jetstream.MsgIDHeader] = []string{
+		fmt.Sprint(copyIDPrefix, event.Start.ID, "-", sequence),
+	}
 	_, err = r.js.PublishMsg(ctx, &nats.Msg{Subject: raw.Subject, Header: header, Data: raw.Data})
 	return err == nil, err
 }

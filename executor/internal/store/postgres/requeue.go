@@ -90,7 +90,7 @@ func (tx transaction) MarkRequeued(
 func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	taken, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, keys(ids), at)
+	taken, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, storedIDs(ids), at)
 	dismissed = column(taken, store.IDOf)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err

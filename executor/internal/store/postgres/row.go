@@ -33,9 +33,10 @@ const (
 // recordArrays returns one array per column of records, and reports whether all records have the
 // short form.
 func recordArrays(
-	records []store.Record, numbers map[store.Origin]relational.Numbers,
+	records []store.Record, numbers map[store.Origin]relational.OriginNumbers,
 ) (arrays []any, short bool) {
-	keys := column(records, func(r store.Record) relational.Numbers { return numbers[r.Origin()] })
+	keys := column(records,
+		func(r store.Record) relational.OriginNumbers { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
@@ -52,8 +53,8 @@ func recordArrays(
 	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
-		column(keys, func(n relational.Numbers) int64 { return n.Workflow }),
-		column(keys, func(n relational.Numbers) int64 { return n.Origin }),
+		column(keys, func(n relational.OriginNumbers) int64 { return n.Workflow }),
+		column(keys, func(n relational.OriginNumbers) int64 { return n.Origin }),
 		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
 		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
 		column(records, func(r store.Record) int64 {
@@ -139,8 +140,8 @@ func column[T, V any](items []T, value func(T) V) []V {
 	return values
 }
 
-// keys returns the stored form of IDs.
-func keys(ids []string) [][]byte { return column(ids, store.IDKey) }
+// storedIDs returns the stored form of IDs.
+func storedIDs(ids []string) [][]byte { return column(ids, store.IDKey) }
 
 // nilIf returns a pointer to text, or nil if text equals none. nil is stored as NULL.
 func nilIf(text, none string) *string {

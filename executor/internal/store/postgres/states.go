@@ -52,7 +52,7 @@ func (tx transaction) LockPending(
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockPending, keys(store.PendingIDs(batch)),
+	err = tx.QueryRow(ctx, lockPending, storedIDs(store.PendingIDs(batch)),
 		int64(relational.Pending)).Scan(&mayKeep, &locked)
 	return mayKeep, err
 }
@@ -68,7 +68,8 @@ func (tx transaction) InsertNew(
 		return nil, nil
 	}
 	records = byAcceptance(records)
-	numbers, err := numbersOf(ctx, tx.Tx, tx.origins, records) // Prepare has stored the origins
+	// Prepare has stored the origins.
+	numbers, err := originNumbersOf(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (tx transaction) InsertNew(
 		fresh[store.IDOf(id)] = true
 	}
 	inserted = store.Inserted(records, fresh)
-	again := store.Repeats(records, inserted)
+	again := store.AlreadyRecorded(records, inserted)
 	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte {
 		return store.IDKey(r.ID)
 	}),
@@ -159,7 +160,7 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 // Prepare implements relational.Database.
 func (s *Store) Prepare(ctx context.Context, operation string, records []store.Record) error {
 	began := time.Now()
-	numbers, err := numbersOf(ctx, s.pool, s.Origins, records)
+	numbers, err := originNumbersOf(ctx, s.pool, s.Origins, records)
 	if err != nil {
 		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
 	}
@@ -171,7 +172,7 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 func (tx transaction) CurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
-	rows, err := tx.Tx.Query(ctx, lockStanding, keys(ids))
+	rows, err := tx.Tx.Query(ctx, lockStanding, storedIDs(ids))
 	if err != nil {
 		return nil, err
 	}

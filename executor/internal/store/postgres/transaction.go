@@ -59,7 +59,7 @@ func storedArgs(args []any) []any {
 		case relational.ExecutionID:
 			return store.IDKey(string(v))
 		case relational.ExecutionIDs:
-			return keys(v)
+			return storedIDs(v)
 		}
 		return arg
 	})

@@ -48,7 +48,7 @@ func (s *Store) apply(
 		if err != nil {
 			return applied, err
 		}
-		moves, applied.Unknown, applied.Foreign = store.Advance(standing, steps)
+		moves, applied.Unknown, applied.Foreign = store.ApplyProgress(standing, steps)
 		if err := s.storeCauses(ctx, tx, store.Failures(standing, moves)); err != nil {
 			return applied, err
 		}
@@ -58,7 +58,7 @@ func (s *Store) apply(
 			return applied, err
 		}
 	}
-	applied.Changed = store.Changed(inserted, moves)
+	applied.Changed = store.ChangedIDs(inserted, moves)
 	if mayKeep && len(applied.Unknown) > 0 {
 		if applied.Dropped, err = keepPending(ctx, tx, batch.Progress,
 			applied.Unknown); err != nil {

@@ -56,8 +56,8 @@ func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure
 	return eventCauses.insert(ctx, tx, causes)
 }
 
-// collect returns the rows of a table that match a query in a transaction.
-func collect[T any](
+// collectInTx returns the rows of a table that match a query in a transaction.
+func collectInTx[T any](
 	ctx context.Context, tx Tx, source table[T], condition string, args ...any,
 ) (found []T, err error) {
 	err = tx.Query(ctx, func(row Row) error {
@@ -78,12 +78,12 @@ func (s *Store) DecideEvents(
 		if err := tx.Lock(ctx, Events, true); err != nil {
 			return err
 		}
-		causes, err := collect(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`,
+		causes, err := collectInTx(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`,
 			store.MaxEventCauses)
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		decided, err := collect(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`,
+		decided, err := collectInTx(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`,
 			store.CeilTime(since))
 		if err != nil {
 			return err

@@ -90,7 +90,7 @@ func (s *Store) whereDelivery(
 ) (plus string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
 		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix,
-			store.LastWithPrefix(prefix))
+			store.PrefixUpperBound(prefix))
 	}
 	if filter.DeliveryID != "" {
 		nodes, few, err := s.nodesToSearch(ctx, what, filter.WorkflowID)

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Numbers holds an origin's row numbers in the dimension tables.
-type Numbers struct{ Workflow, Origin int64 }
+// OriginNumbers holds an origin's row numbers in the dimension tables.
+type OriginNumbers struct{ Workflow, Origin int64 }
 
 // maxRemembered is the maximum number of origins that a process caches. When it is exceeded, the
 // cache is emptied.
@@ -20,12 +20,12 @@ const maxRemembered = 100_000
 // is safe for concurrent use.
 type Origins struct {
 	mu       sync.RWMutex
-	numbers  map[store.Origin]Numbers
+	numbers  map[store.Origin]OriginNumbers
 	byNumber map[int64]store.Origin
 }
 
 // Find returns the numbers of an origin, if it is cached.
-func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
+func (o *Origins) Find(origin store.Origin) (n OriginNumbers, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	n, known = o.numbers[origin]
@@ -33,14 +33,14 @@ func (o *Origins) Find(origin store.Origin) (n Numbers, known bool) {
 }
 
 // Cache caches committed origins.
-func (o *Origins) Cache(committed map[store.Origin]Numbers) {
+func (o *Origins) Cache(committed map[store.Origin]OriginNumbers) {
 	if len(committed) == 0 {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.numbers == nil || len(o.numbers)+len(committed) > maxRemembered {
-		o.numbers = make(map[store.Origin]Numbers)
+		o.numbers = make(map[store.Origin]OriginNumbers)
 	}
 	maps.Copy(o.numbers, committed)
 }

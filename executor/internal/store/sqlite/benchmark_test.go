@@ -45,7 +45,10 @@ func BenchmarkApply(b *testing.B) {
 					return execEach(ctx, tx,
 						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`,
 						records, func(r store.Record) []any {
-							return appendLong(nil, r, relational.Numbers{Workflow: 1, Origin: 1},
+							return appendLong(nil, r, relational.OriginNumbers{
+								Workflow: 1,
+								Origin:   1,
+							},
 								true)
 						})
 				})

@@ -19,7 +19,9 @@ const together = 50
 type inserter struct {
 	columns string
 	width   int
-	append  func(values []any, r store.Record, numbers relational.Numbers, computed bool) []any
+	append  func(
+		values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+	) []any
 }
 
 var (
@@ -43,9 +45,10 @@ func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpda
 	const width = 8
 	rows := make([]any, 0, len(moves)*width)
 	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status), micros(m.StartedAt),
-			micros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts),
-			micros(m.CanceledAt))
+		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status),
+			nullableMicros(m.StartedAt),
+			nullableMicros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts),
+			nullableMicros(m.CanceledAt))
 	}
 	_, err := execRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2,
@@ -156,7 +159,7 @@ func (tx *transaction) InsertNew(
 	if inserted, err = insertedOf(ctx, tx, records, last); err != nil {
 		return nil, err
 	}
-	repeats := store.Repeats(records, inserted)
+	repeats := store.AlreadyRecorded(records, inserted)
 	err = execEach(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
 		sequence := store.StoredSequence(r.StreamSequence)
 		return []any{sequence, store.IDKey(r.ID), sequence}

@@ -19,7 +19,9 @@ const (
 )
 
 // appendShort appends the values of shortColumns.
-func appendShort(values []any, r store.Record, numbers relational.Numbers, computed bool) []any {
+func appendShort(
+	values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+) []any {
 	content := any(r.ContentType)
 	if r.ContentType == relational.UsualContentType {
 		content = nil
@@ -35,16 +37,18 @@ func appendShort(values []any, r store.Record, numbers relational.Numbers, compu
 }
 
 // appendLong appends the values of longColumns.
-func appendLong(values []any, r store.Record, numbers relational.Numbers, computed bool) []any {
+func appendLong(
+	values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+) []any {
 	other := r.DeliveryID
 	if computed {
 		other = ""
 	}
 	return append(appendShort(values, r, numbers, computed), text(other), text(r.RerunOf),
-		text(r.ReplayOf), text(r.RequeuedAs), micros(r.DismissedAt),
+		text(r.ReplayOf), text(r.RequeuedAs), nullableMicros(r.DismissedAt),
 		microsSince(r.AcceptedAt, r.StartedAt), microsSince(r.AcceptedAt, r.FinishedAt),
 		text(r.Error),
-		blob(r.Output), count(r.Attempts), micros(r.CancelRequestedAt))
+		blob(r.Output), count(r.Attempts), nullableMicros(r.CancelRequestedAt))
 }
 
 // text returns s, or NULL for "".

@@ -85,7 +85,7 @@ func keyList(ids []string) string {
 	return string(append(array, ']'))
 }
 
-// micros returns a time in microseconds since 1970, or NULL for the zero time.
-func micros(t time.Time) sql.NullInt64 {
+// nullableMicros returns a time in microseconds since 1970, or NULL for the zero time.
+func nullableMicros(t time.Time) sql.NullInt64 {
 	return sql.NullInt64{Int64: t.UnixMicro(), Valid: !t.IsZero()}
 }

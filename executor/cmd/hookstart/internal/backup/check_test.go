@@ -64,7 +64,7 @@ func sound(t *testing.T) contents {
 // addOwn adds the own streams of the queue "default", with a start whose subject is that of place
 // p.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
-	starts, reports := stream.OwnName("default"), stream.OwnProgressName("default")
+	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
 		Stream{Name: starts, First: 1, Last: sequence, Messages: 1}, Stream{
 			Name:     reports,
@@ -163,7 +163,8 @@ func TestCheck(t *testing.T) {
 		}, "stream QUEUE_default: message 2 has the subject " +
 			stream.StartSubject("default", "wf", "node")},
 		"an own stream of a queue that cannot be one": {func(c *contents) {
-			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: stream.OwnName("a b")})
+			c.manifest.Streams = append(c.manifest.Streams,
+				Stream{Name: stream.OwnStreamName("a b")})
 		}, "there is no stream QUEUE_a b in this version"},
 		"a record that is missing": {func(c *contents) {
 			c.records = []string{`{"Records":[{}]}`}

@@ -258,17 +258,20 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 		return err
 	}
 	for queue, of := range limits {
-		err := stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
+		err := stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
 		if errors.Is(err, stream.ErrTooFewServers) || errors.Is(err, stream.ErrNoPlacement) {
 			i.logf("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
 				stream.Name, err)
 			of.Replicas, of.PlacementTags = 0, nil
-			err = stream.EnsureOwn(ctx, i.JetStream, shared.Settings, queue, of)
+			err = stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
 		}
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{stream.OwnName(queue), stream.OwnProgressName(queue)} {
+		for _, name := range []string{
+			stream.OwnStreamName(queue),
+			stream.OwnProgressStreamName(queue),
+		} {
 			if err := i.awaitRecorder(ctx, name); err != nil {
 				return err
 			}

@@ -151,8 +151,8 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for _, own := range owned {
-		names, reports = append(names, stream.OwnName(own.Queue)),
-			append(reports, stream.OwnProgressName(own.Queue))
+		names, reports = append(names, stream.OwnStreamName(own.Queue)),
+			append(reports, stream.OwnProgressStreamName(own.Queue))
 	}
 	return append(append(names, reports...), stream.ReportsName), nil
 }

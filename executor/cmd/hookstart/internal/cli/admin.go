@@ -124,7 +124,8 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	for _, own := range owned {
 		if own.Limits.Replicas == 0 { // otherwise an operator has set it for this queue
-			names = append(names, stream.OwnName(own.Queue), stream.OwnProgressName(own.Queue))
+			names = append(names, stream.OwnStreamName(own.Queue),
+				stream.OwnProgressStreamName(own.Queue))
 		}
 	}
 	if err := stream.SetReplicas(ctx, js, names, v.Number, progress); err != nil || v.Copy == "" {

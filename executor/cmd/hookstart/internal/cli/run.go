@@ -169,7 +169,7 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 		Attempts:     v.Attempts,
 		Timeout:      v.Timeout,
 		DrainTimeout: cmp.Or(v.DrainTimeout, v.Timeout),
-		Log:          ops.Slog(log),
+		Log:          ops.NewSlogLogger(log),
 	}
 	if v.HTTP != "" {
 		o.Concurrency = cmp.Or(v.Concurrency, 10)

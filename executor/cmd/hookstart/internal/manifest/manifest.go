@@ -368,8 +368,8 @@ func (s *Set) Write(to io.Writer) error {
 	return errors.Join(append(errs, documents.Close())...)
 }
 
-// put converts the document to the API's form.
-func (w Workflow) put() api.PutWorkflow {
+// apiPutWorkflow converts the document to the API's form.
+func (w Workflow) apiPutWorkflow() api.PutWorkflow {
 	put := api.PutWorkflow{
 		AccountID: w.AccountID,
 		Name:      w.Name,

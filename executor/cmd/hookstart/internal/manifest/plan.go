@@ -231,7 +231,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 		ctx context.Context, client *apiclient.Client,
 	) error {
 		if !exists {
-			_, err := client.IfNew().PutWorkflow(ctx, w.ID, w.put())
+			_, err := client.IfNew().PutWorkflow(ctx, w.ID, w.apiPutWorkflow())
 			return err
 		}
 		var tag string
@@ -242,7 +242,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 		if !now.UpdatedAt.Equal(before.updatedAt) {
 			return errChanged(w.key())
 		}
-		_, err = client.IfMatch(tag).PutWorkflow(ctx, w.ID, w.put())
+		_, err = client.IfMatch(tag).PutWorkflow(ctx, w.ID, w.apiPutWorkflow())
 		return err
 	})
 }

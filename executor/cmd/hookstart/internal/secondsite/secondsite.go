@@ -68,11 +68,11 @@ func streams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
 	for _, queue := range queues {
-		names = append(names, stream.OwnProgressName(queue))
+		names = append(names, stream.OwnProgressStreamName(queue))
 	}
 	names = append(names, stream.Name)
 	for _, queue := range queues {
-		names = append(names, stream.OwnName(queue))
+		names = append(names, stream.OwnStreamName(queue))
 	}
 	return names
 }
@@ -171,7 +171,7 @@ func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 			info.State.Msgs > 0 {
 			continue
 		}
-		if err := stream.DeleteOwn(ctx, s.JetStream, queue); err != nil {
+		if err := stream.DeleteOwnStreams(ctx, s.JetStream, queue); err != nil {
 			return err
 		}
 	}

@@ -186,7 +186,7 @@ func (s *sites) install(js jetstream.JetStream) {
 // own creates the own streams of a queue at the first site.
 func (s *sites) own(queue string) {
 	s.t.Helper()
-	if err := stream.EnsureOwn(s.t.Context(), s.one, stream.DefaultSettings, queue,
+	if err := stream.EnsureOwnStreams(s.t.Context(), s.one, stream.DefaultSettings, queue,
 		stream.OwnLimits{}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestTakeOver(t *testing.T) {
 	for range 2 { // it can be repeated
 		s.must("copy")
 	}
-	for _, name := range []string{stream.Name, stream.OwnName("orders")} {
+	for _, name := range []string{stream.Name, stream.OwnStreamName("orders")} {
 		copied, err := s.two.Stream(ctx, name)
 		if err != nil {
 			t.Fatal(err)
@@ -348,8 +348,8 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("status: %+v", item)
 		}
 	}
-	if last[stream.Name] != 3 || last[stream.OwnName("orders")] != 3 ||
-		last[stream.OwnProgressName("orders")] != 1 || len(last) != 8 {
+	if last[stream.Name] != 3 || last[stream.OwnStreamName("orders")] != 3 ||
+		last[stream.OwnProgressStreamName("orders")] != 1 || len(last) != 8 {
 		t.Errorf("status: %v", last)
 	}
 
@@ -458,7 +458,7 @@ func TestOwnStreams(t *testing.T) {
 	s.startIn(stream.Layout{Own: true}, "mails", "d-1")
 	s.awaitCopied()
 	for _, queue := range []string{"orders", "mails"} {
-		if err := stream.DeleteOwn(t.Context(), s.one, queue); err != nil {
+		if err := stream.DeleteOwnStreams(t.Context(), s.one, queue); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	settings := stream.DefaultSettings
 	settings.MaxBytes = 1 << 20
 	check(stream.Ensure(ctx, js, settings))
-	check(stream.EnsureOwn(ctx, js, settings, "own", stream.OwnLimits{
+	check(stream.EnsureOwnStreams(ctx, js, settings, "own", stream.OwnLimits{
 		MaxBytes: 1 << 16, MaxAge: 48 * time.Hour,
 	}))
 	check(stream.EnsureReports(ctx, js, 1))
@@ -72,12 +72,12 @@ func TestRead(t *testing.T) {
 	if !near(s.Week.Days, 1./24) || !near(s.Week.PerDay, shared*24) {
 		t.Errorf("in the first hour: %+v", s.Week)
 	}
-	s = find(stream.OwnName("own"))
+	s = find(stream.OwnStreamName("own"))
 	if s.Kind != Starts || s.Messages != own || s.MaxBytes != 1<<16 || s.MaxAge != 2*day ||
 		s.Remembered != own || s.Unrecorded != 0 || s.Behind != 0 {
 		t.Errorf("%+v", s)
 	}
-	for _, name := range []string{stream.ProgressName, stream.OwnProgressName("own")} {
+	for _, name := range []string{stream.ProgressName, stream.OwnProgressStreamName("own")} {
 		if s := find(name); s.Kind != Reports || s.MaxBytes <= 0 || s.Remembered != 0 {
 			t.Errorf("%+v", s)
 		}
