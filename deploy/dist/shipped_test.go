@@ -53,6 +53,7 @@ func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
 	if _, err := exec.LookPath("setpriv"); err != nil || os.Geteuid() != 0 {
+		t.Log("the same user makes it again: that needs root, and the program setpriv")
 		return shell
 	}
 	args := []string{"env", "HOME=" + t.TempDir(), "USER=nobody"}
@@ -63,6 +64,18 @@ func anotherUser(t *testing.T) []string {
 	args = append(args, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
 		"--securebits=+no_setuid_fixup", "--inh-caps="+caps, "--ambient-caps="+caps)
 	return append(args, shell...)
+}
+
+// withoutNetwork returns a command prefix that runs the command after it without a network. If the
+// current user is not root, or has no namespaces, the prefix only keeps Go from downloading.
+func withoutNetwork(t *testing.T) []string {
+	t.Helper()
+	off := []string{"env", "GOPROXY=off"}
+	if err := exec.CommandContext(t.Context(), "unshare", "--net", "true").Run(); err != nil {
+		t.Logf("the network is there: unshare --net: %v", err)
+		return off
+	}
+	return append([]string{"unshare", "--net"}, off...)
 }
 
 // release returns the folder of the release. It skips the test if HOOKSTART_SHIPPED is not set.
@@ -115,7 +128,7 @@ func servers(t *testing.T) string {
 }
 
 // Two builds of the whole release are identical: one in this folder, and one in another folder by
-// another user, with another umask, at another time.
+// another user, with another umask, at another time, without a network.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
 	second := filepath.Join(t.TempDir(), "dist")
@@ -127,13 +140,15 @@ func TestShippedTwice(t *testing.T) {
 	if strings.HasSuffix(r.Commit, "-dirty") {
 		t.Skip("the checkout has changes: the second one would be of another commit")
 	}
-	if err := makeAll(checkout, second, "v0.1.0", anotherUser(t)...); err != nil {
+	if err := makeAll(checkout, second, "v0.1.0", append(withoutNetwork(t),
+		anotherUser(t)...)...); err != nil {
 		t.Fatal(err)
 	}
 	same(t, first, second)
 }
 
-// make release builds the files from the commit that it tags, and leaves the checkout unchanged.
+// make release builds the files from the commit that it tags, signs them, and leaves the checkout
+// unchanged. It needs no network once its tools are there.
 func TestShippedRelease(t *testing.T) {
 	release(t)
 	checkout := clone(t)
@@ -153,11 +168,18 @@ func TestShippedRelease(t *testing.T) {
 	if err := os.Symlink(tools, filepath.Join(checkout, ".tools")); err != nil {
 		t.Fatal(err)
 	}
-	command(t, checkout, "make", "release", "VERSION=v0.1.0",
+	key := filepath.Join(t.TempDir(), "key")
+	command(t, checkout, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "releaser", "-f", key)
+	args := append(withoutNetwork(t), "make", "release", "VERSION=v0.1.0", "SIGN_WITH="+key,
 		"PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
+	command(t, checkout, args[0], args[1:]...)
 
 	made := filepath.Join(checkout, "dist")
-	command(t, made, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	// As installing.md says.
+	command(t, made, "sh", "-c", `echo "releaser $(cat "$0")" > "$1" &&
+		ssh-keygen -Y verify -f "$1" -I releaser -n hookstart-release \
+			-s SHA256SUMS.sig < SHA256SUMS &&
+		sha256sum --check --strict SHA256SUMS`, key+".pub", filepath.Join(t.TempDir(), "signers"))
 	name := "hookstart_0.1.0_" + runtime.GOOS + "_" + runtime.GOARCH
 	unpacked := t.TempDir()
 	command(t, unpacked, "tar", "-xzf", filepath.Join(made, name+".tar.gz"))
