@@ -9,6 +9,9 @@ skip() {
 	exit 77
 }
 
+# skip_part reports that a part of the check was skipped; the others go on: skip_part PART REASON
+skip_part() { echo "SKIPPED $1: ${*:2}"; }
+
 fail() {
 	echo "FAILED: $*" >&2
 	exit 1

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Starts deploy/compose with the shipped images. The images of NATS and PostgreSQL are made from programs of this machine, under the
 # names in compose.yaml; so is the image of Prometheus if PROMETHEUS is the path of a program of version 3. Debian 12 has version 2,
-# which cannot read the configuration, and no Grafana.
+# which cannot read the configuration, and no Grafana. KUSTOMIZE is the path of kustomize.
 # shellcheck source=podman.sh
 . "$(dirname "$0")/podman.sh"
-need podman-compose curl unshare
+need podman-compose curl unshare jq
 works
+# Containers find each other by their names.
+[[ -x /usr/lib/cni/dnsname || -x /usr/lib/podman/aardvark-dns ]] ||
+	skip "podman gives containers no names: apt-get install golang-github-containernetworking-plugin-dnsname dnsmasq-base"
 load ingress executor
 deploy=$(cd "$(dirname "$0")/../.." && pwd)
 run=$WORK/compose
@@ -47,6 +50,13 @@ END
 	rm -rf "$run/postgres-image"
 fi
 
+# Without a public URL, prepare.sh writes the one of this machine.
+mkdir "$run/unset"
+cp -r "$run/nats" "$run/compose" "$run/unset/"
+env -u HOOKSTART_PUBLIC_URL NK="$SERVERS/nk" "$run/unset/compose/prepare.sh"
+address=$(hostname -I 2>/dev/null | cut -d " " -f 1 || true)
+grep -qxF "HOOKSTART_PUBLIC_URL=http://${address:-localhost}:8080" "$run/unset/compose/.env" || fail "prepare.sh writes: $(grep PUBLIC_URL "$run/unset/compose/.env")"
+rm -r "$run/unset"
 HOOKSTART_PUBLIC_URL=http://ingress-0:8080 NK=$SERVERS/nk "$run/compose/prepare.sh"
 monitoring=()
 if [[ -x ${PROMETHEUS-} ]]; then
@@ -78,7 +88,18 @@ for service in executor-0 executor-1; do await ready "$service" 9091; done
 for service in ingress-0 ingress-1; do await ready "$service" 9090; done
 echo "ready: 2 ingresses, 2 executors, 3 NATS servers, PostgreSQL"
 
-tool() { podman run --rm "${confined[@]}" --network shipped_default --env-file "$run/compose/.env" -e HOOKSTART_API_URL=http://executor-0:8081 docker.io/hookstart/hookstart:latest "$@"; }
+# tool runs a command of hookstart as the service of that name. podman-compose prints the exit code, and ends with 0 itself.
+tool() {
+	local out
+	out=$(compose "${files[@]}" run --rm -T --no-deps "${options[@]}" hookstart "$@" 2>&1 | tr -d '\r')
+	grep -qx 'exit code: 0' <<<"$out" || {
+		echo "$out" >&2
+		return 1
+	}
+	echo "$out"
+}
+files=()
+options=()
 tool account put shop --plan pro >/dev/null
 tool workflow put orders --account shop --queue default >/dev/null
 tool workflow activate orders >/dev/null
@@ -92,12 +113,29 @@ at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: 1' -d '{}' "http://127
 tool workflow put sink --account shop --queue nowhere >/dev/null
 tool workflow activate sink >/dev/null
 sink=http://ingress-1:8080/$(tool trigger show sink --show-token | grep -o 'webhooks/[^ ]*token=[^ ]*' | head -1)
-podman run -d --name shipped-runner "${confined[@]}" --network shipped_default --volume "$run/compose/secrets:/run/secrets:ro" -e HOOKSTART_NATS_URL=tls://nats-0:4222 \
-	-e HOOKSTART_NATS_CA=/run/secrets/ca.crt -e HOOKSTART_NATS_CREDS=/run/secrets/runner.nk docker.io/hookstart/hookstart:latest run --queue default --group main --http "$sink" >/dev/null
+compose run -d -T --no-deps --name shipped-runner hookstart run --group main --http "$sink" >/dev/null 2>&1
 ended() { tool execution list --workflow "$1" -o json | grep -qE "\"status\": *\"$2\""; }
 await ended orders succeeded
 await ended sink queued
 echo "a webhook came to the end of a runner, which posted it to another workflow"
+
+# The backup of deploy/README.md. podman-compose does not know --volume, which is a file of compose here.
+grep -qF 'run --rm --user "$(id -u)" -v "$PWD:/backup" -v "$PWD/deploy/compose/secrets/admin.nk:/admin.nk:ro" -e HOOKSTART_NATS_CREDS=/admin.nk hookstart admin backup /backup/hookstart.backup' \
+	"$deploy/README.md" || fail "README.md makes a backup in another way"
+mkdir "$run/backup"
+cat >"$run/compose/volumes.yaml" <<END
+services:
+  hookstart:
+    volumes: ["$run/backup:/backup", "./secrets/admin.nk:/admin.nk:ro"]
+END
+files=(-f volumes.yaml)
+options=(--user "$(id -u)" -e HOOKSTART_NATS_CREDS=/admin.nk)
+tool admin backup /backup/hookstart.backup >/dev/null
+tool admin restore --check /backup/hookstart.backup >/dev/null
+files=()
+options=()
+[[ -s $run/backup/hookstart.backup ]] || fail "there is no backup"
+echo "a backup was made: $(stat -c %s "$run/backup/hookstart.backup") bytes, and checked"
 
 for service in ingress-0 executor-0; do
 	container=$(name "$service")
@@ -112,15 +150,19 @@ done
 await ready ingress-0 9090
 await ready executor-0 9091
 echo "read-only, user 65532, SIGTERM ends them with 0, and they come back"
-for service in ingress-1 executor-1 nats-2; do
+for service in ingress-1 executor-1 nats-2 postgres; do
 	pid=$(podman inspect -f '{{.State.Pid}}' "$(name "$service")")
 	kill -KILL "$pid"
 	another() { podman inspect -f '{{.State.Pid}}' "$(name "$service")" | grep -vqE "^(0|$pid)\$"; }
 	await another
 done
 await ready ingress-1 9090
+await ready executor-0 9091
 await ready executor-1 9091
-echo "killed containers come back"
+delivered() { tool execution list --workflow orders --delivery-id "$1" -o json | grep -qE '"status": *"succeeded"'; }
+at ingress-1 curl -fsS -X POST -H 'X-Webhook-Delivery-Id: after-kills' -d '{}' "http://127.0.0.1:8080$path" >/dev/null
+await delivered after-kills
+echo "killed containers come back: an ingress, an executor, a NATS server and PostgreSQL; the next webhook comes to the end of the runner"
 if [[ ${#monitoring[@]} -gt 0 ]]; then
 	rules() { at prometheus curl -fsS http://127.0.0.1:9090/api/v1/rules | grep -q WebhooksRefused; }
 	await rules
@@ -128,12 +170,15 @@ if [[ ${#monitoring[@]} -gt 0 ]]; then
 	await scraped
 	echo "Prometheus has read its rules and scrapes"
 else
-	echo "SKIPPED: Prometheus: PROMETHEUS names no program of version 3"
+	skip_part Prometheus "PROMETHEUS names no program of version 3"
 fi
 
 # Starts the Deployments of deploy/kubernetes, with the servers and the database that run here. This podman cannot mount Secrets, so
 # they are ConfigMaps here. It does not support StatefulSets, autoscalers, disruption budgets, network policies and preStop hooks.
-[[ -n ${KUSTOMIZE-} ]] || exit 0
+[[ -n ${KUSTOMIZE-} ]] || {
+	skip_part kubernetes "KUSTOMIZE names no program"
+	exit 0
+}
 cp -r "$deploy/kubernetes" "$run/"
 mkdir -p "$run/kubernetes/secrets"
 cp "$run"/compose/secrets/{ingress.nk,executor.nk,ca.crt,secrets.key} "$run/kubernetes/secrets/"
@@ -155,10 +200,22 @@ podman play kube --network shipped_default "$run/play.yaml" >"$WORK/kube.log" 2>
 pod() { podman ps -a --format '{{.Names}}' | grep -E "^$1-pod(-0)?-$1$"; }
 for part in executor:9091 ingress:9090; do
 	container=$(pod "${part%:*}")
-	inside() { nsenter --target "$(podman inspect -f '{{.State.Pid}}' "$container")" --net curl -fsS "http://127.0.0.1:${part#*:}/readyz"; }
-	await inside
+	inside() { nsenter --target "$(podman inspect -f '{{.State.Pid}}' "$container")" --net curl -fsS "$@"; }
+	await inside "http://127.0.0.1:${part#*:}/readyz"
 	[[ $(podman inspect -f '{{.HostConfig.ReadonlyRootfs}} {{.Config.User}}' "$container") == "true 65532"* ]] || fail "$container: $(podman inspect -f '{{.HostConfig.ReadonlyRootfs}} {{.Config.User}}' "$container")"
+done
+# A webhook goes through the pods. The last container in the loop was the ingress. Another runner takes it, since the ingress to which
+# the first one posts is stopped.
+podman rm -f shipped-runner >/dev/null
+compose run -d -T --no-deps --name shipped-runner hookstart run --group main -- /hookstart --version >/dev/null 2>&1
+inside -X POST -H 'X-Webhook-Delivery-Id: pods' -d '{}' "http://127.0.0.1:8080$path" >/dev/null
+container=$(pod executor)
+token=$(sed -n 's/^HOOKSTART_ADMIN_TOKEN=//p' "$run/compose/.env")
+ran() { inside -H "Authorization: Bearer $token" "http://127.0.0.1:8081/api/v1/executions?deliveryId=pods" | grep -qE '"status": *"succeeded"'; }
+await ran
+for part in executor ingress; do
+	container=$(pod "$part")
 	podman stop -t 60 "$container" >/dev/null
 	[[ $(podman inspect -f '{{.State.ExitCode}}' "$container") == 0 ]] || fail "SIGTERM ends $container with $(podman inspect -f '{{.State.ExitCode}}' "$container")"
 done
-echo "the pods of deploy/kubernetes are ready under podman play kube, and SIGTERM ends them with 0"
+echo "the pods of deploy/kubernetes are ready under podman play kube, a webhook goes through them, and SIGTERM ends them with 0"
