@@ -84,7 +84,7 @@ old one. Secrets are sealed at rest, so ` + "`--secrets-key-file`" + ` is needed
 
 ## A delivery that was sent again by hand
 Most providers send the same delivery ID when somebody presses "Redeliver". Within the dedup window (24 hours by default) that is recognised as a
-repeat: it is answered with the first execution and starts nothing. To run it again, replay the execution.
+repeat: it is answered with the first execution and starts nothing. To run it again, use Run again on the execution's page.
 `)
 	return b.String()
 }
@@ -125,6 +125,10 @@ func page(p sender.Preset) string {
 		}
 	}
 	list("Delivery ID", p.DeliveryID)
+	if len(p.DeliveryID) > 0 && len(p.SignedIDs) == 0 {
+		b.WriteString("- `X-Webhook-Delivery-Id` comes first if the request has it: " +
+			"[which ID counts](../delivery-ids.md).\n")
+	}
 	if len(p.DeliveryID) == 0 {
 		b.WriteString("- Delivery ID: none of its own; the headers that every node knows count.\n")
 	}
