@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,13 +65,16 @@ func (s *session) showEvents(e api.Events, err error) error {
 	if e.SilentAfterSeconds > 0 {
 		silent = "after " + (time.Duration(e.SilentAfterSeconds) * time.Second).String()
 	}
+	rows := [][]string{
+		{"Workflow", e.WorkflowID},
+		{"Kinds", cmp.Or(strings.Join(e.Kinds, ", "), "all")},
+	}
+	if len(e.Kinds) == 0 || slices.ContainsFunc(e.Kinds, isSilentKind) {
+		rows = append(rows, []string{"Silent", silent})
+	}
+	rows = append(rows, []string{"Since", agoAndExact(e.Since, s.now())})
 	return s.print(func() error {
-		if err := s.printRows([][]string{
-			{"Workflow", e.WorkflowID},
-			{"Kinds", cmp.Or(strings.Join(e.Kinds, ", "), "all")},
-			{"Silent", silent},
-			{"Since", agoAndExact(e.Since, s.now())},
-		}); err != nil || len(e.Conditions) == 0 {
+		if err := s.printRows(rows); err != nil || len(e.Conditions) == 0 {
 			return err
 		}
 		table := [][]string{{"GOES ON", "SINCE", "WHERE"}}
@@ -83,4 +87,9 @@ func (s *session) showEvents(e api.Events, err error) error {
 		}
 		return s.printRows(table)
 	})
+}
+
+// isSilentKind reports whether a kind of event is about a trigger node that gets no requests.
+func isSilentKind(kind string) bool {
+	return strings.TrimSuffix(kind, ".recovered") == "sender.silent"
 }

@@ -143,6 +143,7 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 			{"Sample", sample},
 			{"Rate limit", rateText(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
+			{"Sender", senderText(t.Sender)},
 			{"Delivery ID", deliveryIDs(t)},
 			{"Filter", filterText(t)},
 			{"Order key", orderText(t)},
@@ -163,6 +164,18 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 		}
 		return s.printRows(table)
 	})
+}
+
+// senderText describes a node's sender and whether its requests are verified.
+func senderText(s *api.Sender) string {
+	switch {
+	case s == nil:
+		return "none: the token alone opens the webhook"
+	case len(s.Secrets) == 0:
+		return s.Preset + ", no secret"
+	default:
+		return s.Preset + ", requests are verified"
+	}
 }
 
 func (k tokenDisplay) token(token string) string {
