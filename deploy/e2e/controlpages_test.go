@@ -141,7 +141,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 		{"queues-paused", "/queues", pause(0), says("#queues", "since")},
 		{"queues-paused-until", "/queues", pause(8 * time.Hour), says("#queues", ", until ")},
 		{"queues-key-held-up", "/queues", nil, func(b *tab) {
-			b.text("#queues", "Key order-4711 of ordered is held up by "+c.ordered[0])
+			b.text("#queues", "Key order-4711 of ordered waits for "+c.ordered[0])
 			b.text("#queues", "2 behind it")
 			b.click("[data-code=limit-ordered-main] summary")
 		}},
@@ -165,7 +165,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 		{"workflow-off", "/workflows/off", nil, says("#over", "executions still wait")},
 		{
 			"events-empty", "/accounts", nil,
-			events(says("#account-tests .events", "Events start no workflow")),
+			events(says("#account-tests .events", "events start no workflow")),
 		},
 		{"events-refused", "/accounts", nil, events(func(b *tab) {
 			b.write("#account-tests [name=workflow]", "none")
@@ -179,7 +179,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 				SilentAfterSeconds: 3600,
 			})
 			return err
-		}, events(says("#account-tests .events", "Events start nightly"))},
+		}, events(says("#account-tests .events", "events start nightly"))},
 		{
 			"url-check", "/workflows/demo", nil,
 			says(".sender", "check of the URL, and nothing has answered it"),
@@ -341,6 +341,7 @@ func TestControlByKeyboard(t *testing.T) {
 	b.visit("/accounts")
 	to("#account-tests .events summary")
 	press(kb.Enter)
+	b.wait(`document.querySelector("#account-tests datalist option[value=nightly]")`)
 	to(form + "[name=workflow]")
 	press("nightly")
 	to(form + "[value='execution.failed']")
@@ -353,11 +354,16 @@ func TestControlByKeyboard(t *testing.T) {
 		!slices.Equal(set.Kinds, []string{"execution.failed"}) {
 		t.Errorf("the events are %+v, %v", set, err)
 	}
+	b.visit("/workflows/nightly")
+	b.text("#over", "Started by the events of account tests")
+	b.visit("/executions/" + l.ordered[1])
+	b.text("main", "Order key\norder-4711")
+	b.visit("/accounts")
 	to("#account-tests .events summary")
 	press(kb.Enter)
 	to(form + "[data-no-events]")
 	press(kb.Enter)
 	b.text("[data-done]", "start no workflow")
-	b.text("#account-tests .events", "Events start no workflow")
+	b.text("#account-tests .events", "events start no workflow")
 	b.contented()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
@@ -263,6 +264,14 @@ func TestSenderByKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.text("[data-sample-said]", "Sent as Stripe does, and accepted.")
 	b.wait(`document.activeElement.matches("[data-send-test]")`)
+
+	// A test that the filter keeps out is not taken for a handshake.
+	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
+		apiclient.Patch{"filter": map[string]string{"ptr:/action": "opened"}}); err != nil {
+		t.Fatal(err)
+	}
+	press(kb.Enter)
+	b.text("[data-sample-said]", "It does not meet the filter, so it starts nothing.")
 
 	b.visit("/workflows/demo")
 	to("details:has([data-add-secret]) summary")

@@ -25,6 +25,7 @@ type executionPage struct {
 	MoreReruns bool                // there may be reruns that are not shown
 	HasSample  bool                // the node has a sample payload
 	Recognized operate.Recognized
+	OrderKey   string    // "" means that the execution is not ordered
 	Output     *document // nil means no output
 }
 
@@ -112,6 +113,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	}
 	p = executionPage{
 		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
+		OrderKey: detail.OrderKey,
 	}
 	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err

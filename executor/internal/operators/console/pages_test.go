@@ -159,7 +159,7 @@ func TestEveryPage(t *testing.T) {
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a " +
 			"place in the list", "<b>17</b>"},
-		"/accounts": {"Events start no workflow", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
+		"/accounts": {"When something fails: events start no workflow", "hookstart run --queue alerts --raw -- deploy/events/chat.sh", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a " +
 			"status; “x” is not a way to start an execution; “9y” is not a span of time; " +
 			"“nonsense” is not a place in the list", id},

@@ -39,6 +39,11 @@ func (p workflowPage) Fragment() string {
 		url.Values{"workflow": {p.ID}, "node": {p.Trigger.NodeID}}.Encode()
 }
 
+// StartedByEvents reports whether the operator events of the workflow's account start it.
+func (p workflowPage) StartedByEvents() bool {
+	return p.Account.Events != nil && p.Account.Events.WorkflowID == p.ID
+}
+
 // linkChoice is an item in a list of links.
 type linkChoice struct {
 	ID, Name string

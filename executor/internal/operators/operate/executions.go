@@ -31,6 +31,7 @@ type ExecutionDetail struct {
 	Headers, Query execution.Values // empty if InputExpired
 	Output         []byte           // JSON; nil if there is none
 	Recognized     Recognized       // what the request reveals about its provider
+	OrderKey       string           // "" if the execution is not ordered, or if InputExpired
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
@@ -89,6 +90,7 @@ func (s *Service) ExecutionDetail(
 				Execution:    executionOf(record),
 				Output:       record.Output,
 				Recognized:   request.recognize(),
+				OrderKey:     request.orderKey,
 				Input:        request.payload.Input(),
 				InputExpired: request.expired(),
 				StoredAt:     request.storedAt,

@@ -40,6 +40,9 @@ function watchEvents() {
       fail(form.querySelector("[data-refusal]"), { code: problem.code, message: problem.message.replace(/^workflowId: /, "") });
     }
   };
+  for (const details of document.querySelectorAll("details.events:has([data-events])")) {
+    details.addEventListener("toggle", () => details.open && offerWorkflows(details));
+  }
   document.addEventListener("submit", (event) => {
     const form = event.target.closest("[data-events]");
     if (!form) {
@@ -63,4 +66,19 @@ function watchEvents() {
       change(button.closest("form"), button, "The account's events start no workflow.", "DELETE");
     }
   });
+}
+
+// offerWorkflows lists an account's workflows, as far as one page of the API has them.
+async function offerWorkflows(details) {
+  const form = details.querySelector("[data-events]");
+  const found = await call("GET", `/api/v1/workflows?limit=200&accountId=${encodeURIComponent(form.dataset.account)}`).catch(() => undefined);
+  if (!found) {
+    return; // the ID can be written all the same
+  }
+  form.querySelector("datalist").replaceChildren(...found.items.map(({ id, name }) => {
+    const option = document.createElement("option");
+    option.value = id;
+    option.textContent = name ?? "";
+    return option;
+  }));
 }

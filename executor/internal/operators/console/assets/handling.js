@@ -165,7 +165,12 @@ function watchFilter(details, form, pane) {
     }
   };
 
-  details.addEventListener("toggle", () => details.open && check());
+  details.addEventListener("toggle", () => {
+    if (details.open) {
+      list.replaceChildren(); // more requests may have come since it was open
+      check();
+    }
+  });
   area.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(check, pause);
@@ -185,7 +190,29 @@ function watchFilter(details, form, pane) {
     check();
   });
   const order = document.querySelector("[data-handling=orderKey]");
-  order?.parentElement.addEventListener("toggle", async () => suggest(order, workflow, node), { once: true });
+  order?.parentElement.addEventListener("toggle", ({ target }) => target.open && suggest(order, workflow, node));
+  let counting;
+  order?.elements.place.addEventListener("input", () => {
+    clearTimeout(counting);
+    counting = setTimeout(() => countValues(order, workflow, node), pause);
+  });
+}
+
+// countValues shows how many of the last requests have something at the place of the order key.
+async function countValues(form, workflow, node) {
+  const place = form.elements.place.value.trim();
+  const shown = form.querySelector("[data-counted]");
+  const filter = JSON.stringify({ [place]: { $exists: true } });
+  const response = await fetch("/fragments/filter", { method: "POST", body: new URLSearchParams({ workflow, node, filter }) }).catch(() => undefined);
+  const html = response?.ok ? await response.text().catch(() => "") : "";
+  if (form.elements.place.value.trim() !== place) {
+    return; // another one was written meanwhile
+  }
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  const all = template.content.querySelectorAll(".trial tbody tr").length;
+  const some = template.content.querySelectorAll(".trial .yes").length;
+  shown.textContent = all === 0 ? "" : `${some} of the last ${all} requests ${some === 1 ? "has" : "have"} a value there.`;
 }
 
 // suggest offers the places of the last requests for the order key, with a value of each.

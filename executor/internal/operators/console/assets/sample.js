@@ -86,6 +86,11 @@ export function watchSample() {
     }
     if (sent.executionId) {
       started(said, sent.executionId, "Sent as " + form.dataset.signed + " does, and accepted.");
+    } else if (sent.filtered) {
+      const link = document.createElement("a");
+      link.href = "#filter-title";
+      link.textContent = "The filtered requests";
+      succeed(said, "It does not meet the filter, so it starts nothing. ", link, " are listed with what did not hold.");
     } else {
       say("Answered as a handshake. It starts nothing.");
     }
