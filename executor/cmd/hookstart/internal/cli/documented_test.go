@@ -22,7 +22,8 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 	const repository = "../../../../../"
 	pages := []string{repository + "README.md"}
 	for _, pattern := range []string{
-		"deploy/*.md", "deploy/*/*.md", "deploy/docs/senders/*.md", "shared/runner/*/*.md",
+		"deploy/*.md", "deploy/*/*.md", "deploy/docs/senders/*.md",
+		"deploy/docs/recipes/*.md", "shared/runner/*/*.md",
 	} {
 		found, err := filepath.Glob(repository + pattern)
 		if err != nil || len(found) == 0 {
