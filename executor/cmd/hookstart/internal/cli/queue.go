@@ -40,8 +40,8 @@ func (v *queueList) Run(s *session) error {
 					text.WriteString(", last seen " + ago(g.LastSeenAt, s.now()))
 				}
 				for _, h := range g.Held {
-					fmt.Fprintf(&text, ", key %q of %s waits for %s, begun %s: %d behind it", h.OrderKey,
-						h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
+					fmt.Fprintf(&text, ", key %q of %s waits for %s, begun %s: %d behind it",
+						h.OrderKey, h.WorkflowID, h.ExecutionID, ago(h.Since, s.now()), h.Waiting)
 				}
 				groups = append(groups, text.String()+")")
 			}
