@@ -48,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long quick soak soak-runners soak-order soak-answers soak-cancels failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test test-long quick soak soak-runners soak-order soak-answers soak-cancels soak-events failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -116,6 +116,9 @@ soak-answers: ## ANSWERS=2000 requests at 100/s whose answers wait for runs of 1
 
 soak-cancels: ## CANCELS=5000 executions canceled at random moments while runners and the executor are killed; then an older database is restored
 	go test -count=1 -v -timeout 30m -run '^TestCanceledAtRandomMoments$$' ./deploy/e2e -canceled=$(or $(CANCELS),5000)
+
+soak-events: ## EVENTS=1000 failures that operator events report, while NATS, executor, ingress and runners are killed in turns
+	go test -count=1 -v -timeout 30m -run '^TestEventsUnderKills$$' ./deploy/e2e -events=$(or $(EVENTS),1000)
 
 partitions: ## three hosts whose network is broken under load and changes, then a ledger; as root on Linux: make partitions DURATION=10m SEED=7 ARGS=--only=bridge
 	CGO_ENABLED=0 go build -o bin/partitions ./deploy/soak/cmd/partitions && exec bin/partitions --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS)

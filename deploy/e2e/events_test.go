@@ -67,9 +67,12 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
+// killables is the number of processes that kill chooses from.
+const killables = 5
+
 // kill kills one of the processes, depending on n, and restarts it.
 func (k *killable) kill(n int) {
-	switch n % 4 {
+	switch n % killables {
 	case 0:
 		k.executor.Kill()
 		k.startExecutor()
@@ -82,11 +85,15 @@ func (k *killable) kill(n int) {
 	case 3:
 		k.runners["alerts"].Kill()
 		k.startRunner("alerts")
+	case 4:
+		k.nats.Kill()
+		k.nats.Restart()
 	}
 }
 
-// However often the executor, the ingress and the runners are killed, the alert workflow's
-// executions report each failure exactly once, and there are only few of them.
+// However often NATS, the executor, the ingress and the runners are killed, the alert workflow's
+// executions report each failure exactly once, and there are only few of them. One that reports a
+// single failure names the execution that failed.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures
@@ -94,7 +101,7 @@ func TestEventsUnderKills(t *testing.T) {
 		t:       t,
 		told:    filepath.Join(t.TempDir(), "told"),
 		runners: map[string]*process{},
-		nats:    natstest.Start(t),
+		nats:    natstest.StartProcess(t),
 		bin:     filepath.Join(buildCommandLine(t), "hookstart"),
 	}
 	if err := os.Mkdir(k.told, 0o700); err != nil {
@@ -126,83 +133,98 @@ func TestEventsUnderKills(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	kills := 0
+	kills, failed := 0, map[string]bool{}
 	for n := range failures {
-		k.deliver(t, path, fmt.Sprint("delivery-", n))
+		failed[k.deliver(t, path, fmt.Sprint("delivery-", n))] = true
 		if n%7 == 6 {
 			k.kill(kills)
 			kills++
 		}
 	}
-	for range 4 {
+	for range killables {
 		k.kill(kills)
 		kills++
 	}
 
-	var told map[string]int
+	var told map[string]toldEvent
+	total := 0
 	within(t, 4*time.Minute, "event of each failure", func() bool {
-		told = k.counts(t)
-		total := 0
-		for _, count := range told {
-			total += count
+		told, total = k.events(t), 0
+		for _, event := range told {
+			total += event.Count
 		}
 		return total >= failures
 	})
-	total := 0
-	for _, count := range told {
-		total += count
-	}
 	stored := storedStarts(t, k.nats.URL(), "alerts")
 	for id, n := range stored {
-		if n != 1 || told[id] == 0 {
+		if n != 1 || told[id].Count == 0 {
 			t.Errorf("execution %s of the alert workflow is %d times in the stream, and tells of "+
-				"%d", id, n, told[id])
+				"%d", id, n, told[id].Count)
 		}
 	}
-	if total != failures || len(told) != len(stored) {
-		t.Errorf("%d executions (%d stored) tell of %d failures, of %d", len(told), len(stored),
-			total, failures)
+	if total != failures || len(failed) != failures || len(told) != len(stored) {
+		t.Errorf("%d executions (%d stored) tell of %d failures, of %d with %d IDs", len(told),
+			len(stored), total, failures, len(failed))
+	}
+	single, named := 0, map[string]string{}
+	for id, event := range told {
+		if event.Count == 1 {
+			single++
+		}
+		switch other, twice := named[event.ExecutionID]; {
+		case !failed[event.ExecutionID]:
+			t.Errorf("execution %s tells of %q, which did not fail", id, event.ExecutionID)
+		case twice:
+			t.Errorf("executions %s and %s tell of %s", other, id, event.ExecutionID)
+		}
+		named[event.ExecutionID] = id
 	}
 	if most := 10 + 2*(failures/60+2); len(told) > most {
 		t.Errorf("%d executions of the alert workflow, more than %d", len(told), most)
 	}
-	t.Logf("%d failures, %d kills: %d executions of the alert workflow", failures, kills, len(told))
+	t.Logf("%d failures, %d kills: %d executions of the alert workflow, %d of them for one failure",
+		failures, kills, len(told), single)
 }
 
-// deliver posts a delivery until it is accepted.
-func (k *killable) deliver(t *testing.T, path, delivery string) {
+// deliver posts a delivery until it is accepted, and returns the ID of its execution.
+func (k *killable) deliver(t *testing.T, path, delivery string) (id string) {
 	t.Helper()
 	within(t, time.Minute, "answer", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		a, err := post(ctx, k.url+path, map[string]string{"X-GitHub-Delivery": delivery},
 			strings.NewReader("{}"))
+		id = a.ExecutionID
 		return err == nil && a.status == http.StatusOK
 	})
+	return id
 }
 
-// counts returns the number of failures that each execution of the alert workflow reports, keyed by
-// file name, for the executions that its runner has received.
-func (k *killable) counts(t *testing.T) map[string]int {
+// toldEvent is the part of an operator event that TestEventsUnderKills looks at.
+type toldEvent struct {
+	Kind, ExecutionID string
+	Count             int
+}
+
+// events returns the event that each execution of the alert workflow reports, keyed by file name,
+// for the executions that its runner has received.
+func (k *killable) events(t *testing.T) map[string]toldEvent {
 	t.Helper()
 	files, err := os.ReadDir(k.told)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]int{}
+	told := map[string]toldEvent{}
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(k.told, file.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var input struct {
-			Kind  string
-			Count int
-		}
+		var input toldEvent
 		if err := json.Unmarshal(text, &input); err != nil || input.Kind != "execution.failed" {
 			continue // it is still being written
 		}
-		told[file.Name()] = input.Count
+		told[file.Name()] = input
 	}
 	return told
 }
