@@ -43,9 +43,11 @@ func TestWebhookContract(t *testing.T) {
 					"raw":       s.scriptRaw,
 					"sender":    s.scriptSender,
 					"filter":    s.scriptFilter,
+					"order":     s.scriptOrder,
 					"answer":    s.scriptAnswer,
 					"runner":    s.scriptRunner,
 					"message":   s.scriptMessage,
+					"subject":   s.scriptSubject,
 					"nats-stop": func(*testscript.TestScript, bool, []string) { s.nats.Stop() },
 					"stored": func(ts *testscript.TestScript, _ bool, args []string) {
 						if n := s.messages() - before; len(args) != 1 ||
@@ -61,6 +63,7 @@ func TestWebhookContract(t *testing.T) {
 						env.Setenv(name+"_TOKEN", token)
 					}
 					env.Setenv("LONG", strings.Repeat("x", 256))
+					env.Setenv("LONGEST", strings.Repeat("x", 255))
 					return nil
 				},
 			})
@@ -135,21 +138,45 @@ func (s *situations) scriptFilter(ts *testscript.TestScript, neg bool, args []st
 	s.putSettings(ts, neg, args[0], settings)
 }
 
-// putSettings replaces the settings of a workflow's node, which is in the pro account. If neg is
-// set, they must be refused.
+// scriptOrder implements "order [-two] WORKFLOW [PLACE]". It sets the order key of the workflow's
+// node, which is in the pro account. With -two, the workflow also has a node named other, with the
+// same order key; the path of its webhook is in $OTHER. Without PLACE the order key is removed.
+func (s *situations) scriptOrder(ts *testscript.TestScript, neg bool, args []string) {
+	flags := flag.NewFlagSet("order", flag.ContinueOnError)
+	two := flags.Bool("two", false, "")
+	ts.Check(flags.Parse(args))
+	if flags.NArg() < 1 || flags.NArg() > 2 {
+		ts.Fatalf("usage: order [-two] WORKFLOW [PLACE]")
+	}
+	workflow, settings := flags.Arg(0), edit.TriggerSettings{OrderKey: flags.Arg(1)}
+	if !*two {
+		s.putSettings(ts, neg, workflow, settings)
+		return
+	}
+	s.putSettings(ts, neg, workflow, settings, "other")
+	s.token["other"] = s.Token(s.t, workflow, "other")
+	ts.Setenv("OTHER", "/webhooks/"+workflow+"?token="+s.token["other"])
+}
+
+// putSettings replaces the settings of a workflow's node, which is in the pro account. The workflow
+// gets further nodes with the same settings. If neg is set, they must be refused.
 func (s *situations) putSettings(
 	ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings,
+	others ...string,
 ) {
 	var limit *registry.RateLimit
 	if strings.Contains(workflow, "once") {
 		limit = &registry.RateLimit{Requests: 1, Window: time.Hour}
 	}
-	trigger := edit.TriggerSpec{NodeID: "node", TriggerSettings: settings}
+	triggers := []edit.TriggerSpec{{NodeID: "node", TriggerSettings: settings}}
+	for _, other := range others {
+		triggers = append(triggers, edit.TriggerSpec{NodeID: other, TriggerSettings: settings})
+	}
 	_, _, err := s.PutWorkflow(s.t.Context(), edit.WorkflowSpec{
 		ID:        workflow,
 		AccountID: "pro",
 		RateLimit: limit,
-		Triggers:  []edit.TriggerSpec{trigger},
+		Triggers:  triggers,
 	})
 	switch invalid := (*edit.InvalidError)(nil); {
 	case neg && !errors.As(err, &invalid):
@@ -217,6 +244,16 @@ func (s *situations) scriptMessage(ts *testscript.TestScript, _ bool, _ []string
 			"rejected sender=%s verified=%t delivery=%s derived=%t\nheaders %v\n%s\n", r.Sender,
 			r.Verified, r.DeliveryID, r.DeliveryDerived, r.Headers, r.Payload.Body)
 	}
+}
+
+// scriptSubject implements "subject". It writes the subject and the order key of the newest start
+// message.
+func (s *situations) scriptSubject(ts *testscript.TestScript, neg bool, args []string) {
+	event := s.lastEvent()
+	if neg || len(args) > 0 || event.Start == nil {
+		ts.Fatalf("usage: subject, after a start")
+	}
+	fmt.Fprintf(ts.Stdout(), "%s key=%s\n", s.last().Subject, event.Start.OrderKey)
 }
 
 // scriptSend implements "send [-method M] [-sign [-shift DURATION]] [-header NAME: VALUE]… [-body

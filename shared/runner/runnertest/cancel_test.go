@@ -79,3 +79,38 @@ func TestAHandlerIsCanceled(t *testing.T) {
 		t.Errorf("one that completed ended as %+v", final)
 	}
 }
+
+// When an ordered execution is canceled, the next one with its key begins: after the handler of one
+// that runs has given up, and at once after one that has not begun.
+func TestACanceledExecutionHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	begun := make(chan string, 10)
+	post := runnertest.Post{OrderKey: "k"}
+	runs, waits := ingress.Start(t, post), ingress.Start(t, post)
+	last := ingress.Start(t, post)
+	start(t, nc, runner.Options{}, func(ctx context.Context, e runner.Execution) (any, error) {
+		begun <- e.ID
+		if e.ID == last {
+			return nil, nil
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	if id := <-begun; id != runs {
+		t.Fatalf("%s began first, want %s", id, runs)
+	}
+	ingress.Cancel(t, waits)
+	ingress.Cancel(t, runs)
+	if id := <-begun; id != last {
+		t.Errorf("%s began next, want %s", id, last)
+	}
+	for id, want := range map[string]execution.Status{
+		runs: execution.Canceled, waits: execution.Canceled, last: execution.Succeeded,
+	} {
+		if final := ingress.Await(t, id); final.Status != want {
+			t.Errorf("%s ended as %+v, want %s", id, final, want)
+		}
+	}
+}

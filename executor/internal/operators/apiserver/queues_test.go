@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -195,6 +198,81 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 	for _, body := range []string{`{}`, `{"maxInFlight":0}`, `{"maxInFlight":"1"}`} {
 		r.put("/queues/default/groups/g", body).refused(422, api.CodeInvalid)
+	}
+}
+
+// The list of queues has the execution that holds up a key: since when it was accepted, and, once
+// that is recorded, since when it has been running. Keys of a queue that another account's
+// workflows use as well are hidden from a key of one account.
+func TestHeldUpKeysAreListed(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "pro")
+	r.account("other", "pro")
+	r.put("/workflows/wf", `{"accountId":"acme","name":"Orders","triggers":[{"nodeId":"node",`+
+		`"orderKey":"ptr:/id"}]}`).is(201)
+	acme := with(r.key("viewer", "acme").Secret)
+	group := stream.RunnerGroup{Queue: "default", Group: "g"}
+	main, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(time.Minute))
+	r.check(err)
+	lane, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.LaneConfig(execution.LaneOf("wf", "k"), main.CachedInfo()))
+	r.check(err)
+	accepted := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
+	for n := range 3 {
+		r.message(stream.StartMessage(execution.Start{
+			ID:         id(n),
+			AccountID:  "acme",
+			WorkflowID: "wf",
+			NodeID:     "node",
+			Queue:      execution.DefaultQueue,
+			OrderKey:   "k",
+			AcceptedAt: accepted.Add(time.Duration(n) * time.Minute),
+			Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+		}))
+	}
+	_, err = lane.Next()
+	r.check(err)
+
+	held := func(change ...func(*http.Request)) (all []api.HeldKey) {
+		t.Helper()
+		list := decode[api.List[api.Queue]](r.call("GET", "/queues", "", change...).is(200))
+		if len(list.Items) != 1 || len(list.Items[0].Groups) != 1 {
+			t.Fatalf("listed %+v", list)
+		}
+		return list.Items[0].Groups[0].Held
+	}
+	until := func(since time.Time) {
+		t.Helper()
+		want := []api.HeldKey{{
+			OrderKey:    "k",
+			WorkflowID:  "wf",
+			ExecutionID: id(0),
+			Since:       since,
+			Waiting:     2,
+		}}
+		eventually(t, func() bool { return slices.Equal(held(), want) })
+		if got := held(acme); !slices.Equal(got, want) {
+			t.Errorf("a key of the account sees %+v, want %+v", got, want)
+		}
+	}
+	until(accepted)
+	began := accepted.Add(time.Hour)
+	r.records(store.Batch{New: []store.Record{record(id(0), func(rec *store.Record) {
+		rec.Status, rec.StartedAt = execution.Running, began
+	})}})
+	until(began)
+
+	r.workflow("another", "other", "node")
+	if got := held(acme); len(got) > 0 {
+		t.Errorf("a key of one account sees %+v in a shared queue", got)
+	}
+	if got := held(with(r.key("viewer", "other").Secret)); len(got) > 0 {
+		t.Errorf("a key of the other account sees %+v", got)
+	}
+	if got := held(); len(got) != 1 {
+		t.Errorf("an operator of all accounts sees %+v", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"crypto/rand"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -89,6 +90,79 @@ func TestReplay(t *testing.T) {
 		id(0)).is(200)); detail.Status != "failed" || detail.RequeuedAs != "" {
 		t.Errorf("%+v", detail)
 	}
+}
+
+// An execution that is started again has the order key of the original request, also when the node's
+// order key has changed since. One on the sample payload has the key of the payload. In a queue
+// without lanes there is no order.
+func TestTheOrderKeyIsKept(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "pro")
+	put := func(queue, orderKey string) {
+		t.Helper()
+		r.put("/workflows/wf", fmt.Sprintf(`{"accountId":"acme","name":"n","queue":%q,`+
+			`"triggers":[{"nodeId":"node","samplePayload":{"order":"sample"},"orderKey":%q}]}`,
+			queue, orderKey))
+	}
+	ordered := func(n int, key string) {
+		t.Helper()
+		r.failed(n, func(s *execution.Start) {
+			s.OrderKey = key
+			s.Payload = execution.Payload{
+				ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"order":"body"}`),
+			}
+		})
+	}
+	// again starts an execution again, and returns the subject and the key of its start message.
+	again := func(path string) string {
+		t.Helper()
+		r.post(path, "").is(200)
+		info, err := r.streamHandle().Info(t.Context())
+		r.check(err)
+		msg, err := r.streamHandle().GetMsg(t.Context(), info.State.LastSeq)
+		r.check(err)
+		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
+		r.check(err)
+		return msg.Subject + " " + event.Start.OrderKey
+	}
+	expect := func(what, got, queue, key string) {
+		t.Helper()
+		want := stream.StartSubject(queue, "wf", "node") + " "
+		if key != "" {
+			want = fmt.Sprintf("executions.ordered.%s.%d.wf.node %s", queue,
+				execution.LaneOf("wf", key), key)
+		}
+		if got != want {
+			t.Errorf("%s: started at %s, want %s", what, got, want)
+		}
+	}
+
+	put("default", "ptr:/order")
+	ordered(1, "original")
+	expect("replay", again("/executions/"+id(1)+"/replay"), "default", "original")
+	expect("requeue", again("/executions/"+id(1)+"/requeue"), "default", "original")
+	ordered(2, "original")
+	r.post("/dead-letters/requeue", `{"ids":["`+id(2)+`"]}`).is(200)
+	if got := r.starts(id(2)); len(got) != 1 || got[0].OrderKey != "original" {
+		t.Errorf("requeued in bulk: %+v", got)
+	}
+	expect("rerun of the node", again("/workflows/wf/triggers/node/rerun"), "default", "sample")
+	expect("rerun of an execution", again("/executions/"+id(1)+"/rerun"), "default", "sample")
+
+	// The node's setting counts only for a request that had no key when it was accepted.
+	put("default", "header:X-None")
+	expect("replay at a changed node", again("/executions/"+id(1)+"/replay"), "default", "original")
+	ordered(3, "")
+	expect("replay without a key", again("/executions/"+id(3)+"/replay"), "default", "")
+	put("default", "ptr:/order")
+	expect("replay of one from before", again("/executions/"+id(3)+"/replay"), "default", "body")
+	put("default", "")
+	expect("replay at a node without", again("/executions/"+id(1)+"/replay"), "default", "original")
+	put("plain", "")
+	expect("replay in a queue without lanes", again("/executions/"+id(1)+"/replay"), "plain", "")
+	put("another", "ptr:/order")
+	expect("replay in another queue", again("/executions/"+id(1)+"/replay"), "another", "original")
 }
 
 // Each replay starts another execution, unless it has the idempotency key of an earlier one.

@@ -1,0 +1,84 @@
+package queues_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// An execution that a runner has received holds up the later ones with its order key until it is
+// acknowledged.
+func TestAKeyIsHeldUp(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	group := stream.RunnerGroup{Queue: "a", Group: "main"}
+	main, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.ConsumerConfig(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := execution.LaneOf("orders", "k")
+	lane, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.LaneConfig(number, main.CachedInfo()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := runnertest.Post{Queue: "a", WorkflowID: "orders", OrderKey: "k"}
+	before := time.Now()
+	first := r.ingress.Start(t, post)
+	accepted := time.Now()
+	for range 2 {
+		r.ingress.Start(t, post)
+	}
+	// None of the three was received yet.
+	r.until("a: 3 wait, main has 0 and 3")
+
+	msg, err := lane.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of a group without members, what was received counts as waiting.
+	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Held
+	since := held[0].AcceptedAt
+	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {
+		t.Errorf("held up since %v, want between %v and %v", since, before, accepted)
+	}
+	held[0].AcceptedAt = time.Time{}
+	if want := (queues.BlockingExecution{
+		Lane:        number,
+		WorkflowID:  "orders",
+		OrderKey:    "k",
+		ExecutionID: first,
+		Waiting:     2,
+	}); held[0] != want {
+		t.Errorf("held up: %+v, want %+v", held[0], want)
+	}
+
+	acknowledge(t, msg)
+	r.until("a: 2 wait, main has 0 and 2")
+	// The last one holds up nothing, because nothing waits behind it.
+	for range 2 {
+		if msg, err = lane.Next(); err != nil {
+			t.Fatal(err)
+		}
+		acknowledge(t, msg)
+	}
+	last := r.ingress.Start(t, post)
+	if msg, err = lane.Next(); err != nil || msg.Headers().Get(stream.HeaderExecutionID) != last {
+		t.Fatalf("received %v, %v", msg, err)
+	}
+	r.until("a: 1 wait, main has 0 and 1")
+}
+
+func acknowledge(t *testing.T, msg jetstream.Msg) {
+	t.Helper()
+	if err := msg.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
