@@ -28,8 +28,17 @@ type response struct {
 var errOutput = errors.New("the output's http is not valid")
 
 // readOutput converts an output to a response. An output {"http": {…}} sets status, headers and
-// body; any other output is itself the body, in the form that the sender expects.
+// body; any other output is itself the body, in the form that the sender expects. So is the status
+// of a response without a body, unless the output sets it.
 func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
+	r, err = readAnyOutput(output, form)
+	if err == nil && !r.custom && len(r.body) == 0 {
+		r.status = form.EmptyStatus()
+	}
+	return r, err
+}
+
+func readAnyOutput(output []byte, form sender.OutputForm) (r response, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(output, &members) == nil && len(members) == 1 && members["http"] != nil {
 		return readHTTP(members["http"])

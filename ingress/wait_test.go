@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/ingress"
@@ -21,24 +22,35 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // startRunner starts a runner of the default queue, which stops at the end of the test. The input,
 // or the payload field of a form, determines what it does: {"output": …} returns an output,
-// {"fail": "…"} an error, and {"hang": true} waits until the execution is canceled or the test
-// ends.
+// {"fail": "…"} an error, {"hang": true} waits until the execution is canceled or the test ends, and
+// {"cancel": true} does so after the execution was canceled.
 func (f *fixture) startRunner() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	nc := f.nats.Connect(f.t)
+	err := stream.EnsureCancellations(f.t.Context(), f.JetStream, stream.DefaultSettings)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cancellations, err := f.JetStream.KeyValue(f.t.Context(), stream.CancellationsBucket)
+	if err != nil {
+		f.t.Fatal(err)
+	}
 	go func() {
 		ended <- runner.Run(ctx, nc, runner.Options{
 			Group:        "main",
 			Concurrency:  500,
 			DrainTimeout: time.Second,
 			Log:          slog.New(slog.DiscardHandler),
-		}, do)
+		}, func(ctx context.Context, e runner.Execution) (any, error) {
+			return do(ctx, cancellations, e)
+		})
 	}()
 	f.t.Cleanup(func() {
 		cancel()
@@ -48,11 +60,14 @@ func (f *fixture) startRunner() {
 	})
 }
 
-func do(ctx context.Context, e runner.Execution) (any, error) {
+func do(
+	ctx context.Context, cancellations jetstream.KeyValue, e runner.Execution,
+) (any, error) {
 	var input struct {
 		Output json.RawMessage `json:"output"`
 		Fail   string          `json:"fail"`
 		Hang   bool            `json:"hang"`
+		Cancel bool            `json:"cancel"`
 	}
 	text := e.Input
 	var whole struct {
@@ -68,8 +83,13 @@ func do(ctx context.Context, e runner.Execution) (any, error) {
 	if err := json.Unmarshal(text, &input); err != nil {
 		return nil, runner.Permanent(err)
 	}
+	if input.Cancel {
+		if err := stream.PutCancellation(ctx, cancellations, e.ID, time.Now()); err != nil {
+			return nil, runner.Permanent(err)
+		}
+	}
 	switch {
-	case input.Hang:
+	case input.Hang, input.Cancel:
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case input.Fail != "":

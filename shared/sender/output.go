@@ -31,6 +31,8 @@ const (
 	// that is already TwiML is left unchanged.
 	asMessage OutputForm = "twiml-message"
 	asSpeech  OutputForm = "twiml-say"
+	// orNoContent is the output itself. A response without a body must have the status 204.
+	orNoContent OutputForm = "json-or-no-content"
 )
 
 func (e *entry) compileOutputs() ([]output, error) {
@@ -41,7 +43,7 @@ func (e *entry) compileOutputs() ([]output, error) {
 			return nil, err
 		}
 		switch spec.Form {
-		case asText, asMessage, asSpeech:
+		case asText, asMessage, asSpeech, orNoContent:
 		default:
 			return nil, fmt.Errorf("there is no form of outputs %q", spec.Form)
 		}
@@ -59,6 +61,14 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 		}
 	}
 	return ""
+}
+
+// EmptyStatus returns the status of a response without a body, unless the output sets one.
+func (f OutputForm) EmptyStatus() int {
+	if f == orNoContent {
+		return 204
+	}
+	return 200
 }
 
 // Answer returns the response that contains an output, or nil if the output itself is the response

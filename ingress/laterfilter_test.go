@@ -1,0 +1,87 @@
+package ingress_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/retry"
+)
+
+// A filter that a later version has stored, with an operator that this version does not know, can
+// be evaluated for no request: all are refused with 503 and without a record, so that no start is
+// lost. The same delivery is accepted as soon as the filter can be evaluated.
+func TestAFilterOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t)
+	_, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "active", AccountID: "pro", Triggers: []edit.TriggerSpec{{
+			NodeID:          "node",
+			TriggerSettings: edit.TriggerSettings{Filter: []byte(`{"ptr:/a":"x"}`)},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// store stores another filter, as a later version would.
+	store := func(filter string) {
+		t.Helper()
+		bucket, err := s.JetStream.KeyValue(t.Context(), registry.Bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := bucket.Get(t.Context(), registry.WorkflowPrefix+"active")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := registry.DecodeWorkflow(entry.Value())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Triggers[0].Filter = filter
+		record, err := w.Encode()
+		if err == nil {
+			_, err = bucket.Update(t.Context(), entry.Key(), record, entry.Revision())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	post := func(body string) answer {
+		t.Helper()
+		return s.to("active", request{body: body, header: map[string]string{
+			"Content-Type": "application/json", "X-Webhook-Delivery-Id": "d1",
+		}})
+	}
+	// until sends the delivery until the answer has the status.
+	until := func(status int, body string) (a answer) {
+		t.Helper()
+		retry.Until(t.Context(), time.Millisecond, func() bool {
+			a = post(body)
+			return a.status == status
+		})
+		return a
+	}
+	before := s.messages()
+	store(`{"ptr:/a":{"$regex":"x"}}`)
+	a := until(503, `{"a":"no"}`) // filtered until the ingress has the new filter
+	s.expect("a filter that cannot be evaluated", a, 503, "unavailable")
+	if a.header.Get("Retry-After") == "" || a.body["retryable"] != true ||
+		a.body["executionId"] != nil || a.body["filtered"] != nil {
+		t.Errorf("%v %s", a.header, a.raw)
+	}
+	s.expect("one that would match", post(`{"a":"x"}`), 503, "unavailable")
+	if n := s.messages() - before; n != 0 {
+		t.Errorf("%d messages were stored", n)
+	}
+
+	store(`{"ptr:/a":"x"}`)
+	if a := until(200, `{"a":"x"}`); a.body["executionId"] == nil ||
+		a.body["deduplicated"] != nil {
+		t.Errorf("once it can be evaluated: %s", a.raw)
+	}
+	if n := s.messages() - before; n != 1 {
+		t.Errorf("%d messages were stored, want 1", n)
+	}
+}
