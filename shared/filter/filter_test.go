@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +32,14 @@ func jsonRequest(body string) *sender.Request {
 	return &sender.Request{
 		Method: "POST",
 		Header: map[string][]string{"Content-Type": {"application/json"}},
+		Body:   []byte(body),
+	}
+}
+
+func formRequest(body string) *sender.Request {
+	return &sender.Request{
+		Method: "POST",
+		Header: map[string][]string{"Content-Type": {"application/x-www-form-urlencoded"}},
 		Body:   []byte(body),
 	}
 }
@@ -170,10 +180,20 @@ func TestInvalid(t *testing.T) {
 func second(filterText string, r *sender.Request) bool {
 	//nolint:forcetypeassert,errcheck // it was parsed
 	conditions := decode([]byte(filterText)).(map[string]any)
+	form := url.Values{}
+	if strings.HasPrefix(r.Header["Content-Type"][0], "application/x-www-form-urlencoded") {
+		if values, err := url.ParseQuery(string(r.Body)); err == nil {
+			form = values
+		}
+	}
 	var document any
-	valid := json.Valid(r.Body) && utf8.Valid(r.Body)
+	text := r.Body
+	if form.Has("payload") {
+		text = []byte(form.Get("payload"))
+	}
+	valid := json.Valid(text) && utf8.Valid(text)
 	if valid {
-		document = decode(r.Body)
+		document = decode(text)
 	}
 	for place, condition := range conditions {
 		kind, rest, _ := strings.Cut(place, ":")
@@ -187,6 +207,10 @@ func second(filterText string, r *sender.Request) bool {
 		case "header":
 			if values := r.Header[http.CanonicalHeaderKey(rest)]; len(values) > 0 {
 				v, there = loose(values[0]), true
+			}
+		case "form":
+			if form.Has(rest) {
+				v, there = loose(form.Get(rest)), true
 			}
 		case "query":
 			if values, err := url.ParseQuery(r.Query); err == nil && values.Has(rest) {
@@ -382,11 +406,13 @@ func randomCondition(r *rand.Rand, depth int) any {
 }
 
 func randomPlace(r *rand.Rand) string {
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0:
 		return "header:" + pick(r, []string{"X-A", "x-b"})
 	case 1:
 		return "query:" + pick(r, []string{"a", "b"})
+	case 2:
+		return "form:" + pick(r, []string{"a", "b", "payload"})
 	}
 	place := "ptr:"
 	for range 1 + r.IntN(3) {
@@ -417,6 +443,12 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 			body = pick(r, []string{"", "x", body + "}", "\xff"})
 		}
 		in := jsonRequest(body)
+		switch r.IntN(4) {
+		case 0:
+			in = formRequest("a=%C3%BC&b=5&a=x&payload=" + url.QueryEscape(body))
+		case 1:
+			in = formRequest(pick(r, []string{"a=op", "b=true&a=5.0", "a", ""}))
+		}
 		in.Header["X-A"] = []string{
 			pick(r, []string{"", "x", "5", "5.0", "opened", "true"}), "second",
 		}
@@ -429,7 +461,7 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 			text := encode(t, conditions, false)
 			place, got := parse(t, text).Match(in)
 			if want := second(text, in); got != want {
-				t.Fatalf("%s\nof %q, %v, %q: %t (%s), the second evaluation says %t", text, body,
+				t.Fatalf("%s\nof %q, %v, %q: %t (%s), the second evaluation says %t", text, in.Body,
 					in.Header, in.Query, got, place, want)
 			}
 			outcomes[got]++
@@ -440,16 +472,21 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 	}
 }
 
-// FuzzFilter checks that every valid filter can be evaluated for any body, each time with the same
-// result, and with the same result as in a second evaluation.
+// FuzzFilter checks that every valid filter can be evaluated for any body and query, each time with
+// the same result, and with the same result as in a second evaluation. The body is that of a form
+// or of a JSON document; the header X-A has the query as its value, too.
 func FuzzFilter(f *testing.F) {
-	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1")
+	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1", false)
 	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`,
-		[]byte(` { "a" : { "b" : [ 1 , {"c":"\"\\"} ] } } `), "a=1")
-	f.Add(`{"ptr:/0":{"$gte":1e5}}`, []byte(`[1e5,"\ud800"]`), "")
-	f.Add(`{"ptr:/a":{"$exists":false}}`, []byte(`{"\u0061":null}`), "")
-	f.Add(`{"header:X":"y"}`, []byte("\xff"), "%zz")
-	f.Fuzz(func(t *testing.T, text string, body []byte, query string) {
+		[]byte(` { "a" : { "b" : [ 1 , {"c":"\"\\"} ] } } `), "a=1", false)
+	f.Add(`{"ptr:/0":{"$gte":1e5}}`, []byte(`[1e5,"\ud800"]`), "", false)
+	f.Add(`{"ptr:/a":{"$exists":false}}`, []byte(`{"\u0061":null}`), "", false)
+	f.Add(`{"ptr:/a":"a","ptr:/b":"a"}`, []byte(`{"a":"a","b":"a","e":[5,{"a":5}]}`), "", false)
+	f.Add(`{"header:X-A":{"$lt":2E-3}}`, []byte("\xff"), "0.1e-2", false)
+	f.Add(`{"form:a":"b c","query:a":""}`, []byte("a=b+c&a=d"), "a", true)
+	f.Add(`{"ptr:/a":5,"form:payload":{"$prefix":"{"}}`, []byte("payload=%7B%22a%22:5.0%7D"), "%zz",
+		true)
+	f.Fuzz(func(t *testing.T, text string, body []byte, query string, isForm bool) {
 		compiled, err := filter.Parse([]byte(text))
 		if err != nil {
 			return
@@ -459,10 +496,12 @@ func FuzzFilter(f *testing.F) {
 			t.Fatalf("%s is not stable: %v", compiled, err)
 		}
 		in := jsonRequest(string(body))
-		in.Query = query
+		if isForm {
+			in = formRequest(string(body))
+		}
+		in.Query, in.Header["X-A"] = query, []string{query}
 		_, got := compiled.Match(in)
-		if _, err := url.ParseQuery(query); err != nil || strings.Contains(text, "form:") ||
-			ambiguous(text) || ambiguous(string(body)) {
+		if ambiguous(text) || ambiguousRequest(in, isForm) {
 			return
 		}
 		if want := second(text, in); got != want {
@@ -472,26 +511,78 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguous reports whether the second evaluation, which decodes into maps, interprets a document
-// differently. This is the case for duplicate names, numbers that are too long for it, and nesting
-// that encoding/json refuses.
-func ambiguous(text string) bool {
-	if strings.Count(text, "[")+strings.Count(text, "{") > 1000 ||
-		strings.ContainsAny(text, "eE") && strings.ContainsAny(text, "0123456789") {
+// ambiguousRequest reports whether the second evaluation interprets a request differently: see
+// ambiguous. It also does so for forms and queries of which net/url refuses a part.
+func ambiguousRequest(r *sender.Request, isForm bool) bool {
+	fields, err := url.ParseQuery(r.Query)
+	if err != nil || longExponent.MatchString(r.Query) {
 		return true
 	}
+	body := string(r.Body)
+	if isForm {
+		form, err := url.ParseQuery(body)
+		if err != nil {
+			return true
+		}
+		fields["form"] = nil
+		for _, values := range form {
+			fields["form"] = append(fields["form"], values...)
+		}
+		if form.Has("payload") {
+			body = form.Get("payload")
+		}
+	}
+	for _, values := range fields {
+		if slices.ContainsFunc(values, longExponent.MatchString) {
+			return true
+		}
+	}
+	return ambiguous(body)
+}
+
+// longExponent matches a number with an exponent of more than three digits. Its value as a fraction
+// would fill the memory of the second evaluation.
+var longExponent = regexp.MustCompile(`[0-9][eE][-+]?[0-9]{4}`)
+
+// ambiguous reports whether the second evaluation, which decodes into maps, interprets a document
+// differently. This is the case if an object has two members with the same name, and for numbers
+// with long exponents.
+func ambiguous(text string) bool {
+	type container struct {
+		members map[string]bool // nil in an array
+		isValue bool            // the next token is the value of a member
+	}
+	open := []container{{}}
 	decoder := json.NewDecoder(strings.NewReader(text))
-	seen := map[string]bool{}
+	decoder.UseNumber()
 	for {
 		token, err := decoder.Token()
 		if err != nil {
 			return false
 		}
-		if name, ok := token.(string); ok {
-			if seen[name] {
+		in := &open[len(open)-1]
+		if name, ok := token.(string); ok && in.members != nil && !in.isValue {
+			if in.members[name] {
 				return true
 			}
-			seen[name] = true
+			in.members[name], in.isValue = true, true
+			continue
+		}
+		in.isValue = false
+		switch token := token.(type) {
+		case json.Number:
+			if longExponent.MatchString(token.String()) {
+				return true
+			}
+		case json.Delim:
+			switch token {
+			case '{':
+				open = append(open, container{members: map[string]bool{}})
+			case '[':
+				open = append(open, container{})
+			default:
+				open = open[:len(open)-1]
+			}
 		}
 	}
 }
