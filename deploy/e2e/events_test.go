@@ -67,6 +67,9 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
+// oneByOne is the number of failures that come first, so few that each is reported by itself.
+const oneByOne = 5
+
 // killables is the number of processes that kill chooses from.
 const killables = 5
 
@@ -136,6 +139,11 @@ func TestEventsUnderKills(t *testing.T) {
 	kills, failed := 0, map[string]bool{}
 	for n := range failures {
 		failed[k.deliver(t, path, fmt.Sprint("delivery-", n))] = true
+		if n == oneByOne-1 {
+			within(t, time.Minute, "event of each of the first failures", func() bool {
+				return len(k.events(t)) == oneByOne
+			})
+		}
 		if n%7 == 6 {
 			k.kill(kills)
 			kills++
@@ -178,6 +186,9 @@ func TestEventsUnderKills(t *testing.T) {
 			t.Errorf("executions %s and %s tell of %s", other, id, event.ExecutionID)
 		}
 		named[event.ExecutionID] = id
+	}
+	if single < oneByOne {
+		t.Errorf("%d executions tell of one failure, fewer than %d", single, oneByOne)
 	}
 	if most := 10 + 2*(failures/60+2); len(told) > most {
 		t.Errorf("%d executions of the alert workflow, more than %d", len(told), most)

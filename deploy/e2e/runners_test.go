@@ -433,6 +433,65 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	program.AwaitEnd() // a second SIGTERM would end it immediately
 }
 
+// canceledRunner is a program that uses the Node.js kit. Its handler prints the execution's ID when
+// it begins, waits until its signal is aborted, and prints why. Then it returns if the input says
+// so, and throws otherwise.
+const canceledRunner = `
+import { connect } from "@nats-io/transport-node";
+import { Canceled, run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { queue: "canceled", group: "canceled", log: () => {} }, async (e, signal) => {
+  console.log("begin", e.executionId, ".");
+  await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  console.log("aborted", e.executionId, signal.reason instanceof Canceled, ".");
+  if (JSON.parse(e.input).body === "returns") {
+    return "done";
+  }
+  throw signal.reason;
+}, stop.signal);
+await nc.close();
+`
+
+// The Node.js kit aborts the signal of a canceled execution's handler. The execution is canceled if
+// the handler then throws, and succeeds if it returns. One that was canceled before never begins.
+func TestNodeIsCanceled(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	before := ingress.Start(t, runnertest.Post{Queue: "canceled"})
+	ingress.Cancel(t, before)
+	command := exec.Command("node", "--input-type=module", "--eval", canceledRunner)
+	command.Dir = nodeExample
+	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
+	program := childtest.Launch(t, command)
+	if got := ingress.Await(t, before); got.Status != execution.Canceled ||
+		!got.StartedAt.IsZero() {
+		t.Errorf("canceled before it began: %+v", got)
+	}
+	for body, want := range map[string]execution.Status{
+		"throws": execution.Canceled, "returns": execution.Succeeded,
+	} {
+		id := ingress.Start(t, runnertest.Post{Queue: "canceled", Body: body})
+		program.Await("begin (" + id + ") ")
+		ingress.Cancel(t, id)
+		if reason := program.Await("aborted " + id + ` (\w+) `); reason != "true" {
+			t.Errorf("%s: the reason is no Canceled", body)
+		}
+		got := ingress.Await(t, id)
+		if got.Status != want || got.StartedAt.IsZero() || got.Attempt != 1 ||
+			want == execution.Succeeded && string(got.Output) != `"done"` {
+			t.Errorf("its handler %s: %+v", body, got)
+		}
+	}
+	program.Terminate()
+	if strings.Contains(program.Output(), "begin "+before) {
+		t.Error("an execution that was canceled before has begun")
+	}
+}
+
 // Executions for which a process has no free concurrency slot stay on the server. An execution that
 // the server redelivers while it is running runs only once.
 func TestNodeRunsOnce(t *testing.T) {
