@@ -19,7 +19,9 @@ import (
 )
 
 // outputForms lists the forms in which senders show an output. "" stands for all other senders.
-var outputForms = []sender.OutputForm{"", "text", "twiml-message", "twiml-say", "json-or-no-content"}
+var outputForms = []sender.OutputForm{
+	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
+}
 
 // writeOutput responds to a request with an output, as the ingress does for a raw answer, and reads
 // the response as a client does.

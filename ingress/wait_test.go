@@ -27,8 +27,8 @@ import (
 
 // startRunner starts a runner of the default queue, which stops at the end of the test. The input,
 // or the payload field of a form, determines what it does: {"output": …} returns an output,
-// {"fail": "…"} an error, {"hang": true} waits until the execution is canceled or the test ends, and
-// {"cancel": true} does so after the execution was canceled.
+// {"fail": "…"} an error, {"hang": true} waits until the execution is canceled or the test ends,
+// and {"cancel": true} cancels the execution and then waits likewise.
 func (f *fixture) startRunner() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -93,6 +93,7 @@ func (f OutputForm) Answer(output []byte) *Answer {
 			return &Answer{Status: 200} // it cannot become TwiML
 		}
 		return &Answer{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
+	case orNoContent: // the output itself
 	}
 	return nil
 }

@@ -92,9 +92,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// An execution that is started again has the order key of the original request, also when the node's
-// order key has changed since. One on the sample payload has the key of the payload. In a queue
-// without lanes there is no order.
+// An execution that is started again has the order key of the original request, also when the
+// node's order key has changed since. One on the sample payload has the key of the payload. In a
+// queue without lanes there is no order.
 func TestTheOrderKeyIsKept(t *testing.T) {
 	t.Parallel()
 	r := start(t)
