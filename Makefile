@@ -48,7 +48,7 @@ BUF_GENERATE_NODE = cd $(NODE_KIT) && "$(CURDIR)/$(BUF)" generate "$(CURDIR)/pro
 BUF_GENERATE = PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH" "$(CURDIR)/$(BUF)" generate
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-long quick soak soak-runners soak-order soak-answers soak-cancels soak-events failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
+.PHONY: help run build test test-long quick soak soak-runners soak-order soak-waiting soak-answers soak-cancels soak-events failovers partitions regions takeover powercut lint bench tail profile microbench fuzz generate node release dist shipped clean
 .PHONY: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node
 
 help: ## list the targets
@@ -110,6 +110,9 @@ soak-runners: ## RUNNERS=20000 executions by four runners, of which one is kille
 
 soak-order: ## ORDERED=20000 executions of 500 keys by four runners; one is killed every 2 s, the stream's leader changes, first attempts fail
 	go test -count=1 -v -timeout 30m -run '^TestOrderHolds' ./deploy/e2e -ordered=$(or $(ORDERED),20000)
+
+soak-waiting: ## WAITING=10000 requests that wait for their answers at one ingress, and what they cost others; needs as many open files, twice
+	ulimit -n 32768; go test -count=1 -v -timeout 10m -run '^TestManyRequestsWait$$' ./ingress -waiting=$(or $(WAITING),10000)
 
 soak-answers: ## ANSWERS=2000 requests at 100/s whose answers wait for runs of 10 ms to 40 s, while ingresses, executor and runners are killed: RATE=100
 	go test -count=1 -v -timeout 30m -run '^TestAnswersUnderKills$$' ./deploy/e2e -answers=$(or $(ANSWERS),2000) -answers-rate=$(or $(RATE),100)

@@ -3,6 +3,8 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +147,58 @@ func TestCancelMany(t *testing.T) {
 		t.Error("a canceled execution cannot be replayed")
 	}
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
+}
+
+// An execution that ends, is canceled, replayed and requeued at the same moment has one outcome, which
+// the response to the cancellation states. Each replay that was confirmed is one start.
+func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	const executions = 40
+	for n := range executions {
+		r.accepted(n)
+	}
+	var canceled, replayed, requeued [executions]answer
+	var calls sync.WaitGroup
+	for n := range executions {
+		calls.Go(func() { canceled[n] = r.post("/executions/"+id(n)+"/cancel", "") })
+		calls.Go(func() { replayed[n] = r.post("/executions/"+id(n)+"/replay", "") })
+		calls.Go(func() { requeued[n] = r.post("/executions/"+id(n)+"/requeue", "") })
+		if n%2 == 0 {
+			calls.Go(func() {
+				r.records(store.Batch{Progress: []execution.Progress{{
+					ID: id(n), Queue: "default", WorkflowID: "wf", Status: execution.Succeeded,
+					At: time.Now(),
+				}}})
+			})
+		}
+	}
+	calls.Wait()
+	for n := range executions {
+		want := "succeeded"
+		if canceled[n].status == http.StatusOK {
+			want = decode[api.Execution](canceled[n]).Status
+		} else {
+			canceled[n].refused(409, api.CodeAlreadyEnded)
+		}
+		got := decode[api.ExecutionDetail](r.get("/executions/" + id(n)).is(200))
+		if got.Status != want || got.FinishedAt.IsZero() {
+			t.Errorf("execution %d is %s; its cancellation said %s: %s", n, got.Status, want,
+				canceled[n].body)
+		}
+		starts := 0
+		for _, a := range []answer{replayed[n], requeued[n]} {
+			if a.status == http.StatusOK {
+				starts++
+			}
+		}
+		if found := r.replays(id(n)); len(found) != starts {
+			t.Errorf("execution %d: %d starts, want %d: replay %d, requeue %d", n, len(found),
+				starts, replayed[n].status, requeued[n].status)
+		}
+	}
 }
 
 // A cancellation begun by a process that stopped is completed by another one. If the bucket or the
