@@ -111,8 +111,8 @@ soak-runners: ## RUNNERS=20000 executions by four runners, of which one is kille
 soak-order: ## ORDERED=20000 executions of 500 keys by four runners; one is killed every 2 s, the stream's leader changes, first attempts fail
 	go test -count=1 -v -timeout 30m -run '^TestOrderHolds' ./deploy/e2e -ordered=$(or $(ORDERED),20000)
 
-soak-waiting: ## WAITING=10000 requests that wait for their answers at one ingress, and what they cost others; needs as many open files, twice
-	ulimit -n 32768; go test -count=1 -v -timeout 10m -run '^TestManyRequestsWait$$' ./ingress -waiting=$(or $(WAITING),10000)
+soak-waiting: ## WAITING=9500 requests that wait for their answers at one ingress, and what they cost others; needs twice as many open files
+	ulimit -n $$(ulimit -Hn); go test -count=1 -v -timeout 10m -run '^TestManyRequestsWait$$' ./ingress -waiting=$(or $(WAITING),9500)
 
 soak-answers: ## ANSWERS=2000 requests at 100/s whose answers wait for runs of 10 ms to 40 s, while ingresses, executor and runners are killed: RATE=100
 	go test -count=1 -v -timeout 30m -run '^TestAnswersUnderKills$$' ./deploy/e2e -answers=$(or $(ANSWERS),2000) -answers-rate=$(or $(RATE),100)

@@ -149,7 +149,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	if err := errors.Join(stream.EnsureReports(ctx, js, 1),
 		stream.Ensure(ctx, js, stream.DefaultSettings),
 		stream.EnsureOwnStreams(ctx, js, stream.DefaultSettings, "q",
-			stream.OwnLimits{})); err != nil {
+			stream.QueueStreamLimits{})); err != nil {
 		t.Fatal(err)
 	}
 	own := &ownConsumerCheck{js: js}

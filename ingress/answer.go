@@ -216,7 +216,7 @@ func (h *handler) refuse(
 		header.Set("Allow", http.MethodPost)
 	}
 	if p.status == http.StatusUnauthorized && s != nil {
-		header.Set("WWW-Authenticate", s.Challenge())
+		header.Set("WWW-Authenticate", s.WWWAuthenticate())
 	}
 	// Never send 100 Continue. If the rest of the body is too long to drain, announce that the
 	// connection closes: a reset while the client is still sending could destroy the response.

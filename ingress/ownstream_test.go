@@ -39,7 +39,7 @@ func (f *fixture) inQueue(id, queue string) (token string) {
 }
 
 // moveIn gives a queue its own stream, without the delivery IDs of earlier messages.
-func (f *fixture) moveIn(queue string, limits stream.OwnLimits) {
+func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 	f.t.Helper()
 	ctx := f.t.Context()
 	if err := stream.EnsureOwnStreams(ctx, f.JetStream, stream.DefaultSettings, queue,
@@ -80,7 +80,7 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	f := start(t)
 	addresses := []string{f.addr, f.startIngress()}
 	token := f.inQueue("wf", "q")
-	f.moveIn("q", stream.OwnLimits{})
+	f.moveIn("q", stream.QueueStreamLimits{})
 	n := 0
 	for _, c := range []struct {
 		phase registry.StreamPhase
@@ -182,7 +182,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 		t.Fatal("it does not get full")
 	}
 	loud, calm := f.inQueue("loud", "loud"), f.inQueue("calm", "calm")
-	f.moveIn("loud", stream.OwnLimits{MaxBytes: 1 << 20})
+	f.moveIn("loud", stream.QueueStreamLimits{MaxBytes: 1 << 20})
 	fill("loud", loud)
 	if a := f.send(request{path: "/webhooks/calm", token: calm}); a.status != 200 {
 		t.Errorf("another queue: %+v", a)
@@ -191,7 +191,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 		t.Errorf("with a full own stream: %d %s", status, text)
 	}
 
-	f.moveIn("calm", stream.OwnLimits{})
+	f.moveIn("calm", stream.QueueStreamLimits{})
 	shared, err := f.JetStream.Stream(t.Context(), stream.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,8 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedTurn is a turn of the calm workflows, with the result of the flood at the same time.
+// floodedTurn holds the results of the calm workflows in a turn during which another workflow was
+// flooded, and the results of that flood.
 type floodedTurn struct {
 	turn
 	flood result

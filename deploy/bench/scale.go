@@ -63,7 +63,7 @@ type layout struct {
 	runs []scaleTurn
 }
 
-// scaleTurn is the measurement of one turn of a layout.
+// scaleTurn holds the throughput and CPU usage measured in one turn of a layout.
 type scaleTurn struct {
 	perSecond float64
 	cpu       []float64 // average number of cores used by each NATS server

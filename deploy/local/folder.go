@@ -81,6 +81,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--nats-addr %q is not HOST:PORT", c.NATSAddr)
 	}
+	if host == "" {
+		host = "0.0.0.0" // as for the other addresses: all interfaces
+	}
 	port, err := strconv.Atoi(portText)
 	if err != nil || port < 0 || port > 65535 {
 		return nil,

@@ -63,6 +63,16 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
+// An address without a host means all interfaces, also for the NATS server: in a container, its
+// loopback is of no use to others.
+func TestAnAddressWithoutAHostIsReachable(t *testing.T) {
+	t.Parallel()
+	p := launch(t, "--data-dir", t.TempDir(), "--nats-addr=:0")
+	if host := p.Await(`\nNATS +nats://([^:]+):`); host != "0.0.0.0" {
+		t.Errorf("NATS listens on %s", host)
+	}
+}
+
 // answer is the response that a sender gets.
 type answer struct {
 	status       int

@@ -18,6 +18,7 @@ if [ $# -eq 0 ] || { [ "$copy" ] && [ $# -gt 1 ]; }; then
 fi
 folder=$1
 shift
+command -v openssl >/dev/null || { echo 'make-secrets.sh needs openssl: apt-get install openssl' >&2; exit 1; }
 nk=${NK-}
 for shipped in "$(cd "$(dirname "$0")" && pwd)/../../bin/nk" /usr/libexec/hookstart/nk; do
   [ "$nk" ] || [ ! -x "$shipped" ] || nk=$shipped

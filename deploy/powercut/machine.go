@@ -35,7 +35,7 @@ func newMachine(
 }
 
 func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
-func (m *machine) log() string        { return filepath.Join(m.folder, "hookstart-local.log") }
+func (m *machine) logPath() string    { return filepath.Join(m.folder, "hookstart-local.log") }
 
 // start turns the machine on. It returns once the process of hookstart-local is running, which is
 // before hookstart-local is ready.
@@ -43,7 +43,7 @@ func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
 	}
-	if m.process, err = startProgram(dataFolder(m.mountpoint()), m.log(), m.adminToken,
+	if m.process, err = startProgram(dataFolder(m.mountpoint()), m.logPath(), m.adminToken,
 		m.syncAlways); err != nil {
 		return errors.Join(err, m.mounted.Unmount())
 	}
@@ -81,7 +81,7 @@ func (m *machine) boot(ctx context.Context) error {
 
 // endOfLog returns the last 1,000 bytes of hookstart-local's log.
 func (m *machine) endOfLog() string {
-	text, err := os.ReadFile(m.log())
+	text, err := os.ReadFile(m.logPath())
 	if err != nil {
 		return err.Error()
 	}

@@ -227,7 +227,7 @@ func (f *faults) addDatabase(add addFault) {
 		})
 }
 
-// run injects faults until starting ends. It returns when the last fault is over.
+// run starts faults until the context starting ends, then waits for those that are still going on.
 func (f *faults) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// pastPartition is a partition that was applied.
-type pastPartition struct {
+// partitionRecord is a partition that was applied.
+type partitionRecord struct {
 	partition
 	from, to time.Time
 	// reunion holds how long after the healing each ingress gave its first 200. 0 means that it
@@ -37,7 +37,7 @@ type partitioner struct {
 	say          func(format string, args ...any)
 
 	mu  sync.Mutex
-	all []pastPartition
+	all []partitionRecord
 }
 
 // run applies partitions until starting ends. It returns when the last partition is healed and the
@@ -64,7 +64,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.mu.Lock()
 	index := len(f.all)
-	f.all = append(f.all, pastPartition{partition: kind, from: time.Now()})
+	f.all = append(f.all, partitionRecord{partition: kind, from: time.Now()})
 	f.mu.Unlock()
 	applying, stop := context.WithCancel(ctx)
 	var applied sync.WaitGroup
@@ -74,11 +74,11 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	applied.Wait()
 	f.hosts.Heal()
 	healed := time.Now()
-	f.updatePartition(index, func(p *pastPartition) { p.to = healed })
+	f.updatePartition(index, func(p *partitionRecord) { p.to = healed })
 	reunion := f.probes.awaitAllAccepting(ctx, healed, reunionTimeout)
-	f.updatePartition(index, func(p *pastPartition) { p.reunion = reunion })
+	f.updatePartition(index, func(p *partitionRecord) { p.reunion = reunion })
 	if err := f.installation.awaitReplicas(ctx, reunionTimeout); err == nil {
-		f.updatePartition(index, func(p *pastPartition) { p.complete = time.Since(healed) })
+		f.updatePartition(index, func(p *partitionRecord) { p.complete = time.Since(healed) })
 	}
 	f.mu.Lock()
 	p := f.all[index]
@@ -90,13 +90,13 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 		p.complete.Round(100*time.Millisecond))
 }
 
-func (f *partitioner) updatePartition(index int, change func(*pastPartition)) {
+func (f *partitioner) updatePartition(index int, change func(*partitionRecord)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.all[index])
 }
 
-func (f *partitioner) pastPartitions() []pastPartition {
+func (f *partitioner) partitionRecords() []partitionRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.all)
@@ -104,7 +104,7 @@ func (f *partitioner) pastPartitions() []pastPartition {
 
 // describeCurrent describes the current partition, or the last one and how long ago it was healed.
 func (f *partitioner) describeCurrent() string {
-	all := f.pastPartitions()
+	all := f.partitionRecords()
 	if len(all) == 0 {
 		return "before the first partition"
 	}
@@ -116,7 +116,7 @@ func (f *partitioner) describeCurrent() string {
 }
 
 func (f *partitioner) incidents() (all []incident) {
-	for _, p := range f.pastPartitions() {
+	for _, p := range f.partitionRecords() {
 		all = append(all, incident{kind: p.String(), from: p.from, to: p.to})
 	}
 	return all
@@ -126,14 +126,14 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
 		"untrue %d",
-		len(f.pastPartitions()), t.acknowledged, totalCount(t.refused), totalCount(t.errors),
+		len(f.partitionRecords()), t.acknowledged, totalCount(t.refused), totalCount(t.errors),
 		all.confirmed.Load(),
 		len(all.wrongAnswers()))
 }
 
 // slowIngresses describes the ingresses whose first 200 came too late after a partition was healed.
 func (f *partitioner) slowIngresses() (late []string) {
-	for _, p := range f.pastPartitions() {
+	for _, p := range f.partitionRecords() {
 		for host, took := range p.reunion {
 			if took == 0 || took > availableWithin {
 				late = append(late,
@@ -170,7 +170,7 @@ func (f *partitioner) write(out io.Writer) {
 		incomplete             int
 	}
 	rows := map[string]*row{}
-	for _, p := range f.pastPartitions() {
+	for _, p := range f.partitionRecords() {
 		r := rows[p.kind]
 		if r == nil {
 			r = &row{}

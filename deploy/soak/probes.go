@@ -152,7 +152,7 @@ func shares(each []share) string {
 // available returns the share of accepted requests for each ingress: within counts the requests
 // sent in the first seconds of the partition, and after counts those sent later in it. A request
 // counts only once it has completed.
-func (p *probes) available(partition pastPartition) (within, after []share) {
+func (p *probes) available(partition partitionRecord) (within, after []share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	within, after = make([]share, len(p.each)), make([]share, len(p.each))

@@ -141,7 +141,7 @@ type zones struct {
 	stages       []*stage
 }
 
-// stage is the measurement with one latency.
+// stage holds the results measured at one network latency.
 type stage struct {
 	latency time.Duration
 	// near holds the response times of accepted requests at the ingress in the leader's zone, and
@@ -158,7 +158,7 @@ type zoneCut struct {
 	from, to  time.Time
 	remaining share // requests at the ingresses of the other zones
 	cutOff    share // requests at the ingress of the zone that is cut off
-	// refusedDuration is the longest interval in which the ingress of another zone refused
+	// refusedFor is the longest interval in which the ingress of another zone refused
 	// requests. 0 means that none was refused.
 	refusedFor time.Duration
 	slowest    time.Duration // longest response time of an accepted request in the other zones

@@ -194,8 +194,8 @@ func (c *Config) loadAndBreak(
 }
 
 // compare reads the stored, recorded and quarantined executions and compares them with the
-// responses to senders. unreported holds the IDs of executions that were acknowledged without a
-// readable report, with the times; these executions must have failed.
+// responses to senders. unreported maps the ID of each execution that was acknowledged without a
+// readable report to the time of the acknowledgment; these executions must have failed.
 func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,

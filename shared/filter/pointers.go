@@ -91,7 +91,7 @@ func (s *scanner) value(n *node) {
 	before := s.left
 	start := s.at
 	if len(n.children) == 0 {
-		s.note(n, s.skip())
+		s.note(n, s.scanValue())
 		return
 	}
 	switch s.text[s.at] {
@@ -102,7 +102,7 @@ func (s *scanner) value(n *node) {
 		s.noteAt(n, kindOther, start)
 		s.readElements(n)
 	default:
-		s.note(n, s.skip())
+		s.note(n, s.scanValue())
 	}
 	// Pointers that were not found here are not found anywhere.
 	s.left = min(s.left, before-n.below)
@@ -142,7 +142,7 @@ func (s *scanner) readMembers(n *node) {
 		next := n.childNamed(name, escaped)
 		if next == nil || s.seen[next.number] {
 			s.skipSpace()
-			s.skip()
+			s.scanValue()
 			continue
 		}
 		s.seen[next.number] = true
@@ -184,15 +184,15 @@ func (s *scanner) readElements(n *node) {
 			}
 		}
 		if next == nil {
-			s.skip()
+			s.scanValue()
 			continue
 		}
 		s.value(next)
 	}
 }
 
-// skip scans a complete value and returns it.
-func (s *scanner) skip() value {
+// scanValue scans a complete value and returns it.
+func (s *scanner) scanValue() value {
 	start := s.at
 	switch c := s.text[s.at]; c {
 	case '"':

@@ -84,7 +84,7 @@ func LogEvent(
 		return
 	}
 	format, isOurs := log.Formatter.(jsonLines)
-	out, isBuffered := log.Out.(*lineWriter)
+	out, isBuffered := log.Out.(*batchedLineWriter)
 	if !isOurs || !isBuffered || len(log.Hooks) > 0 {
 		fields := make(logrus.Fields, len(members))
 		for _, m := range members {

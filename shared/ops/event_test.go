@@ -34,7 +34,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("", 3600))
 	for _, list := range [][]Member{members(), nil} {
 		var fast, slow bytes.Buffer
-		lines := &lineWriter{out: &fast}
+		lines := &batchedLineWriter{out: &fast}
 		LogEvent(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)
 		LogEvent(newLog(t, &slow), logrus.WarnLevel, at, "webhook", list)
 		lines.flush()
@@ -43,7 +43,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	lines := &lineWriter{out: &out}
+	lines := &batchedLineWriter{out: &out}
 	LogEvent(newLog(t, lines), logrus.DebugLevel, at, "quiet", nil)
 	lines.flush()
 	if out.Len() > 0 {
@@ -76,7 +76,7 @@ func (c *counted) Write(p []byte) (int, error) {
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}
-	lines := &lineWriter{out: out}
+	lines := &batchedLineWriter{out: out}
 	now := time.Now()
 	lines.add([]byte("1\n"), now)
 	<-out.came

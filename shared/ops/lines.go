@@ -8,7 +8,7 @@ import (
 )
 
 // stderr receives the logs of all services in this process.
-var stderr = &lineWriter{out: os.Stderr}
+var stderr = &batchedLineWriter{out: os.Stderr}
 
 // Flush writes the collected lines of the log. It must be called before the process exits.
 func Flush() { stderr.flush() }
@@ -20,8 +20,8 @@ const lateBy = 5 * time.Millisecond
 // maxWaiting is the maximum total size in bytes of the lines that are held back.
 const maxWaiting = 32 << 10
 
-// lineWriter collects lines and writes them together. It is safe for concurrent use.
-type lineWriter struct {
+// batchedLineWriter collects lines and writes them together. It is safe for concurrent use.
+type batchedLineWriter struct {
 	out io.Writer
 
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type lineWriter struct {
 }
 
 // Write writes a line immediately, after the collected ones.
-func (w *lineWriter) Write(line []byte) (int, error) {
+func (w *batchedLineWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, line...)
@@ -39,7 +39,7 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 }
 
 // add writes a line immediately, or collects it if others were written a moment ago.
-func (w *lineWriter) add(line []byte, now time.Time) {
+func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, line...)
@@ -54,7 +54,7 @@ func (w *lineWriter) add(line []byte, now time.Time) {
 }
 
 // flush writes the collected lines when the timer has expired or the process is about to exit.
-func (w *lineWriter) flush() {
+func (w *batchedLineWriter) flush() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer = false
@@ -63,7 +63,7 @@ func (w *lineWriter) flush() {
 }
 
 // write writes the collected lines. The caller must hold mu.
-func (w *lineWriter) write() error {
+func (w *batchedLineWriter) write() error {
 	if len(w.waiting) == 0 {
 		return nil
 	}

@@ -77,9 +77,9 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// NewLogAndOps returns the log and the Ops of a service. It returns a non-nil log or given
-// unchanged; the caller still owns them. Otherwise it creates them, and serves the new Ops on addr
-// until stop is called.
+// NewLogAndOps returns the log and the Ops of a service. If log is nil, it creates one. If given is
+// nil, it creates an Ops and serves it on addr until stop is called; otherwise it returns given,
+// and stop does nothing.
 func NewLogAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {

@@ -301,7 +301,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 			t.workflows.remove(c.DeletedWorkflow)
 			delete(t.unusable, c.DeletedWorkflow)
 			delete(t.opened, c.DeletedWorkflow)
-			t.deactivate(before)
+			t.removeFromActive(before)
 		}
 	}
 	return nil
@@ -337,7 +337,7 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	}
 	t.workflows.set(w)
 	if existed && !stays {
-		t.deactivate(before)
+		t.removeFromActive(before)
 	}
 	if existed && before.door.replace(&w.door) {
 		moved = []*queueGate{before.door.queue}
@@ -345,8 +345,8 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	return moved
 }
 
-// deactivate removes w from its account's active workflows, if it was active.
-func (t *tables) deactivate(w *Webhook) {
+// removeFromActive removes w from its account's active workflows, if it was active.
+func (t *tables) removeFromActive(w *Webhook) {
 	if !w.Active {
 		return
 	}
@@ -359,7 +359,7 @@ func (t *tables) deactivate(w *Webhook) {
 	t.dropEmptyAccountState(w.AccountID)
 }
 
-// accountState returns the owner of an account, and creates it if there is none.
+// accountState returns the state of an account, and creates it if there is none.
 func (t *tables) accountState(accountID string) *accountState {
 	o := t.owners[accountID]
 	if o == nil {
@@ -369,8 +369,8 @@ func (t *tables) accountState(accountID string) *accountState {
 	return o
 }
 
-// dropEmptyAccountState deletes an account's owner if the account has neither a record nor active
-// workflows.
+// dropEmptyAccountState deletes the state of an account if the account has neither a record nor
+// active workflows.
 func (t *tables) dropEmptyAccountState(accountID string) {
 	if o := t.owners[accountID]; !o.known && len(o.active) == 0 {
 		delete(t.owners, accountID)

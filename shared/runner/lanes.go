@@ -364,8 +364,8 @@ type laneState struct {
 // early, before that leader would redeliver the message: see secondHeartbeat.
 
 // leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
-// ack wait before another member may get the message. A tenth passes at most until the runner
-// notices, see runPeriodically; the rest is for the handler to stop.
+// ack wait before another member may get the message. The runner may take up to a tenth of
+// the ack wait to notice, see runPeriodically; the rest gives the handler time to stop.
 func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }

@@ -98,8 +98,8 @@ func newInFlight(r *runner, js jetstream.JetStream) (*inFlight, error) {
 	return u, nil
 }
 
-// openOwnPublisher prepares for publishing reports on executions in a queue's own stream. It must
-// be called before the first message from that stream is added.
+// openOwnPublisher opens the publisher for reports on executions from the queue's own stream,
+// unless it is open already. It must be called before the first message from that stream is added.
 func (u *inFlight) openOwnPublisher(queue string) error {
 	if u.ownAcks != nil {
 		return nil

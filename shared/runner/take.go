@@ -173,8 +173,8 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	return true
 }
 
-// isLastAttempt reports whether a message is in its last attempt. If the message were handed back
-// now, it would fail at the next member without any handler having been called in this attempt.
+// isLastAttempt reports whether this is a message's last attempt. Such a message must not be handed
+// back: the next member would fail it as exhausted, without calling the handler for this attempt.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

@@ -272,13 +272,13 @@ type replySpec struct {
 	JSON   string            `json:"json"`   // "" means that there is no body
 }
 
-type reply struct {
+type conditionalAnswer struct {
 	when   []condition
 	answer Answer
 }
 
-func (e *entry) compileReplies() ([]reply, error) {
-	replies := make([]reply, 0, len(e.Replies))
+func (e *entry) compileReplies() ([]conditionalAnswer, error) {
+	replies := make([]conditionalAnswer, 0, len(e.Replies))
 	for _, spec := range e.Replies {
 		when, err := compileConditions(spec.When)
 		if err != nil {
@@ -288,7 +288,7 @@ func (e *entry) compileReplies() ([]reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		replies = append(replies, reply{when, a})
+		replies = append(replies, conditionalAnswer{when, a})
 	}
 	return replies, nil
 }

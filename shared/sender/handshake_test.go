@@ -241,7 +241,7 @@ func TestWhatIsSpecial(t *testing.T) {
 		"bearer": `Bearer realm="webhook"`,
 		"svix":   `Webhook-Signature sender="standard-webhooks"`,
 	} {
-		if got := compile(t, configOf(t, preset)).Challenge(); got != want {
+		if got := compile(t, configOf(t, preset)).WWWAuthenticate(); got != want {
 			t.Errorf("%s: %s", preset, got)
 		}
 	}

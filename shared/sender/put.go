@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// SetDeliveryID stores a delivery ID in a request that is about to be signed, in the header or the
-// part of the body where the sender would put it. If there are several sources, it uses the one
-// that the request already contains, otherwise the first header, otherwise the first source that is
-// possible. If there is none, SetDeliveryID returns false and changes nothing.
+// SetDeliveryID writes a delivery ID into a request that has not been signed yet, where the sender
+// would put it. It overwrites an ID that is already there; otherwise it prefers a header to the
+// body. It returns false and leaves the request unchanged if the ID cannot be written anywhere.
 func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	if id == "" {
 		return false

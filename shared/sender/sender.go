@@ -70,7 +70,7 @@ type Sender struct {
 	keys       []key
 	delivery   []idSource
 	handshakes []handshake
-	replies    []reply
+	replies    []conditionalAnswer
 	outputs    []output
 	drop       []string
 	challenge  string
@@ -220,8 +220,8 @@ func (s *Sender) GivesUpOn4xx() bool { return s.entry.GivesUpOn4xx }
 // never forwarded.
 func (s *Sender) SecretHeaders() []string { return s.drop }
 
-// Challenge returns the value of the WWW-Authenticate header in a refusal.
-func (s *Sender) Challenge() string { return s.challenge }
+// WWWAuthenticate returns the value of the WWW-Authenticate header in a refusal.
+func (s *Sender) WWWAuthenticate() string { return s.challenge }
 
 // NeedsURL reports whether the URL is signed. If it is, the ingress must know its public URL.
 func (s *Sender) NeedsURL() bool {

@@ -300,13 +300,13 @@ func (p Phase) Layout() (layout Layout, open bool) {
 
 // QueueStream is a queue's own stream, according to the queue's record. The zero value means none.
 type QueueStream struct {
-	Phase  Phase     // where start messages are stored now
-	Limits OwnLimits // as set by an operator
+	Phase  Phase             // where start messages are stored now
+	Limits QueueStreamLimits // as set by an operator
 }
 
-// OwnLimits holds the limits of a queue's own stream. The zero value means the limits of the shared
-// stream, but without a maximum size.
-type OwnLimits struct {
+// QueueStreamLimits holds the limits of a queue's own stream. The zero value means the limits of
+// the shared stream, but without a maximum size.
+type QueueStreamLimits struct {
 	// MaxBytes is the size at which the stream refuses new messages. 0 means no limit.
 	MaxBytes int64
 	// MaxAge is how long messages are kept. 0 means that they are kept as long as in EXECUTIONS.
@@ -319,7 +319,7 @@ type OwnLimits struct {
 }
 
 // withLimits returns the settings of EXECUTIONS, overridden by the limits of a queue's own stream.
-func (s Settings) withLimits(limits OwnLimits) Settings {
+func (s Settings) withLimits(limits QueueStreamLimits) Settings {
 	s.MaxBytes = limits.MaxBytes
 	if limits.MaxAge > 0 {
 		s.MaxAge = limits.MaxAge
@@ -331,7 +331,7 @@ func (s Settings) withLimits(limits OwnLimits) Settings {
 	return s
 }
 
-func (l OwnLimits) placement() *jetstream.Placement {
+func (l QueueStreamLimits) placement() *jetstream.Placement {
 	if len(l.PlacementTags) == 0 {
 		return nil
 	}
@@ -339,7 +339,7 @@ func (l OwnLimits) placement() *jetstream.Placement {
 }
 
 // OwnConfig returns the configuration of a queue's own stream of start messages and rejections.
-func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
+func (s Settings) OwnConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
 	config.Name, config.Subjects = OwnStreamName(queue), []string{ownPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
@@ -348,7 +348,7 @@ func (s Settings) OwnConfig(queue string, limits OwnLimits) jetstream.StreamConf
 }
 
 // OwnProgressConfig returns the configuration of a queue's own stream of reports.
-func (s Settings) OwnProgressConfig(queue string, limits OwnLimits) jetstream.StreamConfig {
+func (s Settings) OwnProgressConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressStreamName(queue),
 		[]string{reportsPrefix + queue + ".*.*"}
@@ -364,7 +364,7 @@ var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
 // the settings of EXECUTIONS. A shorter maximum age deletes older messages immediately.
 // EnsureOwnStreams is idempotent.
 func EnsureOwnStreams(
-	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits OwnLimits,
+	ctx context.Context, js jetstream.JetStream, s Settings, queue string, limits QueueStreamLimits,
 ) error {
 	if err := s.withLimits(limits).Validate(); err != nil {
 		return err

@@ -135,7 +135,7 @@ func OrderedDrained(
 // OwnQueue is a queue that has its own streams.
 type OwnQueue struct {
 	Queue  string
-	Limits OwnLimits // according to the queue's record; zero if there is none
+	Limits QueueStreamLimits // according to the queue's record; zero if there is none
 }
 
 // OwnQueues returns the queues that have their own streams.

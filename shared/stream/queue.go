@@ -76,7 +76,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 }
 
 func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
-	return QueueStream{Phase(wire.GetPhase()), OwnLimits{
+	return QueueStream{Phase(wire.GetPhase()), QueueStreamLimits{
 		MaxBytes: wire.GetMaxBytes(), MaxAge: time.Duration(wire.GetMaxAgeSeconds()) * time.Second,
 		Replicas: int(wire.GetReplicas()), PlacementTags: wire.GetPlacementTags(),
 	}}

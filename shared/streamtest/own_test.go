@@ -28,7 +28,7 @@ func TestEnsureOwn(t *testing.T) {
 		stream.EnsureReports(ctx, js, 1)); err != nil {
 		t.Fatal(err)
 	}
-	for _, limits := range []stream.OwnLimits{
+	for _, limits := range []stream.QueueStreamLimits{
 		{}, {MaxBytes: 1 << 20, MaxAge: time.Hour}, {MaxBytes: 1 << 20, MaxAge: time.Hour},
 	} {
 		if err := stream.EnsureOwnStreams(ctx, js, settings, "q", limits); err != nil {
@@ -79,13 +79,13 @@ func TestEnsureOwn(t *testing.T) {
 		strings.Join(reports, " ") != "PROGRESS PROGRESS_q" {
 		t.Errorf("%v %v %v", starts, reports, err)
 	}
-	if err := stream.EnsureOwnStreams(ctx, js, settings, "q", stream.OwnLimits{
+	if err := stream.EnsureOwnStreams(ctx, js, settings, "q", stream.QueueStreamLimits{
 		PlacementTags: []string{"a"},
 	}); !errors.Is(err, stream.ErrNoPlacement) {
 		t.Errorf("placement without a cluster: %v", err)
 	}
 	if err := stream.EnsureOwnStreams(ctx, js, settings, "q",
-		stream.OwnLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
+		stream.QueueStreamLimits{Replicas: 3}); !errors.Is(err, stream.ErrTooFewServers) {
 		t.Errorf("three replicas on one server: %v", err)
 	}
 	for range 2 {

@@ -80,7 +80,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	for _, queue := range []string{"default", "gpu"} {
 		err := stream.EnsureOwnStreams(tb.Context(), js, stream.DefaultSettings, queue,
-			stream.OwnLimits{})
+			stream.QueueStreamLimits{})
 		if err == nil {
 			group := stream.RunnerGroup{Queue: queue, Group: "main"}
 			config := group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)

@@ -31,9 +31,9 @@ func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, known: map[string]jetstream.Stream{}}
 }
 
-// GetStart returns the message that started an execution of a queue, or rejected it, by its
-// sequence in either of the queue's streams. It fails with jetstream.ErrMsgNotFound if neither
-// stream has it.
+// GetStart returns the message that started or rejected an execution. It looks at sequence in the
+// shared stream and in the queue's own stream, and ignores messages of other executions. It fails
+// with jetstream.ErrMsgNotFound if neither stream has the message.
 func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {

@@ -87,7 +87,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	} {
 		if i > 0 {
 			r.check(stream.EnsureOwnStreams(ctx, r.js, stream.DefaultSettings, "q",
-				stream.OwnLimits{}))
+				stream.QueueStreamLimits{}))
 			r.phase(phase)
 		}
 		id := uuid.NewString()
@@ -123,7 +123,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
-		stream.OwnLimits{}))
+		stream.QueueStreamLimits{}))
 	r.phase(stream.PhaseClosedIn)
 	asked, err := r.js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_registry")
 	r.check(err)
@@ -171,7 +171,7 @@ func TestAMoveMeanwhile(t *testing.T) {
 			t.Parallel()
 			r := start(t)
 			r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
-				stream.OwnLimits{}))
+				stream.QueueStreamLimits{}))
 			r.phase(c.before)
 			id := uuid.NewString()
 			_, err := r.starts.Publish(t.Context(), "q", "wf",

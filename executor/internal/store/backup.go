@@ -17,7 +17,7 @@ type Part struct {
 	Refusals   []Refusal           `json:",omitempty"`
 	Audit      []AuditEntry        `json:",omitempty"`
 	Senders    []SenderObservation `json:",omitempty"`
-	Filtered   []Filtered          `json:",omitempty"`
+	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
 // KeptMessage is an unreadable message and when it was dismissed. DismissedAt is zero if it was

@@ -39,8 +39,8 @@ type WorkflowRefusalSum struct {
 	RefusalSum
 }
 
-// RefusalPosition is a position in the list of refusal sums, immediately after the sum with this
-// last time, workflow and code. The zero value is the beginning of the list.
+// RefusalPosition is a position in the list of refusal sums: just after the sum with this LastAt,
+// WorkflowID and Code. The zero value is the beginning of the list.
 type RefusalPosition struct {
 	LastAt           time.Time
 	WorkflowID, Code string
@@ -96,7 +96,7 @@ func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 
 // FilteredMinute returns the minute count for a report of filtered requests, or nil if the report's
 // counts add up to zero.
-func FilteredMinute(at time.Time, filtered []Filtered) []MinuteCount {
+func FilteredMinute(at time.Time, filtered []FilteredRequests) []MinuteCount {
 	total := int64(0)
 	for _, f := range filtered {
 		total += f.Count

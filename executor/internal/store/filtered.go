@@ -9,9 +9,9 @@ import (
 // kept for that node.
 const MaxFilteredRequests = 20
 
-// Filtered describes the requests that did not match the filter of one trigger node. Its JSON is
-// part of backups: see Part.
-type Filtered struct {
+// FilteredRequests describes the requests that did not match the filter of one trigger node. Its
+// JSON is part of backups: see Part.
+type FilteredRequests struct {
 	WorkflowID, NodeID string
 
 	Count int64             // number of these requests since the node was created
@@ -27,9 +27,9 @@ type FilteredRequest struct {
 
 // StorableFiltered returns a report in stored form: one entry per node, sorted by node. Because of
 // this order, two concurrent writers cannot deadlock.
-func StorableFiltered(filtered []Filtered) []Filtered {
+func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	type node struct{ workflowID, nodeID string }
-	byNode := map[node]Filtered{}
+	byNode := map[node]FilteredRequests{}
 	for _, f := range filtered {
 		at := node{SanitizeText(f.WorkflowID), SanitizeText(f.NodeID)}
 		last := make([]FilteredRequest, len(f.Last))
@@ -41,15 +41,15 @@ func StorableFiltered(filtered []Filtered) []Filtered {
 			}
 		}
 		have := byNode[at]
-		byNode[at] = Filtered{
+		byNode[at] = FilteredRequests{
 			at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last),
 		}
 	}
-	all := make([]Filtered, 0, len(byNode))
+	all := make([]FilteredRequests, 0, len(byNode))
 	for _, f := range byNode {
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b Filtered) int {
+	slices.SortFunc(all, func(a, b FilteredRequests) int {
 		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
 	})
 	return all

@@ -220,8 +220,8 @@ type UnreadablePosition struct {
 	StreamSequence uint64
 }
 
-// Count is the number of records accepted within one interval.
-type Count struct {
+// IntervalCount is the number of records accepted within one interval.
+type IntervalCount struct {
 	At      time.Time // the start of the interval
 	Records int64
 }
@@ -282,11 +282,16 @@ type Store interface {
 	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
 	// applied once, however often it is added. Report IDs must be unique across all kinds of
 	// reports.
-	AddFiltered(ctx context.Context, reportID string, at time.Time, filtered []Filtered) error
+	AddFiltered(
+		ctx context.Context,
+		reportID string,
+		at time.Time,
+		filtered []FilteredRequests,
+	) error
 
-	// Filtered returns the requests that have not matched the filter of one node so far. The zero
-	// value means that there were none.
-	Filtered(ctx context.Context, workflowID, nodeID string) (Filtered, error)
+	// Filtered returns how many requests the filter of one node has rejected so far, and the most
+	// recent of them. It returns the zero value if there were none.
+	Filtered(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
 
 	// ForgetSender deletes the observation that SenderObservation returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
@@ -307,7 +312,7 @@ type Store interface {
 	// CountByTime counts the records that match a filter in intervals of length step, aligned to
 	// the Unix epoch, oldest first. It omits intervals without records. step must be at least a
 	// microsecond. It reads an index entry for each record, so the filter should set Since.
-	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]Count, error)
+	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]IntervalCount, error)
 
 	// TokensLastUsed returns when each token was last used for a webhook request: the AcceptedAt of
 	// the newest record, including rejected ones. Tokens that were never used are not in the map.

@@ -142,8 +142,8 @@ func (l *Limits) DrainUsage() map[string]Usage {
 	return usage
 }
 
-// ReceiveUsage counts the requests that another ingress has admitted for a workflow. It ignores
-// requests admitted under a limit other than limit, which is in force here.
+// ReceiveUsage counts the requests that another ingress has admitted for a workflow. limit is
+// the workflow's limit as this ingress knows it. Usage counted under a different rate is ignored.
 func (l *Limits) ReceiveUsage(
 	workflowID string,
 	used Usage,

@@ -83,17 +83,17 @@ func (g *Gossip) run() {
 	for {
 		select {
 		case <-tick.C:
-			g.announce()
+			g.publishUsage()
 		case <-g.space.Announce:
-			g.announce()
+			g.publishUsage()
 		case <-g.stop:
-			g.announce()
+			g.publishUsage()
 			return
 		}
 	}
 }
 
-func (g *Gossip) announce() {
+func (g *Gossip) publishUsage() {
 	usage := &hookstartv1.RateUsage{InstanceId: g.self}
 	for id, used := range g.limits.DrainUsage() {
 		usage.Workflows = append(usage.Workflows, &hookstartv1.WorkflowUsage{

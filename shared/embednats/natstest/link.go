@@ -25,9 +25,9 @@ func (n *Node) NewLink(tb testing.TB) Link {
 // URL returns the URL for clients.
 func (l Link) URL() string { return "nats://" + l.Addr() }
 
-// Replace breaks the connections and accepts new ones. Bytes that the link was holding back are
-// lost.
-func (l Link) Replace() {
+// DropConnections breaks the connections and accepts new ones. Bytes that the link was holding back
+// are lost.
+func (l Link) DropConnections() {
 	l.Cut()
 	l.Heal()
 }

@@ -290,7 +290,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	for lease.Age(time.Now()) < 7*time.Second { // long enough for heartbeats to be missed
 		<-time.After(10 * time.Millisecond)
 	}
-	link.Replace()
+	link.DropConnections()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for !lease.IsValid(time.Now()) {

@@ -109,7 +109,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 		deaf.Silence()
 		lease, link := newcomer(t, server)
 		link.Silence()
-		deaf.Replace()
+		deaf.DropConnections()
 		for nc.Stats().Reconnects == 0 {
 			<-time.After(time.Millisecond)
 		}

@@ -73,8 +73,8 @@ type Follower struct {
 	stop context.CancelFunc
 	anew chan struct{} // holds one value when the consumer must be recreated
 
-	// restoring reports whether, according to the registry's identity, a backup is being restored.
-	// A lease reads it for each request.
+	// restoring is set while the registry's identity record says that a backup is being restored.
+	// It is atomic because leases read it for each request.
 	restoring atomic.Bool
 
 	applying sync.Mutex // held while the sink is called; acquired before mu

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// DatabaseCopy is a copy of both buckets outside NATS, in the database. An Editor confirms a change
-// only once the copy contains it.
+// DatabaseCopy is the database's copy of the buckets with the registry and with senders' secrets.
+// An Editor confirms a change only once the copy contains it.
 type DatabaseCopy interface {
 	// AwaitCopied waits until the copy contains all revisions of a bucket up to the given one, or
 	// until ctx ends.

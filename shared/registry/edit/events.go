@@ -43,7 +43,7 @@ func (e *Editor) PutEvents(
 }
 
 // RemoveEvents stops an account's events from starting a workflow. It fails with ErrNotFound if
-// they start none already.
+// the account has no event settings.
 func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	_, err := e.changeEvents(ctx, accountID,
 		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {

@@ -47,7 +47,8 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
 			return 0, &InvalidError{
-				"accountId", fmt.Sprintf("there is no account %q; create it first", spec.AccountID),
+				"accountId", fmt.Sprintf("there is no account %q; "+
+					"create it first (hookstart account put)", spec.AccountID),
 			}
 		}
 		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {

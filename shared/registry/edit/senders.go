@@ -358,7 +358,8 @@ type senderEdit struct {
 	secrets []senderSecret // the secrets of the new record
 }
 
-// senderSecret is a secret of the new record. record is nil if the secret is new.
+// senderSecret is a secret that the edited sender will have. record is its stored form, or nil if
+// this edit adds the secret.
 type senderSecret struct {
 	text   string
 	record *registry.SenderSecret
@@ -450,8 +451,8 @@ func (s *senderEdit) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord compiles the new sender and returns its record. An invalid sender is thus refused
-// here and not at a delivery.
+// compileRecord compiles the new sender, so that an invalid one is refused now and not when the
+// first delivery arrives, and returns its record.
 func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,

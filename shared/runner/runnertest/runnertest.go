@@ -50,7 +50,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
 	if err := stream.EnsureOwnStreams(tb.Context(), i.js, stream.DefaultSettings, queue,
-		stream.OwnLimits{}); err != nil {
+		stream.QueueStreamLimits{}); err != nil {
 		tb.Fatal(err)
 	}
 	i.setPhase(tb, queue, stream.PhaseOwn)

@@ -65,8 +65,8 @@ type waiter struct {
 
 	// answer and sent are used only by Publish.
 	answer chan answer // capacity 1
-	// sent has capacity 1. It receives a value once the connection has accepted the message or has
-	// finally failed to accept it.
+	// sent has capacity 1. It receives a value once the message has been handed to the connection,
+	// or that has failed for good.
 	sent chan struct{}
 }
 

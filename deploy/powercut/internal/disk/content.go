@@ -23,7 +23,7 @@ type content struct {
 // page returns page n for writing. If the durable version shares the page, it copies the page
 // first.
 func (c *content) page(n int64) []byte {
-	c.pages = growPages(c.pages, n)
+	c.pages = ensurePage(c.pages, n)
 	if !c.dirty[n] {
 		c.markDirty(n)
 		page := make([]byte, pageSize)
@@ -42,7 +42,7 @@ func (c *content) markDirty(n int64) {
 	c.dirty[n] = true
 }
 
-func growPages(pages [][]byte, n int64) [][]byte {
+func ensurePage(pages [][]byte, n int64) [][]byte {
 	if missing := n + 1 - int64(len(pages)); missing > 0 {
 		pages = append(pages, make([][]byte, missing)...)
 	}
@@ -96,7 +96,7 @@ func (c *content) sync() {
 }
 
 func (c *content) storePage(n int64, page []byte) {
-	c.stored = growPages(c.stored, n)
+	c.stored = ensurePage(c.stored, n)
 	c.stored[n] = page
 }
 

@@ -56,7 +56,7 @@ type inode struct {
 
 func (i *inode) isFolder() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDIR }
 
-// journal holds the changes of names that are not yet durable, oldest first.
+// journal holds the changes to folder entries that are not yet durable, oldest first.
 type journal struct{ pending []transaction }
 
 // transaction holds changes that survive a power cut either together or not at all.

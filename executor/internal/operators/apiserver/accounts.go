@@ -75,7 +75,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 	) (operate.PutResult[api.Events], error) {
 		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:  http.MethodDelete,
 		path:    path,
 		id:      "delete-events",
@@ -124,7 +124,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
 		return withETag(http.StatusOK, a), err
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:      http.MethodDelete,
 		path:        "/accounts/{id}",
 		id:          "delete-account",

@@ -51,7 +51,7 @@ func (s *server) routeBackup(to huma.API) {
 			},
 		}},
 	}, s.backUpAudit)
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:      http.MethodPost,
 		path:        "/backup/records",
 		id:          "restore-records",
@@ -71,15 +71,15 @@ func (s *server) routeBackup(to huma.API) {
 	})
 }
 
-// auditPart selects the audit entries to back up.
-type auditPart struct {
+// auditQuery selects the audit entries to back up.
+type auditQuery struct {
 	Bucket string    `query:"bucket" enum:"registry,registry_secrets" required:"true" doc:"The bucket whose changes are returned."`
 	Since  time.Time `query:"since" doc:"Selects the entries of this time or later."`
 	Until  time.Time `query:"until" doc:"Selects the entries of this time or earlier."`
 }
 
 func (s *server) backUpAudit(
-	ctx context.Context, caller operate.Caller, in *auditPart,
+	ctx context.Context, caller operate.Caller, in *auditQuery,
 ) (*huma.StreamResponse, error) {
 	return s.writeLines(ctx, func(write func(part []byte) error) error {
 		return s.Operate.BackUpAudit(ctx, caller, in.Bucket, in.Since, in.Until, write)

@@ -18,7 +18,10 @@ func TestFilter(t *testing.T) {
 	r.Workflow(t, "wf", "free", true)
 	const at, node = "/workflows/wf", "/workflows/wf/triggers/node"
 	body := func(filter string) string {
-		return fmt.Sprintf(`{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""%s}]}`, filter)
+		return fmt.Sprintf(
+			`{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""%s}]}`,
+			filter,
+		)
 	}
 	if trigger := decode[api.Trigger](r.get(node).is(200)); trigger.Filter != nil ||
 		trigger.Filtered != nil {
@@ -37,7 +40,7 @@ func TestFilter(t *testing.T) {
 	}
 
 	when := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.check(r.store.AddFiltered(t.Context(), "report", when, []store.Filtered{{
+	r.check(r.store.AddFiltered(t.Context(), "report", when, []store.FilteredRequests{{
 		WorkflowID: "wf",
 		NodeID:     "node",
 		Count:      3,

@@ -107,7 +107,8 @@ func encode(v any) ([]byte, error) {
 	}
 }
 
-// appendMembers returns the object rest with members appended.
+// appendMembers encodes rest as a JSON object and appends members to it. rest must have at least
+// one field.
 func appendMembers(rest any, members ...rawMember) ([]byte, error) {
 	text, err := encodePlain(rest)
 	if err != nil {

@@ -173,7 +173,7 @@ func (s *server) routeQueueStreams(to huma.API) {
 	) (api.Queue, error) {
 		return s.Operate.SetQueueStream(ctx, caller, in.Queue, in.Body)
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:  http.MethodDelete,
 		path:    "/queues/{queue}/stream",
 		id:      "delete-queue-stream",

@@ -47,7 +47,7 @@ func (s *server) routeKeys(to huma.API) {
 		) {
 			return s.Operate.CreateKey(ctx, caller, in.Body)
 		})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:  http.MethodDelete,
 		path:    "/keys/{id}",
 		id:      "revoke-key",

@@ -173,8 +173,8 @@ func createdStatus(created bool) int {
 	return http.StatusOK
 }
 
-// registerWithoutBody adds a call that responds without a body.
-func registerWithoutBody[I any](
+// registerNoContent adds a call that responds without a body.
+func registerNoContent[I any](
 	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
 ) {
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {

@@ -20,7 +20,7 @@ var own = stream.Layout{Own: true}
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	r.check(stream.EnsureOwnStreams(r.t.Context(), r.JetStream, stream.DefaultSettings,
-		execution.DefaultQueue, stream.OwnLimits{}))
+		execution.DefaultQueue, stream.QueueStreamLimits{}))
 }
 
 // phase sets which stream stores the start messages of the default queue.

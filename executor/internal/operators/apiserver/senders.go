@@ -54,7 +54,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	) (operate.PutResult[api.Sender], error) {
 		return s.Operate.PutSender(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:  http.MethodDelete,
 		path:    senderPath,
 		id:      "delete-sender",
@@ -84,7 +84,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	) (api.Sender, error) {
 		return s.Operate.AddSenderSecret(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:  http.MethodDelete,
 		path:    senderPath + "/secrets/{secretId}",
 		id:      "delete-sender-secret",

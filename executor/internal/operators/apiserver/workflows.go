@@ -68,7 +68,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
 		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
 	})
-	registerWithoutBody(to, call{
+	registerNoContent(to, call{
 		method:      http.MethodDelete,
 		path:        "/workflows/{id}",
 		id:          "delete-workflow",

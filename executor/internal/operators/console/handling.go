@@ -98,8 +98,8 @@ type filterTrial struct {
 	Filtered bool // the node currently has a filter
 }
 
-// maxTriedForm is the maximum size, in bytes, of a form with a filter. A filter may have up to 16
-// KiB, and may be escaped.
+// maxTriedForm is the maximum size, in bytes, of a form with a filter. A filter can have up to 16
+// KiB, and URL encoding can triple that.
 const maxTriedForm = 64 << 10
 
 // tryFilter shows which of the last requests to a node would match an unsaved filter. If the filter

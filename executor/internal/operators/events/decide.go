@@ -24,8 +24,8 @@ const (
 // NodeID is the node ID of executions started by events if the workflow has no trigger node.
 const NodeID = "events"
 
-// Input is the input of an execution started by an event.
-type Input struct {
+// ExecutionInput is the input of an execution started by an event.
+type ExecutionInput struct {
 	Kind        string    `json:"kind"`
 	At          time.Time `json:"at"` // when it happened; the last one of several causes
 	AccountID   string    `json:"accountId"`
@@ -136,7 +136,7 @@ func (e *Events) targetWorkflow(
 
 // encodeInput encodes an input as JSON on one line. The text comes last, for scripts that read it
 // without a JSON parser.
-func encodeInput(input Input) string {
+func encodeInput(input ExecutionInput) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -149,7 +149,7 @@ func encodeInput(input Input) string {
 // eventOf returns the event that reports causes of one account and kind, oldest first.
 func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow) store.Event {
 	first, last := causes[0], causes[len(causes)-1]
-	input := Input{
+	input := ExecutionInput{
 		Kind:        last.Kind,
 		At:          last.At,
 		AccountID:   last.AccountID,

@@ -34,8 +34,8 @@ const (
 	// restEvery is the interval used while no account has operator events. Causes may remain from
 	// an account that had some.
 	restEvery = 30 * time.Second
-	// turnTimeout is the maximum duration of one round.
-	turnTimeout = 15 * time.Second
+	// passTimeout limits one pass of either loop: publishing events, or checking for conditions.
+	passTimeout = 15 * time.Second
 	// sayEvery is the minimum interval between log lines about a persistent failure.
 	sayEvery = time.Minute
 	// clockSkew is the maximum assumed lag of a runner's clock.
@@ -159,7 +159,7 @@ func (e *Events) runPeriodically(
 			}
 			rested = time.Now()
 		}
-		trying, cancel := context.WithTimeout(ctx, turnTimeout)
+		trying, cancel := context.WithTimeout(ctx, passTimeout)
 		defer cancel()
 		do(trying)
 	})

@@ -123,7 +123,7 @@ func (r *rig) turn() {
 }
 
 // executions returns the start messages published since the last call, with their inputs.
-func (r *rig) executions() (starts []*execution.Start, inputs []Input) {
+func (r *rig) executions() (starts []*execution.Start, inputs []ExecutionInput) {
 	r.t.Helper()
 	executions, err := r.JetStream.Stream(r.t.Context(), stream.Name)
 	r.check(err)
@@ -136,13 +136,13 @@ func (r *rig) executions() (starts []*execution.Start, inputs []Input) {
 		r.taken = msg.Sequence
 		event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 		r.check(err)
-		var input Input
+		var input ExecutionInput
 		r.check(json.Unmarshal(event.Start.Payload.Body, &input))
 		starts, inputs = append(starts, event.Start), append(inputs, input)
 	}
 }
 
-func kindsOf(inputs []Input) (kinds []string) {
+func kindsOf(inputs []ExecutionInput) (kinds []string) {
 	for _, i := range inputs {
 		kinds = append(kinds, i.Kind)
 	}
@@ -150,7 +150,7 @@ func kindsOf(inputs []Input) (kinds []string) {
 	return kinds
 }
 
-func (r *rig) wantKinds(kinds ...string) []Input {
+func (r *rig) wantKinds(kinds ...string) []ExecutionInput {
 	r.t.Helper()
 	_, inputs := r.executions()
 	if got := kindsOf(inputs); !slices.Equal(got, kinds) {
@@ -299,7 +299,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	r := start(t, registry.OperatorEvents{})
 	r.Workflow(t, "invoices", "pro", false)
 	total, n := 0, 0
-	count := func(most int) (inputs []Input) {
+	count := func(most int) (inputs []ExecutionInput) {
 		t.Helper()
 		_, inputs = r.executions()
 		if len(inputs) > most {
@@ -523,7 +523,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
 	// Requests that start nothing also end the silence.
-	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.Filtered{{
+	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.FilteredRequests{{
 		WorkflowID: "orders",
 		NodeID:     "node",
 		Count:      1,

@@ -201,7 +201,7 @@ func (e *Events) usualPace(
 
 // longestPause returns the longest pause between two requests, in multiples of paceStep, or 0 if
 // there are too few requests.
-func longestPause(counts []store.Count) (longest time.Duration) {
+func longestPause(counts []store.IntervalCount) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {
 		n += c.Records

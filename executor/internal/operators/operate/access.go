@@ -137,7 +137,8 @@ func accessToNewWorkflow(id, accountID string) accessCheck {
 
 func unknownAccount(id string) error {
 	return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
-		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; create it first", id),
+		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; "+
+			"create it first (hookstart account put)", id),
 	}}}
 }
 

@@ -46,7 +46,7 @@ func (r request) recognize() (found Recognized) {
 	return found
 }
 
-// hasFormPayload reports whether the body is a form with a field payload.
+// hasFormPayload reports whether the body is a URL-encoded form with a field named "payload".
 func (r request) hasFormPayload() bool {
 	mediaType, _, err := mime.ParseMediaType(r.payload.ContentType)
 	if err != nil || mediaType != "application/x-www-form-urlencoded" {

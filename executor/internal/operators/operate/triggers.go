@@ -175,7 +175,7 @@ type nodeObservations struct {
 	tokens map[string]time.Time // when each token was last used, by ID
 	sender store.SenderObservation
 
-	filtered store.Filtered
+	filtered store.FilteredRequests
 }
 
 func (s *Service) observationsOf(
@@ -247,7 +247,7 @@ func registryAnswer(a *api.Answer) *registry.Answer {
 
 // apiFiltered converts the number and the last of a node's filtered requests to the API's form. It
 // returns nil if the node has no filter and no request was filtered.
-func apiFiltered(info *edit.TriggerInfo, f store.Filtered) *api.Filtered {
+func apiFiltered(info *edit.TriggerInfo, f store.FilteredRequests) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil
 	}

@@ -220,8 +220,8 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 	return put
 }
 
-// PatchWorkflow changes a workflow. patch modifies the settings that an operator can change,
-// without the sample payloads; it may be called more than once.
+// PatchWorkflow changes a workflow. patch edits in place the settings that an operator can change,
+// except sample payloads. It may be called more than once.
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {

@@ -183,9 +183,9 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the set of IDs of the records whose start messages had been delivered to any
-// group at the time of the call. A group that receives a start message later will find everything
-// that was stored before the call.
+// Delivered returns the IDs of those records whose start messages have already been delivered to a
+// group. The others can safely be ended: a group that receives such a message later will see a
+// cancellation that was stored before this call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
 	if err != nil {

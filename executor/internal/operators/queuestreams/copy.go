@@ -280,7 +280,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 		select {
 		case <-ack.Ok():
 		case err := <-ack.Err():
-			if isInProcess(err) {
+			if isDuplicateInProcess(err) {
 				err = c.republish(ctx, ack)
 			}
 			if isFull(err) {
@@ -300,7 +300,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 // republish retries a copy that another executor was publishing at the same time.
 func (c *copier) republish(ctx context.Context, future jetstream.PubAckFuture) (err error) {
 	for range 100 {
-		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isInProcess(err) {
+		if _, err = c.js.PublishMsg(ctx, future.Msg()); !isDuplicateInProcess(err) {
 			return err
 		}
 	}
@@ -322,8 +322,8 @@ const (
 	codeDuplicateInProcess = 10158
 )
 
-func isFull(err error) bool      { return hasCode(err, codeStoreFailed) }
-func isInProcess(err error) bool { return hasCode(err, codeDuplicateInProcess) }
+func isFull(err error) bool               { return hasCode(err, codeStoreFailed) }
+func isDuplicateInProcess(err error) bool { return hasCode(err, codeDuplicateInProcess) }
 
 func hasCode(err error, code jetstream.ErrorCode) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)

@@ -92,7 +92,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	if err := m.check(spec); err != nil {
 		return err
 	}
-	limits := stream.OwnLimits{
+	limits := stream.QueueStreamLimits{
 		MaxBytes:      spec.MaxBytes,
 		MaxAge:        spec.MaxAge,
 		Replicas:      int(spec.Replicas),
@@ -428,7 +428,7 @@ func (m *Mover) ensureOwnStreams(
 ) error {
 	spec := edit.StreamSpecOf(record)
 	return stream.EnsureOwnStreams(ctx, m.config.JetStream, m.config.Settings, queue,
-		stream.OwnLimits{
+		stream.QueueStreamLimits{
 			MaxBytes:      spec.MaxBytes,
 			MaxAge:        spec.MaxAge,
 			Replicas:      int(spec.Replicas),

@@ -22,7 +22,7 @@ var own = stream.Layout{Own: true}
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	if err := stream.EnsureOwnStreams(r.t.Context(), r.js, stream.DefaultSettings, "q",
-		stream.OwnLimits{}); err != nil {
+		stream.QueueStreamLimits{}); err != nil {
 		r.t.Fatal(err)
 	}
 }

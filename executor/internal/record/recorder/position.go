@@ -244,8 +244,8 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllIfBehind compares all streams with the database. A pair of streams that cannot be
-// compared does not prevent the comparison of the others.
+// rewindAllIfBehind calls rewindIfBehind for every pair of streams, and continues with the others
+// if one fails. behind reports whether the database was behind any of them.
 func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {

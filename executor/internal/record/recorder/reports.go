@@ -100,9 +100,13 @@ func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	filtered := make([]store.Filtered, len(nodes))
+	filtered := make([]store.FilteredRequests, len(nodes))
 	for i, n := range nodes {
-		filtered[i] = store.Filtered{WorkflowID: n.WorkflowID, NodeID: n.NodeID, Count: n.Count}
+		filtered[i] = store.FilteredRequests{
+			WorkflowID: n.WorkflowID,
+			NodeID:     n.NodeID,
+			Count:      n.Count,
+		}
 		for _, request := range n.Last {
 			filtered[i].Last = append(filtered[i].Last, store.FilteredRequest(request))
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var filtered = table[store.Filtered]{
+var filtered = table[store.FilteredRequests]{
 	name:    "filtered",
 	columns: "workflow_id, node_id, filtered, last_requests",
-	fields: func(f *store.Filtered) []any {
+	fields: func(f *store.FilteredRequests) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequests{&f.Last}}
 	},
 	// The update also locks the row: see AddFiltered.
 	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	order: "workflow_id, node_id",
-	part:  func(p *store.Part) *[]store.Filtered { return &p.Filtered },
+	part:  func(p *store.Part) *[]store.FilteredRequests { return &p.Filtered },
 }
 
 // filteredRequests stores a list of requests as JSON.
@@ -47,7 +47,7 @@ func (f filteredRequests) Scan(from any) error {
 
 // AddFiltered implements store.Store.
 func (s *Store) AddFiltered(
-	ctx context.Context, reportID string, at time.Time, added []store.Filtered,
+	ctx context.Context, reportID string, at time.Time, added []store.FilteredRequests,
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
@@ -55,7 +55,7 @@ func (s *Store) AddFiltered(
 			return err
 		}
 		for _, f := range added {
-			var have store.Filtered
+			var have store.FilteredRequests
 			if err := tx.Query(ctx, func(row Row) (err error) {
 				have, err = filtered.scan(row)
 				return err
@@ -78,12 +78,15 @@ func (s *Store) AddFiltered(
 }
 
 // Filtered implements store.Store.
-func (s *Store) Filtered(ctx context.Context, workflowID, nodeID string) (store.Filtered, error) {
+func (s *Store) Filtered(
+	ctx context.Context,
+	workflowID, nodeID string,
+) (store.FilteredRequests, error) {
 	found, err := Collect(ctx, s.db, "filtered", filtered.scan,
 		filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`,
 		store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
-		return store.Filtered{WorkflowID: workflowID, NodeID: nodeID}, err
+		return store.FilteredRequests{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
 	return found[0], nil
 }

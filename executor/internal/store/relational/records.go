@@ -86,13 +86,13 @@ func (s *Store) list(
 // CountByTime implements store.Store.
 func (s *Store) CountByTime(
 	ctx context.Context, filter store.Filter, step time.Duration,
-) ([]store.Count, error) {
+) ([]store.IntervalCount, error) {
 	const what = "count by time"
 	where, err := s.Conditions(ctx, what, filter, NewestFirst, store.Position{})
 	if err != nil {
 		return nil, err
 	}
-	return Collect(ctx, s.db, what, func(row Row) (c store.Count, err error) {
+	return Collect(ctx, s.db, what, func(row Row) (c store.IntervalCount, err error) {
 		err = row.Scan(timeField{&c.At}, &c.Records)
 		return c, err
 	},

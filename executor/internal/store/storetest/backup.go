@@ -112,7 +112,7 @@ func fill(t *testing.T, s store.Store) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.Filtered{
+	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.FilteredRequests{
 		{
 			WorkflowID: "wf",
 			NodeID:     "node",

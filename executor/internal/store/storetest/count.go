@@ -14,7 +14,7 @@ var countTests = map[string]func(*testing.T, store.Store){
 		record(t, s, nRecords(150)...) // one per second from 12:00:00.123456
 		got := countByTime(t, s, store.Filter{}, time.Minute)
 		noon := epoch.Truncate(time.Hour)
-		want := []store.Count{
+		want := []store.IntervalCount{
 			{At: noon, Records: 60}, {At: noon.Add(time.Minute), Records: 60}, {
 				At:      noon.Add(2 * time.Minute),
 				Records: 30,
@@ -52,9 +52,9 @@ var countTests = map[string]func(*testing.T, store.Store){
 			{store.Filter{Status: execution.Rejected, WorkflowID: "b"}, []int{7, 9}},
 			{store.Filter{WorkflowID: "none"}, nil},
 		} {
-			var want []store.Count
+			var want []store.IntervalCount
 			for _, h := range c.hours {
-				want = append(want, store.Count{
+				want = append(want, store.IntervalCount{
 					At:      epoch.Truncate(time.Hour).Add(time.Duration(h) * time.Hour),
 					Records: 1,
 				})
@@ -68,7 +68,7 @@ var countTests = map[string]func(*testing.T, store.Store){
 
 func countByTime(
 	t *testing.T, s store.Store, filter store.Filter, step time.Duration,
-) []store.Count {
+) []store.IntervalCount {
 	t.Helper()
 	counts, err := s.CountByTime(t.Context(), filter, step)
 	if err != nil {

@@ -22,7 +22,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			}
 			return all
 		}
-		add := func(report string, filtered ...store.Filtered) {
+		add := func(report string, filtered ...store.FilteredRequests) {
 			t.Helper()
 			if err := s.AddFiltered(t.Context(), report, epoch, filtered); err != nil {
 				t.Fatal(err)
@@ -30,7 +30,12 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 		}
 		want := func(count int64, last []store.FilteredRequest) {
 			t.Helper()
-			expected := store.Filtered{WorkflowID: "wf", NodeID: "node", Count: count, Last: last}
+			expected := store.FilteredRequests{
+				WorkflowID: "wf",
+				NodeID:     "node",
+				Count:      count,
+				Last:       last,
+			}
 			if got, err := s.Filtered(t.Context(), "wf", "node"); err != nil ||
 				!reflect.DeepEqual(got, expected) {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
@@ -38,19 +43,27 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 		}
 		want(0, nil)
 		add("none")
-		add("one", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 3, Last: requests(0, 3)},
-			store.Filtered{WorkflowID: "wf", NodeID: "other", Count: 1})
+		add(
+			"one",
+			store.FilteredRequests{
+				WorkflowID: "wf",
+				NodeID:     "node",
+				Count:      3,
+				Last:       requests(0, 3),
+			},
+			store.FilteredRequests{WorkflowID: "wf", NodeID: "other", Count: 1},
+		)
 		want(3, requests(0, 3))
-		add("two", store.Filtered{
+		add("two", store.FilteredRequests{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			Count:      30,
 			Last:       requests(3, 18),
-		}, store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19)})
+		}, store.FilteredRequests{WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19)})
 		want(34, requests(0, 19))
-		add("two", store.Filtered{WorkflowID: "wf", NodeID: "node", Count: 9})
+		add("two", store.FilteredRequests{WorkflowID: "wf", NodeID: "node", Count: 9})
 		want(34, requests(0, 19))
-		add("three", store.Filtered{
+		add("three", store.FilteredRequests{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			Count:      2,
@@ -63,7 +76,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			got[0].Kind != store.KindFiltered || got[0].Count != total {
 			t.Errorf("by minute: %+v, %v; want %d", got, err, total)
 		}
-		add("odd", store.Filtered{
+		add("odd", store.FilteredRequests{
 			WorkflowID: "wf",
 			NodeID:     "odd",
 			Count:      1,

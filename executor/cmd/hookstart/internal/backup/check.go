@@ -99,10 +99,10 @@ func (s Stream) subjects() []string {
 		return []string{stream.ReportsSubjects}
 	}
 	if queue, ok := stream.QueueOfStream(s.Name); ok && execution.ValidName(queue) {
-		return stream.DefaultSettings.OwnConfig(queue, stream.OwnLimits{}).Subjects
+		return stream.DefaultSettings.OwnConfig(queue, stream.QueueStreamLimits{}).Subjects
 	}
 	if queue, ok := stream.QueueOfProgressStream(s.Name); ok && execution.ValidName(queue) {
-		return stream.DefaultSettings.OwnProgressConfig(queue, stream.OwnLimits{}).Subjects
+		return stream.DefaultSettings.OwnProgressConfig(queue, stream.QueueStreamLimits{}).Subjects
 	}
 	return nil
 }

@@ -233,10 +233,10 @@ const recorderWait = 30 * time.Second
 // the replicas, or none with the placement tags, the stream has no placement tags and as many
 // replicas as EXECUTIONS.
 func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
-	limits := map[string]stream.OwnLimits{}
+	limits := map[string]stream.QueueStreamLimits{}
 	for _, of := range m.Streams {
 		if queue, ok := stream.QueueOfStream(of.Name); ok {
-			limits[queue] = stream.OwnLimits{}
+			limits[queue] = stream.QueueStreamLimits{}
 		}
 	}
 	if len(limits) == 0 {

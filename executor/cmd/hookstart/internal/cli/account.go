@@ -52,13 +52,13 @@ func (v *accountPut) Run(s *session) error {
 	if err := s.showAccount(a, nil); err != nil || v.Plan == "" {
 		return err
 	}
-	s.noteRefused(a)
+	s.noteRefusedWorkflows(a)
 	return nil
 }
 
-// noteRefused prints a note that lists the active workflows whose webhook requests the plan
-// refuses. The command does not ask for confirmation beforehand, because scripts use it.
-func (s *session) noteRefused(a api.Account) {
+// noteRefusedWorkflows prints a note that lists the active workflows whose webhook requests the
+// plan refuses. The command does not ask for confirmation beforehand, because scripts use it.
+func (s *session) noteRefusedWorkflows(a api.Account) {
 	const named = 5
 	var refused []string
 	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {

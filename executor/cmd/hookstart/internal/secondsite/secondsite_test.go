@@ -187,7 +187,7 @@ func (s *sites) install(js jetstream.JetStream) {
 func (s *sites) own(queue string) {
 	s.t.Helper()
 	if err := stream.EnsureOwnStreams(s.t.Context(), s.one, stream.DefaultSettings, queue,
-		stream.OwnLimits{}); err != nil {
+		stream.QueueStreamLimits{}); err != nil {
 		s.t.Fatal(err)
 	}
 }

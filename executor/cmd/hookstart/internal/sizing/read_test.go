@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 	settings := stream.DefaultSettings
 	settings.MaxBytes = 1 << 20
 	check(stream.Ensure(ctx, js, settings))
-	check(stream.EnsureOwnStreams(ctx, js, settings, "own", stream.OwnLimits{
+	check(stream.EnsureOwnStreams(ctx, js, settings, "own", stream.QueueStreamLimits{
 		MaxBytes: 1 << 16, MaxAge: 48 * time.Hour,
 	}))
 	check(stream.EnsureReports(ctx, js, 1))

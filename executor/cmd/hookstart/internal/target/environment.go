@@ -95,9 +95,9 @@ func valuesJSON(values execution.Values) string {
 	return string(text)
 }
 
-// plainHeaders returns the headers whose names consist of letters, digits and hyphens. Another name
-// could result in the same variable as such a header: X_Event would be mistaken for X-Event. Web
-// servers drop such headers for CGI programs for the same reason.
+// plainHeaders drops the headers whose names contain anything but letters, digits and hyphens. They
+// could collide with another header's variable: X_Event and X-Event both become X_EVENT. Web
+// servers drop them for CGI programs for the same reason.
 func plainHeaders(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {

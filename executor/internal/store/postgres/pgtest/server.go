@@ -74,8 +74,8 @@ func (s *Server) url(database string) string {
 // Socket returns the path of the socket that the server listens on.
 func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
 
-func (s *Server) data() string { return filepath.Join(s.folder, "data") }
-func (s *Server) log() string  { return filepath.Join(s.folder, "log") }
+func (s *Server) data() string    { return filepath.Join(s.folder, "data") }
+func (s *Server) logPath() string { return filepath.Join(s.folder, "log") }
 
 // create creates and starts a server in a new folder in parent, or in the folder for temporary
 // files if parent is "".
@@ -125,7 +125,7 @@ func (s *Server) start(ctx context.Context) error {
 		args = append(args, "-c", setting)
 	}
 	// #nosec G304 -- in our own folder.
-	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Server) Remove() error {
 
 // failure returns an error that includes the last lines of the server's log.
 func (s *Server) failure(what string, err error) error {
-	text, readErr := os.ReadFile(s.log())
+	text, readErr := os.ReadFile(s.logPath())
 	if readErr != nil {
 		return fmt.Errorf("pgtest: %s: %w", what, err)
 	}

@@ -27,7 +27,8 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 // other server processes notice and exit.
 func (s *Server) Kill() error { return s.end(os.Kill) }
 
-// Running reports whether the server is running: a server that cannot write exits by itself.
+// Running reports whether the server is still running. PostgreSQL exits by itself when it cannot
+// write.
 func (s *Server) Running() bool {
 	if s.process == nil {
 		return false

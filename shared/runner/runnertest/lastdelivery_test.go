@@ -1,4 +1,4 @@
-package stream_test
+package runnertest_test
 
 import (
 	"testing"
