@@ -149,8 +149,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// An execution that ends, is canceled, replayed and requeued at the same moment has one outcome, which
-// the response to the cancellation states. Each replay that was confirmed is one start.
+// An execution that ends, is canceled, replayed and requeued at the same moment has one outcome,
+// which the response to the cancellation states. Each replay that was confirmed is one start.
 func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	r := start(t)
 	r.cancellations()

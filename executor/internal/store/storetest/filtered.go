@@ -59,7 +59,9 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			NodeID:     "node",
 			Count:      30,
 			Last:       requests(3, 18),
-		}, store.FilteredRequests{WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19)})
+		}, store.FilteredRequests{
+			WorkflowID: "wf", NodeID: "node", Count: 1, Last: requests(18, 19),
+		})
 		want(34, requests(0, 19))
 		add("two", store.FilteredRequests{WorkflowID: "wf", NodeID: "node", Count: 9})
 		want(34, requests(0, 19))
