@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -72,6 +73,28 @@ func setLook(b *tab, scheme string, width int64) {
 		}})
 	b.check(err)
 	b.do(chromedp.EmulateViewport(width, 900))
+}
+
+// checkInAllLooks checks the current page with axe-core, whose script is axe, and its width, light
+// and dark, in a window and on a phone. name tells the page's state in messages. If
+// HOOKSTART_SCREENSHOTS names a folder, a screenshot of each look is stored there, named after name.
+func checkInAllLooks(t *testing.T, b *tab, axe, name string) {
+	t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](axe))
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 1440}, {"dark", 375}, {"light", 375}, {"dark", 1440}} {
+		setLook(b, look.scheme, look.width)
+		if found := violations(b); found != "" {
+			t.Errorf("%s, %s, %d px wide:\n%s", name, look.scheme, look.width, found)
+		}
+		checkWidth(t, b, name, look.width)
+		if folder := os.Getenv("HOOKSTART_SCREENSHOTS"); folder != "" {
+			file := fmt.Sprintf("%s/%s-%s-%d.png", folder, name, look.scheme, look.width)
+			b.check(os.WriteFile(file, (&camera{b, folder}).picture(look.width), 0o600))
+		}
+	}
 }
 
 // violations returns the violations that axe-core finds on the current page, or "" if there are

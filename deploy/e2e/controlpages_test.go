@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -211,23 +209,7 @@ func TestControlPages(t *testing.T) {
 		b.visit(state.path)
 		b.wait(fragmentsAreThere)
 		state.do(b)
-		b.do(chromedp.Evaluate[chromedp.Void](axe))
-		for _, look := range []struct {
-			scheme string
-			width  int64
-		}{{"light", 1440}, {"dark", 375}, {"light", 375}, {"dark", 1440}} {
-			setLook(b, look.scheme, look.width)
-			if found := violations(b); found != "" {
-				t.Errorf("%s, %s, %d px wide:\n%s", state.name, look.scheme, look.width, found)
-			}
-			checkWidth(t, b, state.name, look.width)
-			if folder := os.Getenv("HOOKSTART_SCREENSHOTS"); folder != "" {
-				file := fmt.Sprintf("%s/control-%s-%s-%d.png", folder, state.name, look.scheme,
-					look.width)
-				picture := (&camera{b, folder}).picture(look.width)
-				b.check(os.WriteFile(file, picture, 0o600))
-			}
-		}
+		checkInAllLooks(t, b, axe, "control-"+state.name)
 	}
 	b.contented()
 }

@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -211,23 +209,7 @@ func TestHandlingPages(t *testing.T) {
 		b.visit("/workflows/demo")
 		b.wait(fragmentsAreThere)
 		state.do(b)
-		b.do(chromedp.Evaluate[chromedp.Void](axe))
-		for _, look := range []struct {
-			scheme string
-			width  int64
-		}{{"light", 1440}, {"dark", 375}, {"light", 375}, {"dark", 1440}} {
-			setLook(b, look.scheme, look.width)
-			if found := violations(b); found != "" {
-				t.Errorf("%s, %s, %d px wide:\n%s", state.name, look.scheme, look.width, found)
-			}
-			checkWidth(t, b, state.name, look.width)
-			if folder := os.Getenv("HOOKSTART_SCREENSHOTS"); folder != "" {
-				file := fmt.Sprintf("%s/handling-%s-%s-%d.png", folder, state.name, look.scheme,
-					look.width)
-				picture := (&camera{b, folder}).picture(look.width)
-				b.check(os.WriteFile(file, picture, 0o600))
-			}
-		}
+		checkInAllLooks(t, b, axe, "handling-"+state.name)
 	}
 	b.contented()
 }
