@@ -237,8 +237,8 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 	return nil
 }
 
-// putPlansWithRetry stores the plan catalog in the registry. If the registry is not usable, for
-// example because a backup is being restored, putPlansWithRetry does nothing, and
+// putPlans stores the plan catalog in the registry. If the registry is not usable, for
+// example because a backup is being restored, putPlans does nothing, and
 // restorePlansPeriodically stores the catalog later.
 func (e *executor) putPlans(ctx context.Context) error {
 	if e.databaseCopy.UnusableReason() != nil {

@@ -27,9 +27,9 @@ var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
 }
 
-// decide returns the outcome of a request: it calls parse, then each step, then start.
+// decide returns the outcome of a request: it calls parse, then each step, then startExecution.
 func (h *handler) decide(d *delivery, workflowID string) outcome {
-	if refusal := h.parse(d, workflowID); refusal != nil { // 1 to 4
+	if refusal := h.parse(d, workflowID); refusal != nil { // 2 to 4
 		return outcome{refusal: refusal}
 	}
 	for _, step := range steps {

@@ -36,7 +36,7 @@ const (
 	Internal  Code = "internal"
 )
 
-// Codes returns all codes, in the order in which the causes are checked.
+// Codes returns all codes, approximately in the order in which the causes are checked.
 func Codes() []Code {
 	return []Code{
 		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound,

@@ -127,7 +127,7 @@ func (m *StateUpdate) setStartedAt(step execution.Progress) {
 }
 
 // ChangedIDs returns the IDs of the records that a batch inserted or changed, each once, for use as
-// Applied.ChangedIDs.
+// Applied.Changed.
 func ChangedIDs(inserted []Record, moves []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(moves))
 	for _, r := range inserted {

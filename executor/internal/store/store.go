@@ -106,7 +106,7 @@ type Batch struct {
 
 // Applied is the result of applying a batch.
 type Applied struct {
-	// ChangedIDs holds the IDs of the records that are new or have changed, each once.
+	// Changed holds the IDs of the records that are new or have changed, each once.
 	Changed []string
 	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.
 	Unknown []string

@@ -30,7 +30,7 @@ func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 // perRequest returns the cost of one request.
 func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
 
-// chargeRequest charges one request against the limit. From idle, l.Requests are accepted
+// chargeOneRequest charges one request against the limit. From idle, l.Requests are accepted
 // immediately, then one every l.Window/l.Requests. It returns the new state, or how long to wait. A
 // refused request changes nothing.
 func chargeOneRequest(

@@ -75,7 +75,7 @@ type rule struct {
 }
 
 // newRule returns a rule that requires the caller to have at least the given role and to pass the
-// subject check.
+// access check.
 func newRule(role Role, about accessCheck) rule { return rule{role, about} }
 
 // accessCheck returns an error unless a call is about the one account that the caller has access

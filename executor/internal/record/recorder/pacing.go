@@ -81,7 +81,7 @@ const yieldEvery = 16
 
 // yieldToOthers lets other goroutines run after every yieldEvery messages. message is the index of
 // the message in its batch. A batch occupies a P (a processor of the Go scheduler) for tens of
-// milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without yield, the
+// milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without that, the
 // goroutines of an ingress in this process that are ready to run on this P would wait that long.
 func yieldToOthers(message int) {
 	if message%yieldEvery == yieldEvery-1 {
