@@ -194,7 +194,9 @@ func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 				starts++
 			}
 		}
-		if found := r.replays(id(n)); len(found) != starts {
+		if found := r.startsThat(func(s *execution.Start) bool {
+			return s.ReplayOf == id(n) || s.RerunOf == id(n)
+		}); len(found) != starts {
 			t.Errorf("execution %d: %d starts, want %d: replay %d, requeue %d", n, len(found),
 				starts, replayed[n].status, requeued[n].status)
 		}

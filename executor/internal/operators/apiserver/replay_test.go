@@ -21,7 +21,13 @@ func withKey(key string) func(*http.Request) {
 }
 
 // replays returns the replays of an execution in the stream.
-func (r *rig) replays(id string) (found []*execution.Start) {
+func (r *rig) replays(id string) []*execution.Start {
+	r.t.Helper()
+	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })
+}
+
+// startsThat returns the start messages in the stream for which matches returns true.
+func (r *rig) startsThat(matches func(*execution.Start) bool) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
 	r.check(err)
@@ -31,7 +37,7 @@ func (r *rig) replays(id string) (found []*execution.Start) {
 			continue
 		}
 		if event, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err == nil &&
-			event.Start != nil && event.Start.ReplayOf == id {
+			event.Start != nil && matches(event.Start) {
 			found = append(found, event.Start)
 		}
 	}
