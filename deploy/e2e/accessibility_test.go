@@ -77,7 +77,8 @@ func setLook(b *tab, scheme string, width int64) {
 
 // checkInAllLooks checks the current page with axe-core, whose script is axe, and its width, light
 // and dark, in a window and on a phone. name tells the page's state in messages. If
-// HOOKSTART_SCREENSHOTS names a folder, a screenshot of each look is stored there, named after name.
+// HOOKSTART_SCREENSHOTS names a folder, a screenshot of each look is stored there, named after
+// name.
 func checkInAllLooks(t *testing.T, b *tab, axe, name string) {
 	t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](axe))
