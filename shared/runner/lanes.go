@@ -26,10 +26,11 @@ import (
 // acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
 
 // ErrLost is the cause (context.Cause) of a handler's context when another member may have the
-// execution, because the server has not confirmed a heartbeat for AckWait. It occurs only for
-// executions with an order key. The handler's result is ignored.
-var ErrLost = errors.New("the runner was frozen or cut off for longer than the ack wait: another " +
-	"member may have the execution")
+// execution: the server has not confirmed a heartbeat for four fifths of AckWait, or it has
+// delivered the message again. It occurs only for executions with an order key. The handler's
+// result is ignored.
+var ErrLost = errors.New("another member may have the execution: the runner was frozen or cut " +
+	"off, or NATS delivered the message again")
 
 const (
 	// laneHold is how long a concurrency slot is reserved for the response to a request for the
@@ -351,17 +352,18 @@ type laneState struct {
 // the message for AckWait after the consumer's leader has received a heartbeat for it. The lease
 // ends earlier, so that the handler has time to stop: see leaseFrom.
 //
-// The delivery itself begins no lease. A new leader of the consumer has the times of the
-// heartbeats, but in place of the time of a delivery it has the time at which the message was
-// stored, and redelivers an older message 0.5 to 1.5 s after it was elected (nats-server 2.15,
-// consumer.go: deliverMsg passes the message's time to updateDelivered, and applyState checks
-// soon). So the lease begins with a heartbeat, if the consumer's leader still regards this delivery
-// as its last one after that. Each further heartbeat that is answered likewise, before the lease
-// has expired, extends it.
+// A delivery alone does not begin a lease. A new leader of the consumer knows when heartbeats were
+// received, but not when a message was delivered: it uses the time at which the message was stored.
+// It therefore redelivers an older message 0.5 to 1.5 s after its election, however long the ack
+// wait is (nats-server 2.15, consumer.go: deliverMsg passes the message's time to updateDelivered,
+// and applyState sets the timer). So the runner first sends a heartbeat, and then asks the
+// consumer's leader whether this is still the consumer's last delivery. If it is, the lease begins
+// at the heartbeat. Later heartbeats extend the lease in the same way, if they are confirmed before
+// it has expired.
 //
-// A leader confirms a heartbeat before its followers know of it. If it is lost within that moment,
-// the next leader has the time of the heartbeat before. Therefore the second heartbeat is sent
-// early, before that leader would redeliver the message: see secondHeartbeat.
+// A leader confirms a heartbeat before its followers know of it. If the leader stops at that
+// moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
+// before the next leader would redeliver the message: see secondHeartbeat.
 
 // leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
 // ack wait before another member may get the message. The runner may take up to a tenth of
@@ -370,8 +372,8 @@ func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
 
-// secondHeartbeat is how long after the start of a handler the second heartbeat is sent. A new
-// leader of a consumer redelivers nothing in the first 0.5 s.
+// secondHeartbeat is the time from the start of a handler to the second heartbeat. A new leader of
+// a consumer redelivers nothing within the first 0.5 s.
 const secondHeartbeat = 250 * time.Millisecond
 
 // hasLease reports whether the lease of a message is still valid. It returns true for a message

@@ -12,8 +12,8 @@
 // executions of one workflow with the same key run one at a time, in the order in which they were
 // accepted, even after retries and when a member dies. An execution that keeps failing blocks its
 // key until its last attempt. Executions without a key have no order. If a runner was frozen or cut
-// off for longer than AckWait, it cancels the contexts of the handlers of such executions with the
-// cause ErrLost, because another member may have begun the executions.
+// off for most of AckWait, or NATS has delivered an execution again, the runner cancels the context
+// of the handler with the cause ErrLost, because another member may begin the execution.
 //
 // An execution ends once, as succeeded, failed or canceled; later reports have no effect.
 //

@@ -10,12 +10,13 @@ const askTimeout = 2000; // of one question, in milliseconds
 const tries = 20; // questions without a responder before reports count as not readable
 
 // Lost is the reason with which a handler's signal is aborted when another member of the group may have its execution: the
-// server has confirmed no heartbeat for as long as the ack wait. What the handler returns is ignored.
+// server has confirmed no heartbeat for four fifths of the ack wait, or it has delivered the message again. What the handler
+// returns is ignored.
 export class Lost extends Error {}
 
-// secondHeartbeat is how long after the start of a handler the second heartbeat is sent, in milliseconds. A leader of a consumer
-// confirms a heartbeat before its followers know of it. If it is lost within that moment, the next leader redelivers the message
-// 500 ms after its election at the earliest.
+// secondHeartbeat is the time from the start of a handler to the second heartbeat, in milliseconds. A leader of a consumer
+// confirms a heartbeat before its followers know of it. If the leader stops at that moment, the next one redelivers the message,
+// but not within the first 500 ms.
 export const secondHeartbeat = 250;
 
 /**

@@ -55,7 +55,7 @@ const pullExpiryShared = 1000;
 // server could give it to the same runner again, whose request has not ended yet, until no attempt is left.
 const returnDelay = 100;
 // lostLease is the reason why an execution with an order key is given up.
-const lostLease = "the runner was frozen or cut off for longer than the ack wait: another member may have the execution";
+const lostLease = "another member may have the execution: the runner was frozen or cut off, or NATS delivered the message again";
 
 /** Places are the places for handlers. Who waits first gets one first. */
 class Places {

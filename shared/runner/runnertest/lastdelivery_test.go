@@ -11,7 +11,7 @@ import (
 )
 
 // A delivery is the last one until the message is delivered again, even to somebody else, or is
-// acknowledged.
+// acknowledged. The test is here because the module of package stream requires no NATS server.
 func TestIsLastDelivery(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
