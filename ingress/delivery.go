@@ -27,7 +27,7 @@ type delivery struct {
 	workflowID string // the ID in the path, not validated
 	token      string
 
-	caller  admission.Admitted
+	trigger admission.Trigger    // what the request starts; zero until findTrigger
 	pass    registry.StorePermit // permit that counts the request as being stored in its stream
 	layout  stream.Layout        // the stream for the start message or the rejection
 	request sender.Request       // for the node's sender, filter and order key
@@ -85,10 +85,10 @@ func (d *delivery) release() {
 
 // sender returns the node's sender, or nil if the node has none.
 func (d *delivery) sender() *sender.Sender {
-	if d.caller.Node == nil {
+	if d.trigger.Node == nil {
 		return nil
 	}
-	return d.caller.Node.Sender
+	return d.trigger.Node.Sender
 }
 
 // preset returns the preset of the node's sender, or "" if the node has no sender.

@@ -193,7 +193,7 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 		!slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
 		return notAllowed
 	}
-	if out := h.admit(d); out != nil {
+	if out := h.findTrigger(d); out != nil {
 		return *out
 	}
 	if out := h.answerHandshake(d); out != nil {

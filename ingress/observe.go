@@ -45,9 +45,9 @@ type event struct {
 	spans     *spans // nil means that tracing is off
 }
 
-// noteAdmitted records the workflow and the node of a request with a valid token.
-func (h *handler) noteAdmitted(r *http.Request, e *event, a admission.Admitted) {
-	e.workflowID, e.nodeID = a.Workflow.ID, a.NodeID
+// noteTrigger records the workflow and the node of a request with a valid token.
+func (h *handler) noteTrigger(r *http.Request, e *event, t admission.Trigger) {
+	e.workflowID, e.nodeID = t.Workflow.ID, t.NodeID
 	h.startSpans(r, e, true)
 }
 

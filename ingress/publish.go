@@ -23,7 +23,7 @@ const retryClosed = time.Second
 // caller must release d.pass exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
-		d.pass = d.caller.Workflow.AcquirePermit()
+		d.pass = d.trigger.Workflow.AcquirePermit()
 		if !d.pass.Moved && d.pass.Target != registry.TargetClosed {
 			d.layout = stream.Layout{Own: d.pass.Target == registry.TargetOwn}
 			return nil
@@ -32,11 +32,11 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 		if !d.pass.Moved {
 			return newRefusal(webhook.Unavailable, retryClosed)
 		}
-		w := h.admission.Workflow(d.caller.Workflow.ID)
-		if w == nil || w == d.caller.Workflow { // deleted, or being replaced
+		w := h.admission.Workflow(d.trigger.Workflow.ID)
+		if w == nil || w == d.trigger.Workflow { // deleted, or being replaced
 			return newRefusal(webhook.Unavailable, retryClosed)
 		}
-		d.caller.Workflow = w
+		d.trigger.Workflow = w
 	}
 }
 
@@ -45,7 +45,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.pass.Release()
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	orderKey, subject := "", d.layout.StartSubject
-	if key := d.caller.Node.OrderKey; key != nil {
+	if key := d.trigger.Node.OrderKey; key != nil {
 		if orderKey = tokens.redact(key.Value(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
 				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
@@ -55,18 +55,18 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	}
 	start := execution.Start{
 		ID:         id,
-		WorkflowID: d.caller.Workflow.ID,
-		NodeID:     d.caller.NodeID,
-		AccountID:  d.caller.Workflow.AccountID,
-		Queue:      d.caller.Workflow.Queue,
+		WorkflowID: d.trigger.Workflow.ID,
+		NodeID:     d.trigger.NodeID,
+		AccountID:  d.trigger.Workflow.AccountID,
+		Queue:      d.trigger.Workflow.Queue,
 		Source:     execution.Webhook,
 		DeliveryID: tokens.redact(headerText(d.id.ID)),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.e.startPublish(d.r, subject, d.caller, id),
+		Trace:      d.e.startPublish(d.r, subject, d.trigger, id),
 		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
 		Query:      tokens.forwardedQuery(d.r.URL.RawQuery),
-		TokenID:    d.caller.TokenID,
+		TokenID:    d.trigger.TokenID,
 		Sender:     d.preset(),
 		Verified:   d.verified,
 

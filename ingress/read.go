@@ -50,9 +50,9 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 	}
 	d.isRead = true
 	var body []byte
-	body, d.reading, d.unread = h.readBody(d.w, d.r, d.e, &d.buffers, d.caller.Workflow.AccountID)
+	body, d.reading, d.unread = h.readBody(d.w, d.r, d.e, &d.buffers, d.trigger.Workflow.AccountID)
 	if d.counted {
-		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
 	}
 	if d.unread != nil {
 		return d.unread

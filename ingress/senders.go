@@ -14,7 +14,7 @@ import (
 // refuseUnverified refuses a request that could not be verified. Operators can see the reason; the
 // client cannot.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), report.SenderObservation{
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), report.SenderObservation{
 		RefusedAt: now,
 		Code:      string(v.Code),
 		Reason:    v.Reason,
@@ -31,7 +31,7 @@ func (h *handler) countSenderDelivery(d *delivery) {
 	if d.verified {
 		seen.VerifiedAt = d.e.start
 	}
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), seen)
 }
 
 // overloadStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
@@ -59,12 +59,12 @@ func adaptRefusal(
 }
 
 // sealSecret encrypts a secret that a provider has sent, for the executors to decrypt.
-func (h *handler) sealSecret(caller admission.Admitted, secret string) ([]byte, error) {
-	sealed, err := h.sealer(caller.Workflow.ID, caller.NodeID, secret)
+func (h *handler) sealSecret(t admission.Trigger, secret string) ([]byte, error) {
+	sealed, err := h.sealer(t.Workflow.ID, t.NodeID, secret)
 	if err != nil {
 		return nil,
 			fmt.Errorf("keep the secret that the provider of trigger node %q sent: %w",
-				caller.NodeID, err)
+				t.NodeID, err)
 	}
 	return sealed, nil
 }

@@ -15,7 +15,7 @@ import (
 // steps are the checks of a request, in order. The first step that returns an outcome ends the
 // request. The names of the scripts in testdata/webhook begin with the numbers below.
 var steps = [...]func(*handler, *delivery) *outcome{
-	(*handler).admit, // 5, 6
+	(*handler).findTrigger, // 5, 6
 	// A handshake starts nothing, so it is answered regardless of the state of the plan and the
 	// workflow.
 	(*handler).answerHandshake,
@@ -59,8 +59,8 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	return nil
 }
 
-// admit looks up the workflow by the ID in the path, and the trigger node by the token.
-func (h *handler) admit(d *delivery) *outcome {
+// findTrigger looks up the workflow by the ID in the path, and the trigger node by the token.
+func (h *handler) findTrigger(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
 		return newRefusal(webhook.WorkflowNotFound, 0)
 	}
@@ -73,8 +73,8 @@ func (h *handler) admit(d *delivery) *outcome {
 	if refusal != nil {
 		return &outcome{refusal: refusal}
 	}
-	d.caller = found
-	h.noteAdmitted(d.r, d.e, found)
+	d.trigger = found
+	h.noteTrigger(d.r, d.e, found)
 	if err := found.Node.Unusable; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.e.err = err
@@ -101,7 +101,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 		return nil
 	}
 	now := time.Now()
-	d.request.PerMinute = d.caller.PerMinute()
+	d.request.PerMinute = d.trigger.PerMinute()
 	made := s.Handshake(&d.request, now)
 	if made == nil {
 		return nil
@@ -111,21 +111,21 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 	}
 	seen := report.SenderObservation{HandshakeAt: now}
 	if made.Secret != "" {
-		sealed, err := h.sealSecret(d.caller, made.Secret)
+		sealed, err := h.sealSecret(d.trigger, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
 			d.e.err = err
 			return newRefusal(webhook.Unavailable, retryUnavailable)
 		}
 		seen.Captured = sealed
 	}
-	h.seen.Count(d.caller.Workflow.ID, d.caller.NodeID, d.preset(), seen)
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), seen)
 	h.metrics.handshakes[s.Preset()].Inc()
 	return &outcome{answer: &made.Answer, handshake: true}
 }
 
 // checkPlan checks that the account's plan permits webhooks for this workflow.
 func (h *handler) checkPlan(d *delivery) *outcome {
-	if refusal := d.caller.CheckPlan(); refusal != nil {
+	if refusal := d.trigger.CheckPlan(); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	return nil
@@ -159,12 +159,12 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 	if d.isRead {
 		length = int64(d.reading.read)
 	}
-	if refusal := h.admission.CheckLimits(d.caller, length, time.Now()); refusal != nil {
+	if refusal := h.admission.CheckLimits(d.trigger, length, time.Now()); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	d.counted = true
 	if d.isRead {
-		h.admission.CountBody(d.caller, d.reading.read, time.Now())
+		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
 	}
 	return nil
 }
@@ -173,12 +173,12 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 // up the ID in the response and replay the request. If the stream does not store the record,
 // storeRejected returns the stream's refusal instead. A body that cannot be read is omitted.
 func (h *handler) storeRejected(d *delivery) *outcome {
-	if d.caller.Workflow.Active {
+	if d.trigger.Workflow.Active {
 		return nil
 	}
 	_ = h.read(d)
 	h.findDeliveryID(d)
-	why := d.caller.RefuseInactive(d.id)
+	why := d.trigger.RefuseInactive(d.id)
 	if out := h.chooseStream(d); out != nil {
 		return out
 	}
@@ -186,18 +186,18 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
-		WorkflowID:   d.caller.Workflow.ID,
-		NodeID:       d.caller.NodeID,
-		AccountID:    d.caller.Workflow.AccountID,
-		Queue:        d.caller.Workflow.Queue,
+		WorkflowID:   d.trigger.Workflow.ID,
+		NodeID:       d.trigger.NodeID,
+		AccountID:    d.trigger.Workflow.AccountID,
+		Queue:        d.trigger.Workflow.Queue,
 		At:           d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:      d.payload,
 		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
 		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
 		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
 		Code:         string(why.Code),
-		TokenID:      d.caller.TokenID,
-		Trace:        d.e.startPublish(d.r, d.layout.RejectedSubject, d.caller, why.ExecutionID),
+		TokenID:      d.trigger.TokenID,
+		Trace:        d.e.startPublish(d.r, d.layout.RejectedSubject, d.trigger, why.ExecutionID),
 		Sender:       d.preset(),
 		Verified:     d.verified,
 	}
@@ -228,7 +228,7 @@ func (h *handler) checkBody(d *delivery) *outcome {
 // checkFilter ends a request that does not match the node's filter. Such a request starts nothing,
 // leaves no record, and uses up no delivery ID.
 func (h *handler) checkFilter(d *delivery) *outcome {
-	f := d.caller.Node.Filter
+	f := d.trigger.Node.Filter
 	if f == nil {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 		return nil
 	}
 	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
-	h.filtered.Count(d.caller.Workflow.ID, d.caller.NodeID, stream.FilteredRequest{
+	h.filtered.Count(d.trigger.Workflow.ID, d.trigger.NodeID, stream.FilteredRequest{
 		At:         d.e.start,
 		DeliveryID: tokens.redact(headerText(d.id.ID)),
 		Place:      place,
@@ -252,11 +252,11 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 // startExecution starts an execution. If the node's responses are configured to wait, it waits for
 // the execution to finish.
 func (h *handler) startExecution(d *delivery) outcome {
-	id := d.caller.ExecutionID(d.id)
+	id := d.trigger.ExecutionID(d.id)
 	if out := h.chooseStream(d); out != nil {
 		return *out
 	}
-	if a := d.caller.Node.Answer; a != nil {
+	if a := d.trigger.Node.Answer; a != nil {
 		return h.startAndWait(d, a, id)
 	}
 	return h.storeStart(d, id)

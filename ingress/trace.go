@@ -66,14 +66,14 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 
 // startPublish starts the span of a message and returns the message's traceparent.
 func (e *event) startPublish(
-	r *http.Request, subject func(queue, workflowID, nodeID string) string, a admission.Admitted,
+	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
 ) (traceparent string) {
 	if e.spans == nil {
 		return nextTrace(r.Header)
 	}
 	ctx, span := tracing.StartSend(trace.ContextWithSpan(r.Context(), e.spans.request),
-		e.spans.tracer, subject(a.Workflow.Queue, a.Workflow.ID, a.NodeID), executionID)
+		e.spans.tracer, subject(t.Workflow.Queue, t.Workflow.ID, t.NodeID), executionID)
 	e.spans.publish = span
 	return tracing.Traceparent(ctx)
 }

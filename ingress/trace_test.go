@@ -15,11 +15,11 @@ func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)
 	e := &event{start: time.Now(), status: 200}
-	var a admission.Admitted
+	var trigger admission.Trigger
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {
 		h.startSpans(r, e, true)
-		traceparent = e.startPublish(r, stream.StartSubject, a, "id")
+		traceparent = e.startPublish(r, stream.StartSubject, trigger, "id")
 		e.endPublish(false, nil)
 		e.endSpans()
 	})

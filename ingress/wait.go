@@ -26,9 +26,9 @@ type waitResult struct {
 // startAndWait starts an execution and waits for it to finish. The time limit counts from the start
 // of the request, so that a sender knows how long it may have to wait.
 func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
-	caller := d.caller.Workflow
+	w := d.trigger.Workflow
 	wait, err := h.waits.Begin(await.Execution{
-		ID: id, AccountID: caller.AccountID, WorkflowID: caller.ID, Queue: caller.Queue,
+		ID: id, AccountID: w.AccountID, WorkflowID: w.ID, Queue: w.Queue,
 		Layout: d.layout, HasOwn: d.pass.HasOwn,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
@@ -79,7 +79,7 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 // reserveOutput reserves memory for an output until the request has been answered, and reports
 // whether there was enough. Outputs share the limits with bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
-	account := d.caller.Workflow.AccountID
+	account := d.trigger.Workflow.AccountID
 	if !h.shares.enter(account, int64(bytes)) {
 		return false
 	}

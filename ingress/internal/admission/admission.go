@@ -27,8 +27,8 @@ type Admission struct {
 // New returns an Admission that looks up workflows in r and counts requests in limits.
 func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r, limits: limits} }
 
-// Admitted is a request whose workflow and node have been found.
-type Admitted struct {
+// Trigger is the workflow and the trigger node that a request addresses by its path and token.
+type Trigger struct {
 	Workflow *registry.Webhook
 	Node     *registry.Node // the trigger node that the token belongs to
 	NodeID   string         // the ID of Node
@@ -57,16 +57,16 @@ func (d DeliveryID) key() string {
 }
 
 // Find looks up the workflow, and the trigger node that the token belongs to.
-func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Refusal) {
+func (a *Admission) Find(workflowID, token string, at time.Time) (Trigger, *Refusal) {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
-		return Admitted{}, &Refusal{Code: webhook.WorkflowNotFound}
+		return Trigger{}, &Refusal{Code: webhook.WorkflowNotFound}
 	}
 	node, tokenID := nodeOfToken(view.Workflow, token, at)
 	if node == nil {
-		return Admitted{}, &Refusal{Code: webhook.TokenInvalid}
+		return Trigger{}, &Refusal{Code: webhook.TokenInvalid}
 	}
-	return Admitted{
+	return Trigger{
 		Workflow: view.Workflow,
 		Node:     node,
 		NodeID:   node.ID,
@@ -76,11 +76,11 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Admitted, *Ref
 }
 
 // CheckPlan returns a refusal if the account's plan does not allow the request, or nil.
-func (a Admitted) CheckPlan() *Refusal {
+func (t Trigger) CheckPlan() *Refusal {
 	switch {
-	case !a.view.PlanHasWebhooks():
+	case !t.view.PlanHasWebhooks():
 		return &Refusal{Code: webhook.WebhooksNotInPlan}
-	case a.Workflow.Active && !a.view.WithinPlan:
+	case t.Workflow.Active && !t.view.WithinPlan:
 		return &Refusal{Code: webhook.PlanLimitExceeded}
 	}
 	return nil
@@ -88,8 +88,8 @@ func (a Admitted) CheckPlan() *Refusal {
 
 // PerMinute returns the number of requests per minute that the current rate limit allows, at least
 // 1, or 0 if there is no limit.
-func (a Admitted) PerMinute() int {
-	limit := a.view.Limit()
+func (t Trigger) PerMinute() int {
+	limit := t.view.Limit()
 	if limit.Requests <= 0 || limit.Window <= 0 {
 		return 0
 	}
@@ -99,17 +99,17 @@ func (a Admitted) PerMinute() int {
 // CheckLimits counts a request against the limits, or returns a refusal with the time to wait. The
 // caller must have checked the plan. bodyBytes is the length of the body; a negative value means
 // unknown. A refused request is not counted.
-func (a *Admission) CheckLimits(admitted Admitted, bodyBytes int64, at time.Time) *Refusal {
-	if perDay := admitted.bytesPerDay(); perDay > 0 {
+func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
+	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
-		if wait := a.limits.waitForBytes(admitted.Workflow.AccountID, perDay, bodyBytes,
+		if wait := a.limits.waitForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
 			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 		}
 	}
 	// Use the registry's string. The request's is a substring of the request line and would keep
 	// the token alive in memory.
-	if wait := a.limits.chargeRequest(admitted.Workflow.ID, admitted.view.Limit(), at); wait > 0 {
+	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.Limit(), at); wait > 0 {
 		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
 	}
 	return nil
@@ -117,20 +117,20 @@ func (a *Admission) CheckLimits(admitted Admitted, bodyBytes int64, at time.Time
 
 // RefuseInactive returns the refusal of a request to an inactive workflow. The refusal contains the
 // ID of the execution record of the request.
-func (a Admitted) RefuseInactive(d DeliveryID) *Refusal {
+func (t Trigger) RefuseInactive(d DeliveryID) *Refusal {
 	id := newID()
 	if d.ID != "" {
-		id = execution.RejectedIDForDelivery(a.Workflow.ID, a.NodeID, d.key())
+		id = execution.RejectedIDForDelivery(t.Workflow.ID, t.NodeID, d.key())
 	}
 	return &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
 }
 
 // bytesPerDay returns the plan's limit on an account's bytes per day; 0 means no limit.
-func (a Admitted) bytesPerDay() int64 { return a.view.Plan.BytesPerDay }
+func (t Trigger) bytesPerDay() int64 { return t.view.Plan.BytesPerDay }
 
 // CountBody counts the bytes read from an admitted request's body against the account's limit.
-func (a *Admission) CountBody(admitted Admitted, bytes int, at time.Time) {
-	a.limits.AddBytes(admitted.Workflow.AccountID, admitted.bytesPerDay(), int64(bytes), at)
+func (a *Admission) CountBody(t Trigger, bytes int, at time.Time) {
+	a.limits.AddBytes(t.Workflow.AccountID, t.bytesPerDay(), int64(bytes), at)
 }
 
 // Workflow returns the current record of a workflow, or nil if it does not exist.
@@ -153,11 +153,11 @@ func (a *Admission) ExistingID(workflowID string) string {
 
 // ExecutionID returns the ID of the execution that an admitted request starts: a hash of the
 // delivery ID, or a random ID if the request has none.
-func (a Admitted) ExecutionID(d DeliveryID) string {
+func (t Trigger) ExecutionID(d DeliveryID) string {
 	if d.ID == "" {
 		return newID()
 	}
-	return execution.IDForDelivery(a.Workflow.ID, a.NodeID, d.key())
+	return execution.IDForDelivery(t.Workflow.ID, t.NodeID, d.key())
 }
 
 // nodeOfToken returns the node that an unexpired token belongs to, and the token's ID. If there is

@@ -38,11 +38,11 @@ func TestTokensExpire(t *testing.T) {
 		{"old", end.Add(time.Hour), ""},
 		{"new", end.Add(time.Hour), "node"},
 	} {
-		admitted, refusal := admit(a, "workflow", c.token, 0, c.at)
+		trigger, refusal := admit(a, "workflow", c.token, 0, c.at)
 		refused := refusal != nil && refusal.Code == webhook.TokenInvalid
-		if admitted.NodeID != c.nodeID || refused != (c.nodeID == "") ||
+		if trigger.NodeID != c.nodeID || refused != (c.nodeID == "") ||
 			refused != (refusal != nil) {
-			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, admitted, refusal)
+			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, trigger, refusal)
 		}
 	}
 }
@@ -50,13 +50,13 @@ func TestTokensExpire(t *testing.T) {
 // admit makes the checks that precede the check of the workflow's state.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
-) (Admitted, *Refusal) {
-	admitted, refusal := a.Find(workflowID, token, at)
+) (Trigger, *Refusal) {
+	trigger, refusal := a.Find(workflowID, token, at)
 	if refusal == nil {
-		refusal = admitted.CheckPlan()
+		refusal = trigger.CheckPlan()
 	}
 	if refusal == nil {
-		refusal = a.CheckLimits(admitted, bodyBytes, at)
+		refusal = a.CheckLimits(trigger, bodyBytes, at)
 	}
-	return admitted, refusal
+	return trigger, refusal
 }

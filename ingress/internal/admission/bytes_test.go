@@ -53,14 +53,14 @@ func TestBytesPerDay(t *testing.T) {
 	now := limits.origin.Add(time.Hour)
 	send := func(workflow string, declared int64, read int) time.Duration {
 		t.Helper()
-		admitted, refusal := admit(a, workflow, "token", declared, now)
+		trigger, refusal := admit(a, workflow, "token", declared, now)
 		if refusal != nil {
 			if refusal.Code != webhook.RateLimited {
 				t.Fatalf("%+v", refusal)
 			}
 			return refusal.RetryAfter
 		}
-		a.CountBody(admitted, read, now)
+		a.CountBody(trigger, read, now)
 		return 0
 	}
 	expect := func(what string, got, want time.Duration) {
