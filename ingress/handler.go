@@ -27,7 +27,7 @@ import (
 type handler struct {
 	admission  *admission.Admission
 	lease      lease
-	publisher  publisher
+	publisher  deliveryPublisher
 	space      *storage.Space
 	duplicates *report.Duplicates
 	refused    refusalCounter
@@ -54,15 +54,15 @@ type handler struct {
 	shares         *fairShare
 }
 
-// publisher stores messages. It is implemented by *publish.Streams.
-type publisher interface {
+// deliveryPublisher stores the messages of deliveries. It is implemented by *publish.Streams.
+type deliveryPublisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)
 }
 
-// countInFlight returns a publisher that publishes through p and keeps the number of messages being
-// published in n. If n is nil, it returns p itself.
-func countInFlight(p publisher, n *atomic.Int64) publisher {
+// countInFlight returns a deliveryPublisher that publishes through p and keeps the number of
+// messages being published in n. If n is nil, it returns p itself.
+func countInFlight(p deliveryPublisher, n *atomic.Int64) deliveryPublisher {
 	if n == nil {
 		return p
 	}
@@ -70,7 +70,7 @@ func countInFlight(p publisher, n *atomic.Int64) publisher {
 }
 
 type countingPublisher struct {
-	publisher
+	deliveryPublisher
 
 	n *atomic.Int64
 }
@@ -78,7 +78,7 @@ type countingPublisher struct {
 func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
 	c.n.Add(1)
 	defer c.n.Add(-1)
-	return c.publisher.Publish(msg)
+	return c.deliveryPublisher.Publish(msg)
 }
 
 // lease reports whether this process's copy of the registry is current. It is implemented by

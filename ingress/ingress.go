@@ -92,7 +92,7 @@ type endpoint struct {
 
 	follower  *consistency.Follower
 	lease     *consistency.Lease
-	publisher *publish.Publisher // for the stream that the queues share
+	publisher *publish.DeliveryPublisher // for the stream that the queues share
 	streams   *publish.Streams
 	handler   *handler
 }

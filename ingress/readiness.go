@@ -52,7 +52,7 @@ func checks(
 
 // startStreams holds the streams in which start messages are stored.
 type startStreams struct {
-	shared   *publish.Publisher
+	shared   *publish.DeliveryPublisher
 	own      *publish.Streams
 	registry *registry.Snapshot
 }

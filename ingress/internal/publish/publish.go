@@ -49,8 +49,9 @@ const lookUpAtLeast = 2 * time.Second
 // Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
 
-// Publisher publishes messages to one stream. It is safe for concurrent use.
-type Publisher struct {
+// DeliveryPublisher publishes the messages of deliveries, starts and rejections, to one stream. It
+// is safe for concurrent use.
+type DeliveryPublisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	acks    *ack.Publisher
@@ -75,7 +76,7 @@ const failureLasts = 15 * time.Second
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
 // was stored, or if the failure is older than failureLasts or occurred before the last reconnect.
 // LastFailure sends no test message, because the stream would store it.
-func (p *Publisher) LastFailure(now time.Time) error {
+func (p *DeliveryPublisher) LastFailure(now time.Time) error {
 	if t := p.lastFailure.Load(); t != nil && now.Sub(t.at) < failureLasts &&
 		t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
@@ -84,14 +85,14 @@ func (p *Publisher) LastFailure(now time.Time) error {
 }
 
 // noteFailure records that a message was not stored, and returns err.
-func (p *Publisher) noteFailure(err error) error {
+func (p *DeliveryPublisher) noteFailure(err error) error {
 	p.lastFailure.Store(&storeFailure{time.Now(), err, p.nc.Stats().Reconnects})
 	return err
 }
 
 // wrapUnavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
 // answer: a missing connection or stream is noticed by other checks.
-func (p *Publisher) wrapUnavailable(err error) error {
+func (p *DeliveryPublisher) wrapUnavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
 		return p.noteFailure(because)
@@ -99,10 +100,10 @@ func (p *Publisher) wrapUnavailable(err error) error {
 	return because
 }
 
-// New returns a Publisher for the shared stream, which must exist. It uses one connection; in
-// measurements, more connections were no faster. timeout is the maximum time to wait for the
+// New returns a DeliveryPublisher for the shared stream, which must exist. It uses one connection;
+// in measurements, more connections were no faster. timeout is the maximum time to wait for the
 // stream's confirmation.
-func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher, error) {
+func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPublisher, error) {
 	p, err := NewFor(nc, stream.Name, timeout)
 	if err != nil {
 		return nil, err
@@ -116,13 +117,13 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*Publisher,
 	return p, nil
 }
 
-// NewFor returns a Publisher for the named stream. It makes no remote call.
-func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*Publisher, error) {
+// NewFor returns a DeliveryPublisher for the named stream. It makes no remote call.
+func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*DeliveryPublisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p := &Publisher{nc: nc, js: js, name: streamName, timeout: timeout}
+	p := &DeliveryPublisher{nc: nc, js: js, name: streamName, timeout: timeout}
 	if p.acks, err = ack.New(nc, streamName); err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
@@ -130,7 +131,7 @@ func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*Publisher
 }
 
 // Close stops publishing. Unconfirmed messages fail.
-func (p *Publisher) Close() { p.acks.Close() }
+func (p *DeliveryPublisher) Close() { p.acks.Close() }
 
 // Publish publishes a message. A nil error means that the stream has confirmed it. Any error wraps
 // one of this package's errors.
@@ -139,7 +140,7 @@ func (p *Publisher) Close() { p.acks.Close() }
 // the same ID, until there is an answer or the time is up. Its traceparent must differ from that of
 // any other request: Publish recognizes its own message by it. A message without a Nats-Msg-Id is
 // sent only once, unless it was certainly not stored.
-func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
+func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)
 	repeatable := len(msg.Header[jetstream.MsgIDHeader]) > 0
@@ -194,7 +195,7 @@ func (p *Publisher) Publish(msg *nats.Msg) (Ack, error) {
 // either case: it sends a message without data, and with a header that the stream refuses only
 // after it has looked up the ID (Nats-Rollup with an unknown value; see processJetStreamMsg and
 // checkMsgHeadersPreClusteredProposal of nats-server 2.15.2).
-func (p *Publisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
+func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	id := msg.Header[jetstream.MsgIDHeader]
 	if len(id) == 0 {
 		return Ack{}, ErrStorageFull
@@ -282,7 +283,9 @@ func classify(err error) attemptOutcome {
 // isOwnMessage retries until the deadline. It retries for at least lookUpAtLeast, because after an
 // outage many answers arrive at the deadline. If it is still unknown who sent the message, the
 // error is ErrUnavailable.
-func (p *Publisher) isOwnMessage(sequence uint64, msg *nats.Msg, deadline time.Time) (bool, error) {
+func (p *DeliveryPublisher) isOwnMessage(
+	sequence uint64, msg *nats.Msg, deadline time.Time,
+) (bool, error) {
 	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
 		deadline = least
 	}
@@ -312,7 +315,7 @@ func (p *Publisher) isOwnMessage(sequence uint64, msg *nats.Msg, deadline time.T
 // isDeleted reports whether the stream has deleted a message. Such a message is too old to have
 // been stored by this request. A lagging replica does not have the message either, but its last
 // sequence is lower.
-func (p *Publisher) isDeleted(ctx context.Context, sequence uint64) bool {
+func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool {
 	s, err := p.lookUp(ctx)
 	if err != nil {
 		return false
@@ -322,7 +325,7 @@ func (p *Publisher) isDeleted(ctx context.Context, sequence uint64) bool {
 }
 
 // lookUp returns the stream's handle, which it looks up only once.
-func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
+func (p *DeliveryPublisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
 	if known := p.stream.Load(); known != nil {
 		return *known, nil
 	}
@@ -335,7 +338,9 @@ func (p *Publisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
 }
 
 // message reads the message with the given sequence number from the stream.
-func (p *Publisher) message(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+func (p *DeliveryPublisher) message(
+	ctx context.Context, sequence uint64,
+) (*jetstream.RawStreamMsg, error) {
 	s, err := p.lookUp(ctx)
 	if err != nil {
 		return nil, err

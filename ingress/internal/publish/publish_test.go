@@ -39,7 +39,7 @@ func connect(t *testing.T, urls string) *nats.Conn {
 
 func newPublisher(
 	t *testing.T, nc *nats.Conn, replicas int, timeout time.Duration,
-) *publish.Publisher {
+) *publish.DeliveryPublisher {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -126,7 +126,7 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
-	publishers := []*publish.Publisher{
+	publishers := []*publish.DeliveryPublisher{
 		newPublisher(t, connect(t, cluster.URLs()), 3, 30*time.Second),
 		newPublisher(t, connect(t, cluster.Node(1).URL()), 3, 30*time.Second),
 	}

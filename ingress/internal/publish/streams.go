@@ -11,25 +11,25 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams publishes to the shared stream and to queues' own streams. It uses a separate Publisher
-// for each stream, so that a stream that stores nothing or does not answer does not delay messages
-// to the others. It is safe for concurrent use.
+// Streams publishes to the shared stream and to queues' own streams. It uses a separate
+// DeliveryPublisher for each stream, so that a stream that stores nothing or does not reply does not
+// delay messages to the others. It is safe for concurrent use.
 type Streams struct {
 	nc     *nats.Conn
-	shared *Publisher
+	shared *DeliveryPublisher
 
-	own atomic.Pointer[map[string]*Publisher] // keyed by queue; replaced at each change
-	mu  sync.Mutex                            // held while own is changed
+	own atomic.Pointer[map[string]*DeliveryPublisher] // keyed by queue; replaced at each change
+	mu  sync.Mutex                                    // held while own is changed
 }
 
 // NewStreams returns a Streams. shared publishes to the shared stream; the caller must close it.
-func NewStreams(nc *nats.Conn, shared *Publisher) *Streams {
+func NewStreams(nc *nats.Conn, shared *DeliveryPublisher) *Streams {
 	s := &Streams{nc: nc, shared: shared}
-	s.own.Store(&map[string]*Publisher{})
+	s.own.Store(&map[string]*DeliveryPublisher{})
 	return s
 }
 
-// Publish publishes a message to the stream of its subject. See Publisher.Publish.
+// Publish publishes a message to the stream of its subject. See DeliveryPublisher.Publish.
 func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
@@ -42,7 +42,8 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 	return p.Publish(msg)
 }
 
-// ConfirmRepeat looks up a message's ID in the stream of its subject. See Publisher.ConfirmRepeat.
+// ConfirmRepeat looks up a message's ID in the stream of its subject. See
+// DeliveryPublisher.ConfirmRepeat.
 func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
@@ -55,8 +56,8 @@ func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	return p.ConfirmRepeat(msg)
 }
 
-// publisherFor returns the Publisher of a queue's own stream.
-func (s *Streams) publisherFor(queue string) (*Publisher, error) {
+// publisherFor returns the DeliveryPublisher of a queue's own stream.
+func (s *Streams) publisherFor(queue string) (*DeliveryPublisher, error) {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p, nil
 	}
@@ -77,7 +78,7 @@ func (s *Streams) publisherFor(queue string) (*Publisher, error) {
 }
 
 // LastFailure returns why a queue's own stream did not store the last message, or nil. See
-// Publisher.LastFailure.
+// DeliveryPublisher.LastFailure.
 func (s *Streams) LastFailure(queue string, now time.Time) error {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p.LastFailure(now)
@@ -85,7 +86,7 @@ func (s *Streams) LastFailure(queue string, now time.Time) error {
 	return nil
 }
 
-// Close closes the Publishers of queues' own streams. Their unconfirmed messages fail.
+// Close closes the DeliveryPublishers of queues' own streams. Their unconfirmed messages fail.
 func (s *Streams) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

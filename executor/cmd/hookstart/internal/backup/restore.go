@@ -372,7 +372,7 @@ func (i Installation) restoreStream(
 	if !withMessages {
 		return nil
 	}
-	to := &publisher{
+	to := &backupPublisher{
 		js:    i.JetStream,
 		exact: true,
 		next:  next,
@@ -406,8 +406,8 @@ func (i Installation) restoreStream(
 	return nil
 }
 
-// publisher publishes messages to a stream in order.
-type publisher struct {
+// backupPublisher publishes the messages of a backup to a stream, in order.
+type backupPublisher struct {
 	js    jetstream.JetStream
 	exact bool          // whether each message must get the sequence next
 	dedup time.Duration // the stream's deduplication window
@@ -421,7 +421,7 @@ type publisher struct {
 // atOnce is the maximum number of unconfirmed messages.
 const atOnce = 1000
 
-func (p *publisher) publish(ctx context.Context, m message, name string) error {
+func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
 	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
 		return err
 	}
@@ -435,7 +435,7 @@ func (p *publisher) publish(ctx context.Context, m message, name string) error {
 // fillGap publishes filler messages up to a sequence (exclusive). They take the place of messages
 // that no longer exist, so that later messages get their original sequences. The filler messages
 // are deleted afterwards.
-func (p *publisher) fillGap(ctx context.Context, name string, before uint64) error {
+func (p *backupPublisher) fillGap(ctx context.Context, name string, before uint64) error {
 	for p.next < before {
 		p.gaps = append(p.gaps, p.next)
 		if err := p.send(ctx, &nats.Msg{Subject: fillerSubject(name)}); err != nil {
@@ -460,7 +460,7 @@ func fillerSubject(name string) string {
 	return stream.RejectedSubject("restore", "gap", "gap")
 }
 
-func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
+func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
 	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(silence))
 	if err != nil {
 		return err
@@ -475,7 +475,7 @@ func (p *publisher) send(ctx context.Context, msg *nats.Msg) error {
 
 // confirm waits until every message sent has been stored, and returns an error if exact is set and
 // a message was stored with a different sequence.
-func (p *publisher) confirm(ctx context.Context) error {
+func (p *backupPublisher) confirm(ctx context.Context) error {
 	timeout := time.NewTimer(silence)
 	defer timeout.Stop()
 	want := p.next - uint64(len(p.unconfirmed))
@@ -560,7 +560,7 @@ func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
 func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
-	to := &publisher{js: i.JetStream, next: 1}
+	to := &backupPublisher{js: i.JetStream, next: 1}
 	var last message // the message of the newest account record
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
 		if m.Subject == subjectOf(registry.PlansKey) ||
