@@ -31,6 +31,15 @@ type Answer struct {
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
+// OrderKeyTrial counts those of the last requests to a trigger node that have a value at the place
+// of an order key.
+type OrderKeyTrial struct {
+	OrderKey  string `json:"orderKey" doc:"The place that was tried." example:"ptr:/order/id"`
+	Requests  int    `json:"requests" doc:"The number of requests that were read: the last 20, except for the expired ones." example:"20"`
+	WithValue int    `json:"withValue" doc:"The number of those that have a value at the place. The executions of the others have no order." example:"20"`
+	Expired   int    `json:"expired,omitempty" doc:"The number of further requests that could not be read, because they had no body, or because the stream no longer has them. Absent: none."`
+}
+
 // Filtered describes the requests that did not match a node's filter.
 type Filtered struct {
 	Count int64             `json:"count" doc:"The number of such requests since the node was created."`

@@ -337,6 +337,17 @@ func (c *Client) PatchTrigger(
 	return send[api.Trigger](ctx, c, http.MethodPatch, triggerPath(workflowID, nodeID), patch)
 }
 
+// TryOrderKey counts those of the last requests to a node that have a value at a place. If the place
+// is "", it is the node's order key.
+func (c *Client) TryOrderKey(
+	ctx context.Context, workflowID, nodeID, place string,
+) (result api.OrderKeyTrial, err error) {
+	query := parameters{"orderKey": place}.query()
+	err = c.call(ctx, http.MethodGet, triggerPath(workflowID, nodeID)+"/order-key-trial", query,
+		nil, &result)
+	return result, err
+}
+
 // SetSamplePayload sets a node's sample payload. sample is a JSON text.
 func (c *Client) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,

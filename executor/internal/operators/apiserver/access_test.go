@@ -78,6 +78,7 @@ var operations = map[string]operation{
 	"list-all-refusals":   {operate.Viewer, nothing, "", ""},
 
 	"get-trigger":        {operate.Viewer, aWorkflow, "", ""},
+	"try-order-key":      {operate.Viewer, aWorkflow, "", api.CodeInvalid}, // it has none
 	"put-sample-payload": {operate.Editor, aWorkflow, `{"a":1}`, ""},
 	"rotate-token":       {operate.Editor, aWorkflow, `{}`, ""},
 	"rerun-trigger":      {operate.Editor, aWorkflow, "", ""},

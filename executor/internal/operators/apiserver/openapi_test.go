@@ -123,6 +123,8 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /dead-letters/requeue":                           "200 403 413 422",
 		"POST /dead-letters/dismiss":                           "200 403 413 422",
 		"GET /audit":                                           "200 422",
+
+		"GET /workflows/{id}/triggers/{nodeId}/order-key-trial": "200 404 422",
 	}
 	seen := map[string]bool{}
 	for path, methods := range document.Paths {

@@ -340,3 +340,40 @@ func TestReplayRejected(t *testing.T) {
 	r.wantInvalid(r.post("/executions/replay", `{"status":"failed"}`), "status", "")
 	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
 }
+
+// It is counted how many of the last requests have a value at the place of an order key. The sample
+// payload, reruns and requests that cannot be read do not count.
+func TestAnOrderKeyIsTried(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "pro")
+	r.put("/workflows/wf", `{"accountId":"acme","name":"n","triggers":`+
+		`[{"nodeId":"node","samplePayload":{"order":"sample"}}]}`).is(201)
+	const at = "/workflows/wf/triggers/node"
+	for n, body := range []string{
+		`{"order":1,"other":"a"}`, `{"order":""}`, `{"order":null}`, `{"order":{}}`, `{"order":"b"}`,
+	} {
+		r.failed(n, func(s *execution.Start) {
+			s.Payload = execution.Payload{Kind: execution.JSON, Body: []byte(body)}
+		})
+	}
+	r.records(store.Batch{New: []store.Record{
+		record(id(10), func(rec *store.Record) { rec.StreamSequence = 1000 }),
+		record(id(11), func(rec *store.Record) { rec.Source = execution.Rerun }),
+	}})
+	expect := func(query string, want api.OrderKeyTrial) {
+		t.Helper()
+		want.Requests, want.Expired = 5, 1
+		got := decode[api.OrderKeyTrial](r.get(at + "/order-key-trial" + query).is(200))
+		if got != want {
+			t.Errorf("%q: %+v, want %+v", query, got, want)
+		}
+	}
+	expect("?orderKey=ptr:/order", api.OrderKeyTrial{OrderKey: "ptr:/order", WithValue: 2})
+	expect("?orderKey=ptr:/Order", api.OrderKeyTrial{OrderKey: "ptr:/Order"})
+	r.wantInvalid(r.get(at+"/order-key-trial?orderKey=x"), "orderKey", "a place is header:Name")
+	r.wantInvalid(r.get(at+"/order-key-trial"), "orderKey", "")
+	r.call(http.MethodPatch, at, `{"orderKey":"ptr:/other"}`).is(200)
+	expect("", api.OrderKeyTrial{OrderKey: "ptr:/other", WithValue: 1})
+	r.get("/workflows/wf/triggers/none/order-key-trial").refused(404, api.CodeNotFound)
+}

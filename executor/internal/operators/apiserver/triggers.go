@@ -86,6 +86,22 @@ func (s *server) routeTriggers(to huma.API) {
 // routeTests registers the calls that test a trigger node.
 func (s *server) routeTests(to huma.API) {
 	register(to, call{
+		method:  http.MethodGet,
+		path:    triggerPath + "/order-key-trial",
+		id:      "try-order-key",
+		tag:     tagTriggers,
+		summary: "Count the last requests that have an order key",
+		description: "Of the last 20 requests to the node that started an execution or were " +
+			"rejected, it counts those that have a value at the place.",
+		codes: []string{api.CodeNotFound},
+	}, func(ctx context.Context, caller operate.Caller, in *struct {
+		TriggerID
+		OrderKey string `query:"orderKey" doc:"The place to try. Absent: the node's order key." example:"ptr:/order/id"`
+	},
+	) (api.OrderKeyTrial, error) {
+		return s.Operate.TryOrderKey(ctx, caller, in.ID, in.NodeID, in.OrderKey)
+	})
+	register(to, call{
 		method:  http.MethodPost,
 		path:    triggerPath + "/rerun",
 		id:      "rerun-trigger",

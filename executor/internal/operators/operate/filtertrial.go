@@ -48,6 +48,9 @@ type TriedRequest struct {
 	Value       string // the value at Place, shortened; "" if there is no single value
 }
 
+// isSample reports whether the request is the node's sample payload.
+func (r TriedRequest) isSample() bool { return r.ExecutionID == "" }
+
 // SeenPlace is a field of a request, such as a header or a JSON pointer, that had a value in at
 // least one request.
 type SeenPlace struct {

@@ -49,6 +49,7 @@ var mayCall = map[string]operate.Role{
 	"PatchWorkflow":      operate.Editor,
 	"PatchTrigger":       operate.Editor,
 	"TryFilter":          operate.Editor,
+	"TryOrderKey":        operate.Viewer,
 	"PatchAccount":       operate.Admin,
 	"RequeueExecution":   operate.Editor,
 	"RerunExecution":     operate.Editor,

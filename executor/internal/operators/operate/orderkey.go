@@ -1,10 +1,13 @@
 package operate
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 
+	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -36,6 +39,48 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 		return "", nil
 	}
 	return key, nil
+}
+
+// TryOrderKey counts those of the last requests to a trigger node that have a value at a place. If
+// the place is "", it is the node's order key.
+func (s *Service) TryOrderKey(
+	ctx context.Context, caller Caller, workflowID, nodeID, place string,
+) (api.OrderKeyTrial, error) {
+	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
+		func(ctx context.Context) (api.OrderKeyTrial, error) {
+			return s.tryOrderKey(ctx, workflowID, nodeID, place)
+		})
+}
+
+func (s *Service) tryOrderKey(
+	ctx context.Context, workflowID, nodeID, place string,
+) (trial api.OrderKeyTrial, err error) {
+	node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+	if err != nil {
+		return trial, err
+	}
+	trial.OrderKey = cmp.Or(place, node.OrderKey)
+	key, err := filter.ParseOrderKey(trial.OrderKey)
+	if err != nil {
+		problem := api.FieldError{Field: "orderKey", Problem: err.Error()}
+		return trial, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{problem}}
+	}
+	var tried FilterTrial
+	requests, err := s.lastRequests(ctx, node, &tried, maxTried)
+	if err != nil {
+		return trial, err
+	}
+	trial.Expired = tried.Expired
+	for i, r := range requests {
+		if tried.Requests[i].isSample() {
+			continue
+		}
+		trial.Requests++
+		if key.Value(r) != "" {
+			trial.WithValue++
+		}
+	}
+	return trial, nil
 }
 
 // rawQuery returns a request's query string. The values in query are already percent-encoded.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 )
@@ -16,7 +17,7 @@ func (*triggerOrderCmd) Help() string {
 	return `An order key is a place of a request: header:Name, ptr:/json/pointer, form:field or
 query:name. Executions of the workflow with the same value there run one after the
 other in each group of runners, in the order in which they were accepted. One without
-a value has no order. Without a flag, the place is shown.
+a value has no order. It is shown how many of the last requests have a value there.
 
 Examples:
 
@@ -31,7 +32,7 @@ func (v *triggerOrderCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.showOrder(t)
+		return v.show(s, t)
 	}
 	var place any
 	if !v.Clear {
@@ -41,11 +42,43 @@ func (v *triggerOrderCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.showOrder(t)
+	return v.show(s, t)
 }
 
-func (s *session) showOrder(t api.Trigger) error {
-	return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
+// show prints the order key, and how many of the last requests have a value there. It warns if none
+// of them has.
+func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
+	if t.OrderKey == "" {
+		return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
+	}
+	answer := s.answer
+	trial, err := s.client.TryOrderKey(s.ctx, v.Workflow, t.NodeID, t.OrderKey)
+	s.answer = answer // what is printed for scripts
+	if printed := s.print(func() error {
+		rows := [][]string{{"Order key", orderText(t)}}
+		if err == nil {
+			rows = append(rows, []string{"Values", valuesSeenText(trial)})
+		}
+		return s.printRows(rows)
+	}); printed != nil {
+		return printed
+	}
+	switch {
+	case err != nil:
+		s.note("It is not known how many of the last requests have a value there: %v", err)
+	case trial.Requests > 0 && trial.WithValue == 0:
+		s.note("Warning: none of the last %d requests has a value at %s. Without one, executions "+
+			"have no order.", trial.Requests, t.OrderKey)
+	}
+	return nil
+}
+
+// valuesSeenText returns how many of the last requests have an order key.
+func valuesSeenText(trial api.OrderKeyTrial) string {
+	if trial.Requests == 0 {
+		return "not known: no request has come that could be looked at"
+	}
+	return fmt.Sprintf("in %d of the last %d requests", trial.WithValue, trial.Requests)
 }
 
 func orderText(t api.Trigger) string { return cmp.Or(t.OrderKey, "none: executions have no order") }

@@ -194,25 +194,20 @@ function watchFilter(details, form, pane) {
   let counting;
   order?.elements.place.addEventListener("input", () => {
     clearTimeout(counting);
-    counting = setTimeout(() => countValues(order, workflow, node), pause);
+    counting = setTimeout(() => countValues(order), pause);
   });
 }
 
-// countValues shows how many of the last requests have something at the place of the order key.
-async function countValues(form, workflow, node) {
+// countValues shows how many of the last requests have a value at the place of the order key.
+async function countValues(form) {
   const place = form.elements.place.value.trim();
-  const shown = form.querySelector("[data-counted]");
-  const filter = JSON.stringify({ [place]: { $exists: true } });
-  const response = await fetch("/fragments/filter", { method: "POST", body: new URLSearchParams({ workflow, node, filter }) }).catch(() => undefined);
-  const html = response?.ok ? await response.text().catch(() => "") : "";
+  const trial = place === "" ? undefined
+    : await call("GET", `${path}/order-key-trial?${new URLSearchParams({ orderKey: place })}`).catch(() => undefined);
   if (form.elements.place.value.trim() !== place) {
     return; // another one was written meanwhile
   }
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  const all = template.content.querySelectorAll(".trial tbody tr").length;
-  const some = template.content.querySelectorAll(".trial .yes").length;
-  shown.textContent = all === 0 ? "" : `${some} of the last ${all} requests ${some === 1 ? "has" : "have"} a value there.`;
+  form.querySelector("[data-counted]").textContent = !trial?.requests ? ""
+    : `${trial.withValue} of the last ${trial.requests} requests ${trial.withValue === 1 ? "has" : "have"} a value there.`;
 }
 
 // suggest offers the places of the last requests for the order key, with a value of each.
