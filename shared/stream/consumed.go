@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -11,16 +12,30 @@ import (
 // consumedEvery is the interval at which AwaitConsumed polls the consumer.
 const consumedEvery = 20 * time.Millisecond
 
+// Idle reports whether a consumer has delivered every message of its stream, and every one of them
+// is acknowledged.
+func Idle(info *jetstream.ConsumerInfo) bool {
+	return info.NumPending == 0 && info.NumAckPending == 0
+}
+
+// CaughtUp reports whether a consumer's messages up to the sequence last are all acknowledged. An
+// idle consumer has caught up whatever last is: its floor stays below the last message of the
+// stream if that message is not one of the consumer's, or was deleted.
+func CaughtUp(info *jetstream.ConsumerInfo, last uint64) bool {
+	return info.AckFloor.Stream >= last || Idle(info)
+}
+
 // AwaitConsumed waits until a consumer has acknowledged everything that was in its stream at the
 // time of the call, or until ctx ends. Messages that arrive later do not prolong the wait.
 // AwaitConsumed returns immediately if there is no such stream.
 func AwaitConsumed(ctx context.Context, js jetstream.JetStream, streamName, consumer string) {
-	var last uint64
+	const unknown = math.MaxUint64
+	last := uint64(unknown)
 	tick := time.NewTicker(consumedEvery)
 	defer tick.Stop()
 	for {
 		found, err := js.Consumer(ctx, streamName, consumer)
-		if err == nil && last == 0 {
+		if err == nil && last == unknown {
 			if s, err := js.Stream(ctx, streamName); err == nil {
 				last = s.CachedInfo().State.LastSeq
 			}
@@ -28,12 +43,8 @@ func AwaitConsumed(ctx context.Context, js jetstream.JetStream, streamName, cons
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return
 		}
-		if err == nil {
-			info := found.CachedInfo()
-			if info.NumPending == 0 && info.NumAckPending == 0 ||
-				last > 0 && info.AckFloor.Stream >= last {
-				return
-			}
+		if err == nil && CaughtUp(found.CachedInfo(), last) {
+			return
 		}
 		select {
 		case <-ctx.Done():

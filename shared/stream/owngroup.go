@@ -89,8 +89,7 @@ func Drained(
 	if err != nil {
 		return false, fmt.Errorf("consumer %s: %w", consumer, err)
 	}
-	info := found.CachedInfo()
-	return info.NumPending == 0 && info.NumAckPending == 0, nil
+	return Idle(found.CachedInfo()), nil
 }
 
 // OrderedDrained reports whether no execution of a queue that has an order key is still waiting in
@@ -121,7 +120,7 @@ func OrderedDrained(
 		if _, _, ok := LaneOfConsumer(c.Config, queue); !ok {
 			continue
 		}
-		if c.NumPending > 0 || c.NumAckPending > 0 {
+		if !Idle(c) {
 			return false, nil
 		}
 		taken = true

@@ -55,7 +55,7 @@ func splitLimits(
 		name := stream.RunnerGroup{Queue: settings.Name, Group: g.Group}.Consumer()
 		busy := func(p *streamState) bool {
 			c := p.consumer(name)
-			return c != nil && (c.NumPending > 0 || c.NumAckPending > 0)
+			return c != nil && !stream.Idle(c)
 		}
 		switch sharedBusy, ownBusy := busy(shared), busy(own); {
 		case g.MaxInFlight == 0:

@@ -628,7 +628,7 @@ func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
 		}
 		consumers := s.ListConsumers(ctx)
 		for info := range consumers.Info() {
-			if info.NumPending > 0 || info.NumAckPending > 0 {
+			if !stream.Idle(info) {
 				return false, nil
 			}
 		}

@@ -239,9 +239,7 @@ func (r *Recorder) catchUp(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		info := consumer.CachedInfo()
-		if info.AckFloor.Stream >= last ||
-			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+		if stream.CaughtUp(consumer.CachedInfo(), last) {
 			return nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {

@@ -222,9 +222,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		info := consumer.CachedInfo()
-		if info.AckFloor.Stream >= goal ||
-			info.NumPending+uint64(info.NumAckPending) == 0 { //nolint:gosec // a count
+		if stream.CaughtUp(consumer.CachedInfo(), goal) {
 			r.recovery.markGoalReached(name)
 		}
 	}
