@@ -62,6 +62,7 @@ type ExecutionDetail struct {
 	Execution
 	Input        json.RawMessage     `json:"input" doc:"The workflow's input, which is any JSON value. null: the request was rejected before its body was read, or the input has expired (see inputExpired)."`
 	InputExpired bool                `json:"inputExpired,omitempty" doc:"Whether the stream no longer has the message; then the input, the headers and the query are lost. Absent means false."`
+	OrderKey     string              `json:"orderKey,omitempty" doc:"The order key of the execution: executions of the workflow with the same key run one after the other in each group of runners. Absent: the execution has no order, or the input has expired." example:"4711"`
 	StoredAt     time.Time           `json:"storedAt,omitzero" doc:"When the stream stored the message, which is before the request was answered. Absent if the input has expired."`
 	Headers      map[string][]string `json:"headers" doc:"The headers of the request, without secrets."`
 	Query        map[string][]string `json:"query" doc:"The query parameters of the request, without the token."`

@@ -198,6 +198,7 @@ func apiExecutionDetail(found operate.ExecutionDetail) api.ExecutionDetail {
 		Output:       found.Output,
 		Input:        found.Input,
 		InputExpired: found.InputExpired,
+		OrderKey:     found.OrderKey,
 		StoredAt:     found.StoredAt.Truncate(time.Microsecond),
 		Headers:      apiValues(found.Headers),
 		Query:        apiValues(found.Query),

@@ -118,8 +118,9 @@ func TestExecutionRecord(t *testing.T) {
 			Kind:        execution.JSON,
 			Body:        []byte(`{ "a" : "<&>" }`),
 		},
-		Headers: execution.Values{"X-Multi": {"1", "2"}},
-		Query:   execution.Values{"q": {""}},
+		Headers:  execution.Values{"X-Multi": {"1", "2"}},
+		Query:    execution.Values{"q": {""}},
+		OrderKey: "key",
 	}
 	sequence := r.message(stream.StartMessage(webhook))
 	r.records(store.Batch{
@@ -154,7 +155,7 @@ func TestExecutionRecord(t *testing.T) {
 	message, err := r.streamHandle().GetMsg(t.Context(), sequence)
 	r.check(err)
 	stored := message.Time.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
-	detail := want + `,"storedAt":"` + stored +
+	detail := want + `,"orderKey":"key","storedAt":"` + stored +
 		`","headers":{"X-Multi":["1","2"]},"query":{"q":[""]},"error":null,"input":{ "a" : "<&>" },"output":{ "out" : 1.50 }}`
 	if got := string(r.get("/executions/" + id(1)).is(200).body); got != detail {
 		t.Errorf("detail\n got %s\nwant %s", got, detail)
@@ -168,12 +169,15 @@ func TestExecutionRecord(t *testing.T) {
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
 		execution.Rerun, "", id(1), nil, nil
+	rerun.OrderKey = ""
 	sequence = r.message(stream.StartMessage(rerun))
 	r.records(store.Batch{New: []store.Record{record(id(2), func(rec *store.Record) {
 		rec.Source, rec.RerunOf, rec.StreamSequence = execution.Rerun, id(1), sequence
 	})}})
 	got := string(r.get("/executions/" + id(2)).is(200).body)
-	for _, absent := range []string{"deliveryId", "startedAt", "finishedAt", "inputExpired"} {
+	for _, absent := range []string{
+		"deliveryId", "startedAt", "finishedAt", "inputExpired", "orderKey",
+	} {
 		if strings.Contains(got, absent) {
 			t.Errorf("%s in %s", absent, got)
 		}

@@ -164,6 +164,7 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	}
 	add("Delivery ID", e.DeliveryID)
 	add("Queue", e.Queue)
+	add("Order key", e.OrderKey)
 	if e.Attempts > 0 {
 		add("Attempts", strconv.Itoa(e.Attempts))
 	}
