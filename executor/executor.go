@@ -104,6 +104,7 @@ type executor struct {
 	follower     *consistency.Follower
 	membership   *consistency.Membership
 	databaseCopy *databasecopy.Copy
+	copyMonitor  *edit.CopyMonitor // nil without --registry-copy
 	editor       *edit.Editor
 	changed      *changes.Changes
 	waits        *queues.Watch
@@ -220,6 +221,12 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 	})
 	if err := e.databaseCopy.Begin(starting); err != nil {
 		return err
+	}
+	if e.config.RegistryCopy != "" {
+		if e.copyMonitor, err = edit.NewCopyMonitor(e.NATS, e.config.RegistryCopy,
+			e.follower.CatchUp, e.Log); err != nil {
+			return err
+		}
 	}
 	//nolint:contextcheck // it is renewed until the last call is answered
 	lease := consistency.NewLease(e.NATS, e.follower)
@@ -416,6 +423,9 @@ func (e *executor) maintain(ctx context.Context) {
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
 	e.Go(ctx, e.databaseCopy.Run)
+	if e.config.RegistryCopy != "" {
+		e.Go(ctx, e.copyMonitor.Run)
+	}
 	e.Go(ctx, func(ctx context.Context) {
 		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {
 			if e.databaseCopy.UnusableReason() != nil || e.directory.Plans().Record != nil {

@@ -1,0 +1,74 @@
+package natsconfig
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+// A copy of the registry that has stopped is led by another server, which follows the original at
+// once. NATS itself would leave the leader as it is, and let it wait longer after each failure.
+func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
+	s := startThree(t)
+	nc := s.connect(t, "executor")
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := copyOf(t, nc)
+	requested, err := s.connect(t, "admin").SubscribeSync("$JS.API.CONSUMER.CREATE." +
+		registry.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a copy", func() bool { return edit.EnsureCopy(t.Context(), copies, 3) == nil })
+	// There is no original yet, so the copy's leader requests its consumer in vain.
+	if _, err := requested.NextMsg(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var stalled string
+	eventually(t, "a leader", func() bool {
+		found, err := copies.Stream(t.Context(), registry.Stream)
+		if err != nil {
+			return false
+		}
+		stalled = found.CachedInfo().Cluster.Leader
+		return stalled != ""
+	})
+
+	monitor, err := edit.NewCopyMonitor(nc, registryCopy, func(context.Context) error {
+		return nil // the original has a leader
+	}, logtest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := edit.EnsureBuckets(t.Context(), js, 3); err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), registry.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bucket.Put(t.Context(), "record", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	watching, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		monitor.Run(watching)
+	}()
+	defer func() { stop(); <-stopped }()
+
+	eventually(t, "a copy that follows under another leader", func() bool {
+		found, err := copies.Stream(t.Context(), registry.Stream)
+		return err == nil && found.CachedInfo().State.LastSeq == 1 &&
+			found.CachedInfo().Cluster.Leader != stalled
+	})
+}

@@ -1,0 +1,164 @@
+package edit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/registry"
+)
+
+// The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
+// the account of the copy.
+const (
+	originalAPI     = "HOOKSTART.API"
+	originalDeliver = "feed.deliver"
+)
+
+// EnsureCopy creates a copy of the registry for ingresses that may not read the original: a mirror
+// of the bucket in a separate account. js must have the API prefix under which that account's API
+// is imported. An existing copy is left unchanged.
+func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
+	_, err := js.Stream(ctx, registry.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:        registry.Stream,
+			Description: "hookstart: the copy of the registry that ingresses read",
+			Mirror: &jetstream.StreamSource{
+				Name: registry.Stream,
+				External: &jetstream.ExternalStream{
+					APIPrefix:     originalAPI,
+					DeliverPrefix: originalDeliver,
+				},
+			},
+			Retention:         jetstream.LimitsPolicy,
+			Storage:           jetstream.FileStorage,
+			MaxMsgsPerSubject: 1,
+			Replicas:          replicas,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			err = nil // another executor has created it
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the registry's copy: %w", err)
+	}
+	return nil
+}
+
+// How often a CopyMonitor checks the copy, and how long the copy may receive nothing. The original
+// sends a heartbeat every second, also when nothing changes.
+const (
+	copyCheckInterval = time.Second
+	copyStalledAfter  = 3 * time.Second
+)
+
+// CopyMonitor makes the copy of the registry follow the original again when it has stopped.
+//
+// Ingresses refuse all requests while the copy lags behind a change. NATS lets it lag for 40 s after
+// an ordinary failure: the leader of the mirror requests a consumer of the original once, waits 30 s
+// for a response and 10 s more before it tries again (setupMirrorConsumer of nats-server 2.15.2). A
+// request that is sent while the original has no leader gets no response, and both streams elect
+// their leaders at the same time when a server fails or a partition ends. A new leader of the mirror
+// requests a consumer immediately. So CopyMonitor makes the leader step down.
+type CopyMonitor struct {
+	conn   *nats.Conn
+	prefix string // of the API of the copy's account
+	copies jetstream.JetStream
+	// catchUp returns nil if the leader of the original has confirmed that it reaches a majority.
+	catchUp func(context.Context) error
+	log     logrus.FieldLogger
+
+	leader string    // the server that has led the copy since the last change of the leader
+	heard  time.Time // when leader changed, received from the original, or was asked to step down
+}
+
+// NewCopyMonitor returns a monitor of the copy in the account whose API is imported under prefix.
+// catchUp must return nil only if the original registry has a leader that reaches a majority.
+func NewCopyMonitor(
+	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
+) (*CopyMonitor, error) {
+	copies, err := jetstream.NewWithAPIPrefix(nc, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return &CopyMonitor{
+		conn: nc, prefix: prefix, copies: copies, catchUp: catchUp, log: log, heard: time.Now(),
+	}, nil
+}
+
+// Run checks the copy until ctx is done.
+func (m *CopyMonitor) Run(ctx context.Context) {
+	tick := time.NewTicker(copyCheckInterval)
+	defer tick.Stop()
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		trying, cancel := context.WithTimeout(ctx, copyStalledAfter)
+		err := m.check(trying)
+		cancel()
+		if err != nil && !failing && ctx.Err() == nil {
+			m.log.WithError(err).Warn("the registry's copy has stopped, and its leader does not " +
+				"step down: NATS starts the copy again within 40 s")
+		}
+		failing = err != nil
+	}
+}
+
+// check makes the copy's leader step down if it receives nothing from an original that could send.
+// It returns an error only if the leader does not step down.
+func (m *CopyMonitor) check(ctx context.Context) error {
+	s, err := m.copies.Stream(ctx, registry.Stream)
+	if err != nil {
+		return nil //nolint:nilerr // the copy has no leader, so none can step down
+	}
+	info := s.CachedInfo()
+	if info.Cluster == nil || len(info.Cluster.Replicas) == 0 {
+		return nil // no other server could take over
+	}
+	// A leader that has not received anything yet reports no mirror, or -1.
+	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
+		info.Mirror.Active < copyStalledAfter
+	if receives || info.Cluster.Leader != m.leader {
+		m.leader, m.heard = info.Cluster.Leader, time.Now()
+		return nil
+	}
+	if time.Since(m.heard) < copyStalledAfter || m.catchUp(ctx) != nil {
+		return nil
+	}
+	m.heard = time.Now()
+	if err := m.stepDown(ctx); err != nil {
+		return err
+	}
+	m.log.WithField("server", m.leader).Warn("the registry's copy received nothing from the " +
+		"registry; another server leads it now")
+	return nil
+}
+
+// stepDown makes the copy's leader step down in favor of another server.
+func (m *CopyMonitor) stepDown(ctx context.Context) error {
+	msg, err := m.conn.RequestWithContext(ctx,
+		m.prefix+".STREAM.LEADER.STEPDOWN."+registry.Stream, nil)
+	if err != nil {
+		return err
+	}
+	var response struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &response); err != nil {
+		return fmt.Errorf("the server's response: %w", err)
+	}
+	if response.Error != nil {
+		return response.Error
+	}
+	return nil
+}
