@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 )
 
 const hostName = "hooks.example.com"
@@ -58,18 +60,13 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
-	return certFile, keyFile, &http.Client{
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{
-				RootCAs:    pool,
-				ServerName: hostName,
-				MinVersion: tls.VersionTLS12,
-			},
+	return certFile, keyFile, noredirect.NewClient(&http.Transport{
+		TLSClientConfig: &tls.Config{
+			RootCAs:    pool,
+			ServerName: hostName,
+			MinVersion: tls.VersionTLS12,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
+	}, 0)
 }
 
 // Both listeners serve HTTPS, the demo workflow is created nonetheless, the console's cookie is

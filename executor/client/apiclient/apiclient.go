@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 )
 
 // Client calls the operators' API. It is safe for concurrent use. A failed call returns an
@@ -39,12 +40,9 @@ const callTimeout = time.Minute
 // New returns a Client of the API at base, for example http://127.0.0.1:8081. token is the admin
 // token or a key.
 func New(base, token string) *Client {
-	return &Client{base: strings.TrimRight(base, "/"), token: token, http: &http.Client{
-		// The API never redirects, and following a redirect could send the token to another server.
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}}
+	// The API never redirects, and following a redirect could send the token to another server.
+	client := noredirect.NewClient(nil, 0)
+	return &Client{base: strings.TrimRight(base, "/"), token: token, http: client}
 }
 
 // WithBodyTap returns a client that also calls tap with the unmodified body of each successful

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 	"github.com/hookstart/hookstart/shared/probe"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
@@ -83,13 +84,7 @@ func New(publicURL string, ingresses Ingresses) *Checker {
 	}
 	return &Checker{
 		configured: strings.TrimRight(publicURL, "/"), ingresses: ingresses,
-		client: &http.Client{
-			Transport: transport,
-			// Do not follow redirects: only the configured URL is probed.
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return http.ErrUseLastResponse
-			},
-		},
+		client: noredirect.NewClient(transport, 0), // only the configured URL is probed
 	}
 }
 

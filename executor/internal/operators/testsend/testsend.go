@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -48,23 +49,17 @@ type Answer struct {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
-	http http.Client
+	http *http.Client
 }
 
 // New returns a Client. Its requests take the same route as a sender's: over the network and the
 // environment's proxy, without following redirects.
 func New() *Client {
-	return &Client{http.Client{
-		Timeout: Timeout,
-		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DisableKeepAlives:      true,
-			MaxResponseHeaderBytes: 16 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}}
+	return &Client{noredirect.NewClient(&http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 16 << 10,
+	}, Timeout)}
 }
 
 // Post sends a request once. If there is no response, it returns an error that does not contain the

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -60,14 +61,8 @@ func (v *triggerSend) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	client := http.Client{
-		Timeout: sendTimeout,
-		// The token must be sent only to the endpoint, so do not follow redirects.
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
-	response, err := client.Do(request)
+	// The token must be sent only to the endpoint.
+	response, err := noredirect.NewClient(nil, sendTimeout).Do(request)
 	if err != nil {
 		return v.unreachable(request, err)
 	}

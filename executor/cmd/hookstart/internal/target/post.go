@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/client/noredirect"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -51,12 +52,7 @@ func NewClient(concurrency int) *http.Client {
 	//nolint:forcetypeassert,errcheck // net/http's own
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = concurrency
-	return &http.Client{
-		Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
+	return noredirect.NewClient(transport, 0)
 }
 
 // Handle implements runner.Handler.
