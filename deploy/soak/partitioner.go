@@ -32,6 +32,7 @@ type partitioner struct {
 	hosts        *network.Network
 	installation *installation
 	probes       *probes
+	natsProbes   *natsProbes
 	random       *rand.Rand
 	only         string // apply only partitions whose kind contains this; "" means all
 	say          func(format string, args ...any)
@@ -84,9 +85,12 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	p := f.all[index]
 	f.mu.Unlock()
 	within, after := f.probes.available(p)
-	f.say("%s for %s; available %s, after %s %s; first 200 after healing %v, replicas %s", kind,
+	natsWithin, natsAfter := f.natsProbes.available(p)
+	f.say("%s for %s; available %s, after %s %s; NATS alone %s, after that %s; first 200 after "+
+		"healing %v, replicas %s", kind,
 		kind.lasts.Round(100*time.Millisecond),
-		shares(within), availableWithin, shares(after), p.reunion,
+		shares(within), availableWithin, shares(after), shares(natsWithin), shares(natsAfter),
+		p.reunion,
 		p.complete.Round(100*time.Millisecond))
 }
 
@@ -165,6 +169,7 @@ func (f *partitioner) write(out io.Writer) {
 	type row struct {
 		count                  int
 		within, after, cut     share
+		natsWithin, natsAfter  share
 		slowest, completeAfter time.Duration
 		below                  int
 		incomplete             int
@@ -178,6 +183,7 @@ func (f *partitioner) write(out io.Writer) {
 		}
 		r.count++
 		within, after := f.probes.available(p)
+		natsWithin, natsAfter := f.natsProbes.available(p)
 		for host := range hostNames {
 			if slices.Contains(p.cut, host) {
 				r.cut.add(within[host])
@@ -185,6 +191,8 @@ func (f *partitioner) write(out io.Writer) {
 			}
 			r.within.add(within[host])
 			r.after.add(after[host])
+			r.natsWithin.add(natsWithin[host])
+			r.natsAfter.add(natsAfter[host])
 			if within[host].percent() < 95 { //nolint:mnd // the promise
 				r.below++
 			}
@@ -202,17 +210,20 @@ func (f *partitioner) write(out io.Writer) {
 	}
 	_, _ = fmt.Fprintf(out,
 		"\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s "+
-			"of a partition and after that\n", availableWithin)
-	const form = "%-14s %5v %12v %12v %12v %12v %14v %12v\n"
-	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "below 95 %",
-		"cut off", "first 200", "replicas")
+			"of a partition and after that; NATS: messages that the NATS servers of the same "+
+			"hosts confirmed within %s, in a stream of their own\n",
+		availableWithin, natsProbeTimeout)
+	const form = "%-14s %5v %12v %12v %12v %12v %12v %12v %14v %12v\n"
+	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "NATS first",
+		"NATS after", "below 95 %", "cut off", "first 200", "replicas")
 	for _, kind := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[kind]
 		complete := r.completeAfter.Round(100 * time.Millisecond).String()
 		if r.incomplete > 0 {
 			complete = fmt.Sprintf("%d never", r.incomplete)
 		}
-		_, _ = fmt.Fprintf(out, form, kind, r.count, r.within, r.after, r.below, r.cut,
+		_, _ = fmt.Fprintf(out, form, kind, r.count, r.within, r.after, r.natsWithin,
+			r.natsAfter, r.below, r.cut,
 			r.slowest.Round(100*time.Millisecond), complete)
 	}
 	_, _ = fmt.Fprintf(out,

@@ -87,8 +87,13 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	began := time.Now()
 	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
+	alone, err := newNATSProbes(ctx, i)
+	if err != nil {
+		return err
+	}
+	defer alone.close()
 	f := &partitioner{
-		hosts: hosts, installation: i, probes: newProbes(s, i), only: c.Only,
+		hosts: hosts, installation: i, probes: newProbes(s, i), natsProbes: alone, only: c.Only,
 		random: rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // not a secret
 		say: func(format string, args ...any) {
 			if c.Verbose {
@@ -140,6 +145,7 @@ func (c *Partitions) loadAndPart(
 		load.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
 		load.Go(func() { all.change(ctx, measuring) })
 		load.Go(func() { f.probes.run(ctx, measuring) })
+		load.Go(func() { f.natsProbes.run(ctx, measuring) })
 		parting.Go(func() { f.run(ctx, starting) })
 		parting.Wait()
 		stopMeasuring()

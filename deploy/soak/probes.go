@@ -16,39 +16,44 @@ import (
 // probeEach is the default interval of the probes of each ingress.
 const probeEach = 100 * time.Millisecond
 
-// probe is one request to one ingress. It is not retried.
+// probe is one request at one host. It is not retried.
 type probe struct {
 	began, ended time.Time
 	accepted     bool
 }
 
-// probes continuously sends requests to each ingress, each request with a new delivery ID.
+// probes continuously sends requests to the ingress, or the NATS server, of each host.
 type probes struct {
-	senders *senders
-	urls    []string
-	every   time.Duration // interval between the probes of one ingress
+	// send sends a request at a host and reports whether it was accepted. number counts the
+	// requests at this host from 0.
+	send  func(ctx context.Context, host, number int) bool
+	every time.Duration // interval between the probes at one host
 
 	mu    sync.Mutex
-	each  [][]probe     // probes of each ingress, in the order of the responses
+	each  [][]probe     // probes at each host, in the order of the responses
 	grown chan struct{} // closed and replaced when a probe is added
 }
 
+// newProbes returns probes of the ingresses. Each request has a new delivery ID.
 func newProbes(s *senders, i *installation) *probes {
-	p := &probes{
-		senders: s, every: probeEach,
-		each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
+	return &probes{
+		send: func(ctx context.Context, host, number int) bool {
+			path := s.paths[rand.IntN(len(s.paths))] //nolint:gosec // not a secret
+			d := s.book.addDelivery(
+				fmt.Sprintf("%s-probe-%s-%d", s.run, hostNames[host], number), true)
+			d.always = true
+			response, _ := s.attempt(ctx, d, path, i.ingresses[host].url)
+			return response.Status == http.StatusOK
+		},
+		every: probeEach, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
 	}
-	for _, e := range i.ingresses {
-		p.urls = append(p.urls, e.url)
-	}
-	return p
 }
 
 // run probes until measuring ends. It returns when all responses have arrived.
 func (p *probes) run(ctx, measuring context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for host := range p.urls {
+	for host := range p.each {
 		all.Go(func() {
 			tick := time.NewTicker(p.every)
 			defer tick.Stop()
@@ -65,15 +70,9 @@ func (p *probes) run(ctx, measuring context.Context) {
 }
 
 func (p *probes) sendProbe(ctx context.Context, host, number int) {
-	path := p.senders.paths[rand.IntN(len(p.senders.paths))] //nolint:gosec // not a secret
-	d := p.senders.book.addDelivery(
-		fmt.Sprintf("%s-probe-%s-%d", p.senders.run, hostNames[host], number),
-		true,
-	)
-	d.always = true
 	result := probe{began: time.Now()}
-	a, _ := p.senders.attempt(ctx, d, path, p.urls[host])
-	result.ended, result.accepted = time.Now(), a.Status == http.StatusOK
+	result.accepted = p.send(ctx, host, number)
+	result.ended = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.each[host] = append(p.each[host], result)

@@ -210,7 +210,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 
 // addAnswers adds the responses from an interval in which all zones were connected.
 func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) {
-	for host := range p.urls {
+	for host := range p.each {
 		for _, answer := range p.between(host, from, to) {
 			took := answer.ended.Sub(answer.began)
 			switch {
@@ -239,7 +239,7 @@ func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zo
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
-	for n := range p.urls {
+	for n := range p.each {
 		answers := p.between(n, c.from, c.to)
 		if n == zone {
 			c.cutOff.add(accepted(answers))

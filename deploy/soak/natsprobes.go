@@ -1,0 +1,68 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// natsProbes publishes to a stream that has nothing to do with hookstart, through the NATS server of
+// each host. They show what NATS alone accepts during a partition.
+type natsProbes struct {
+	*probes
+	connections []*nats.Conn
+}
+
+// natsProbeStream is the name of the stream, and the subject of its messages.
+const natsProbeStream = "PROBES"
+
+// newNATSProbes creates the stream with a replica on each host, and connects to each NATS server.
+// The caller must call close.
+func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
+	if _, err := i.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:     natsProbeStream,
+		Subjects: []string{natsProbeStream},
+		Replicas: len(i.nodes),
+		MaxMsgs:  1,
+	}); err != nil {
+		return nil, fmt.Errorf("the stream of the probes: %w", err)
+	}
+	p := &natsProbes{}
+	publishers := make([]jetstream.JetStream, len(i.nodes))
+	for host, node := range i.nodes {
+		nc, err := nats.Connect(node.url, append(i.access, nats.MaxReconnects(-1))...)
+		if err == nil {
+			p.connections = append(p.connections, nc)
+			publishers[host], err = jetstream.New(nc)
+		}
+		if err != nil {
+			p.close()
+			return nil, errors.Join(fmt.Errorf("the NATS server of host %s", hostNames[host]), err)
+		}
+	}
+	p.probes = &probes{
+		send: func(ctx context.Context, host, number int) bool {
+			// An ingress waits as long for the acknowledgement of a start.
+			ctx, cancel := context.WithTimeout(ctx, natsProbeTimeout)
+			defer cancel()
+			_, err := publishers[host].Publish(ctx, natsProbeStream,
+				[]byte(strconv.Itoa(number)), jetstream.WithRetryAttempts(0))
+			return err == nil
+		},
+		every: probeEach, each: make([][]probe, len(i.nodes)), grown: make(chan struct{}),
+	}
+	return p, nil
+}
+
+const natsProbeTimeout = 5 * time.Second
+
+func (p *natsProbes) close() {
+	for _, nc := range p.connections {
+		nc.Close()
+	}
+}
