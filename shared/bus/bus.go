@@ -34,7 +34,8 @@ type Options struct {
 	CAFile string
 	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
-	// Log receives later events of the connection. It is required.
+	// Log receives a line if Connect has to wait, and later events of the connection. It is
+	// required.
 	Log logrus.FieldLogger
 	// Closed is called once if the connection is closed for good other than by its Close method.
 	// The connection will not reconnect, and the program must be restarted. The error is the
@@ -45,11 +46,12 @@ type Options struct {
 // ErrClosed means that a connection is closed for good, other than by its Close method.
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
-// Connect waits for a server and connects to it. The connection reconnects indefinitely. It does
-// not buffer messages while it is disconnected: otherwise, a message that was reported to the
-// caller as failed would still be stored after the reconnect. There is one exception: if the server
-// reports an error that nats.go does not know, such as a violation of a max_payload that has been
-// lowered, nats.go closes the connection for good. See Options.Closed.
+// Connect waits for a server and connects to it. If it has to wait for longer than a second, it
+// logs once what it is waiting for. The connection reconnects indefinitely. It does not buffer
+// messages while it is disconnected: otherwise, a message that was reported to the caller as failed
+// would still be stored after the reconnect. There is one exception: if the server reports an error
+// that nats.go does not know, such as a violation of a max_payload that has been lowered, nats.go
+// closes the connection for good. See Options.Closed.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	if err := checkURLs(o.URL); err != nil {
 		return nil, err
@@ -94,10 +96,16 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		options = append(options, nats.RootCAs(o.CAFile))
 	}
 
+	begin, announced := time.Now(), false
 	for {
 		nc, err := nats.Connect(o.URL, options...)
 		if err == nil {
 			return nc, nil
+		}
+		if !announced && ctx.Err() == nil && time.Since(begin) >= quietFor {
+			announced = true
+			o.Log.WithError(err).Warnf("waiting for NATS at %s, for up to %s (--nats-url)",
+				Redact(o.URL), o.Timeout)
 		}
 		select {
 		case <-ctx.Done():
@@ -129,8 +137,12 @@ const (
 	maxPings  = 2
 )
 
-// retryEvery is the pause between two attempts to connect.
-const retryEvery = 250 * time.Millisecond
+// retryEvery is the pause between two attempts to connect. Connect logs nothing about attempts that
+// fail within quietFor, since programs that start together often wait that long for the server.
+const (
+	retryEvery = 250 * time.Millisecond
+	quietFor   = time.Second
+)
 
 // credentials reads a credentials file, which holds either a user JWT with its seed or only an NKey
 // seed.

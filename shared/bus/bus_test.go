@@ -51,6 +51,50 @@ func TestConnectWaitsForTheServer(t *testing.T) {
 	}
 }
 
+// lines receives the lines of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// While there is no server, the log says once which server is waited for.
+func TestConnectSaysWhatItWaitsFor(t *testing.T) {
+	server := natstest.Start(t)
+	server.Stop()
+	log, logged, connected := logtest.Quiet(), make(lines, 100), make(chan error, 1)
+	log.SetOutput(logged)
+	address := strings.TrimPrefix(server.URL(), "nats://")
+	go func() {
+		nc, err := bus.Connect(t.Context(), bus.Options{
+			URL:     "nats://me:secret@" + address,
+			Timeout: time.Minute,
+			Log:     log,
+		})
+		if err == nil {
+			nc.Close()
+		}
+		connected <- err
+	}()
+	select {
+	case line := <-logged:
+		if !strings.Contains(line, "waiting for NATS at nats://"+address) ||
+			strings.Contains(line, "secret") {
+			t.Error(line)
+		}
+	case err := <-connected:
+		t.Fatalf("it logged nothing: %v", err)
+	}
+	server.Restart()
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+	if len(logged) > 0 {
+		t.Errorf("a second line: %s", <-logged)
+	}
+}
+
 // A server that accepts a connection but sends nothing takes longer than Timeout, so there is no
 // further attempt.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
