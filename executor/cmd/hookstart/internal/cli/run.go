@@ -189,7 +189,7 @@ func (v *runVerb) prepare(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
-		path, err := lookUp(v.Command[0])
+		path, err := lookUp(v.Command[0], "/bin/sh")
 		if err != nil {
 			return nil, err
 		}
@@ -251,25 +251,28 @@ func (v *runVerb) secrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// lookUp finds the program as a shell would.
-func lookUp(name string) (path string, err error) {
+// lookUp finds the program as a shell would. shell is the path of the shell that every system has,
+// except for an image without programs, such as ours.
+func lookUp(name, shell string) (path string, err error) {
 	path, err = exec.LookPath(name)
-	switch {
-	case err == nil:
+	if err == nil {
 		return path, nil
-	case errors.Is(err, fs.ErrPermission):
-		return "", &usageError{name + " is not executable", "chmod +x " + name}
-	case !strings.Contains(name, "/"):
-		if _, here := os.Stat(name); here == nil {
-			return "", &usageError{
-				"there is no program " + name + " on the PATH",
-				"write ./" + name + " for the one in this folder",
-			}
-		}
-		return "", &usageError{"there is no program " + name + " on the PATH", "name its path"}
-	default:
-		return "", &usageError{"there is no program " + name, "hookstart run --help"}
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return "", &usageError{name + " is not executable", "chmod +x " + name}
+	}
+	text, hint := "there is no program "+name, "hookstart run --help"
+	if !strings.Contains(name, "/") {
+		text, hint = text+" on the PATH", "name its path"
+		if _, here := os.Stat(name); here == nil {
+			return "", &usageError{text, "write ./" + name + " for the one in this folder"}
+		}
+	}
+	if _, err := os.Stat(shell); errors.Is(err, fs.ErrNotExist) {
+		hint = "this image has no other program, not even a shell: post to a URL with --http, or " +
+			"copy /hookstart into an image that has the program (COPY --from)"
+	}
+	return "", &usageError{text, hint}
 }
 
 // secondSignalContext returns a context that is canceled by the second SIGINT or SIGTERM. After the

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The image of the command line has no other program, so the path of a program cannot help there.
+func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
+	folder := t.TempDir()
+	shell := filepath.Join(folder, "sh")
+	for _, name := range []string{"no-such-program", "/no/such/program"} {
+		_, err := lookUp(name, shell)
+		usage, ok := errors.AsType[*usageError](err)
+		if !ok || !strings.Contains(usage.text, "there is no program "+name) ||
+			!strings.Contains(usage.hint, "--http") {
+			t.Errorf("without a shell: %v %+v", err, usage)
+		}
+	}
+	if err := os.WriteFile(shell, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := lookUp("no-such-program", shell)
+	if usage, ok := errors.AsType[*usageError](err); !ok || usage.hint != "name its path" {
+		t.Errorf("with a shell: %v %+v", err, usage)
+	}
+}
