@@ -139,7 +139,7 @@ func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, c
 
 func invalidAccount(id string) *InvalidError {
 	return &InvalidError{"accountId", fmt.Sprintf("there is no account %q; "+
-		"create it first (hookstart account put)", id)}
+		"create it first: hookstart account put %s", id, id)}
 }
 
 func (e *Editor) knowsPlan(id string) bool {

@@ -46,10 +46,7 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
-			return 0, &InvalidError{
-				"accountId", fmt.Sprintf("there is no account %q; "+
-					"create it first (hookstart account put)", spec.AccountID),
-			}
+			return 0, invalidAccount(spec.AccountID)
 		}
 		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {
 			return 0, &InvalidError{

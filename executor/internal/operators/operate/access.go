@@ -138,7 +138,7 @@ func accessToNewWorkflow(id, accountID string) accessCheck {
 func unknownAccount(id string) error {
 	return &Error{Code: api.CodeInvalid, Fields: []api.FieldError{{
 		Field: "accountId", Problem: fmt.Sprintf("there is no account %q; "+
-			"create it first (hookstart account put)", id),
+			"create it first: hookstart account put %s", id, id),
 	}}}
 }
 
