@@ -41,6 +41,12 @@ func prepareSecretsKey(c Config) (path string, err error) {
 	return path, nil
 }
 
+// isNewFolder reports whether a data folder holds no data yet.
+func isNewFolder(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, natsFolder))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // prepareFolder creates the data folder and returns the admin token: the configured token, or the
 // token stored in the folder, or a new one, which it stores there.
 func prepareFolder(c Config) (adminToken string, err error) {

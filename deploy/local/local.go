@@ -30,7 +30,7 @@ import (
 
 // Config configures hookstart-local. The struct tags define its flags.
 type Config struct {
-	DataDir      string `help:"Folder for all data." default:".hookstart" type:"path"`
+	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
 	ExecutorAddr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	NATSAddr     string `name:"nats-addr" help:"Address of the embedded NATS server. It asks for no password: keep it on loopback." default:"127.0.0.1:4222"`
@@ -123,6 +123,7 @@ func Run(ctx context.Context, c Config) error {
 		// Otherwise the ingress would report this only once the executor is ready.
 		return err
 	}
+	isNew := isNewFolder(c.DataDir)
 	adminToken, err := prepareFolder(c)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 	}
 	started()
-	l.started.print(c.Out, c.DataDir)
+	l.started.print(c.Out, c.DataDir, isNew)
 	if c.OnReady != nil {
 		c.OnReady(l.started)
 	}
@@ -304,10 +305,14 @@ func localURL(addr net.Addr, certFile string) string {
 	return scheme + net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// print tells the user which services were started and how to use them.
-func (s Started) print(out io.Writer, dataDir string) {
+// print tells the user which services were started and how to use them. isNew reports whether the
+// data folder was created by this start.
+func (s Started) print(out io.Writer, dataDir string, isNew bool) {
 	if whole, err := filepath.Abs(dataDir); err == nil {
 		dataDir = whole
+	}
+	if isNew {
+		dataDir += " (new; --data-dir names another folder)"
 	}
 	// A configured token is not printed, because it may also be valid for other installations.
 	tokenVariable := program.EnvPrefix + "_ADMIN_TOKEN"
@@ -321,31 +326,45 @@ func (s Started) print(out io.Writer, dataDir string) {
 		token, shown = s.AdminToken, s.AdminToken
 		export += " " + tokenVariable + "=" + s.AdminToken
 	}
-	demo := "There is no demo workflow (--no-demo). Make one in the console, or with " +
-		"bin/hookstart.\n"
+	hookstart := commandLine()
+	begin := fmt.Sprintf(`There is no demo workflow (--no-demo). Make a workflow and start an execution:
+  export %[1]s
+  %[2]s account put acme
+  %[2]s workflow put orders --account acme
+  %[2]s workflow activate orders
+  %[2]s trigger send orders --data '{"hello":"world"}'
+
+See the result:
+  %[2]s execution list
+or without the command line:
+  curl -H "Authorization: Bearer %[3]s" %[4]s/api/v1/executions
+
+Run a program of yours for each execution, here cat:
+  %[2]s run -- cat
+`, export, hookstart, token, s.ExecutorURL)
 	if s.WebhookURL != "" {
-		demo = fmt.Sprintf(`Webhook URL of the workflow "demo":
-  %s
+		begin = fmt.Sprintf(`Webhook URL of the workflow "demo":
+  %[1]s
 
 Start an execution:
-  curl -X POST '%s' -H 'Content-Type: application/json' -d '{"hello":"world"}'
-`, s.WebhookURL, s.WebhookURL)
+  curl -X POST '%[1]s' -H 'Content-Type: application/json' -d '{"hello":"world"}'
+
+See the result:
+  curl -H "Authorization: Bearer %[2]s" %[3]s/api/v1/executions
+or with the command line:
+  export %[4]s
+  %[5]s execution list
+`, s.WebhookURL, token, s.ExecutorURL, export, hookstart)
 	}
 	_, _ = fmt.Fprintf(out, `
 hookstart is ready.
 
 %s
-See the result:
-  curl -H "Authorization: Bearer %s" %s/api/v1/executions
-or with the command line:
-  export %s
-  bin/hookstart execution list
-
 Console      %s
 Admin token  %s
 NATS         %s
 Metrics      %s/metrics
 Data         %s
 
-`, demo, token, s.ExecutorURL, export, console, shown, s.NATSURL, s.OpsURL, dataDir)
+`, begin, console, shown, s.NATSURL, s.OpsURL, dataDir)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -84,10 +85,17 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		if out, err := exec.Command("sh", "-c",
-			p.Await(`\n  (export \S.*)\n  bin/hookstart execution list`)+" && "+commandLine+
-				" plan list && exec "+commandLine+" admin stream").CombinedOutput(); err != nil {
+		// What is printed to paste, without a demo workflow. In the second run, everything is there.
+		paste := exec.Command("sh", "-ec", p.Await(`\n  (export \S.*)\n`)+
+			p.Await(`\n  export .*((?:\n  hookstart .*){4})\n`)+p.Await(
+			`(\n  hookstart execution list)\n`)+"\nexec hookstart admin stream")
+		paste.Env = append(os.Environ(), "PATH="+filepath.Dir(commandLine)+":"+os.Getenv("PATH"))
+		if out, err := paste.CombinedOutput(); err != nil ||
+			!regexp.MustCompile(`queued .* orders\n`).Match(out) {
 			t.Errorf("the command line, with what is printed to paste: %v\n%s", err, out)
+		}
+		if isNew := strings.Contains(p.Await(`\nData +(.*)`), dir+" (new"); isNew != (n == 0) {
+			t.Errorf("start %d: it says that the data folder is new: %t", n, isNew)
 		}
 		if strings.Contains(p.Output(), "/webhooks/") {
 			t.Error("there is a demo workflow")

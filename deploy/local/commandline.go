@@ -1,0 +1,47 @@
+package local
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// commandLine returns what a user types in a shell, in the current folder, to run hookstart, the
+// command line.
+func commandLine() string {
+	executable, err := os.Executable()
+	folder, err2 := os.Getwd()
+	if err != nil || err2 != nil {
+		return commandLineName
+	}
+	return commandLineBeside(executable, folder)
+}
+
+const commandLineName = "hookstart"
+
+// commandLineBeside returns what a user types in a folder to run the hookstart in the same folder
+// as executable: its name if the PATH leads to it, or else its path. If there is no such program,
+// as in the image, it returns the name.
+func commandLineBeside(executable, folder string) string {
+	path := filepath.Join(filepath.Dir(executable), commandLineName)
+	beside, err := os.Stat(path)
+	if err != nil || beside.IsDir() {
+		return commandLineName
+	}
+	if found, err := exec.LookPath(commandLineName); err == nil {
+		if onPath, err := os.Stat(found); err == nil && os.SameFile(beside, onPath) {
+			return commandLineName
+		}
+	}
+	if relative, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(relative) {
+		if path = relative; path == commandLineName {
+			path = "./" + path
+		}
+	}
+	if regexp.MustCompile(`[^\w./+@:,-]`).MatchString(path) {
+		path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	}
+	return path
+}
