@@ -35,13 +35,13 @@ type delivery struct {
 	buffers
 	reading bodyReservation
 	isRead  bool // read was called
-	// unread is set if the body could not be read. nil means that the body was read.
-	unread   *admission.Refusal
-	counted  bool              // checkLimits accepted the request, so its body must be counted
-	payload  execution.Payload // set once the body has been read
-	notJSON  bool              // Content-Type declares JSON, but the body is not valid JSON
-	verified bool
-	verdict  sender.Verdict // the result of verifying the request
+	// bodyRefusal is set if the body could not be read. nil means that it was.
+	bodyRefusal *admission.Refusal
+	counted     bool              // checkLimits accepted the request, so its body must be counted
+	payload     execution.Payload // set once the body has been read
+	notJSON     bool              // Content-Type declares JSON, but the body is not valid JSON
+	verified    bool
+	verdict     sender.Verdict // the result of verifying the request
 
 	id         admission.DeliveryID // the delivery ID in effect
 	identified bool                 // id is set; its value may be empty

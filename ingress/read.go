@@ -46,16 +46,17 @@ func (d *delivery) mayHaveSignedID() bool {
 // if the body could not be read.
 func (h *handler) read(d *delivery) *admission.Refusal {
 	if d.isRead {
-		return d.unread
+		return d.bodyRefusal
 	}
 	d.isRead = true
 	var body []byte
-	body, d.reading, d.unread = h.readBody(d.w, d.r, d.e, &d.buffers, d.trigger.Workflow.AccountID)
+	body, d.reading, d.bodyRefusal = h.readBody(d.w, d.r, d.e, &d.buffers,
+		d.trigger.Workflow.AccountID)
 	if d.counted {
 		h.admission.CountBody(d.trigger, d.reading.read, time.Now())
 	}
-	if d.unread != nil {
-		return d.unread
+	if d.bodyRefusal != nil {
+		return d.bodyRefusal
 	}
 	d.e.bodyBytes, d.request.Body = len(body), body
 	payload, err := execution.NewPayload(headerText(d.r.Header.Get("Content-Type")), body)

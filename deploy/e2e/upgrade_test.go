@@ -224,7 +224,7 @@ func notReady(ops string) string {
 }
 
 // In a rolling upgrade to a version whose migration is incompatible with the running version,
-// nothing is lost, quarantined or started twice. The test covers both databases and both orders,
+// nothing is lost, put aside or started twice. The test covers both databases and both orders,
 // executors first and ingresses first, and kills processes in the middle of their upgrade. Between
 // executors and ingresses, it replaces a process of hookstart run.
 func TestUpgrade(t *testing.T) {

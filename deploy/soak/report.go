@@ -22,7 +22,7 @@ type report struct {
 	ended     []string // processes that exited unexpectedly, and other problems with them
 	stood     []string // times when recording stalled
 	untrue    []string // responses about the registry that contradicted a change
-	aside     []string // quarantined starts
+	aside     []string // starts that were put aside
 	restored  []string // checks that failed after the store was restored
 	emptied   []string // checks that failed after the store was deleted
 	again     []string // executions that were delivered to a handler after their end

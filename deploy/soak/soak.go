@@ -193,7 +193,7 @@ func (c *Config) loadAndBreak(
 	return f.awaitUnreportedEnded(ctx)
 }
 
-// compare reads the stored, recorded and quarantined executions and compares them with the
+// compare reads the executions that are stored, recorded and put aside, and compares them with the
 // responses to senders. unreported maps the ID of each execution that was acknowledged without a
 // readable report to the time of the acknowledgment; these executions must have failed.
 func (r *report) compare(
@@ -208,7 +208,7 @@ func (r *report) compare(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.aside, err = readQuarantined(ctx, i.client()); err != nil {
+	if r.aside, err = readAside(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {

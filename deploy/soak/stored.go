@@ -209,9 +209,9 @@ func eachItem[T any](
 
 const startSubjects = "executions.start."
 
-// readQuarantined describes the starts that executors have quarantined. There should be none,
+// readAside describes the starts that executors have put aside. There should be none,
 // because every start can be recorded.
-func readQuarantined(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

@@ -88,7 +88,7 @@ func (s *sites) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	aside, err := readQuarantined(ctx, s.second.client())
+	aside, err := readAside(ctx, s.second.client())
 	if err != nil {
 		return err
 	}

@@ -67,8 +67,8 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for a quarantined message that is now recorded, as r or as a
-// report about r. aside is when it was quarantined. letter is the message's ID in the list of dead
+// RequeueEntry returns the audit entry for a message put aside that is now recorded, as r or as a
+// report about r. aside is when it was put aside. letter is the message's ID in the list of dead
 // letters. The entry's ID is derived from letter and aside, so repeated attempts add only one
 // entry.
 func RequeueEntry(

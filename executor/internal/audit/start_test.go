@@ -87,7 +87,7 @@ func TestStartEntry(t *testing.T) {
 }
 
 // A message that is requeued again has the same entry, which the database keeps once. A message
-// that was quarantined again later has another one.
+// that was put aside again later has another one.
 func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	aside := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -102,6 +102,6 @@ func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 		t.Error("another message has the same ID")
 	}
 	if later := id("message-1", aside.Add(time.Minute), aside.Add(time.Hour)); later == first {
-		t.Error("a message that was quarantined again has the same ID")
+		t.Error("a message that was put aside again has the same ID")
 	}
 }

@@ -95,7 +95,7 @@ func orElse(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// RecoveryBatch returns a batch that records a quarantined message and removes it from the dead
+// RecoveryBatch returns a batch that records a message put aside and removes it from the dead
 // letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)

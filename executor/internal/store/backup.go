@@ -11,7 +11,7 @@ type Part struct {
 	Duplicates []DuplicateCount    `json:",omitempty"`
 	Reports    []AppliedReport     `json:",omitempty"`
 	TokenUses  []TokenUse          `json:",omitempty"`
-	Unreadable []KeptMessage       `json:",omitempty"`
+	PutAside   []KeptMessage       `json:"Unreadable,omitempty"`
 	Pending    []PendingProgress   `json:"Early,omitempty"`
 	Minutes    []MinuteCount       `json:",omitempty"`
 	Refusals   []Refusal           `json:",omitempty"`
@@ -20,10 +20,10 @@ type Part struct {
 	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
-// KeptMessage is an unreadable message and when it was dismissed. DismissedAt is zero if it was
-// not.
+// KeptMessage is a message that was put aside, and when it was dismissed. DismissedAt is zero if it
+// was not.
 type KeptMessage struct {
-	Unreadable
+	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`
 }
 

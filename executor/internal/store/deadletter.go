@@ -9,8 +9,8 @@ import (
 // DeadLetter is an execution or a message that needs an operator, because no runner or recorder
 // will process it again. Exactly one field is set.
 type DeadLetter struct {
-	Record  *Record     // failed, and neither requeued nor dismissed
-	Message *Unreadable // could not be decoded, or was rejected by the database
+	Record  *Record       // failed, and neither requeued nor dismissed
+	Message *AsideMessage // put aside, and not dismissed
 }
 
 // DeadLetterFilter selects dead letters. Zero fields do not filter.
@@ -50,14 +50,14 @@ func DeadLetters(
 	ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int,
 ) ([]DeadLetter, error) {
 	var ofRecords Position
-	var ofMessages UnreadablePosition
+	var ofMessages AsidePosition
 	switch {
 	case last.Record != nil:
 		ofRecords = Position{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
-		ofMessages = UnreadablePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
+		ofMessages = AsidePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
 		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID at that time
-		ofMessages = UnreadablePosition{
+		ofMessages = AsidePosition{
 			At:             last.Message.At,
 			StreamSequence: last.Message.StreamSequence,
 		}
@@ -66,9 +66,9 @@ func DeadLetters(
 	if err != nil {
 		return nil, err
 	}
-	var messages []Unreadable
+	var messages []AsideMessage
 	if filter.AccountID == "" {
-		messages, err = s.ListUnreadable(ctx, UnreadableFilter{
+		messages, err = s.ListAside(ctx, AsideFilter{
 			WorkflowID: filter.WorkflowID,
 			Reason:     filter.Reason,
 			Since:      filter.Since,

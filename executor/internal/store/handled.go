@@ -6,7 +6,7 @@ import (
 )
 
 // Range is a range of adjacent stream messages that have been handled, that is, recorded or
-// quarantined.
+// put aside.
 type Range struct {
 	Stream string // the name of the stream
 	// Created identifies the stream. A stream that is deleted and created again keeps its name, but

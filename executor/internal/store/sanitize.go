@@ -52,19 +52,19 @@ func StoredSequence(n uint64) int64 {
 }
 
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
-// values are converted when they are stored. Unreadable and Audit are sorted by key so that
+// values are converted when they are stored. PutAside and Audit are sorted by key so that
 // executors writing the same rows concurrently lock them in the same order and cannot deadlock. New
 // keeps the order of arrival: package postgres sorts it later, for the same reason, but SQLite has
 // a single writer, and inserting records in order of arrival takes it a fifth less CPU time. Output
 // holds bytes, which are stored unchanged.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
-		Recovered:  slices.Clone(b.Recovered),
-		New:        make([]Record, len(b.New)),
-		Progress:   make([]execution.Progress, len(b.Progress)),
-		Unreadable: make([]Unreadable, len(b.Unreadable)),
-		Audit:      slices.Clone(b.Audit),
-		Handled:    slices.Clone(b.Handled),
+		Recovered: slices.Clone(b.Recovered),
+		New:       make([]Record, len(b.New)),
+		Progress:  make([]execution.Progress, len(b.Progress)),
+		PutAside:  make([]AsideMessage, len(b.PutAside)),
+		Audit:     slices.Clone(b.Audit),
+		Handled:   slices.Clone(b.Handled),
 	}
 	for i, r := range b.New {
 		s.New[i] = r.sanitized()
@@ -80,7 +80,7 @@ func (b Batch) Sanitized() Batch {
 		)
 		s.Progress[i] = p
 	}
-	for i, u := range b.Unreadable {
+	for i, u := range b.PutAside {
 		u.Subject, u.Reason, u.At = SanitizeText(
 			u.Subject,
 		), SanitizeText(
@@ -88,9 +88,9 @@ func (b Batch) Sanitized() Batch {
 		), StoredTime(
 			u.At,
 		)
-		s.Unreadable[i] = u
+		s.PutAside[i] = u
 	}
-	slices.SortStableFunc(s.Unreadable, func(a, b Unreadable) int {
+	slices.SortStableFunc(s.PutAside, func(a, b AsideMessage) int {
 		return cmp.Or(cmp.Compare(a.StreamSequence, b.StreamSequence),
 			strings.Compare(a.Subject, b.Subject))
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ErrNotFound means that the requested record or unreadable message does not exist.
+// ErrNotFound means that the requested record or message put aside does not exist.
 var ErrNotFound = errors.New("no such record")
 
 // MaxGetMany is the maximum number of IDs accepted by GetMany.
@@ -90,17 +90,17 @@ type Batch struct {
 	// report only on executions that it received. A step whose execution is not recorded yet is
 	// kept and applied once it is.
 	Progress []execution.Progress
-	// Unreadable holds messages to quarantine. A message that is already quarantined does not
-	// change; messages are identified by stream sequence and subject.
-	Unreadable []Unreadable
-	// Recovered holds the keys of quarantined messages that the rest of the batch records. They are
-	// removed from the quarantine.
+	// PutAside holds messages to put aside. A message that was put aside already does not change;
+	// messages are identified by stream sequence and subject.
+	PutAside []AsideMessage
+	// Recovered holds the keys of messages that were put aside and that the rest of the batch
+	// records. They are deleted from those put aside.
 	Recovered []MessageKey
 	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
 	// stored entry is kept.
 	Audit []AuditEntry
-	// Handled holds the stream messages that the batch records or quarantines. They determine
-	// the database's position in the streams: see Store.HandledRanges.
+	// Handled holds the stream messages that the batch records or puts aside. They determine the
+	// database's position in the streams: see Store.HandledRanges.
 	Handled []Range
 }
 
@@ -124,19 +124,20 @@ type Lost struct {
 	StreamSequence uint64 // in the stream with the start messages of the record's queue
 }
 
-// RefusedReason is the prefix of the Reason of a message that was decoded but rejected by the
+// RefusedReason is the prefix of the Reason of a message that was decoded but refused by the
 // database.
 const RefusedReason = "the database refuses it: "
 
-// Unreadable is a stream message that cannot be decoded, or whose content the database rejects.
-type Unreadable struct {
+// AsideMessage is a stream message that was put aside: it cannot be decoded, or the database
+// refuses its content.
+type AsideMessage struct {
 	StreamSequence uint64 // in the stream that holds Subject
 	Subject        string
 	Reason         string    // for people; starts with RefusedReason if it could be decoded
 	At             time.Time // when the stream stored the message
 }
 
-// MessageKey identifies an unreadable message. A sequence alone is ambiguous, because there are
+// MessageKey identifies a message put aside. A sequence alone is ambiguous, because there are
 // several streams.
 type MessageKey struct {
 	StreamSequence uint64
@@ -173,8 +174,8 @@ func MessageKeyOf(sequence uint64, prefix string) MessageKey {
 	return key
 }
 
-// Refused reports whether the message could be decoded but was rejected by the database.
-func (u Unreadable) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReason) }
+// Refused reports whether the message could be decoded but was refused by the database.
+func (u AsideMessage) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReason) }
 
 // Filter selects records. Zero fields do not filter.
 type Filter struct {
@@ -200,8 +201,8 @@ type Position struct {
 	ID         string
 }
 
-// UnreadableFilter selects unreadable messages. Zero fields do not filter.
-type UnreadableFilter struct {
+// AsideFilter selects messages put aside. Zero fields do not filter.
+type AsideFilter struct {
 	WorkflowID string    // the workflow in the subject
 	Since      time.Time // At is not before it
 	Until      time.Time // At is before it
@@ -213,9 +214,9 @@ type Requeue struct {
 	ID, As string // the ID of the record, and that of the execution replacing it
 }
 
-// UnreadablePosition is a position in the list of unreadable messages, immediately after the
-// message with this time and sequence. The zero value is the beginning of the list.
-type UnreadablePosition struct {
+// AsidePosition is a position in the list of messages put aside, immediately after the message with
+// this time and sequence. The zero value is the beginning of the list.
+type AsidePosition struct {
 	At             time.Time
 	StreamSequence uint64
 }
@@ -342,7 +343,7 @@ type Store interface {
 	// call RequestCancel first.
 	Cancel(ctx context.Context, ids []string, at time.Time) (canceled []string, err error)
 
-	// Dismiss removes failed records and unreadable messages from the dead letters, and returns the
+	// Dismiss removes failed records and messages put aside from the dead letters, and returns the
 	// IDs and keys of those that it removed. It ignores anything that is not a dead letter, and
 	// keeps the contents of records and messages. In the same transaction it adds an audit entry
 	// for each removed dead letter, which audit creates from the record's ID or the message's key.
@@ -355,17 +356,17 @@ type Store interface {
 	// CountDeadLetters counts the dead letters, stopping at limit.
 	CountDeadLetters(ctx context.Context, limit int) (int, error)
 
-	// GetUnreadable returns an unreadable message, dismissed or not, or ErrNotFound.
-	GetUnreadable(ctx context.Context, key MessageKey) (Unreadable, error)
+	// GetAside returns a message put aside, dismissed or not, or ErrNotFound.
+	GetAside(ctx context.Context, key MessageKey) (AsideMessage, error)
 
-	// ListUnreadable returns at most limit unreadable messages after a position, newest first: by
-	// At, then by stream sequence, both descending. It omits dismissed ones.
-	ListUnreadable(
-		ctx context.Context, filter UnreadableFilter, after UnreadablePosition, limit int,
-	) ([]Unreadable, error)
+	// ListAside returns at most limit messages put aside after a position, newest first: by At,
+	// then by stream sequence, both descending. It omits dismissed ones.
+	ListAside(
+		ctx context.Context, filter AsideFilter, after AsidePosition, limit int,
+	) ([]AsideMessage, error)
 
 	// Prune deletes at most limit records that were accepted before a time, whatever their state,
-	// with everything that belongs to them. It also deletes unreadable messages, duplicate counts
+	// with everything that belongs to them. It also deletes messages put aside, duplicate counts
 	// and report IDs from before that time. It returns the number of deleted records; fewer than
 	// limit means that none are left to delete.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
@@ -433,7 +434,7 @@ type Store interface {
 	// SessionEnded reports whether a session was ended by EndSession.
 	SessionEnded(ctx context.Context, id string) (bool, error)
 
-	// HandledRanges returns which messages of a stream have been recorded or quarantined: the
+	// HandledRanges returns which messages of a stream have been recorded or put aside: the
 	// ranges of all batches committed to this database, merged and in order. A database that has
 	// lost transactions has also lost their ranges. created identifies the stream; ranges with
 	// another identity are deleted.

@@ -48,7 +48,7 @@ func TestDeedsAreAudited(t *testing.T) {
 	r.put("/workflows/wf/triggers/node/sample-payload", `{"a":1}`).is(200)
 	r.letters(0, 8)
 	r.records(store.Batch{
-		Unreadable: []store.Unreadable{
+		PutAside: []store.AsideMessage{
 			{
 				StreamSequence: 77,
 				Subject:        "executions.start.default.wf.node",

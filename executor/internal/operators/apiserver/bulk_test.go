@@ -147,7 +147,7 @@ func TestDismissMany(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	r.letters(0, 6)
-	r.records(store.Batch{Unreadable: []store.Unreadable{
+	r.records(store.Batch{PutAside: []store.AsideMessage{
 		{
 			StreamSequence: 11,
 			Subject:        "executions.start.default.wf.node",

@@ -42,7 +42,7 @@ func TestDeadLetters(t *testing.T) {
 		batch.New = append(batch.New, record(id(i), func(rec *store.Record) {
 			rec.AcceptedAt, rec.StreamSequence = at, uint64(i)+1
 		}))
-		batch.Unreadable = append(batch.Unreadable, store.Unreadable{
+		batch.PutAside = append(batch.PutAside, store.AsideMessage{
 			StreamSequence: uint64(i) + 11,
 			Subject:        "executions.start.default." + []string{"wf", "other"}[i%2] + ".node",
 			Reason:         "garbage",
@@ -102,7 +102,7 @@ func TestDeadLetters(t *testing.T) {
 		Data:    []byte("\xff"),
 	}, nil)
 	r.records(store.Batch{
-		Unreadable: []store.Unreadable{
+		PutAside: []store.AsideMessage{
 			{
 				StreamSequence: sequence,
 				Subject:        "executions.start.default.wf.node",
@@ -330,7 +330,7 @@ func TestRequeueOnce(t *testing.T) {
 }
 
 // If a message that the database refused is requeued, it is recorded under its original ID once the
-// database accepts it. The same applies to a message that an old version quarantined by mistake.
+// database accepts it. The same applies to a message that an old version put aside by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -349,13 +349,13 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("body")},
 	}
 	sequence := r.message(stream.StartMessage(s))
-	aside := store.Unreadable{
+	aside := store.AsideMessage{
 		StreamSequence: sequence,
 		Subject:        "executions.start.default.wf.node",
 		Reason:         store.RefusedReason + "disk full",
 		At:             epoch,
 	}
-	r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
+	r.records(store.Batch{PutAside: []store.AsideMessage{aside}})
 	name := fmt.Sprint("message-", sequence)
 	got := string(r.get("/dead-letters").is(200).body)
 	if items, _, _ := strings.Cut(got, `,"nextCursor"`); items != `{"items":[{"id":"`+name+
@@ -391,7 +391,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 				reported: id(1),
 				lost:     id(2),
 			}[n]
-		r.records(store.Batch{Unreadable: []store.Unreadable{aside}})
+		r.records(store.Batch{PutAside: []store.AsideMessage{aside}})
 	}
 	r.post(fmt.Sprint("/executions/report-", reported, "/requeue"), "").is(200)
 	if detail := decode[api.ExecutionDetail](r.get("/executions/" +

@@ -476,7 +476,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	}
 	add(30, "orders", "dropped", "its node is gone")
 	add(31, "deleted-one", "node", "its workflow is gone")
-	batch.Unreadable = []store.Unreadable{{
+	batch.PutAside = []store.AsideMessage{{
 		StreamSequence: 99, Subject: "executions.start.q.w.n",
 		Reason: "not protobuf", At: began.Add(time.Hour),
 	}}

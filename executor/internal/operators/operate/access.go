@@ -154,7 +154,7 @@ func accessToExecution(id string) accessCheck {
 }
 
 // accessToDeadLetter returns the check for calls about one dead letter. Callers with access to a
-// single account have no access to quarantined messages, because their account is not reliably
+// single account have no access to messages put aside, because their account is not reliably
 // known.
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {

@@ -148,22 +148,22 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 	if err := b.startMatching(ctx, filter.Records()); err != nil || filter.AccountID != "" {
 		return err
 	}
-	unreadable := store.UnreadableFilter{
+	aside := store.AsideFilter{
 		WorkflowID: filter.WorkflowID,
 		Reason:     filter.Reason,
 		Since:      filter.Since,
 		Until:      filter.Until,
 	}
-	after := store.UnreadablePosition{}
+	after := store.AsidePosition{}
 	for !b.done() {
-		found, err := b.s.config.Store.ListUnreadable(ctx, unreadable, after, bulkBatch)
+		found, err := b.s.config.Store.ListAside(ctx, aside, after, bulkBatch)
 		if err != nil {
 			return err
 		}
 		keys := make([]store.MessageKey, len(found))
 		for i, u := range found {
 			keys[i] = messageKeyOf(u)
-			after = store.UnreadablePosition{At: u.At, StreamSequence: u.StreamSequence}
+			after = store.AsidePosition{At: u.At, StreamSequence: u.StreamSequence}
 		}
 		if err := b.recoverMessages(ctx, keys); err != nil || len(found) < bulkBatch {
 			return err
@@ -172,7 +172,7 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 	return nil
 }
 
-// recoverMessages records quarantined messages, skipping those that cannot be recorded.
+// recoverMessages records messages that were put aside, skipping those that cannot be recorded.
 func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
 		if b.done() {

@@ -13,7 +13,7 @@ import (
 
 const deadLettersList = "dead-letters"
 
-// Prefixes of the IDs of dead letters that are quarantined messages: messagePrefix for a start or a
+// Prefixes of the IDs of dead letters that are messages put aside: messagePrefix for a start or a
 // rejection, and reportPrefix for a report, which is in a different stream. The stream sequence
 // follows the prefix. If the message is in a queue's own stream, the queue name and a dot precede
 // the sequence.
@@ -22,7 +22,7 @@ const (
 	reportPrefix  = "report-"
 )
 
-// messageKey parses the ID of a dead letter that is a quarantined message. ok is false if the ID
+// messageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
 // has neither prefix. If the sequence is invalid, StreamSequence is 0.
 func messageKey(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messagePrefix)
@@ -70,7 +70,7 @@ func deadLetterID(d store.DeadLetter) string {
 	return messageLetterID(messageKeyOf(*d.Message))
 }
 
-// messageLetterID returns the ID of a dead letter that is a quarantined message.
+// messageLetterID returns the ID of a dead letter that is a message put aside.
 func messageLetterID(key store.MessageKey) string {
 	prefix := messagePrefix
 	if key.Progress {
@@ -82,7 +82,7 @@ func messageLetterID(key store.MessageKey) string {
 	return prefix + strconv.FormatUint(key.StreamSequence, 10)
 }
 
-func messageKeyOf(u store.Unreadable) store.MessageKey {
+func messageKeyOf(u store.AsideMessage) store.MessageKey {
 	return fromstream.KeyOf(u.StreamSequence, u.Subject)
 }
 
@@ -98,8 +98,9 @@ func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
 	if key.StreamSequence == 0 {
 		return none, badCursor()
 	}
-	return store.DeadLetter{Message: &store.Unreadable{At: at, StreamSequence: key.StreamSequence}},
-		nil
+	return store.DeadLetter{Message: &store.AsideMessage{
+		At: at, StreamSequence: key.StreamSequence,
+	}}, nil
 }
 
 func apiDeadLetter(d store.DeadLetter) api.DeadLetter {

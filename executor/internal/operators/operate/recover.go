@@ -16,22 +16,22 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recoverMessage records a quarantined message, under the execution ID that was returned to its
-// sender, and removes it from the dead letters. It starts nothing, because runners receive the
-// message from the stream regardless of the quarantine. It is idempotent; recovered reports whether
-// this call recorded the message.
+// recoverMessage records a message that was put aside, under the execution ID that was returned to
+// its sender, and removes it from the dead letters. It starts nothing, because runners receive the
+// message from the stream regardless. It is idempotent; recovered reports whether this call
+// recorded the message.
 func (s *Service) recoverMessage(
 	ctx context.Context, id string, key store.MessageKey,
 ) (none api.Started, recovered bool, err error) {
 	if key.StreamSequence == 0 {
 		return none, false, notFound("dead letter", id, "")
 	}
-	aside, err := s.config.Store.GetUnreadable(ctx, key)
+	aside, err := s.config.Store.GetAside(ctx, key)
 	known := err == nil
 	if !known && !errors.Is(err, store.ErrNotFound) {
 		return none, false, err
 	}
-	msg, err := s.readQuarantined(ctx, key, aside.Subject)
+	msg, err := s.readAside(ctx, key, aside.Subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
 		return none, false, &Error{Code: api.CodeInputExpired}
@@ -79,10 +79,10 @@ func (s *Service) recoverMessage(
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// readQuarantined reads a quarantined message. subject is the message's subject, or empty if
-// unknown. If the stream has no message or a different one at that sequence, readQuarantined fails
-// with jetstream.ErrMsgNotFound.
-func (s *Service) readQuarantined(
+// readAside reads a message that was put aside. subject is the message's subject, or empty if
+// unknown. If the stream has no message or a different one at that sequence, readAside fails with
+// jetstream.ErrMsgNotFound.
+func (s *Service) readAside(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
 	at := stream.Layout{Own: key.Queue != ""}

@@ -28,9 +28,9 @@ type entry struct {
 	isCopy bool         // whether this start was published again for groups that skipped it
 	// progress is set for a report. It is also set for an unreadable report, to end the execution
 	// that its subject names.
-	progress   execution.Progress
-	unreadable store.Unreadable
-	audit      []store.AuditEntry // the audit entry, if an operator requested the start
+	progress execution.Progress
+	aside    store.AsideMessage // set for an unreadable message
+	audit    []store.AuditEntry // the audit entry, if an operator requested the start
 }
 
 // kind is the kind of a message. Entries are applied in the order of these constants.
@@ -40,7 +40,7 @@ const (
 	start kind = iota
 	rejection
 	progress
-	unreadable
+	unreadable // it cannot be decoded
 	// A marker: a message without content that exists only so that NATS's deduplication in this
 	// stream recognizes a delivery whose start message is in another stream. It is not recorded.
 	remembered
@@ -53,7 +53,7 @@ const (
 	undecided verdict = iota // the context ended first; the message will be redelivered
 	recorded
 	putAside  // stored in the database as a dead letter
-	suspected // rejected by the database; it is retried before it is quarantined
+	suspected // refused by the database; it is retried before it is put aside
 )
 
 // decode decodes messages and sorts them in the order in which they are applied: start messages
@@ -87,7 +87,7 @@ func (e *entry) decode(now time.Time) {
 	event, bodyBytes, err := stream.DecodeBrief(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
 	if err != nil {
 		e.kind = unreadable
-		e.unreadable = e.deadLetter(err.Error())
+		e.aside = e.asideMessage(err.Error())
 		if queue, workflowID, id, ok := stream.ParseProgressSubject(e.msg.Subject()); ok {
 			e.progress = execution.Progress{
 				ID:         id,
@@ -134,9 +134,9 @@ func (e *entry) setDecoded(
 	}
 }
 
-// deadLetter returns the dead letter that is stored when the entry is quarantined.
-func (e *entry) deadLetter(reason string) store.Unreadable {
-	return store.Unreadable{
+// asideMessage returns the dead letter that is stored when the entry is put aside.
+func (e *entry) asideMessage(reason string) store.AsideMessage {
+	return store.AsideMessage{
 		StreamSequence: e.meta.Sequence.Stream,
 		Subject:        e.msg.Subject(),
 		Reason:         reason,

@@ -28,7 +28,7 @@ func redelivered(entries []*entry) (ids []string) {
 const applyTimeout = 30 * time.Second
 
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
-// context is done. An entry is rejected only if its data caused an error while it was alone in its
+// context is done. An entry is refused only if its data caused an error while it was alone in its
 // transaction.
 func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
@@ -95,18 +95,18 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// handleRefused handles an entry that the database rejected although it was alone in its
-// transaction. It retries the entry for a while and then quarantines it. If the database rejects
-// the quarantine as well, the entry is retried indefinitely.
+// handleRefused handles an entry that the database refused although it was alone in its
+// transaction. It retries the entry for a while and then puts it aside. If the database refuses
+// that as well, the entry is retried indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = suspected
-	if e.kind == unreadable || !r.suspects.mustQuarantine(e, time.Now()) {
+	if e.kind == unreadable || !r.suspects.mustPutAside(e, time.Now()) {
 		return
 	}
 	aside := store.Batch{
-		Unreadable: []store.Unreadable{e.deadLetter(store.RefusedReason + why.Error())},
-		Audit:      e.audit,
-		Handled:    rangesOf([]*entry{e}),
+		PutAside: []store.AsideMessage{e.asideMessage(store.RefusedReason + why.Error())},
+		Audit:    e.audit,
+		Handled:  rangesOf([]*entry{e}),
 	}
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
@@ -144,7 +144,7 @@ func batchOf(entries []*entry) store.Batch {
 		case progress:
 			b.Progress = append(b.Progress, e.progress)
 		case unreadable:
-			b.Unreadable = append(b.Unreadable, e.unreadable)
+			b.PutAside = append(b.PutAside, e.aside)
 			if e.progress.ID != "" {
 				b.Progress = append(b.Progress, e.progress)
 			}

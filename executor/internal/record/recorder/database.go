@@ -37,7 +37,7 @@ type databaseHealth struct {
 	told     bool      // whether the current failure was logged
 }
 
-// noteSuccess records that the database responded, even if it rejected the data.
+// noteSuccess records that the database responded, even if it refused the data.
 func (d *databaseHealth) noteSuccess() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

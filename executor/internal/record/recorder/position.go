@@ -20,7 +20,7 @@ import (
 
 // A database can lose its last transactions, when a lagging standby is promoted or a dump is
 // restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
-// ranges of messages that it records or quarantines (store.Batch.Handled). A message that is in the
+// ranges of messages that it records or puts aside (store.Batch.Handled). A message that is in the
 // stream, acknowledged, and in none of these ranges is missing from this database. The recorder
 // compares the streams with the database when it starts or connects to NATS, when the store has a
 // new connection, at the interval compareEvery, and before it ends executions. It rewinds the

@@ -78,7 +78,7 @@ type Recorder struct {
 	log     logrus.FieldLogger
 
 	database *databaseHealth
-	suspects poisonMessages
+	suspects suspectMessages
 	marks    ackMarks
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLost search now
@@ -111,10 +111,10 @@ func New(
 		tracer:   tracing.Tracer(o.Traces, "executor"),
 		log:      log,
 		database: &databaseHealth{ready: o.Ready, failures: m.failures, log: log},
-		suspects: poisonMessages{
+		suspects: suspectMessages{
 			tries: suspectTries,
 			time:  suspectTime,
-			seen:  map[messageID]*poisonMessage{},
+			seen:  map[messageID]*suspectMessage{},
 		},
 		deliverAgain: ackWait,
 		ackWait:      ackWait,

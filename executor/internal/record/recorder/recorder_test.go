@@ -307,10 +307,10 @@ func (r *rig) alter(query string) {
 	})
 }
 
-func (r *rig) aside() []store.Unreadable {
+func (r *rig) aside() []store.AsideMessage {
 	r.t.Helper()
-	aside, err := r.store.ListUnreadable(r.t.Context(), store.UnreadableFilter{},
-		store.UnreadablePosition{}, 10)
+	aside, err := r.store.ListAside(r.t.Context(), store.AsideFilter{},
+		store.AsidePosition{}, 10)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -338,8 +338,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// A message that cannot be decoded, or that the database rejects because of its data, is
-// quarantined and blocks nothing.
+// A message that cannot be decoded, or that the database refuses because of its data, is put aside
+// and blocks nothing.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -375,7 +375,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A message that is rejected and cannot be quarantined either is retried for as long as it takes.
+// A message that is refused and cannot be put aside either is retried for as long as it takes.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -394,7 +394,7 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 }
 
 // If a database responds but cannot write the records, the data is not to blame: whatever else the
-// database can still write, no message is quarantined and none is acknowledged.
+// database can still write, no message is put aside and none is acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -275,7 +275,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 			return err == nil, err
 		}
 	}
-	_, err = r.store.GetUnreadable(ctx, fromstream.KeyOf(msg.Sequence, msg.Subject))
+	_, err = r.store.GetAside(ctx, fromstream.KeyOf(msg.Sequence, msg.Subject))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

@@ -200,7 +200,7 @@ func (r *rig) putBack(path string) {
 }
 
 // If a database loses its last transactions, as when a lagging standby is promoted, starts, final
-// states and quarantined messages are recorded again, and no runner receives anything again. In the
+// states and messages put aside are recorded again, and no runner receives anything again. In the
 // meantime, /readyz reports the recovery.
 func TestADatabaseThatIsBehind(t *testing.T) {
 	t.Parallel()

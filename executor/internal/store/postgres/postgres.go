@@ -2,7 +2,7 @@
 // executors.
 //
 // Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
-// acquires its locks in the same order: keys of new executions, keys of unreadable messages,
+// acquires its locks in the same order: keys of new executions, keys of messages put aside,
 // records whose state changes, per-minute counts, token uses. Within each of these groups, rows are
 // locked in key order, except that new executions are locked in the order in which they were
 // accepted. New rows of the dimension tables of origins are added beforehand, in separate

@@ -9,7 +9,7 @@ import (
 
 // Apply implements store.Store.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
-	if len(batch.New)+len(batch.Progress)+len(batch.Unreadable)+len(batch.Recovered)+
+	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.Recovered)+
 		len(batch.Audit)+len(batch.Handled) == 0 {
 		return store.Applied{}, nil
 	}
@@ -38,7 +38,7 @@ func (s *Store) apply(
 	if err != nil {
 		return applied, err
 	}
-	if err := storeUnreadable(ctx, tx, batch); err != nil {
+	if err := storeAside(ctx, tx, batch); err != nil {
 		return applied, err
 	}
 	steps := store.OrderSteps(kept, batch.Progress)

@@ -17,7 +17,7 @@ func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicates, reports, tokenUses,
 		minuteTable{},
-		refusals, senders, filtered, audit, unreadable,
+		refusals, senders, filtered, audit, aside,
 		early,
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// decided is the table of the ranges of messages that have been recorded or quarantined. A batch
+// decided is the table of the ranges of messages that have been recorded or put aside. A batch
 // adds rows to it without waiting for other executors, because the table has no index and no two
 // executors change the same row.
 var decided = table[store.Range]{

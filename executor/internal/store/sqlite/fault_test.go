@@ -67,7 +67,7 @@ func TestWhoIsAtFault(t *testing.T) {
 	wantBlame(t, s, "a full disk", full, false)
 	// A small record still fits, which does not mean that the large one does.
 	if _, err := s.Apply(t.Context(), store.Batch{
-		Unreadable: []store.Unreadable{{StreamSequence: 1, At: full.AcceptedAt}},
+		PutAside: []store.AsideMessage{{StreamSequence: 1, At: full.AcceptedAt}},
 	}); err != nil {
 		t.Error(err)
 	}

@@ -152,9 +152,9 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	"an empty batch does nothing": func(t *testing.T, s store.Store) {
 		for _, batch := range []store.Batch{
 			{}, {
-				New:        []store.Record{},
-				Progress:   []execution.Progress{},
-				Unreadable: []store.Unreadable{},
+				New:      []store.Record{},
+				Progress: []execution.Progress{},
+				PutAside: []store.AsideMessage{},
 			},
 		} {
 			applied := apply(t, s, batch)
@@ -164,13 +164,13 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	},
 	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
-			New:        []store.Record{nthRecord(2), nthRecord(1)},
-			Progress:   []execution.Progress{failed(1, epoch, "\x00")},
-			Unreadable: []store.Unreadable{{StreamSequence: 2}, {StreamSequence: 1}},
+			New:      []store.Record{nthRecord(2), nthRecord(1)},
+			Progress: []execution.Progress{failed(1, epoch, "\x00")},
+			PutAside: []store.AsideMessage{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
 		apply(t, s, batch)
 		if batch.New[0].ID != id(2) || batch.Progress[0].Error != "\x00" ||
-			batch.Unreadable[0].StreamSequence != 2 {
+			batch.PutAside[0].StreamSequence != 2 {
 			t.Errorf("changed: %+v", batch)
 		}
 	},
@@ -189,7 +189,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		batch := store.Batch{New: nRecords(n)}
 		for i := range n {
 			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
-			batch.Unreadable = append(batch.Unreadable, store.Unreadable{
+			batch.PutAside = append(batch.PutAside, store.AsideMessage{
 				StreamSequence: uint64(i) + 1,
 				At:             epoch,
 			})

@@ -92,7 +92,7 @@ func fill(t *testing.T, s store.Store) {
 			running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"),
 			running(7000, epoch),
 		},
-		Unreadable: []store.Unreadable{
+		PutAside: []store.AsideMessage{
 			{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {
 				StreamSequence: 8,
 				Subject:        "executions.progress.q.w.n",

@@ -43,9 +43,9 @@ var cancelTests = map[string]func(*testing.T, store.Store){
 				_, err := s.TokensLastUsed(ctx, []string{"token"})
 				return err
 			},
-			"ListUnreadable": func() error {
-				_, err := s.ListUnreadable(ctx, store.UnreadableFilter{},
-					store.UnreadablePosition{}, 5)
+			"ListAside": func() error {
+				_, err := s.ListAside(ctx, store.AsideFilter{},
+					store.AsidePosition{}, 5)
 				return err
 			},
 			"MarkRequeued": func() error {

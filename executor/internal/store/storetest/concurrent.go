@@ -83,18 +83,18 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 		for range rounds {
 			order := rand.Perm(n) // #nosec G404 -- a test's order
 			for start := 0; start < n; start += 75 {
-				var fresh, steps, unreadable store.Batch
+				var fresh, steps, aside store.Batch
 				for _, i := range order[start : start+75] {
 					fresh.New = append(fresh.New, nthRecord(i))
 					steps.Progress = append(steps.Progress, running(i, epoch),
 						succeeded(i, epoch, "1"))
 					//nolint:gosec // positive
-					unreadable.Unreadable = append(unreadable.Unreadable, store.Unreadable{
+					aside.PutAside = append(aside.PutAside, store.AsideMessage{
 						StreamSequence: uint64(i) + 1,
 						At:             epoch,
 					})
 				}
-				fresh.Unreadable = unreadable.Unreadable
+				fresh.PutAside = aside.PutAside
 				applied, err := s.Apply(t.Context(), fresh)
 				if err != nil {
 					return err
@@ -102,7 +102,7 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 				count("new", applied.Changed)
 				// The batch contains all three kinds of messages, including steps of records that
 				// the other workers are inserting.
-				steps.New, steps.Unreadable = fresh.New, fresh.Unreadable
+				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.
 					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch))

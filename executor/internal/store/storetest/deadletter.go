@@ -37,7 +37,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 				),
 				withRecordOf(records[4], running(4, epoch)),
 			},
-			Unreadable: []store.Unreadable{
+			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.start.q.a.n", At: records[1].AcceptedAt},
 				{StreamSequence: 12, Subject: "executions.start.q.b.n", At: records[1].AcceptedAt},
 				{StreamSequence: 13, Subject: "executions.start.q.b.n", At: records[4].AcceptedAt},
@@ -90,7 +90,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 				failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"),
 				succeeded(3, epoch, ""),
 			},
-			Unreadable: []store.Unreadable{
+			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch},
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
 				{StreamSequence: 12, Subject: "executions.start.q.wf.n", At: epoch},
@@ -143,13 +143,13 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want.Status, want.Error, want.FinishedAt, want.DismissedAt = execution.Failed, "why", epoch,
 			at
 		wantRecord(t, get(t, s, id(0)), want)
-		if u, err := s.GetUnreadable(t.Context(), report); err != nil ||
+		if u, err := s.GetAside(t.Context(), report); err != nil ||
 			u.Subject != "executions.progress.q.wf.n" {
 			t.Errorf("%+v, %v", u, err)
 		}
 		// Receiving the same message again does not make it a dead letter again.
 		apply(t, s, store.Batch{
-			Unreadable: []store.Unreadable{
+			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.progress.q.wf.n", At: epoch},
 			},
 		})
@@ -254,7 +254,7 @@ func deadLetters(
 			} else {
 				names = append(names, fmt.Sprint(d.Message.StreamSequence))
 				last = store.DeadLetter{
-					Message: &store.Unreadable{
+					Message: &store.AsideMessage{
 						StreamSequence: d.Message.StreamSequence,
 						At:             d.Message.At,
 					},
@@ -277,7 +277,7 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 	for i, r := range records {
 		batch.Progress = append(batch.Progress, withRecordOf(r, failed(i, epoch, reasons[i/2%2])))
 	}
-	batch.Unreadable = []store.Unreadable{
+	batch.PutAside = []store.AsideMessage{
 		{
 			StreamSequence: 3,
 			Subject:        "executions.start.q.a.n",
@@ -315,7 +315,7 @@ func filteredDeadLetters(t *testing.T, s store.Store) {
 				strings.Contains(reasons[i/2%2], f.Reason) && within(r.AcceptedAt) {
 				want = append(want, r.ID)
 			}
-			for _, u := range batch.Unreadable {
+			for _, u := range batch.PutAside {
 				if u.At.Equal(r.AcceptedAt) && f.AccountID == "" &&
 					(f.WorkflowID == "" || strings.Contains(u.Subject, "q."+f.WorkflowID+".")) &&
 					strings.Contains(u.Reason, f.Reason) && within(u.At) {

@@ -17,8 +17,8 @@ var sharedTests = map[string]func(*testing.T, opener){
 		want := nthRecord(1)
 		record(t, first, want)
 		apply(t, first, store.Batch{
-			Progress:   []execution.Progress{failed(1, epoch, "why")},
-			Unreadable: []store.Unreadable{{StreamSequence: 7, At: epoch}},
+			Progress: []execution.Progress{failed(1, epoch, "why")},
+			PutAside: []store.AsideMessage{{StreamSequence: 7, At: epoch}},
 		})
 		markRequeued(t, first, id(1), "again", true)
 		addDuplicates(t, first, "report", epoch, map[string]int64{id(1): 3, id(2): 4})
@@ -33,9 +33,9 @@ var sharedTests = map[string]func(*testing.T, opener){
 		record(t, second, nthRecord(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
-		if found, err := second.ListUnreadable(t.Context(), store.UnreadableFilter{},
-			store.UnreadablePosition{}, 5); err != nil || len(found) != 1 {
-			t.Errorf("unreadable: %v, %v", found, err)
+		if found, err := second.ListAside(t.Context(), store.AsideFilter{},
+			store.AsidePosition{}, 5); err != nil || len(found) != 1 {
+			t.Errorf("put aside: %v, %v", found, err)
 		}
 		used, err := second.TokensLastUsed(t.Context(), []string{"token"})
 		if err != nil || !used["token"].Equal(nthRecord(2).AcceptedAt) {

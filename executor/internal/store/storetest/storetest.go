@@ -25,7 +25,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"tokens":       tokenTests,
 		"senders":      senderTests,
 		"filtered":     filteredTests,
-		"unreadable":   unreadableTests,
+		"put aside":    asideTests,
 		"dead letters": deadLetterTests,
 		"prune":        pruneTests,
 		"audit":        auditTests,

@@ -63,7 +63,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		record(t, s, r, nthRecord(2))
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
-			Unreadable: []store.Unreadable{
+			PutAside: []store.AsideMessage{
 				{StreamSequence: 1, Subject: broken, Reason: broken, At: epoch},
 			},
 		})
@@ -79,8 +79,8 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
-		found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{},
-			store.UnreadablePosition{}, 1)
+		found, err := s.ListAside(t.Context(), store.AsideFilter{},
+			store.AsidePosition{}, 1)
 		if err != nil || found[0].Reason != stored || found[0].Subject != stored {
 			t.Errorf("%+v, %v", found, err)
 		}

@@ -394,7 +394,7 @@ func (s Site) createRunnerConsumers(
 		event, _, err := stream.DecodeBrief(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil || event.Start == nil || ended[event.Start.ID] ||
 			!queues[event.Start.Queue] {
-			return nil //nolint:nilerr // executors put into quarantine what cannot be decoded
+			return nil //nolint:nilerr // executors put aside what cannot be decoded
 		}
 		header := maps.Clone(msg.Headers())
 		header[jetstream.MsgIDHeader] = []string{

@@ -10,37 +10,39 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var unreadableTests = map[string]func(*testing.T, store.Store){
+var asideTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
 		// Messages 4 and 3 were stored at the same time.
-		message := func(n uint64) store.Unreadable {
+		message := func(n uint64) store.AsideMessage {
 			at := epoch.Add(time.Duration(max(n, 4)) * time.Second)
-			return store.Unreadable{StreamSequence: n, Subject: "subject", Reason: "reason", At: at}
+			return store.AsideMessage{
+				StreamSequence: n, Subject: "subject", Reason: "reason", At: at,
+			}
 		}
-		apply(t, s, store.Batch{Unreadable: []store.Unreadable{message(3), message(1), message(7)}})
+		apply(t, s, store.Batch{PutAside: []store.AsideMessage{message(3), message(1), message(7)}})
 		again := message(3)
 		again.Reason = "another"
-		apply(t, s, store.Batch{Unreadable: []store.Unreadable{again, message(4), again}})
-		at := func(n uint64) store.UnreadablePosition {
-			return store.UnreadablePosition{At: message(n).At, StreamSequence: n}
+		apply(t, s, store.Batch{PutAside: []store.AsideMessage{again, message(4), again}})
+		at := func(n uint64) store.AsidePosition {
+			return store.AsidePosition{At: message(n).At, StreamSequence: n}
 		}
 		for _, c := range []struct {
-			after store.UnreadablePosition
+			after store.AsidePosition
 			limit int
 			want  []uint64
 		}{
-			{store.UnreadablePosition{}, 10, []uint64{7, 4, 3, 1}},
-			{store.UnreadablePosition{}, 2, []uint64{7, 4}},
+			{store.AsidePosition{}, 10, []uint64{7, 4, 3, 1}},
+			{store.AsidePosition{}, 2, []uint64{7, 4}},
 			{at(4), 2, []uint64{3, 1}},
 			{at(1), 2, nil},
 			{
-				store.UnreadablePosition{At: message(4).At, StreamSequence: math.MaxUint64},
+				store.AsidePosition{At: message(4).At, StreamSequence: math.MaxUint64},
 				1,
 				[]uint64{4},
 			},
-			{store.UnreadablePosition{}, 0, nil},
+			{store.AsidePosition{}, 0, nil},
 		} {
-			found := unreadable(t, s, "", c.after, c.limit)
+			found := asideMessages(t, s, "", c.after, c.limit)
 			var got []uint64
 			for _, u := range found {
 				got = append(got, u.StreamSequence)
@@ -53,21 +55,21 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		prune(t, s, epoch.Add(time.Hour), 1)
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
+		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("after pruning: %v", left)
 		}
 	},
 	"recovered with the record that it becomes": func(t *testing.T, s store.Store) {
-		want := store.Unreadable{
+		want := store.AsideMessage{
 			StreamSequence: 2,
 			Subject:        "executions.start.q.wf.node",
 			Reason:         store.RefusedReason + "why",
 			At:             epoch,
 		}
 		apply(t, s, store.Batch{
-			Unreadable: []store.Unreadable{want, {StreamSequence: 3, At: epoch}},
+			PutAside: []store.AsideMessage{want, {StreamSequence: 3, At: epoch}},
 		})
-		if got, err := s.GetUnreadable(t.Context(),
+		if got, err := s.GetAside(t.Context(),
 			store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -77,17 +79,17 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 				Recovered: []store.MessageKey{{StreamSequence: 2}, {StreamSequence: 99}},
 			})
 			wantRecord(t, get(t, s, id(1)), nthRecord(1))
-			if _, err := s.GetUnreadable(t.Context(),
+			if _, err := s.GetAside(t.Context(),
 				store.MessageKey{StreamSequence: 2}); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("%v", err)
 			}
-			if got, err := s.GetUnreadable(t.Context(),
+			if got, err := s.GetAside(t.Context(),
 				store.MessageKey{StreamSequence: 3}); err != nil || got.Refused() {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
 		apply(t, s, store.Batch{Recovered: []store.MessageKey{{StreamSequence: 3}}})
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 0 {
+		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
 	},
@@ -106,13 +108,13 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"executions.queue.wf.start.start.ordered":  {StreamSequence: 7, Queue: "wf"},
 			"executions.queue.2.ordered.1.start.start": {StreamSequence: 7, Queue: "2"},
 		}
-		var all []store.Unreadable
+		var all []store.AsideMessage
 		for subject := range subjects {
-			all = append(all, store.Unreadable{StreamSequence: 7, Subject: subject, At: epoch})
+			all = append(all, store.AsideMessage{StreamSequence: 7, Subject: subject, At: epoch})
 		}
-		apply(t, s, store.Batch{Unreadable: all})
+		apply(t, s, store.Batch{PutAside: all})
 		for subject, key := range subjects {
-			if got, err := s.GetUnreadable(t.Context(), key); err != nil || got.Subject != subject {
+			if got, err := s.GetAside(t.Context(), key); err != nil || got.Subject != subject {
 				t.Errorf("%+v: %+v, %v", key, got, err)
 			}
 		}
@@ -123,7 +125,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"3":     0,
 			"1":     0,
 		} {
-			if got := unreadable(t, s, workflowID, store.UnreadablePosition{},
+			if got := asideMessages(t, s, workflowID, store.AsidePosition{},
 				10); len(got) != want {
 				t.Errorf("of workflow %s: %+v", workflowID, got)
 			}
@@ -138,29 +140,29 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{
 			Recovered: []store.MessageKey{subjects["executions.queue.qx1.ordered.3.wf.node"]},
 		})
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != len(subjects)-
+		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != len(subjects)-
 			3 {
 			t.Errorf("left: %+v", left)
 		}
 	},
 	"one of each stream may have one sequence": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{Unreadable: []store.Unreadable{
+		apply(t, s, store.Batch{PutAside: []store.AsideMessage{
 			{StreamSequence: 1, Subject: "executions.start.q.wf.node", At: epoch}, {
 				StreamSequence: 1,
 				Subject:        "executions.progress.q.wf.id",
 				At:             epoch,
 			},
 		}})
-		if found := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(found) != 2 {
+		if found := asideMessages(t, s, "", store.AsidePosition{}, 10); len(found) != 2 {
 			t.Errorf("%+v", found)
 		}
 		report := store.MessageKey{StreamSequence: 1, Progress: true}
-		if got, err := s.GetUnreadable(t.Context(), report); err != nil ||
+		if got, err := s.GetAside(t.Context(), report); err != nil ||
 			got.Subject != "executions.progress.q.wf.id" {
 			t.Errorf("%+v, %v", got, err)
 		}
 		apply(t, s, store.Batch{Recovered: []store.MessageKey{report}})
-		if left := unreadable(t, s, "", store.UnreadablePosition{}, 10); len(left) != 1 ||
+		if left := asideMessages(t, s, "", store.AsidePosition{}, 10); len(left) != 1 ||
 			left[0].Subject != "executions.start.q.wf.node" {
 			t.Errorf("left: %+v", left)
 		}
@@ -173,7 +175,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"executions.ordered.default.3.ordered.node", "executions.ordered.default.7.3.node",
 		} {
 			apply(t, s, store.Batch{
-				Unreadable: []store.Unreadable{
+				PutAside: []store.AsideMessage{
 					{StreamSequence: uint64(n) + 1, Subject: subject, At: epoch},
 				},
 			})
@@ -190,7 +192,7 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 			"3":       1, // a lane is not a workflow
 			"7":       0,
 		} {
-			if found := unreadable(t, s, workflow, store.UnreadablePosition{},
+			if found := asideMessages(t, s, workflow, store.AsidePosition{},
 				10); len(found) != want {
 				t.Errorf("%s: %+v, want %d", workflow, found, want)
 			}
@@ -198,14 +200,14 @@ var unreadableTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-func unreadable(
-	t *testing.T, s store.Store, workflowID string, after store.UnreadablePosition, limit int,
-) []store.Unreadable {
+func asideMessages(
+	t *testing.T, s store.Store, workflowID string, after store.AsidePosition, limit int,
+) []store.AsideMessage {
 	t.Helper()
-	found, err := s.ListUnreadable(t.Context(), store.UnreadableFilter{WorkflowID: workflowID},
+	found, err := s.ListAside(t.Context(), store.AsideFilter{WorkflowID: workflowID},
 		after, limit)
 	if err != nil {
-		t.Fatalf("ListUnreadable: %v", err)
+		t.Fatalf("ListAside: %v", err)
 	}
 	return found
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var unreadable = table[store.KeptMessage]{
+// aside is the table of messages put aside. Its name is that of one of their two kinds.
+var aside = table[store.KeptMessage]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
 	fields: func(u *store.KeptMessage) []any {
@@ -18,7 +19,7 @@ var unreadable = table[store.KeptMessage]{
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "at, stream_sequence, subject",
-	part:     func(p *store.Part) *[]store.KeptMessage { return &p.Unreadable },
+	part:     func(p *store.Part) *[]store.KeptMessage { return &p.PutAside },
 }
 
 // HasKey is the condition that a message has a store.MessageKey. KeyArgs returns its arguments.
@@ -33,14 +34,14 @@ func KeyArgs(key store.MessageKey) []any {
 	return []any{store.StoredSequence(key.StreamSequence), key.Prefix(), key.Prefix()}
 }
 
-// storeUnreadable inserts the unreadable messages of a batch, deletes the recovered ones, and
-// stores the batch's audit entries.
-func storeUnreadable(ctx context.Context, tx Tx, batch store.Batch) error {
-	kept := make([]store.KeptMessage, len(batch.Unreadable))
-	for i, u := range batch.Unreadable {
-		kept[i].Unreadable = u
+// storeAside inserts the messages that a batch puts aside, deletes those that it recovers, and
+// stores its audit entries.
+func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
+	kept := make([]store.KeptMessage, len(batch.PutAside))
+	for i, u := range batch.PutAside {
+		kept[i].AsideMessage = u
 	}
-	if err := unreadable.insert(ctx, tx, kept); err != nil {
+	if err := aside.insert(ctx, tx, kept); err != nil {
 		return err
 	}
 	if err := audit.insert(ctx, tx, batch.Audit); err != nil {
@@ -55,26 +56,26 @@ func storeUnreadable(ctx context.Context, tx Tx, batch store.Batch) error {
 	return nil
 }
 
-// GetUnreadable implements store.Store.
-func (s *Store) GetUnreadable(ctx context.Context, key store.MessageKey) (store.Unreadable, error) {
-	found, err := Collect(ctx, s.db, "get unreadable", unreadable.scan,
-		unreadable.selection()+`WHERE `+HasKey, KeyArgs(key)...)
+// GetAside implements store.Store.
+func (s *Store) GetAside(ctx context.Context, key store.MessageKey) (store.AsideMessage, error) {
+	found, err := Collect(ctx, s.db, "get unreadable", aside.scan,
+		aside.selection()+`WHERE `+HasKey, KeyArgs(key)...)
 	if err != nil {
-		return store.Unreadable{}, err
+		return store.AsideMessage{}, err
 	}
 	if len(found) == 0 {
-		return store.Unreadable{}, store.ErrNotFound
+		return store.AsideMessage{}, store.ErrNotFound
 	}
-	return found[0].Unreadable, nil
+	return found[0].AsideMessage, nil
 }
 
-// ListUnreadable implements store.Store.
-func (s *Store) ListUnreadable(
-	ctx context.Context, filter store.UnreadableFilter, after store.UnreadablePosition, limit int,
-) ([]store.Unreadable, error) {
+// ListAside implements store.Store.
+func (s *Store) ListAside(
+	ctx context.Context, filter store.AsideFilter, after store.AsidePosition, limit int,
+) ([]store.AsideMessage, error) {
 	var where Where
 	where.Add(`dismissed_at IS NULL`)
-	if after != (store.UnreadablePosition{}) {
+	if after != (store.AsidePosition{}) {
 		where.Add(`(at, stream_sequence) < (?, ?)`, store.StoredTime(after.At),
 			store.StoredSequence(after.StreamSequence))
 	}
@@ -90,12 +91,12 @@ func (s *Store) ListUnreadable(
 		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	where.Between(`at`, filter.Since, filter.Until)
-	found, err := Collect(ctx, s.db, "list unreadable", unreadable.scan,
-		unreadable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
+	found, err := Collect(ctx, s.db, "list unreadable", aside.scan,
+		aside.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)
-	var messages []store.Unreadable
+	var messages []store.AsideMessage
 	for _, message := range found {
-		messages = append(messages, message.Unreadable)
+		messages = append(messages, message.AsideMessage)
 	}
 	return messages, err
 }
