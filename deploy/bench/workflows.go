@@ -103,7 +103,7 @@ func (s *system) copyWorkflowWith(
 	if err != nil {
 		return err
 	}
-	prefix := "$KV." + registry.Bucket + "." + key[:len(key)-len(workflowID(0))]
+	prefix := registry.SubjectOf(registry.Bucket, key[:len(key)-len(workflowID(0))])
 	for n := range copies {
 		record.ID = workflowID(n + 1)
 		change(record, n)

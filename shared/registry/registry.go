@@ -67,13 +67,19 @@ type Change struct {
 	DeletedAPIKey   string
 }
 
+// SubjectOf returns the subject on which the stream behind a bucket stores the values of a key.
+func SubjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
+
+// subjectPrefix is the prefix of the subjects of Bucket.
+var subjectPrefix = SubjectOf(Bucket, "")
+
 // DecodeChange decodes a message of the bucket's stream. deleted reports whether the message is a
 // deletion, revision is its sequence, at is when it was stored, and data is the encoded record.
 func DecodeChange(
 	subject string, deleted bool, revision uint64, at time.Time, data []byte,
 ) (c Change, err error) {
 	c = Change{Revision: revision, At: at}
-	key := strings.TrimPrefix(subject, "$KV."+Bucket+".")
+	key := strings.TrimPrefix(subject, subjectPrefix)
 	kind, id, _ := strings.Cut(key, ".")
 	switch kind += "."; {
 	case key == PlansKey:

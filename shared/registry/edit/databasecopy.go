@@ -62,7 +62,9 @@ func WriteInstallation(
 	if err != nil {
 		return 0, fmt.Errorf("encode the installation's identity: %w", err)
 	}
-	msg := &nats.Msg{Subject: subjectOf(registry.Bucket, registry.InstallationKey), Data: data}
+	msg := &nats.Msg{
+		Subject: registry.SubjectOf(registry.Bucket, registry.InstallationKey), Data: data,
+	}
 	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(over))
 	if err = mapConflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
 		return 0, ErrConcurrent
@@ -125,7 +127,7 @@ func RestoreMissing(
 			continue
 		}
 		future, err := js.PublishMsgAsync(&nats.Msg{
-			Subject: subjectOf(bucket, r.Key),
+			Subject: registry.SubjectOf(bucket, r.Key),
 			Data:    r.Data,
 		},
 			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(fillStall))
@@ -143,8 +145,6 @@ func RestoreMissing(
 
 // streamOf returns the name of the stream behind a bucket.
 func streamOf(bucket string) string { return "KV_" + bucket }
-
-func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 
 // storedRevisions holds, for each bucket, the newest revision that a change has stored.
 type storedRevisions map[string]uint64

@@ -255,7 +255,7 @@ func (e *Editor) publish(
 	ctx context.Context, kv jetstream.KeyValue, key string, header nats.Header, data []byte,
 	revision uint64,
 ) (uint64, error) {
-	msg := &nats.Msg{Subject: "$KV." + kv.Bucket() + "." + key, Header: header, Data: data}
+	msg := &nats.Msg{Subject: registry.SubjectOf(kv.Bucket(), key), Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {
 		return 0, mapConflict(err, key)

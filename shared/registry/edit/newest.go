@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
@@ -27,7 +28,7 @@ func newestRevision(
 	bucket, key string,
 ) (*revision, error) {
 	msg, err := consistency.Get(ctx, js, streamOf(bucket),
-		leader.Question{LastBySubject: subjectOf(bucket, key)})
+		leader.Question{LastBySubject: registry.SubjectOf(bucket, key)})
 	switch {
 	case errors.Is(err, leader.ErrNoMessage):
 		return nil, nil //nolint:nilnil // that is the answer

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/registry"
@@ -116,14 +115,6 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 		})
 	}
 	return info
-}
-
-// requireCapability returns ErrIngressTooOld if a live ingress lacks a capability.
-func (e *Editor) requireCapability(c consistency.Capability) error {
-	if lacking := e.membership.IngressesWithout(c); len(lacking) > 0 {
-		return fmt.Errorf("%w: %s", ErrIngressTooOld, strings.Join(lacking, ", "))
-	}
-	return nil
 }
 
 // PutSender creates or replaces a node's sender. created means that the node had none before. Its

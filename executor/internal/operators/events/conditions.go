@@ -115,7 +115,7 @@ func (e *Events) observe(
 		}
 		s.senders = map[string]store.SenderObservation{}
 		for _, observed := range all {
-			s.senders[subjectOf(observed.WorkflowID, observed.NodeID)] = observed
+			s.senders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
 		}
 	}
 	if wanted(registry.StorageLow) {
@@ -129,7 +129,8 @@ func wants(setting *registry.OperatorEvents, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
 }
 
-func subjectOf(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
+// subjectOfTrigger returns the subject of the events about a trigger node.
+func subjectOfTrigger(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
 // currentStates returns the states of all subjects that an account has selected events for. It
 // skips the workflow that the events start.
@@ -207,7 +208,7 @@ func senderStates(
 	found := map[string]subjectState{}
 	for _, w := range workflows {
 		for _, node := range w.Triggers {
-			subject := subjectOf(w.ID, node.NodeID)
+			subject := subjectOfTrigger(w.ID, node.NodeID)
 			s, ok := all[subject]
 			if node.Sender == nil || !ok {
 				continue

@@ -51,7 +51,7 @@ func (e *Events) silentNodes(
 			continue
 		}
 		for _, node := range w.Triggers {
-			subject := subjectOf(w.ID, node.NodeID)
+			subject := subjectOfTrigger(w.ID, node.NodeID)
 			last := lasts[subject]
 			if last.IsZero() {
 				continue // its tokens were never used
@@ -140,7 +140,7 @@ func (e *Events) lastRequests(
 		for _, node := range w.Triggers {
 			for _, token := range node.Tokens {
 				id := token.Hash.ID()
-				subjects[id] = subjectOf(w.ID, node.NodeID)
+				subjects[id] = subjectOfTrigger(w.ID, node.NodeID)
 				if tokens = append(tokens, id); len(tokens) == tokensAtOnce {
 					if err := ask(); err != nil {
 						return nil, err
@@ -180,7 +180,7 @@ func (e *Events) lastRequestWithoutStart(
 func (e *Events) usualPace(
 	ctx context.Context, workflowID, nodeID string, last time.Time,
 ) (requestPace, error) {
-	subject := subjectOf(workflowID, nodeID)
+	subject := subjectOfTrigger(workflowID, nodeID)
 	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
@@ -157,7 +158,7 @@ type batch struct {
 func (c *Copy) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	r := store.RegistryRecord{
 		Bucket:   bucket,
-		Key:      strings.TrimPrefix(msg.Subject(), "$KV."+bucket+"."),
+		Key:      strings.TrimPrefix(msg.Subject(), registry.SubjectOf(bucket, "")),
 		Revision: meta.Sequence.Stream,
 		Data:     msg.Data(),
 	}

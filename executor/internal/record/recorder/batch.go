@@ -69,7 +69,7 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 		}
 		e := &values[i]
 		e.msg, e.meta = msg, meta
-		if from, ok := msg.(message); ok {
+		if from, ok := msg.(fetchedMsg); ok {
 			e.created = from.created
 		}
 		e.decode(now)

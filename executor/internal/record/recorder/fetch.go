@@ -272,7 +272,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		r.startsWaiting.Store(from.stream, pending(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
-		messages[i] = message{msg, from.created}
+		messages[i] = fetchedMsg{msg, from.created}
 	}
 	arrived.add(messages...)
 }

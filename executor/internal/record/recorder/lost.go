@@ -448,7 +448,7 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostC
 		if c.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
 			continue
 		}
-		subject, err := r.subjectOf(ctx, at.stream, c.Lost)
+		subject, err := r.findStartSubject(ctx, at.stream, c.Lost)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // it was deleted in the meantime
 		}
@@ -465,19 +465,19 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostC
 }
 
 func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lost) (bool, error) {
-	subject, err := r.subjectOf(ctx, s, lost)
+	subject, err := r.findStartSubject(ctx, s, lost)
 	return err == nil && subject == "", err
 }
 
-// subjectOf returns the subject of an execution's start message, which it looks up at the recorded
-// sequence. It returns "" if there is no message there, or if the message belongs to another
-// execution.
-func (r *Recorder) subjectOf(
+// findStartSubject returns the subject of an execution's start message, which it looks up at the
+// recorded sequence. It returns "" if there is no message there, or if the message belongs to
+// another execution.
+func (r *Recorder) findStartSubject(
 	ctx context.Context, s jetstream.Stream, lost store.Lost,
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := r.message(ctx, s, lost.StreamSequence)
+	msg, err := r.readMessage(ctx, s, lost.StreamSequence)
 	if errors.Is(err, leader.ErrNoMessage) {
 		return "", nil
 	}

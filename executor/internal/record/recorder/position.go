@@ -39,8 +39,8 @@ const (
 	recoveryEvery = 200 * time.Millisecond
 )
 
-// message is a jetstream.Msg with the identity of its stream.
-type message struct {
+// fetchedMsg is a message with the identity of the stream that it was fetched from.
+type fetchedMsg struct {
 	jetstream.Msg
 	created string // the identity of the stream: see identityOf
 }

@@ -47,12 +47,12 @@ func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Recorder{js: js}
-	msg, err := r.message(ctx, lagging{s}, 1)
+	msg, err := r.readMessage(ctx, lagging{s}, 1)
 	if err != nil || msg.Subject != stored.Subject || string(msg.Data) != "body" ||
 		msg.Header.Get(stream.HeaderExecutionID) != "e1" || msg.Time.IsZero() {
 		t.Errorf("the stored message: %+v, %v", msg, err)
 	}
-	if _, err := r.message(ctx, lagging{s}, 2); !errors.Is(err, leader.ErrNoMessage) {
+	if _, err := r.readMessage(ctx, lagging{s}, 2); !errors.Is(err, leader.ErrNoMessage) {
 		t.Errorf("a message that was never stored: %v", err)
 	}
 }

@@ -242,7 +242,7 @@ func (r *Recorder) isRecordedAt(
 ) (recorded, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	msg, err := r.message(ctx, s, sequence)
+	msg, err := r.readMessage(ctx, s, sequence)
 	if errors.Is(err, leader.ErrNoMessage) {
 		return true, true, nil
 	}

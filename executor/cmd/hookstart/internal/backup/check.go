@@ -151,7 +151,7 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
 	err := r.messages(bucketEntry(want.Name), func(m message) error {
-		if !strings.HasPrefix(m.Subject, bucketSubject(want.Name, "")) {
+		if !strings.HasPrefix(m.Subject, registry.SubjectOf(want.Name, "")) {
 			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
 				m.Subject)
 		}

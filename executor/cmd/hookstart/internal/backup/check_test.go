@@ -50,7 +50,7 @@ func sound(t *testing.T) contents {
 			bucketEntry(registry.Bucket): {
 				{
 					Sequence: 1,
-					Subject:  bucketSubject(registry.Bucket, "account.acme"),
+					Subject:  registry.SubjectOf(registry.Bucket, "account.acme"),
 					Data:     account,
 				},
 			},
@@ -179,7 +179,7 @@ func TestCheck(t *testing.T) {
 			c.messages[buckets][0].Data = []byte{0xff}
 		}, "$KV.registry.account.acme"},
 		"a record of a kind that this version does not know": {func(c *contents) {
-			c.messages[buckets][0].Subject = bucketSubject(registry.Bucket, "feature.x")
+			c.messages[buckets][0].Subject = registry.SubjectOf(registry.Bucket, "feature.x")
 		}, "no such kind"},
 		"a record of another bucket": {func(c *contents) {
 			c.messages[buckets][0].Subject = "$KV.other.account.acme"
@@ -216,7 +216,10 @@ func TestCheckFindsTheKeys(t *testing.T) {
 	}
 	of := sound(t)
 	of.messages[bucketEntry(registry.SecretsBucket)] = []message{
-		{Sequence: 1, Subject: bucketSubject(registry.SecretsBucket, "wf.node"), Data: secrets},
+		{
+			Sequence: 1, Subject: registry.SubjectOf(registry.SecretsBucket, "wf.node"),
+			Data: secrets,
+		},
 	}
 	of.manifest.Buckets[1].Records = 1
 	m, err := Check(of.write(t))

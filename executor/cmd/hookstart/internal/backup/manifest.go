@@ -81,6 +81,3 @@ const (
 func streamEntry(name string) string { return "streams/" + name }
 
 func bucketEntry(name string) string { return "buckets/" + name }
-
-// bucketSubject returns the subject of a bucket's key.
-func bucketSubject(bucket, key string) string { return "$KV." + bucket + "." + key }

@@ -242,8 +242,9 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 	if len(limits) == 0 {
 		return nil
 	}
+	queues := registry.SubjectOf(registry.Bucket, registry.QueuePrefix)
 	if err := r.messages(bucketEntry(registry.Bucket), func(m message) error {
-		queue, ok := strings.CutPrefix(m.Subject, subjectOf("queue."))
+		queue, ok := strings.CutPrefix(m.Subject, queues)
 		if _, own := limits[queue]; !ok || !own || m.isDeletion() {
 			return nil
 		}
@@ -551,9 +552,6 @@ func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	})
 }
 
-// subjectOf returns the subject of a registry key.
-func subjectOf(key string) string { return bucketSubject(registry.Bucket, key) }
-
 // restoreBucket stores the records of a bucket, except for the identity and the plan catalog, which
 // the executors store themselves. It stores the newest account record last and returns the
 // account's ID: a process that confirms that record has applied all records before it.
@@ -561,15 +559,16 @@ func (i Installation) restoreBucket(
 	ctx context.Context, r *reader, bucket string,
 ) (accountID string, err error) {
 	to := &backupPublisher{js: i.JetStream, next: 1}
+	accounts := registry.SubjectOf(registry.Bucket, registry.AccountPrefix)
 	var last message // the message of the newest account record
 	if err := r.messages(bucketEntry(bucket), func(m message) error {
-		if m.Subject == subjectOf(registry.PlansKey) ||
-			m.Subject == subjectOf(registry.InstallationKey) {
+		if m.Subject == registry.SubjectOf(registry.Bucket, registry.PlansKey) ||
+			m.Subject == registry.SubjectOf(registry.Bucket, registry.InstallationKey) {
 			return nil
 		}
 		// The audit entry is in records.jsonl or in audit.jsonl: see writeAudit.
 		delete(m.Headers, registry.HeaderAudit)
-		if strings.HasPrefix(m.Subject, subjectOf(registry.AccountPrefix)) {
+		if strings.HasPrefix(m.Subject, accounts) {
 			last = m
 		}
 		return to.send(ctx, m.msg())
@@ -579,6 +578,6 @@ func (i Installation) restoreBucket(
 	if last.Subject == "" {
 		return "", to.confirm(ctx)
 	}
-	return strings.TrimPrefix(last.Subject, subjectOf(registry.AccountPrefix)),
+	return strings.TrimPrefix(last.Subject, accounts),
 		errors.Join(to.send(ctx, last.msg()), to.confirm(ctx))
 }
