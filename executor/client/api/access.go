@@ -6,7 +6,7 @@ import "time"
 const (
 	RoleViewer = "viewer" // reads, but sees no token
 	RoleEditor = "editor" // changes workflows, their nodes and tokens; reruns and requeues
-	RoleAdmin  = "admin"  // changes accounts and their plans, and manages keys
+	RoleAdmin  = "admin"  // changes accounts and plans, manages keys, and reads the audit log
 )
 
 // Kinds of callers.

@@ -41,7 +41,7 @@ func viewerOf(caller operate.Caller) viewer {
 func parseForAll(assetsPath string) map[viewer]func() pages {
 	strangers := parsePages(assetsPath, viewer{})
 	all := map[viewer]func() pages{{}: func() pages { return strangers }}
-	for _, role := range []operate.Role{operate.Viewer, operate.Editor, operate.Admin} {
+	for _, role := range operate.Roles() {
 		for _, wide := range []bool{false, true} {
 			viewer := viewer{role, wide}
 			all[viewer] = sync.OnceValue(func() pages { return parsePages(assetsPath, viewer) })

@@ -49,14 +49,17 @@ func AdminCaller() Caller { return Caller{Kind: AdminToken, Name: "admin token",
 // Role is a set of permissions. Each role includes the permissions of the roles before it.
 type Role string
 
-// The roles.
+// The roles. Package api says what each of them allows.
 const (
-	Viewer Role = api.RoleViewer // read-only, without access to tokens
-	Editor Role = api.RoleEditor // changes workflows, nodes and tokens; reruns and requeues
-	Admin  Role = api.RoleAdmin  // also manages accounts and keys, and reads the audit log
+	Viewer Role = api.RoleViewer
+	Editor Role = api.RoleEditor
+	Admin  Role = api.RoleAdmin
 )
 
 var roles = []Role{Viewer, Editor, Admin}
+
+// Roles returns the roles, each before those that include it.
+func Roles() []Role { return slices.Clone(roles) }
 
 // ParseRole returns the role with the given name. Its second result is false if there is none.
 func ParseRole(name string) (Role, bool) { return Role(name), slices.Contains(roles, Role(name)) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/client/api"
@@ -172,6 +173,23 @@ func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (c
 		return refused.Code
 	}
 	return ""
+}
+
+// The API's types name the roles in struct tags, which cannot be derived from the list of roles.
+func TestRolesOfTheAPI(t *testing.T) {
+	var names []string
+	for _, role := range operate.Roles() {
+		names = append(names, string(role))
+	}
+	want := strings.Join(names, ",")
+	for _, in := range []reflect.Type{
+		reflect.TypeFor[api.PutKey](), reflect.TypeFor[api.Key](), reflect.TypeFor[api.WhoAmI](),
+	} {
+		field, found := in.FieldByName("Role")
+		if got := field.Tag.Get("enum"); !found || got != want {
+			t.Errorf("the roles of %s: %q, want %q", in, got, want)
+		}
+	}
 }
 
 func TestRoles(t *testing.T) {
