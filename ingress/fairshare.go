@@ -1,9 +1,9 @@
 package ingress
 
 import (
-	"hash/maphash"
-	"sync"
 	"sync/atomic"
+
+	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
 // fairShare limits the requests in flight and the bytes of bodies in memory, and divides both among
@@ -18,28 +18,18 @@ type fairShare struct {
 	maxInFlight, maxBytes int64
 	inFlight, bytes       atomic.Int64
 
-	seed   maphash.Seed
-	shards [64]shareShard
-}
-
-type shareShard struct {
-	mu   sync.Mutex
-	held map[string]share // each account's requests and bytes; no entry if it has no requests
+	// accounts holds each account's requests and bytes. An account without requests has no entry.
+	accounts *sharded.Shards[map[string]share]
 }
 
 // share holds the requests in flight and the bytes of one account.
 type share struct{ inFlight, bytes int64 }
 
 func newFairShare(maxInFlight, maxBytes int64) *fairShare {
-	s := &fairShare{maxInFlight: maxInFlight, maxBytes: maxBytes, seed: maphash.MakeSeed()}
-	for i := range s.shards {
-		s.shards[i].held = map[string]share{}
+	return &fairShare{
+		maxInFlight: maxInFlight, maxBytes: maxBytes,
+		accounts: sharded.New(func() map[string]share { return map[string]share{} }),
 	}
-	return s
-}
-
-func (s *fairShare) shard(accountID string) *shareShard {
-	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
 }
 
 // enter reserves a slot for a request and bytes for its body. It reserves both or neither, and
@@ -56,17 +46,17 @@ func (s *fairShare) reserveMore(accountID string, bytes int64) bool {
 func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)
 	if inFlight <= s.maxInFlight && total <= s.maxBytes {
-		shard := s.shard(accountID)
-		shard.mu.Lock()
-		held := shard.held[accountID]
+		shard := s.accounts.Of(accountID)
+		shard.Lock()
+		held := shard.State[accountID]
 		held.inFlight, held.bytes = held.inFlight+requests, held.bytes+bytes
 		fits := held.inFlight == 1 ||
 			(requests == 0 || held.inFlight <= s.maxInFlight-inFlight+requests) &&
 				(bytes == 0 || held.bytes <= s.maxBytes-total+bytes)
 		if fits {
-			shard.held[accountID] = held
+			shard.State[accountID] = held
 		}
-		shard.mu.Unlock()
+		shard.Unlock()
 		if fits {
 			return true
 		}
@@ -78,16 +68,16 @@ func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 
 // release frees a request's slot and its bytes.
 func (s *fairShare) release(accountID string, bytes int64) {
-	shard := s.shard(accountID)
-	shard.mu.Lock()
-	held := shard.held[accountID]
+	shard := s.accounts.Of(accountID)
+	shard.Lock()
+	held := shard.State[accountID]
 	held.inFlight, held.bytes = held.inFlight-1, held.bytes-bytes
 	if held.inFlight == 0 {
-		delete(shard.held, accountID)
+		delete(shard.State, accountID)
 	} else {
-		shard.held[accountID] = held
+		shard.State[accountID] = held
 	}
-	shard.mu.Unlock()
+	shard.Unlock()
 	s.inFlight.Add(-1)
 	s.bytes.Add(-bytes)
 }

@@ -37,9 +37,9 @@ func TestShares(t *testing.T) {
 		t.Error("it is not all given back")
 	}
 	s.release("d", 1200)
-	for i := range s.shards {
-		if n := len(s.shards[i].held); n != 0 {
+	s.accounts.ForEach(func(held *map[string]share) {
+		if n := len(*held); n != 0 {
 			t.Errorf("%d accounts that hold nothing are remembered", n)
 		}
-	}
+	})
 }

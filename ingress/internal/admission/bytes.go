@@ -34,10 +34,10 @@ func byteCost(n, perDay int64) time.Duration {
 // allowance.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
-	s := l.account(accountID)
-	s.mu.Lock()
-	d := s.debts[accountID]
-	s.mu.Unlock()
+	locked := l.accounts.Of(accountID)
+	locked.Lock()
+	d := locked.State.debts[accountID]
+	locked.Unlock()
 	if n < 0 {
 		n = 1
 	}
@@ -60,9 +60,10 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 		return
 	}
 	now := at.Sub(l.origin)
-	s := l.account(accountID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	locked := l.accounts.Of(accountID)
+	locked.Lock()
+	defer locked.Unlock()
+	s := &locked.State
 	s.removeIdle(now)
 	s.debts[accountID] = add(
 		s.debts[accountID].resetIfChanged(byteLimit(perDay)),
@@ -78,16 +79,9 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 // DrainBytes returns the bytes that this ingress has read since the last call, keyed by account ID.
 func (l *Limits) DrainBytes() map[string]int64 {
 	used := map[string]int64{}
-	for i := range l.accounts {
-		s := &l.accounts[i]
-		s.mu.Lock()
+	l.accounts.ForEach(func(s *limitShard[int64]) {
 		maps.Copy(used, s.admitted)
 		clear(s.admitted)
-		s.mu.Unlock()
-	}
+	})
 	return used
-}
-
-func (l *Limits) account(accountID string) *limitShard[int64] {
-	return &l.accounts[l.hash(accountID)]
 }

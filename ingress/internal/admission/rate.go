@@ -1,11 +1,10 @@
 package admission
 
 import (
-	"hash/maphash"
 	"maps"
-	"sync"
 	"time"
 
+	"github.com/hookstart/hookstart/ingress/internal/sharded"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -69,40 +68,29 @@ const sweepEvery = time.Minute
 // Limits tracks how much of its rate limit each busy workflow has used, and how many of its bytes
 // per day each busy account has used, at this ingress and at others.
 type Limits struct {
-	origin   time.Time
-	seed     maphash.Seed
-	shards   [64]limitShard[Usage] // workflows
-	accounts [64]limitShard[int64] // bytes of bodies
+	origin    time.Time
+	workflows *sharded.Shards[limitShard[Usage]]
+	accounts  *sharded.Shards[limitShard[int64]] // bytes of bodies
 }
 
+// limitShard holds what some workflows or accounts have used.
 type limitShard[Used any] struct {
-	mu       sync.Mutex
 	debts    map[string]gcraState
 	admitted map[string]Used // admitted since the last call of DrainUsage or DrainBytes
 	swept    time.Duration
 }
 
-func (s *limitShard[Used]) init() {
-	s.debts, s.admitted = map[string]gcraState{}, map[string]Used{}
+func newLimitShard[Used any]() limitShard[Used] {
+	return limitShard[Used]{debts: map[string]gcraState{}, admitted: map[string]Used{}}
 }
 
 // NewLimits returns Limits in which every workflow and account is idle.
 func NewLimits() *Limits {
-	l := &Limits{origin: time.Now(), seed: maphash.MakeSeed()}
-	for i := range l.shards {
-		l.shards[i].init()
-		l.accounts[i].init()
+	return &Limits{
+		origin:    time.Now(),
+		workflows: sharded.New(newLimitShard[Usage]),
+		accounts:  sharded.New(newLimitShard[int64]),
 	}
-	return l
-}
-
-func (l *Limits) shard(workflowID string) *limitShard[Usage] {
-	return &l.shards[l.hash(workflowID)]
-}
-
-// hash returns the index of the shard of an ID.
-func (l *Limits) hash(id string) uint64 {
-	return maphash.String(l.seed, id) % uint64(len(l.shards))
 }
 
 // chargeRequest counts a request of a workflow and returns 0. If the rate limit is exceeded, it
@@ -111,9 +99,10 @@ func (l *Limits) chargeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
 	now := at.Sub(l.origin)
-	s := l.shard(workflowID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	locked := l.workflows.Of(workflowID)
+	locked.Lock()
+	defer locked.Unlock()
+	s := &locked.State
 	s.removeIdle(now)
 	next, wait := chargeOneRequest(s.debts[workflowID], now, limit)
 	if wait == 0 {
@@ -132,13 +121,10 @@ func (l *Limits) chargeRequest(
 // workflow ID.
 func (l *Limits) DrainUsage() map[string]Usage {
 	usage := map[string]Usage{}
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
+	l.workflows.ForEach(func(s *limitShard[Usage]) {
 		maps.Copy(usage, s.admitted)
 		clear(s.admitted)
-		s.mu.Unlock()
-	}
+	})
 	return usage
 }
 
@@ -155,9 +141,10 @@ func (l *Limits) ReceiveUsage(
 		return
 	}
 	now := at.Sub(l.origin)
-	s := l.shard(workflowID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	locked := l.workflows.Of(workflowID)
+	locked.Lock()
+	defer locked.Unlock()
+	s := &locked.State
 	s.debts[workflowID] = add(s.debts[workflowID].resetIfChanged(limit), now, used.Cost,
 		interval*time.Duration(limit.Requests))
 }

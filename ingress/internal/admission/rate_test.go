@@ -237,7 +237,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 			t.Error("the limiter's key is the request's")
 		}
 	}
-	for id := range limits.shard("workflow").debts {
+	for id := range limits.workflows.Of("workflow").State.debts {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}
@@ -248,9 +248,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 }
 
 func (l *Limits) remembered() (n int) {
-	for i := range l.shards {
-		n += len(l.shards[i].debts)
-	}
+	l.workflows.ForEach(func(s *limitShard[Usage]) { n += len(s.debts) })
 	return n
 }
 

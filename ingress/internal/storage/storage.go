@@ -49,10 +49,11 @@
 package storage
 
 import (
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
 // Thresholds, in twentieths of the stream's size.
@@ -96,15 +97,14 @@ type Space struct {
 	// the usage to the others immediately.
 	Announce chan struct{}
 
-	seed   maphash.Seed
-	shards [64]shard
+	shards *sharded.Shards[shard]
 
 	mu     sync.Mutex // held by SetUsage and SetSums
 	turned time.Time  // when the last generation of counts started
 }
 
+// shard holds the usage of some accounts.
 type shard struct {
-	mu       sync.Mutex
 	accounts map[string]*accountUsage
 	age      int // index of the current generation
 }
@@ -128,16 +128,14 @@ func (h *accountUsage) counted() (n int64) {
 // New returns the space of a stream whose size is not known yet. accounts returns the number of
 // accounts in the installation.
 func New(accounts func() int) *Space {
-	s := &Space{
+	return &Space{
 		accounts: accounts,
 		Crossed:  make(chan struct{}, 1),
 		Announce: make(chan struct{}, 1),
-		seed:     maphash.MakeSeed(),
+		shards: sharded.New(func() shard {
+			return shard{accounts: map[string]*accountUsage{}}
+		}),
 	}
-	for i := range s.shards {
-		s.shards[i].accounts = map[string]*accountUsage{}
-	}
-	return s
 }
 
 // Reserve reserves space for a message of the account and reports whether the account may have it.
@@ -148,9 +146,10 @@ func (s *Space) Reserve(accountID string, bytes int64) bool {
 		return true
 	}
 	free := limit - s.used.Load()
-	sh := s.shard(accountID)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	locked := s.shards.Of(accountID)
+	locked.Lock()
+	defer locked.Unlock()
+	sh := &locked.State
 	h := s.usageOf(sh, accountID)
 	if free <= limit/twentieths*(twentieths-sharedFrom) {
 		signal(s.Crossed)
@@ -177,10 +176,10 @@ func (s *Space) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
 	}
-	sh := s.shard(accountID)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	s.count(sh, s.usageOf(sh, accountID), bytes, untold)
+	locked := s.shards.Of(accountID)
+	locked.Lock()
+	defer locked.Unlock()
+	s.count(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
 }
 
 // DrainUnsent returns the space that this ingress has taken for each account since the last call,
@@ -191,16 +190,13 @@ func (s *Space) DrainUnsent() map[string]int64 {
 		return taken
 	}
 	s.untold.Store(0)
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
+	s.shards.ForEach(func(sh *shard) {
 		for id, h := range sh.accounts {
 			if h.untold != 0 {
 				taken[id], h.untold = h.untold, 0
 			}
 		}
-		sh.mu.Unlock()
-	}
+	})
 	return taken
 }
 
@@ -245,10 +241,6 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-func (s *Space) shard(accountID string) *shard {
-	return &s.shards[maphash.String(s.seed, accountID)%uint64(len(s.shards))]
-}
-
 // SetUsage sets the figures that NATS reports for the stream: its size limit (0 means none), the
 // number of bytes that it holds, and the maximum age of its messages.
 func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
@@ -258,7 +250,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 		s.limit.Store(0)
 		s.near.Store(false)
 		s.summed.Store(false)
-		s.forEach(func(sh *shard) {
+		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
 				s.counted.Add(-h.counted())
 			}
@@ -272,7 +264,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	near := used >= limit/twentieths*nearFrom
 	if s.near.Swap(near) && !near {
 		s.summed.Store(false)
-		s.forEach(func(sh *shard) {
+		s.shards.ForEach(func(sh *shard) {
 			for _, h := range sh.accounts {
 				h.sum, h.previous, h.latest = 0, 0, 0
 			}
@@ -290,7 +282,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 
 // rotate starts a new generation of counts, which replaces the oldest one.
 func (s *Space) rotate() {
-	s.forEach(func(sh *shard) {
+	s.shards.ForEach(func(sh *shard) {
 		sh.age = (sh.age + 1) % ages
 		for _, h := range sh.accounts {
 			s.counted.Add(-h.counts[sh.age])
@@ -308,12 +300,12 @@ func (s *Space) SetSums(sums map[string]int64) {
 		return
 	}
 	for id := range sums {
-		sh := s.shard(id)
-		sh.mu.Lock()
-		s.usageOf(sh, id)
-		sh.mu.Unlock()
+		locked := s.shards.Of(id)
+		locked.Lock()
+		s.usageOf(&locked.State, id)
+		locked.Unlock()
 	}
-	s.forEach(func(sh *shard) {
+	s.shards.ForEach(func(sh *shard) {
 		for id, h := range sh.accounts {
 			h.sum, h.previous, h.latest = sums[id], h.latest, 0
 		}
@@ -341,15 +333,5 @@ func (s *Space) prune(sh *shard) {
 			delete(sh.accounts, id)
 			s.holders.Add(-1)
 		}
-	}
-}
-
-// forEach calls f for each shard while holding the shard's lock.
-func (s *Space) forEach(f func(*shard)) {
-	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.mu.Lock()
-		f(sh)
-		sh.mu.Unlock()
 	}
 }

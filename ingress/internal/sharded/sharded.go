@@ -1,0 +1,50 @@
+// Package sharded divides state that every request changes among shards, by the ID of an account
+// or a workflow. Each shard has a lock of its own. With a single lock, requests would wait for each
+// other although they are about different accounts; a sync.Map cannot change two values that belong
+// together, and drops no entry that another request is about to use.
+package sharded
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+// count is the number of shards. It exceeds the number of processors several times, so that two
+// requests rarely need the same shard.
+const count = 64
+
+// Shards holds the state of all IDs. It is safe for concurrent use.
+type Shards[T any] struct {
+	seed   maphash.Seed
+	shards [count]Shard[T]
+}
+
+// Shard holds the state of the IDs that share a lock. The lock must be held while State is used.
+type Shard[T any] struct {
+	sync.Mutex
+	State T
+}
+
+// New returns Shards. newState returns the initial state of one shard.
+func New[T any](newState func() T) *Shards[T] {
+	s := &Shards[T]{seed: maphash.MakeSeed()}
+	for i := range s.shards {
+		s.shards[i].State = newState()
+	}
+	return s
+}
+
+// Of returns the shard of an ID, not locked.
+func (s *Shards[T]) Of(id string) *Shard[T] {
+	return &s.shards[maphash.String(s.seed, id)%count]
+}
+
+// ForEach calls f with the state of each shard while it holds the shard's lock.
+func (s *Shards[T]) ForEach(f func(state *T)) {
+	for i := range s.shards {
+		shard := &s.shards[i]
+		shard.Lock()
+		f(&shard.State)
+		shard.Unlock()
+	}
+}
