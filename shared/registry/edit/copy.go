@@ -55,8 +55,8 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 // How often a CopyMonitor checks the copy, and how long the copy may receive nothing. The original
 // sends a heartbeat every second, also when nothing changes.
 const (
-	copyCheckInterval = time.Second
-	copyStalledAfter  = 3 * time.Second
+	copyCheckInterval = 500 * time.Millisecond
+	copyStalledAfter  = 2 * time.Second
 )
 
 // CopyMonitor makes the copy of the registry follow the original again when it has stopped.
