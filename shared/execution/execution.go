@@ -146,7 +146,7 @@ type Progress struct {
 	// unknown.
 	StartedAt time.Time
 	Attempt   int    // number of the attempt, from 1; 0 means unknown
-	Error     string // why it failed, with Failed
+	Error     string // why it failed, with Failed; what the runner reported, with Canceled
 	Output    []byte // the output, with Succeeded: one JSON text, or empty
 }
 

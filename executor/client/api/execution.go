@@ -66,7 +66,7 @@ type ExecutionDetail struct {
 	StoredAt     time.Time           `json:"storedAt,omitzero" doc:"When the stream stored the message, which is before the request was answered. Absent if the input has expired."`
 	Headers      map[string][]string `json:"headers" doc:"The headers of the request, without secrets."`
 	Query        map[string][]string `json:"query" doc:"The query parameters of the request, without the token."`
-	Error        *string             `json:"error" doc:"Why the execution failed, or the code with which the request was rejected. null: neither happened."`
+	Error        *string             `json:"error" doc:"Why the execution failed, what its runner reported when it was canceled, or the code with which the request was rejected. null: none of these, as for an execution that was canceled before a runner received it."`
 	Output       json.RawMessage     `json:"output" doc:"What the handler returned, which is any JSON value. null: it returned nothing."`
 }
 

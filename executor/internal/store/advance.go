@@ -114,6 +114,7 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	case execution.Canceled:
 		m.FinishedAt, m.CanceledAt = step.At, step.At
 		m.setStartedAt(step)
+		m.Error = step.Error
 	case execution.Queued, execution.Rejected: // never the status of a step
 	}
 }

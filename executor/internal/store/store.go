@@ -66,8 +66,10 @@ type Record struct {
 	StreamSequence uint64 // the sequence of its message in the stream
 	Duplicates     int64  // the number of suppressed duplicates of its delivery
 	Attempts       int    // the number of the last attempt, starting at 1; 0 means unknown
-	Error          string // the reason for the failure or rejection; "" for none
-	Output         []byte // the handler's output as one JSON text, or nil
+	// Error is the reason for the failure or rejection, or what the runner reported when the
+	// execution was canceled. "" means none.
+	Error  string
+	Output []byte // the handler's output as one JSON text, or nil
 }
 
 // IsRequeue reports whether the execution replaces the one in RerunOf and uses the body of that

@@ -816,7 +816,7 @@ type ExecutionProgress struct {
 	State ExecutionState `protobuf:"varint,2,opt,name=state,proto3,enum=hookstart.v1.ExecutionState" json:"state,omitempty"`
 	// The time of the change, by the runner's clock.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// The reason of the failure. Only set with EXECUTION_STATE_FAILED.
+	// The reason of the failure, or with EXECUTION_STATE_CANCELED what the handler ended with.
 	Error string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	// The output of the run: one JSON text, or empty. Only set with EXECUTION_STATE_SUCCEEDED.
 	Output []byte `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"`

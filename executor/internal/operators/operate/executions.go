@@ -16,7 +16,8 @@ import (
 // Execution is an execution record with fields that the API's lists do not include.
 type Execution struct {
 	api.Execution
-	// Error is the reason for the failure, or the code of the rejection. "" means neither.
+	// Error is the reason for the failure, the code of the rejection, or what the runner reported
+	// when the execution was canceled. "" means none of these.
 	Error     string
 	IsRequeue bool // whether a requeue started it to replace the original
 }

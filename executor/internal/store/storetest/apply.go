@@ -311,6 +311,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 						want.FinishedAt, want.Error = at, "after"
 					case execution.Canceled:
 						want.FinishedAt, want.CancelRequestedAt = at, at
+						want.Error = "after"
 					}
 				} else {
 					wantSame(t, "changed", applied.Changed, nil)

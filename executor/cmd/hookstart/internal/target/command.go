@@ -101,7 +101,11 @@ func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 	select {
 	case err := <-p.ended:
 		p.drain()
-		return c.result(p, err)
+		output, err := c.result(p, err)
+		if err != nil {
+			err = fmt.Errorf("was canceled: %w", err)
+		}
+		return output, err
 	case <-late:
 		p.stop(stopGrace)
 		p.drain()

@@ -398,7 +398,7 @@ export declare type ExecutionProgress = Message<"hookstart.v1.ExecutionProgress"
   at?: Timestamp;
 
   /**
-   * The reason of the failure. Only set with EXECUTION_STATE_FAILED.
+   * The reason of the failure, or with EXECUTION_STATE_CANCELED what the handler ended with.
    *
    * @generated from field: string error = 4;
    */
