@@ -259,6 +259,35 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// The archive has no sources, so its compose file and its kustomization name the images of the
+// release, all of which the release has.
+func TestArchiveNamesTheImagesOfTheRelease(t *testing.T) {
+	r := packed(t)
+	const name = "hookstart_1.2.3-rc.1_linux_arm64"
+	content := unpack(t, filepath.Join(r.Out, name+".tar.gz"))
+	text := func(file string) string { return string(content[name+"/deploy/"+file].content) }
+	compose := text("compose/compose.yaml")
+	if strings.Contains(compose, "build:") {
+		t.Error("compose.yaml builds images")
+	}
+	images := regexp.MustCompile(`(?m)^ +image: hookstart/(\S+):1\.2\.3-rc\.1\n +pull_policy: never$`).
+		FindAllStringSubmatch(compose, -1)
+	if ours := strings.Count(compose, "image: hookstart/"); len(images) != 3 || ours != 3 {
+		t.Errorf("compose.yaml names %d images of ours, %d of the release", ours, len(images))
+	}
+	for _, image := range images {
+		if _, err := os.Stat(filepath.Join(r.Out,
+			image[1]+"_1.2.3-rc.1_linux_arm64.oci.tar")); err != nil {
+			t.Error(err)
+		}
+	}
+	kustomization := text("kubernetes/kustomization.yaml")
+	if strings.Count(kustomization, "newTag: 1.2.3-rc.1}") != 2 ||
+		strings.Count(kustomization, "newTag: ") != 2 {
+		t.Errorf("kustomization.yaml names other images: %s", kustomization)
+	}
+}
+
 // entry is an entry of an archive.
 type entry struct {
 	*tar.Header

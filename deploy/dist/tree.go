@@ -119,6 +119,27 @@ func (r *Release) relink(name string, content []byte, shipped map[string]bool) [
 	})
 }
 
+//nolint:gochecknoglobals // constants
+var (
+	builtImage = regexp.MustCompile(`(?m)^( *)image: (hookstart/\S+)\n *build: .*\n`)
+	newTag     = regexp.MustCompile(`(newTag: )\S+(})`)
+)
+
+// nameImages returns a file of a checkout with the images of the release in place of those that are
+// built from the sources, which the archive does not have. The compose file does not pull them:
+// their names lead to no registry of ours.
+func (r *Release) nameImages(name string, content []byte) []byte {
+	switch name {
+	case "deploy/compose/compose.yaml":
+		return builtImage.ReplaceAll(content,
+			[]byte("${1}image: ${2}:"+r.Number()+"\n${1}pull_policy: never\n"))
+	case "deploy/kubernetes/kustomization.yaml":
+		return newTag.ReplaceAll(content, []byte("${1}"+r.Number()+"${2}"))
+	default:
+		return content
+	}
+}
+
 // paths returns the paths of files, and of the folders that they are in.
 func paths(files []file) map[string]bool {
 	all := map[string]bool{}
@@ -153,7 +174,9 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 	for i, f := range all.files {
 		if path.Ext(f.path) == ".md" {
 			all.files[i].content = r.relink(f.path, f.content, inside)
+			continue
 		}
+		all.files[i].content = r.nameImages(f.path, f.content)
 	}
 	name := fmt.Sprintf("hookstart_%s_%s", r.Number(), p)
 	content, err := tarball(all.sorted(), name+"/", r.Time)

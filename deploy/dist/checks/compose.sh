@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts deploy/compose with the shipped images. The images of NATS and PostgreSQL are made from programs of this machine, under the
+# Starts deploy/compose of the archive, which names the shipped images. The images of NATS and PostgreSQL are made from programs of this machine, under the
 # names in compose.yaml; so is the image of Prometheus if PROMETHEUS is the path of a program of version 3. Debian 12 has version 2,
 # which cannot read the configuration, and no Grafana. KUSTOMIZE is the path of kustomize.
 # shellcheck source=podman.sh
@@ -14,8 +14,8 @@ deploy=$(cd "$(dirname "$0")/../.." && pwd)
 run=$WORK/compose
 rm -rf "$run"
 mkdir -p "$run"
-cp -r "$deploy/nats" "$deploy/compose" "$deploy/prometheus" "$deploy/grafana" "$run/"
-rm -rf "$run/compose/secrets" "$run/compose/.env"
+tar -C "$run" -xzf "$DIST/hookstart_${number}_linux_amd64.tar.gz"
+mv "$run/hookstart_${number}_linux_amd64/deploy"/{nats,compose,prometheus,grafana} "$run/"
 
 mkdir -p "$run/nats-image/data" "$run/nats-image/tmp"
 install "$SERVERS/nats-server" "$run/nats-image/nats-server"
