@@ -66,6 +66,12 @@ inside sh -c 'apt-get install -qy --allow-downgrades -o Dpkg::Options::=--force-
 grep -q mine "$root/etc/hookstart/local.env" || fail "the downgrade lost a setting"
 inside sh -c 'apt-get install -qy -o Dpkg::Options::=--force-confold /debs/now/*.deb' >/dev/null
 
+# The commands are those of installing.md. What it says besides is looked at here, too.
+guide=$root/usr/share/doc/hookstart/deploy/docs/installing.md
+for line in '`apt remove hookstart hookstart-server hookstart-local`' 'sudo apt purge hookstart hookstart-server hookstart-local; sudo rm -r /etc/hookstart' \
+	'sudo rm -r /etc/hookstart /var/lib/hookstart*' "The units' users stay"; do
+	grep -qF -- "$line" "$guide" || fail "installing.md does not say: $line"
+done
 inside apt-get remove -qy hookstart hookstart-server hookstart-local >/dev/null
 [[ ! -e $root/usr/bin/hookstart-local ]] || fail "remove left the program"
 grep -q mine "$root/etc/hookstart/local.env" || fail "remove took the settings"
@@ -75,6 +81,10 @@ for left in etc/hookstart/{local,ingress,executor,nats}.env etc/hookstart/nats v
 	[[ ! -e $root/$left ]] || fail "purge left /$left"
 done
 [[ -e $root/etc/hookstart/ingress.nk ]] || fail "purge took a key that was not the package's"
+inside rm -r /etc/hookstart
+inside getent passwd hookstart-local >/dev/null || fail "purge deleted a user"
+left=$(inside find / -xdev -path /debs -prune -o -path /proc -prune -o -path /var/log -prune -o -path /var/cache -prune -o -name '*hookstart*' -print)
+[[ -z $left ]] || fail "there is still: $left"
 echo "installed, upgraded, downgraded, removed and purged: $(cd "$root/debs/now" && echo *.deb)"
 
 lintian --fail-on error,warning --tag-display-limit 0 "$DIST"/*.deb || fail lintian
@@ -121,4 +131,5 @@ in_rpms -e "${names[@]}"
 [[ -z $(in_rpms -qa) && ! -e $rpms/usr/bin/hookstart-local && ! -e $rpms/etc/hookstart/executor.env ]] || fail "the RPMs are not removed"
 grep -q mine "$rpms/etc/hookstart/local.env.rpmsave" || fail "the removal of the RPM took a setting"
 [[ -e $rpms/var/lib/hookstart/data ]] || fail "the removal of the RPM took data"
+chroot "$rpms" sh -c 'rm -r /etc/hookstart /var/lib/hookstart*'
 echo "RPMs are removed: a changed setting is left as .rpmsave, and data are left"
