@@ -71,6 +71,46 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
+// The settings that the units' environment files and the documents name are settings of the
+// programs, in files that the units read. The files of the programs that need an admin token say so.
+func TestSettingsOfUnits(t *testing.T) {
+	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
+	for file, program := range map[string]string{
+		"ingress.env":  "ingress",
+		"executor.env": "executor",
+		"local.env":    "hookstart-local",
+	} {
+		unit := "hookstart-" + strings.TrimSuffix(file, ".env") + ".service"
+		if !regexp.MustCompile(`(?m)^EnvironmentFile=-?/etc/hookstart/` + file + `$`).
+			MatchString(read(t, "systemd", unit)) {
+			t.Errorf("%s does not read %s", unit, file)
+		}
+		example := read(t, "systemd", file+".example")
+		if !strings.Contains(example, "# Settings of "+unit+",") {
+			t.Errorf("%s is not for %s", file, unit)
+		}
+		settings := regexp.MustCompile(`(?m)^#?(HOOKSTART_\w+)=(.*)$`)
+		lines := settings.FindAllStringSubmatch(example, -1)
+		for _, m := range regexp.MustCompile(
+			`(?s)cat >> /etc/hookstart/`+file+` <<END\n(.*?)\nEND\n|echo ([^\n]*) >> /etc/hookstart/`+
+				file+`\n`).FindAllStringSubmatch(documents, -1) {
+			documented := settings.FindAllStringSubmatch(m[1]+m[2], -1)
+			if len(documented) == 0 {
+				t.Errorf("the documents put no setting into %s: %s", file, m[0])
+			}
+			lines = append(lines, documented...)
+		}
+		env := map[string]string{"HOOKSTART_OPS_ADDR": "0.0.0.0:0"}
+		for _, m := range lines {
+			env[m[1]] = m[2]
+		}
+		checkProgram(t, program, nil, env)
+		if _, ok := env["HOOKSTART_ADMIN_TOKEN"]; ok != (program != "ingress") {
+			t.Errorf("%s names an admin token: %t", file, ok)
+		}
+	}
+}
+
 // checkRunner checks the arguments of the hookstart command line separately. With valid arguments,
 // it looks for the program that it should run, which does not exist here.
 func checkRunner(t *testing.T, args []string) {

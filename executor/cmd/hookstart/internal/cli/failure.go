@@ -15,7 +15,8 @@ import (
 )
 
 const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; " +
-	"hookstart-local shows it at its start and keeps it in .hookstart/admin-token"
+	"hookstart-local shows it at its start and keeps it in .hookstart/admin-token; a unit of the " +
+	"package has it in /etc/hookstart/executor.env or local.env"
 
 // usageError means that the command line is invalid.
 type usageError struct{ text, hint string }
