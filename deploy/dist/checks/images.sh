@@ -8,6 +8,8 @@ tag=${TAG:-latest}
 [[ $tag != latest ]] || load hookstart-local
 trap 'podman rm -f shipped-local >/dev/null 2>&1 || true; podman volume rm -f shipped-data >/dev/null 2>&1 || true' EXIT
 podman run --rm "${confined[@]}" "docker.io/hookstart/hookstart:$tag" --version
+said=$(podman run --rm "${confined[@]}" "docker.io/hookstart/hookstart:$tag" run -- sh -c true 2>&1 || true)
+[[ $said == *"there is no program sh on the PATH"*"--http"* ]] || fail "a program that the image does not have: $said"
 
 start() {
 	podman run -d --name shipped-local "${confined[@]}" --volume shipped-data:/data "docker.io/hookstart/hookstart-local:$tag" --log-level=warn >/dev/null
