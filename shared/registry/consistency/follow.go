@@ -321,19 +321,9 @@ func (f *Follower) consume(
 	connected <-chan nats.Status,
 ) {
 	defer f.deleteConsumer(ctx, consumer.CachedInfo().Name)
-	f.applying.Lock()
-	f.serial++
-	f.delivered, f.covers = 0, consumer.covers
-	serial := f.serial
-	if consumer.CachedInfo().NumPending == 0 { // no message will show that nothing is pending
-		f.mu.Lock()
-		f.markApplied(consumer.covers)
-		f.mu.Unlock()
-	}
-	f.applying.Unlock()
-	select {
-	case <-f.anew: // the value was meant for the previous consumer
-	default:
+	serial, ok := f.beginConsuming(consumer)
+	if !ok {
+		return
 	}
 
 	consuming, err := consumer.Consume(
@@ -356,6 +346,29 @@ func (f *Follower) consume(
 	case <-connected:
 	case <-f.anew:
 	}
+}
+
+// beginConsuming makes handle apply the messages of a consumer, and returns the consumer's serial
+// number. It returns false if everything is being loaded anew since the consumer's first message was
+// chosen: the consumer would leave out what is stored before that message.
+func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
+	f.applying.Lock()
+	defer f.applying.Unlock()
+	select {
+	case <-f.anew: // the value was meant for the previous consumer
+	default:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if consumer.covers.load != f.stored.load {
+		return 0, false
+	}
+	f.serial++
+	f.delivered, f.covers = 0, consumer.covers
+	if consumer.CachedInfo().NumPending == 0 { // no message will show that nothing is pending
+		f.markApplied(consumer.covers)
+	}
+	return f.serial, true
 }
 
 // deleteConsumer deletes a consumer that is no longer needed, in the background. If that fails, the
