@@ -71,6 +71,28 @@ func TestAFilterIsTried(t *testing.T) {
 	}
 }
 
+// A value that did not match is shown up to a length in bytes, and is cut between characters.
+func TestALongValueIsCut(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	for _, c := range []struct{ value, shown string }{
+		{strings.Repeat("x", 60), strings.Repeat("x", 60)},
+		{strings.Repeat("x", 61), strings.Repeat("x", 60) + "…"},
+		{"x" + strings.Repeat("ä", 40), "x" + strings.Repeat("ä", 29) + "…"},
+	} {
+		r.execution("orders", fmt.Sprintf(`{"action":%q}`, c.value))
+		a := r.call(http.MethodPost, "/fragments/filter", url.Values{
+			"workflow": {"orders"}, "node": {"node"}, "filter": {`{"ptr:/action": "opened"}`},
+		}, session)
+		if want := "<code>ptr:/action</code> is <code>" + c.shown +
+			"</code>"; !strings.Contains(a.body, want) {
+			t.Errorf("it does not say %s: %s", want, a.body)
+		}
+	}
+}
+
 // A filter is tried on the last 20 requests, and no others.
 func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 	t.Parallel()

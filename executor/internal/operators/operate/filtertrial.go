@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -161,11 +162,15 @@ func valueAt(place string, r *sender.Request) string {
 	if err != nil {
 		return ""
 	}
-	value := []rune(key.Value(r))
-	if len(value) > maxValueBytes {
-		return string(value[:maxValueBytes]) + "…"
+	value := key.Value(r)
+	if len(value) <= maxValueBytes {
+		return value
 	}
-	return string(value)
+	end := maxValueBytes
+	for !utf8.RuneStart(value[end]) {
+		end--
+	}
+	return value[:end] + "…"
 }
 
 // placesSeen counts requests by field, and then by the field's value as JSON.
