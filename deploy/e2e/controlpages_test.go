@@ -143,6 +143,19 @@ func (c *controlled) states(t *testing.T) []controlState {
 			b.text("#queues", "2 behind it")
 			b.click("[data-code=limit-ordered-main] summary")
 		}},
+		{"queues-own-stream", "/queues", func() error {
+			_, err := client.SetQueueStream(ctx, "off", api.PutQueueStream{
+				MaxBytes: 1 << 30, MaxAgeSeconds: 100_000, Replicas: 1,
+			})
+			return err
+		}, func(b *tab) {
+			b.text("tr:has(#stream-off)", "Has a stream of its own")
+			b.click("[data-code=stream-off] summary")
+			b.click("[data-code=stream-nightly] summary")
+			b.write("[data-code=stream-nightly] [name=age]", "1")
+			b.click("#set-stream-nightly")
+			b.text("[data-queue-refusal]", "Seconds that messages are kept: must be at least ")
+		}},
 		{"executions-cancel-all", "/executions?of=nightly&status=queued", nil, func(b *tab) {
 			b.click("[data-cancel-all] button")
 			b.text("dialog[open]", "Cancel all queued executions of nightly that match?")
@@ -214,9 +227,9 @@ func TestControlPages(t *testing.T) {
 	b.contented()
 }
 
-// Without a mouse, an operator pauses and resumes a queue, limits a group of runners, cancels one
-// execution and then all that wait, and sets and removes the workflow that operator events start.
-// The focus never gets lost.
+// Without a mouse, an operator pauses and resumes a queue, limits a group of runners, gives a queue
+// its own stream and changes the stream's settings, cancels one execution and then all that wait,
+// and sets and removes the workflow that operator events start. The focus never gets lost.
 func TestControlByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -281,6 +294,27 @@ func TestControlByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("#queues").innerText.includes("at most 2")`)
 	if limit := queue("ordered").Groups[0].MaxInFlight; limit != nil {
 		t.Errorf("the limit is %d", *limit)
+	}
+
+	const stream = "[data-code=stream-nightly] "
+	to(stream + "summary")
+	press(kb.Enter)
+	to(stream + "[name=bytes]")
+	press("1000000000")
+	to(stream + "[name=age]")
+	press("100000" + kb.Enter)
+	b.text(row, "Has a stream of its own, at most 1000000000 bytes, kept for 100000 s")
+	focused("#set-stream-nightly")
+	b.wait(`document.querySelector(` + quote(stream+"[name=age]") + `).value === "100000"`)
+	b.do(chromedp.SetValue(chromedp.CSS(stream+"[name=bytes]"), ""))
+	to(stream + "[name=replicas]")
+	press("1")
+	to("#set-stream-nightly")
+	press(kb.Enter)
+	b.text(row, "Has a stream of its own, 1 replicas, kept for 100000 s")
+	if own := queue("nightly").OwnStream; own == nil || own.MaxBytes != 0 ||
+		own.MaxAgeSeconds != 100_000 || own.Replicas != 1 || len(own.PlacementTags) != 0 {
+		t.Errorf("its own stream: %+v", own)
 	}
 
 	b.visit("/executions/" + l.nightly[0])

@@ -28,7 +28,28 @@ export function watchQueues() {
       const limit = form.elements.limit.value;
       change(form.querySelector("button"), () => send("PUT", form.dataset.groupLimit, { maxInFlight: limit === "" ? null : Number(limit) }));
     }
+    const stream = event.target.closest("[data-queue-stream]");
+    if (stream) {
+      event.preventDefault();
+      change(stream.querySelector("button"), () => send("PUT", stream.dataset.queueStream, streamOf(stream.elements)).catch((problem) => {
+        problem.message = problem.message.replace(/(?:\S+\.)?(maxBytes|maxAgeSeconds|replicas|placementTags): /g, (_, name) => `${labels[name]}: `);
+        throw problem;
+      }));
+    }
   });
+}
+
+// labels are the form's words for the fields of the API.
+const labels = {
+  maxBytes: "Bytes at most", maxAgeSeconds: "Seconds that messages are kept", replicas: "Replicas", placementTags: "Tags of its servers",
+};
+
+// streamOf is the body that sets a queue's own stream. What is empty becomes as in the shared stream.
+function streamOf({ bytes, age, replicas, tags }) {
+  const number = ({ value }) => (value === "" ? undefined : Number(value));
+  return {
+    maxBytes: number(bytes), maxAgeSeconds: number(age), replicas: number(replicas), placementTags: tags.value.split(/\s+/).filter(Boolean),
+  };
 }
 
 // pauseOf is the body that pauses a queue for as long as the list beside the button says; none if it says "until
