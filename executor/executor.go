@@ -228,7 +228,7 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 			return err
 		}
 	}
-	//nolint:contextcheck // it is renewed until the last call is answered
+	//nolint:contextcheck // it is renewed until the last response is sent
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
 	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease,

@@ -176,7 +176,7 @@ func TestBodies(t *testing.T) {
 func TestDeliveryIDs(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
-	send := func(headers ...string) answer {
+	send := func(headers ...string) received {
 		r := request{header: map[string]string{}}
 		for i := 0; i < len(headers); i += 2 {
 			r.header[headers[i]] = headers[i+1]
@@ -184,7 +184,7 @@ func TestDeliveryIDs(t *testing.T) {
 		return s.to("active", r)
 	}
 	first := send("X-Webhook-Delivery-Id", "a", "X-Partner-Delivery", "b")
-	for name, a := range map[string]answer{
+	for name, a := range map[string]received{
 		"same header":                 send("x-webhook-delivery-id", "a"),
 		"another header, the same ID": send("X-GitHub-Delivery", "a"),
 		"an empty one counts as absent": send("X-Webhook-Delivery-Id", "", "X-Partner-Delivery", "",
@@ -245,11 +245,11 @@ func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
 	s.workflow("busy", "pro", true, &registry.RateLimit{Requests: 1_000_000, Window: time.Second})
 	const rounds, repeats = 100, 16
 	for round := range rounds {
-		answers := make([]answer, repeats)
+		responses := make([]received, repeats)
 		var wg sync.WaitGroup
-		for n := range answers {
+		for n := range responses {
 			wg.Go(func() {
-				answers[n] = s.sendTo(addrs[n%2], request{
+				responses[n] = s.sendTo(addrs[n%2], request{
 					path: "/webhooks/busy", token: s.token["busy"],
 					header: map[string]string{
 						"X-GitHub-Delivery": hex.EncodeToString([]byte{byte(round)}),
@@ -259,8 +259,8 @@ func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
 		}
 		wg.Wait()
 		originals := 0
-		for _, a := range answers {
-			if a.status != 200 || a.executionID() != answers[0].executionID() {
+		for _, a := range responses {
+			if a.status != 200 || a.executionID() != responses[0].executionID() {
 				t.Fatalf("%+v", a)
 			}
 			if a.body["deduplicated"] == nil {
@@ -268,7 +268,7 @@ func TestConcurrentRepeatsOverTwoIngresses(t *testing.T) {
 			}
 		}
 		if originals != 1 {
-			t.Fatalf("round %d: %d answers without deduplicated", round, originals)
+			t.Fatalf("round %d: %d responses without deduplicated", round, originals)
 		}
 	}
 	if n := s.messages() - before; n != rounds {

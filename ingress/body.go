@@ -139,10 +139,10 @@ func bodyReadRefusal(err error) *admission.Refusal {
 // usable.
 const maxDiscard = 256 << 10
 
-// allowEarlyAnswer allows the response to be sent before the body has been read. Otherwise net/http
-// would first read the body of a request that was refused because of its headers, and would wait
-// forever for a body that never arrives.
-func (h *handler) allowEarlyAnswer(w http.ResponseWriter) {
+// allowEarlyResponse allows the response to be sent before the body has been read. Otherwise
+// net/http would first read the body of a request that was refused because of its headers, and
+// would wait forever for a body that never arrives.
+func (h *handler) allowEarlyResponse(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).EnableFullDuplex()
 }
 

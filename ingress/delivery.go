@@ -50,7 +50,7 @@ type delivery struct {
 // outcome is the result of a request.
 type outcome struct {
 	refusal     *admission.Refusal
-	answer      *sender.Answer // replaces the default response; nil means the default is sent
+	response    *sender.Response // replaces the default response; nil means the default is sent
 	executionID string
 	duplicate   bool
 	handshake   bool

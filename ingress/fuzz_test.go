@@ -245,11 +245,11 @@ func tryHandler(
 	tb testing.TB, l lease,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
-	return tryAnswering(tb, l, nil)
+	return tryWaiting(tb, l, nil)
 }
 
-// tryAnswering is like tryHandler, but sets the answer setting of the workflow's node.
-func tryAnswering(
+// tryWaiting is like tryHandler, but sets the answer setting of the workflow's node.
+func tryWaiting(
 	tb testing.TB, l lease, a *registry.Answer,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
@@ -338,21 +338,21 @@ func FuzzRequest(f *testing.F) {
 			response, err = http.ReadResponse(reader, nil)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal("no answer")
+			t.Fatal("no response")
 		}
 		if err != nil {
 			return // the server may close the connection if the bytes are not a request
 		}
 		defer func() { _ = response.Body.Close() }()
-		answer, _ := io.ReadAll(response.Body)
+		text, _ := io.ReadAll(response.Body)
 		switch response.StatusCode {
 		case 200, 400, 403, 404, 405, 408, 413, 417, 431, 501, 505:
 		default:
-			t.Fatalf("%d %s", response.StatusCode, answer)
+			t.Fatalf("%d %s", response.StatusCode, text)
 		}
-		if strings.Contains(string(answer), token) || strings.Contains(logged.String(), token) ||
+		if strings.Contains(string(text), token) || strings.Contains(logged.String(), token) ||
 			strings.Contains(logged.String(), "panic") {
-			t.Fatalf("answer %s, log %s", answer, logged.String())
+			t.Fatalf("response %s, log %s", text, logged.String())
 		}
 		if strings.Contains(refused.agent(), token) {
 			t.Fatalf("kept of a refusal: %q", refused.agent())

@@ -44,14 +44,14 @@ type handler struct {
 	publicURL string // without a trailing slash; "" means unknown
 	// firstIDHeaders holds the headers that are searched first for the delivery ID, in canonical
 	// form and in order of precedence.
-	firstIDHeaders []string
-	otherIDHeaders []string // headers that are searched after the sender's sources
-	maxBody        int64
-	bodyTimeout    time.Duration
-	minBodyRate    int64 // bytes per second; 0 means no minimum
-	rateGrace      time.Duration
-	answerTimeout  time.Duration
-	shares         *fairShare
+	firstIDHeaders  []string
+	otherIDHeaders  []string // headers that are searched after the sender's sources
+	maxBody         int64
+	bodyTimeout     time.Duration
+	minBodyRate     int64 // bytes per second; 0 means no minimum
+	rateGrace       time.Duration
+	responseTimeout time.Duration
+	shares          *fairShare
 }
 
 // deliveryPublisher stores the messages of deliveries. It is implemented by *publish.Streams.
@@ -110,7 +110,7 @@ func newHandler(c Config, h handler) *handler {
 	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.FirstDeliveryIDHeaders()),
 		canonicalNames(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
-	h.rateGrace, h.answerTimeout = rateGrace, answerTimeout
+	h.rateGrace, h.responseTimeout = rateGrace, responseTimeout
 	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
 	return &h
 }
@@ -127,7 +127,7 @@ func canonicalNames(headers []string) []string {
 const webhookPath = "/webhooks/"
 
 // router returns the routes of the endpoint. They never redirect: any path that is not a webhook
-// path is answered 404.
+// path gets a 404.
 func (h *handler) router() http.Handler {
 	router := &httprouter.Router{HandleMethodNotAllowed: true}
 	router.POST(webhookPath+":workflowId", func(
@@ -172,8 +172,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // before finishEvent, which may drain a body
 }
 
-// serveOther answers a request whose method is not POST. If the node's sender has a handshake for
-// that method, it answers the handshake, otherwise it answers 405.
+// serveOther responds to a request whose method is not POST. If the node's sender has a handshake
+// for that method, it responds to the handshake, otherwise with 405.
 func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -196,7 +196,7 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 	if out := h.findTrigger(d); out != nil {
 		return *out
 	}
-	if out := h.answerHandshake(d); out != nil {
+	if out := h.respondToHandshake(d); out != nil {
 		return *out
 	}
 	return notAllowed

@@ -108,8 +108,8 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	}
 }
 
-// answer is the response that a sender receives.
-type answer struct {
+// received is the response that a sender receives.
+type received struct {
 	status int
 	header http.Header
 	body   map[string]any
@@ -117,12 +117,12 @@ type answer struct {
 	close  bool // the connection is closed after the response
 }
 
-func (a answer) code() string {
+func (a received) code() string {
 	code, _ := a.body["code"].(string)
 	return code
 }
 
-func (a answer) executionID() string {
+func (a received) executionID() string {
 	id, _ := a.body["executionId"].(string)
 	return id
 }
@@ -135,12 +135,12 @@ type request struct {
 	chunked             bool
 }
 
-func (f *fixture) send(r request) answer {
+func (f *fixture) send(r request) received {
 	f.t.Helper()
 	return f.sendTo(f.addr, r)
 }
 
-func (f *fixture) sendTo(addr string, r request) answer {
+func (f *fixture) sendTo(addr string, r request) received {
 	f.t.Helper()
 	if r.method == "" {
 		r.method = http.MethodPost
@@ -167,14 +167,14 @@ func (f *fixture) sendTo(addr string, r request) answer {
 	return f.read(response)
 }
 
-func (f *fixture) read(response *http.Response) answer {
+func (f *fixture) read(response *http.Response) received {
 	f.t.Helper()
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := answer{
+	a := received{
 		status: response.StatusCode,
 		header: response.Header,
 		raw:    string(raw),
@@ -191,7 +191,7 @@ func (f *fixture) read(response *http.Response) answer {
 
 // raw writes text to a new connection and reads one response. If half is set, the client closes its
 // side after writing.
-func (f *fixture) raw(text string, half bool) answer {
+func (f *fixture) raw(text string, half bool) received {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
 	if err != nil {
@@ -215,14 +215,14 @@ func (f *fixture) raw(text string, half bool) answer {
 		f.t.Fatal(err)
 	}
 	if response.Header.Get("Content-Type") == "text/plain; charset=utf-8" {
-		return answer{status: response.StatusCode, header: response.Header}
+		return received{status: response.StatusCode, header: response.Header}
 	}
 	return f.read(response)
 }
 
 // begin sends headers that include Expect: 100-continue, and returns once the ingress has requested
 // the body. finish sends the body and reads the response.
-func (f *fixture) begin(head string) (finish func(body string) answer) {
+func (f *fixture) begin(head string) (finish func(body string) received) {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
 	if err != nil {
@@ -244,7 +244,7 @@ func (f *fixture) begin(head string) (finish func(body string) answer) {
 	if response := send(head); response.StatusCode != http.StatusContinue {
 		f.t.Fatal(response.Status)
 	}
-	return func(body string) answer {
+	return func(body string) received {
 		f.t.Helper()
 		return f.read(send(body))
 	}

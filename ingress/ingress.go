@@ -1,5 +1,5 @@
 // Package ingress is the webhook endpoint. It validates a request and publishes a start message to
-// the stream. It answers 200 only after the stream has confirmed that the message is stored.
+// the stream. It responds with 200 only after the stream has confirmed that the message is stored.
 package ingress
 
 import (
@@ -35,7 +35,7 @@ const (
 	maxHeaderBytes    = 32<<10 - 4<<10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	answerTimeout     = 10 * time.Second // maximum time for a client to read the response
+	responseTimeout   = 10 * time.Second // maximum time for a client to read the response
 )
 
 // Run serves until ctx is done, then drains the requests in flight and returns nil. Its errors are
@@ -178,7 +178,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(talk.Stop)
-	//nolint:contextcheck // it is renewed until the last request is answered
+	//nolint:contextcheck // it is renewed until the last response is sent
 	e.lease = consistency.NewLease(e.NATS, e.follower)
 	e.Add(e.lease.Stop)
 	e.handler = newHandler(e.config, handler{
@@ -240,7 +240,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		Handler:           h.router(),
 		MaxHeaderBytes:    maxHeaderBytes,
 		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      h.answerTimeout, // counts from the headers; see extendWriteDeadline
+		WriteTimeout:      h.responseTimeout, // counts from the headers; see extendWriteDeadline
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          ops.ServerLog(log),
 		// OPTIONS * is treated like any other path that is not a webhook path.

@@ -48,14 +48,14 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	post := func(body string) answer {
+	post := func(body string) received {
 		t.Helper()
 		return s.to("active", request{body: body, header: map[string]string{
 			"Content-Type": "application/json", "X-Webhook-Delivery-Id": "d1",
 		}})
 	}
 	// until sends the delivery until the answer has the status.
-	until := func(status int, body string) (a answer) {
+	until := func(status int, body string) (a received) {
 		t.Helper()
 		retry.Until(t.Context(), time.Millisecond, func() bool {
 			a = post(body)

@@ -31,13 +31,13 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	} {
 		for l, want := range map[lease]int{alwaysValid{}: tt.with, neverValid{}: tt.without} {
 			h, token, _, _, _ := tryHandler(t, l)
-			answer := httptest.NewRecorder()
+			response := httptest.NewRecorder()
 			path := strings.Replace(tt.path, "right", token, 1)
-			h.router().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, path, nil))
-			if answer.Code != want {
-				t.Errorf("%s with %T: %d, want %d", tt.path, l, answer.Code, want)
+			h.router().ServeHTTP(response, httptest.NewRequest(http.MethodPost, path, nil))
+			if response.Code != want {
+				t.Errorf("%s with %T: %d, want %d", tt.path, l, response.Code, want)
 			}
-			if retryAfter := answer.Header().Get("Retry-After"); (retryAfter != "") !=
+			if retryAfter := response.Header().Get("Retry-After"); (retryAfter != "") !=
 				(want == http.StatusServiceUnavailable) {
 				t.Errorf("%s with %T: Retry-After %q", tt.path, l, retryAfter)
 			}
@@ -54,12 +54,12 @@ func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 		http.StatusServiceUnavailable: neverValid{},
 	} {
 		h, token, messages, _, _ := tryHandler(t, l)
-		answer := httptest.NewRecorder()
-		h.router().ServeHTTP(answer,
+		response := httptest.NewRecorder()
+		h.router().ServeHTTP(response,
 			httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, nil))
-		if stored := messages.last != nil; answer.Code != want ||
+		if stored := messages.last != nil; response.Code != want ||
 			stored != (want == http.StatusOK) {
-			t.Errorf("%d, stored: %t, want %d", answer.Code, stored, want)
+			t.Errorf("%d, stored: %t, want %d", response.Code, stored, want)
 		}
 	}
 }

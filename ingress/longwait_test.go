@@ -62,8 +62,8 @@ func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, token, _, _, _ := tryAnswering(t, alwaysValid{}, &registry.Answer{WaitSeconds: 25})
-	h.answerTimeout, h.bodyTimeout = shortTimeout, shortTimeout
+	h, token, _, _, _ := tryWaiting(t, alwaysValid{}, &registry.Answer{WaitSeconds: 25})
+	h.responseTimeout, h.bodyTimeout = shortTimeout, shortTimeout
 	h.waits = await.New(nc, 10)
 	s := &waitingServer{t: t, h: h, started: make(startedIDs, 1), nc: nc, server: h.server(h.log)}
 	h.publisher = s.started
@@ -140,8 +140,8 @@ func (s *waitingServer) end(id, output string) {
 
 func (s *waitingServer) expect(what string, got <-chan string, want string) {
 	s.t.Helper()
-	if answer := <-got; answer != want {
-		s.t.Errorf("%s: %s, want %s", what, answer, want)
+	if text := <-got; text != want {
+		s.t.Errorf("%s: %s, want %s", what, text, want)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 			s.expect("later than the timeouts", first,
 				answer(200, firstID, `"succeeded","output":{"n":1}`))
 			s.until("end of all waiting", func() bool { return s.h.waits.Waiting() == 0 })
-			// The connection keeps one subscription, for answers to its own requests.
+			// The connection keeps one subscription, for replies to its own requests.
 			if now := s.nc.NumSubscriptions(); now > subscriptions+1 {
 				t.Errorf("%d subscriptions became %d", subscriptions, now)
 			}

@@ -142,8 +142,8 @@ type signatureRefusal struct {
 	code   webhook.Code
 }
 
-// answerLabels holds the labels of the counter of requests.
-type answerLabels struct {
+// responseLabels holds the labels of the counter of requests.
+type responseLabels struct {
 	// status is the HTTP status. customStatus represents any status set by an execution's output.
 	status int
 	code   webhook.Code // "" means accepted, filtered, or a handshake
@@ -156,7 +156,7 @@ const customStatus = 0
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons
 // and presets of senders, so their number is bounded.
 type requestMetrics struct {
-	requests   map[answerLabels]prometheus.Counter
+	requests   map[responseLabels]prometheus.Counter
 	verified   map[string]prometheus.Counter // counters of verified requests, by preset
 	handshakes map[string]prometheus.Counter // counters of handshakes, by preset
 	unverified map[signatureRefusal]prometheus.Counter
@@ -227,7 +227,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		answers: map[await.Reason]prometheus.Counter{},
 		wait: histogram("hookstart_ingress_answer_wait_seconds",
 			"How long an answer waited for the end of its execution."),
-		requests:   map[answerLabels]prometheus.Counter{},
+		requests:   map[responseLabels]prometheus.Counter{},
 		verified:   map[string]prometheus.Counter{},
 		handshakes: map[string]prometheus.Counter{},
 		unverified: map[signatureRefusal]prometheus.Counter{},
@@ -260,18 +260,18 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	for _, reason := range await.Reasons() {
 		m.answers[reason] = waits.WithLabelValues(string(reason))
 	}
-	answers := []answerLabels{
+	responses := []responseLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
 			overloadStatus, webhook.RateLimited,
 		}, {overloadStatus, webhook.WorkflowInactive},
 	}
 	for code, p := range problems {
-		answers = append(answers, answerLabels{p.status, code})
+		responses = append(responses, responseLabels{p.status, code})
 	}
-	for _, a := range answers { // looked up once instead of for each request
+	for _, a := range responses { // looked up once instead of for each request
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
-	m.requests[answerLabels{status: customStatus}] = requests.WithLabelValues("output", "")
+	m.requests[responseLabels{status: customStatus}] = requests.WithLabelValues("output", "")
 	m.addSenders(verified, handshakes, unverified)
 	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
 		m.overShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
@@ -303,9 +303,9 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	switch {
 	case e.probe:
 	case e.custom:
-		m.requests[answerLabels{status: customStatus}].Inc()
+		m.requests[responseLabels{status: customStatus}].Inc()
 	default:
-		m.requests[answerLabels{e.status, e.code}].Inc()
+		m.requests[responseLabels{e.status, e.code}].Inc()
 	}
 	m.duration.Observe((took - e.waited).Seconds())
 	if e.waiting != "" {

@@ -44,7 +44,7 @@ func readAnyOutput(output []byte, form sender.OutputForm) (r response, err error
 		return readHTTP(members["http"])
 	}
 	r.status = http.StatusOK
-	if a := form.Answer(output); a != nil {
+	if a := form.Response(output); a != nil {
 		r.status, r.body = a.Status, a.Body
 		if a.ContentType != "" {
 			r.contentType = []string{a.ContentType}

@@ -23,8 +23,8 @@ var outputForms = []sender.OutputForm{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }
 
-// writeOutput responds to a request with an output, as the ingress does for a raw answer, and reads
-// the response as a client does.
+// writeOutput responds to a request with an output, as the ingress does for an answer that is raw,
+// and reads the response as a client does.
 func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Response, string) {
 	t.Helper()
 	h, _, _, _, _ := tryHandler(t, alwaysValid{})
@@ -36,23 +36,23 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	}
 	out := outcome{executionID: "the-id", waited: &waitResult{raw: true, form: form}}
 	out.waited.Output = output
-	h.answerOutput(d, out)
+	h.respondOutput(d, out)
 	if d.e.status != recorder.Code {
-		t.Errorf("the log says %d, the answer %d", d.e.status, recorder.Code)
+		t.Errorf("the log says %d, the response %d", d.e.status, recorder.Code)
 	}
 	// Write and read the response as it is sent over the network; it must be readable.
 	var wire bytes.Buffer
 	if err := recorder.Result().Write(&wire); err != nil {
-		t.Fatalf("the answer to %q cannot be sent: %v", output, err)
+		t.Fatalf("the response to %q cannot be sent: %v", output, err)
 	}
 	response, err := http.ReadResponse(bufio.NewReader(&wire), nil)
 	if err != nil {
-		t.Fatalf("the answer to %q cannot be read: %v", output, err)
+		t.Fatalf("the response to %q cannot be read: %v", output, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		t.Fatalf("the body of the answer to %q: %v", output, err)
+		t.Fatalf("the body of the response to %q: %v", output, err)
 	}
 	return response, string(body)
 }

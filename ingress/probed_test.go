@@ -20,7 +20,7 @@ func TestProbe(t *testing.T) {
 	if len(keys) != 1 || len(keys[0]) != 32 {
 		t.Fatalf("%d keys", len(keys))
 	}
-	ask := func(path, token, question string) answer {
+	ask := func(path, token, question string) received {
 		return s.send(request{
 			path:   path,
 			token:  token,
@@ -48,7 +48,7 @@ func TestProbe(t *testing.T) {
 	}
 	used := probe.NewQuestion(keys)
 	ask("/webhooks/-", "", used.Header())
-	for what, a := range map[string]answer{
+	for what, a := range map[string]received{
 		"used before": ask("/webhooks/-", "", used.Header()),
 		"of a stranger": ask("/webhooks/-", "",
 			probe.NewQuestion([][]byte{probe.NewKey()}).Header()),

@@ -84,7 +84,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	}
 	out := outcome{executionID: id, duplicate: ack.Duplicate}
 	if s := d.sender(); s != nil {
-		out.answer = s.Reply(&d.request)
+		out.response = s.Response(&d.request)
 		h.countSenderDelivery(d)
 	}
 	return out

@@ -18,7 +18,7 @@ import (
 )
 
 // staleAfter is how old this process's copy of the registry may be before the ingress reports that
-// it is not ready, so that a load balancer sends requests elsewhere. Requests are answered 503 from
+// it is not ready, so that a load balancer sends requests elsewhere. Requests get a 503 from
 // 2 s on; the additional half second allows for a late renewal.
 const staleAfter = 2500 * time.Millisecond
 
@@ -59,7 +59,7 @@ type startStreams struct {
 
 // anyAcceptsMessages returns an error if no stream would store a message now. The check itself
 // stores none. One available stream keeps the ingress ready: it accepts requests for the queues in
-// that stream, and answers 503 to those for queues in unavailable streams.
+// that stream, and responds with 503 to those for queues in unavailable streams.
 func (p startStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := acceptsMessages(ctx, js, stream.Name, p.shared.LastFailure)
 	if err == nil {

@@ -79,7 +79,7 @@ func (s *situations) workflowIn(account, id string, active bool, limit *registry
 }
 
 // to sends a request to a workflow, with the workflow's token.
-func (s *situations) to(workflow string, r request) answer {
+func (s *situations) to(workflow string, r request) received {
 	s.t.Helper()
 	r.path, r.token = "/webhooks/"+workflow, s.token[workflow]
 	return s.send(r)
@@ -94,7 +94,7 @@ func (s *situations) head(path, token string, lines ...string) string {
 		strings.Join(append(lines, "\r\n"), "\r\n")
 }
 
-func (s *situations) expect(row string, a answer, status int, code string) {
+func (s *situations) expect(row string, a received, status int, code string) {
 	s.t.Helper()
 	if a.status != status || a.code() != code {
 		s.t.Errorf("%s: got %d %s, want %d %s", row, a.status, a.code(), status, code)
@@ -235,7 +235,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSituations(t, option)
-			var finish []func(string) answer
+			var finish []func(string) received
 			for range 4 {
 				finish = append(finish,
 					s.begin(s.head("/webhooks/active", s.token["active"], "Content-Length: 9",
@@ -262,7 +262,7 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	const length = "Content-Length: 102400"
 	finish := s.begin(s.head("/webhooks/active", s.token["active"], length, "Expect: 100-continue"))
 	another := s.begin(s.head("/webhooks/first", s.token["first"], length, "Expect: 100-continue"))
-	for _, f := range []func(string) answer{finish, another} {
+	for _, f := range []func(string) received{finish, another} {
 		if a := f(strings.Repeat("x", 102_400)); a.status != 200 {
 			t.Errorf("%+v", a)
 		}

@@ -285,7 +285,7 @@ func (s *situations) scriptSend(ts *testscript.TestScript, neg bool, args []stri
 	if *signed {
 		s.sign(ts, &r, *shift)
 	}
-	s.writeAnswer(ts, s.send(r))
+	s.writeResponse(ts, s.send(r))
 }
 
 // scriptRaw implements "raw [-half] FILE". It sends the content of the file on a new connection,
@@ -297,10 +297,10 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 		ts.Fatalf("usage: raw [-half] FILE")
 	}
 	text := os.Expand(ts.ReadFile(args[len(args)-1]), ts.Getenv)
-	s.writeAnswer(ts, s.raw(strings.ReplaceAll(text, "\n", "\r\n"), half))
+	s.writeResponse(ts, s.raw(strings.ReplaceAll(text, "\n", "\r\n"), half))
 }
 
-func (s *situations) writeAnswer(ts *testscript.TestScript, a answer) {
+func (s *situations) writeResponse(ts *testscript.TestScript, a received) {
 	// The output of an execution is the response body.
 	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {

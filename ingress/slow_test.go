@@ -16,7 +16,7 @@ import (
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
-	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.answerTimeout = 102_400, time.Minute,
+	h.maxBody, h.bodyTimeout, h.minBodyRate, h.rateGrace, h.responseTimeout = 102_400, time.Minute,
 		1024, time.Minute, time.Minute
 	shorten(h)
 	server := h.server(h.log)
@@ -100,7 +100,7 @@ func TestHowLongABodyMayTake(t *testing.T) {
 // A client that sends requests and never reads a response is disconnected.
 func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
-	addr, _, ended := serveSlow(t, func(h *handler) { h.answerTimeout = 50 * time.Millisecond })
+	addr, _, ended := serveSlow(t, func(h *handler) { h.responseTimeout = 50 * time.Millisecond })
 	conn := dial(t, addr)
 	requests := strings.Repeat("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 1000)
 	go func() {
@@ -120,7 +120,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 // A response that is late because the body was slow has the full time allowed for a response.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
-	addr, token, _ := serveSlow(t, func(h *handler) { h.answerTimeout = 500 * time.Millisecond })
+	addr, token, _ := serveSlow(t, func(h *handler) { h.responseTimeout = 500 * time.Millisecond })
 	conn := dial(t, addr)
 	reader := bufio.NewReader(conn)
 	for range 2 {

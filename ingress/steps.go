@@ -16,9 +16,9 @@ import (
 // request. The names of the scripts in testdata/webhook begin with the numbers below.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
-	// A handshake starts nothing, so it is answered regardless of the state of the plan and the
-	// workflow.
-	(*handler).answerHandshake,
+	// A handshake starts nothing, so it gets its response whatever the state of the plan and the
+	// workflow is.
+	(*handler).respondToHandshake,
 	(*handler).checkPlan,     // 7, 8
 	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
 	(*handler).checkLimits,   // 9
@@ -49,7 +49,7 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	}
 	token := findToken(d.r.URL.RawQuery, d.r.Header)
 	if token == "" {
-		h.answerProbe(d.w, d.r, d.e)
+		h.respondToProbe(d.w, d.r, d.e)
 		return &admission.Refusal{Code: webhook.TokenMissing}
 	}
 	if d.r.ContentLength > h.maxBody {
@@ -89,9 +89,9 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	return nil
 }
 
-// answerHandshake answers a handshake of the node's sender. A handshake starts nothing, leaves no
-// record, and does not count against any limit.
-func (h *handler) answerHandshake(d *delivery) *outcome {
+// respondToHandshake responds to a handshake of the node's sender. A handshake starts nothing,
+// leaves no record, and does not count against any limit.
+func (h *handler) respondToHandshake(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil {
 		return nil
@@ -120,7 +120,7 @@ func (h *handler) answerHandshake(d *delivery) *outcome {
 	}
 	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), seen)
 	h.metrics.handshakes[s.Preset()].Inc()
-	return &outcome{answer: &made.Answer, handshake: true}
+	return &outcome{response: &made.Response, handshake: true}
 }
 
 // checkPlan checks that the account's plan permits webhooks for this workflow.
@@ -244,7 +244,7 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 	})
 	out := &outcome{filtered: true}
 	if s := d.sender(); s != nil {
-		out.answer = s.Reply(&d.request)
+		out.response = s.Response(&d.request)
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 	}
 	got := &waitResult{
 		Result: await.Result{Reason: await.Full, Status: execution.Queued},
-		raw:    a.Raw || out.answer != nil,
+		raw:    a.Raw || out.response != nil,
 	}
 	if s := d.sender(); s != nil {
 		got.form = s.OutputForm(&d.request)
@@ -69,14 +69,14 @@ func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *w
 	limit := d.e.start.Add(time.Duration(a.WaitSeconds) * time.Second)
 	// The server's deadline counts from the headers, and HTTP/2 resets a stream when it passes. If
 	// deadlines are not supported, there is none to extend.
-	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.answerTimeout))
+	_ = http.NewResponseController(d.w).SetWriteDeadline(limit.Add(2 * h.responseTimeout))
 	got.Result = wait.Await(d.r.Context(), limit, func(bytes int) bool {
 		return h.reserveOutput(d, bytes)
 	})
 	d.e.waited = time.Since(began)
 }
 
-// reserveOutput reserves memory for an output until the request has been answered, and reports
+// reserveOutput reserves memory for an output until the response has been sent, and reports
 // whether there was enough. Outputs share the limits with bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.trigger.Workflow.AccountID
@@ -87,20 +87,20 @@ func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	return true
 }
 
-// answerWaited answers a request that waited for its execution.
-func (h *handler) answerWaited(d *delivery, out outcome) {
+// respondWaited responds to a request that waited for its execution.
+func (h *handler) respondWaited(d *delivery, out outcome) {
 	switch w := out.waited; {
-	case out.answer != nil &&
+	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
 		// The response that the sender requires means that the request was accepted.
-		h.answer(d.w, d.e, out)
+		h.respondAsRequired(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
-		h.answerResult(d, out)
+		h.respondResult(d, out)
 	case w.Status != execution.Succeeded:
-		h.answerRunFailed(d, out,
+		h.respondRunFailed(d, out,
 			"The request was accepted, and the run that it started has "+ending[w.Status]+".")
 	default:
-		h.answerOutput(d, out)
+		h.respondOutput(d, out)
 	}
 	d.e.duplicate = out.duplicate
 }
@@ -115,8 +115,8 @@ var ending = map[execution.Status]string{
 // isEmpty reports whether an execution's output is empty or null.
 func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == "null" }
 
-// answerRunFailed answers 502: there is no output to respond with.
-func (h *handler) answerRunFailed(d *delivery, out outcome, detail string) {
+// respondRunFailed responds with 502: there is no output to respond with.
+func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d.w, d.r, d.e, &admission.Refusal{
 		Code:        webhook.RunFailed,
 		ExecutionID: out.executionID,
@@ -124,9 +124,9 @@ func (h *handler) answerRunFailed(d *delivery, out outcome, detail string) {
 	}, nil)
 }
 
-// answerResult answers 200 with the result of the execution, or 202 with its state if it has not
-// finished.
-func (h *handler) answerResult(d *delivery, out outcome) {
+// respondResult responds with 200 and the result of the execution, or with 202 and its state if it
+// has not finished.
+func (h *handler) respondResult(d *delivery, out outcome) {
 	body := append(make([]byte, 0, 160+len(out.waited.Output)),
 		`{"success":true,"executionId":"`...)
 	body = append(append(body, out.executionID...), '"')
@@ -148,12 +148,12 @@ func (h *handler) answerResult(d *delivery, out outcome) {
 	h.write(d, out, status, contentTypeJSON, body)
 }
 
-// answerOutput responds with the output of an execution that succeeded.
-func (h *handler) answerOutput(d *delivery, out outcome) {
+// respondOutput responds with the output of an execution that succeeded.
+func (h *handler) respondOutput(d *delivery, out outcome) {
 	response, err := readOutput(out.waited.Output, out.waited.form)
 	if err != nil {
 		d.e.err = err
-		h.answerRunFailed(d, out,
+		h.respondRunFailed(d, out,
 			"The run has succeeded, but its output cannot be the answer: "+err.Error()+".")
 		return
 	}

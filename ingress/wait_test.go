@@ -157,30 +157,30 @@ func TestManyRequestsWait(t *testing.T) {
 
 	type result struct {
 		n int
-		answer
+		received
 	}
 	results := make(chan result, *waiting)
 	transport := &http.Transport{DisableKeepAlives: true}
-	send := func(workflow string, n int) answer {
+	send := func(workflow string, n int) received {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 			"http://"+s.addr+"/webhooks/"+workflow+"?token="+s.token[workflow],
 			strings.NewReader(fmt.Sprintf(`{"output":%d}`, n)))
 		if err != nil {
 			t.Error(err)
-			return answer{}
+			return received{}
 		}
 		request.Header.Set("Content-Type", "application/json")
 		response, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Error(err)
-			return answer{}
+			return received{}
 		}
 		defer func() { _ = response.Body.Close() }()
 		text, err := io.ReadAll(response.Body)
 		if err != nil {
 			t.Error(err)
 		}
-		return answer{status: response.StatusCode, raw: string(text)}
+		return received{status: response.StatusCode, raw: string(text)}
 	}
 	others := func() []time.Duration {
 		took := make([]time.Duration, 50)
@@ -199,7 +199,7 @@ func TestManyRequestsWait(t *testing.T) {
 	stored := s.messages()
 	for n := range *waiting {
 		go func() {
-			var a answer
+			var a received
 			retry.Until(t.Context(), time.Millisecond, func() bool {
 				// The slot of a request that already waits becomes free a moment later.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
@@ -304,12 +304,12 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
 	// The only slot is free again, so this request waits until the ingress shuts down.
-	answered := make(chan answer, 1)
+	answered := make(chan received, 1)
 	go func() {
 		response, err := post(t.Context())
 		if err != nil {
 			t.Error(err)
-			answered <- answer{}
+			answered <- received{}
 			return
 		}
 		answered <- s.read(response)

@@ -21,7 +21,7 @@ const (
 // finishes, or gives up, within ClosedFor. If it is killed and no other executor takes over,
 // everything is stored where it was before as soon as reopenAfter has passed. That is safe because
 // no process can miss a new target: an executor that finishes the copying stores the new target
-// within ClosedFor, and a process that answers requests has applied every change that is older than
+// within ClosedFor, and a process that serves requests has applied every change that is older than
 // its lease, which is valid for 2 s.
 const (
 	ClosedFor   = 1800 * time.Millisecond

@@ -224,7 +224,7 @@ type Key struct {
 }
 
 // Installation is the identity of the registry. It is the record under InstallationKey. While there
-// is no such record, or while Restoring is true, no process answers from the registry.
+// is no such record, or while Restoring is true, no process uses the registry.
 type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.

@@ -6,7 +6,7 @@ import (
 )
 
 // BenchmarkVerify measures the verification of a request of 1 KB, including its delivery ID and
-// reply.
+// response.
 func BenchmarkVerify(b *testing.B) {
 	body := `{"id":"evt_1","object":"event","data":"` + strings.Repeat("x", 980) + `"}`
 	for _, g := range signers() {
@@ -29,7 +29,7 @@ func BenchmarkVerify(b *testing.B) {
 				if s.SignedDelivery(&r, v).ID == "" {
 					_ = s.UnsignedDelivery(&r, v)
 				}
-				_ = s.Reply(&r)
+				_ = s.Response(&r)
 			}
 		})
 	}

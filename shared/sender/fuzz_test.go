@@ -121,12 +121,12 @@ func FuzzSplitters(f *testing.F) {
 				if v.OK() && s.entry.ID != "msgraph" {
 					t.Fatalf("%s takes %q for a signature", s.entry.ID, value)
 				}
-				if h := s.Handshake(r, now); h != nil && len(h.Answer.Body) > 3*maxEcho {
-					t.Fatalf("%s answers %d bytes", s.entry.ID, len(h.Answer.Body))
+				if h := s.Handshake(r, now); h != nil && len(h.Response.Body) > 3*maxEcho {
+					t.Fatalf("%s responds with %d bytes", s.entry.ID, len(h.Response.Body))
 				}
 				_ = s.SignedDelivery(r, v)
 				_ = s.UnsignedDelivery(r, v)
-				_ = s.Reply(r)
+				_ = s.Response(r)
 			}
 		}
 	})

@@ -47,7 +47,7 @@ func TestHandshakes(t *testing.T) {
 	for _, c := range []struct {
 		preset, contentType, body string
 		status                    int
-		answerType, answer        string
+		responseType, response    string
 	}{
 		{
 			"slack", "application/json", `{"type":"url_verification","challenge":"c<h>"}`, 200,
@@ -88,14 +88,15 @@ func TestHandshakes(t *testing.T) {
 			}
 			continue
 		}
-		if !h.Verdict.OK() || h.Answer.Status != c.status || h.Answer.ContentType != c.answerType ||
-			string(h.Answer.Body) != c.answer || h.Secret != "" {
+		if !h.Verdict.OK() || h.Response.Status != c.status ||
+			h.Response.ContentType != c.responseType ||
+			string(h.Response.Body) != c.response || h.Secret != "" {
 			t.Errorf("%s %s: %+v", c.preset, c.body, h)
 		}
 		forged := *r
 		forged.Header = map[string][]string{"Content-Type": {c.contentType}}
 		if h := s.Handshake(&forged, noon); h == nil ||
-			h.Verdict.Code != webhook.SignatureMissing || h.Answer.Body != nil {
+			h.Verdict.Code != webhook.SignatureMissing || h.Response.Body != nil {
 			t.Errorf("%s %s, not signed: %+v", c.preset, c.body, h)
 		}
 	}
@@ -109,7 +110,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		method, query string
 		header        string
 		code          webhook.Code
-		answer        string // "-" means that it is not a handshake
+		response      string // "-" means that it is not a handshake
 	}{
 		{meta, "GET", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=1%2B2", "", "", "1+2"},
 		{
@@ -136,19 +137,19 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		}
 		h := c.s.Handshake(r, noon)
 		if h == nil {
-			if c.answer != "-" {
+			if c.response != "-" {
 				t.Errorf("%s %s: no handshake", c.method, c.query)
 			}
 			continue
 		}
-		if h.Verdict.Code != c.code || string(h.Answer.Body) != c.answer {
+		if h.Verdict.Code != c.code || string(h.Response.Body) != c.response {
 			t.Errorf("%s %s: %+v", c.method, c.query, h)
 		}
 		if c.s == events &&
-			(h.Answer.Header["Webhook-Allowed-Origin"] != "example.com" ||
-				h.Answer.Header["Webhook-Allowed-Rate"] != "120" ||
-				h.Answer.Header["Allow"] != "POST") {
-			t.Errorf("%+v", h.Answer.Header)
+			(h.Response.Header["Webhook-Allowed-Origin"] != "example.com" ||
+				h.Response.Header["Webhook-Allowed-Rate"] != "120" ||
+				h.Response.Header["Allow"] != "POST") {
+			t.Errorf("%+v", h.Response.Header)
 		}
 	}
 	if m := meta.Methods(); len(m) != 1 || m[0] != "GET" {
@@ -174,7 +175,7 @@ func TestCapture(t *testing.T) {
 		Body:   []byte(`{"verification_token":"secret_x"}`),
 	}
 	if h := s.Handshake(token, noon); h == nil || !h.Verdict.OK() || h.Secret != "secret_x" ||
-		h.Answer.Status != 200 {
+		h.Response.Status != 200 {
 		t.Errorf("%+v", h)
 	}
 	event := &sender.Request{
@@ -201,7 +202,7 @@ func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		preset, body string
 		status       int // 0 means the ordinary response
-		answer       string
+		response     string
 	}{
 		{"github", `{}`, 0, ""},
 		{"slack", `{}`, 200, ""},
@@ -209,12 +210,12 @@ func TestReplies(t *testing.T) {
 		{"discord", `{"type":2,"id":"1"}`, 200, `{"type":5}`},
 		{"discord", `{"type":1,"event":{"type":"X"}}`, 204, ""},
 	} {
-		a := compile(t, configOf(t, c.preset)).Reply(&sender.Request{Body: []byte(c.body)})
+		a := compile(t, configOf(t, c.preset)).Response(&sender.Request{Body: []byte(c.body)})
 		if a == nil {
 			if c.status != 0 {
-				t.Errorf("%s %s: the ordinary answer", c.preset, c.body)
+				t.Errorf("%s %s: the default response", c.preset, c.body)
 			}
-		} else if a.Status != c.status || string(a.Body) != c.answer {
+		} else if a.Status != c.status || string(a.Body) != c.response {
 			t.Errorf("%s %s: %+v", c.preset, c.body, a)
 		}
 	}

@@ -71,9 +71,9 @@ func (f OutputForm) EmptyStatus() int {
 	return 200
 }
 
-// Answer returns the response that contains an output, or nil if the output itself is the response
-// body. output must be one JSON text.
-func (f OutputForm) Answer(output []byte) *Answer {
+// Response returns the response that contains an output, or nil if the output itself is the
+// response body. output must be one JSON text.
+func (f OutputForm) Response(output []byte) *Response {
 	text, isText := outputText(output)
 	switch f {
 	case asText:
@@ -87,12 +87,12 @@ func (f OutputForm) Answer(output []byte) *Answer {
 		if err != nil {
 			panic(err) // strings can always be marshaled
 		}
-		return &Answer{Status: 200, ContentType: "application/json", Body: body}
+		return &Response{Status: 200, ContentType: "application/json", Body: body}
 	case asMessage, asSpeech:
 		if !isText {
-			return &Answer{Status: 200} // it cannot become TwiML
+			return &Response{Status: 200} // it cannot become TwiML
 		}
-		return &Answer{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
+		return &Response{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
 	case orNoContent: // the output itself
 	}
 	return nil

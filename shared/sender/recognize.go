@@ -89,7 +89,7 @@ func recognize(r *Request) (best *entry, header string) {
 }
 
 // IsURLCheck reports whether a request is the check that Slack, and providers with the same kind of
-// check, use to verify a webhook URL. A node without a sender does not answer it.
+// check, use to verify a webhook URL. A node without a sender does not respond to it.
 func IsURLCheck(r *Request) bool {
 	if !r.IsJSON {
 		return false

@@ -70,7 +70,7 @@ type Sender struct {
 	keys       []key
 	delivery   []idSource
 	handshakes []handshake
-	replies    []conditionalAnswer
+	responses  []conditionalResponse
 	outputs    []output
 	drop       []string
 	challenge  string
@@ -89,7 +89,7 @@ func Compile(c Config) (*Sender, error) {
 	if s.handshakes, err = s.entry.compileHandshakes(settings); err != nil {
 		return nil, err
 	}
-	if s.replies, err = s.entry.compileReplies(); err != nil {
+	if s.responses, err = s.entry.compileResponses(); err != nil {
 		return nil, err
 	}
 	s.outputs, err = s.entry.compileOutputs()

@@ -76,7 +76,7 @@ type entry struct {
 	// Delivery holds the sources of delivery IDs that no signature covers, in order.
 	Delivery     []string        `json:"delivery"`
 	Handshakes   []handshakeSpec `json:"handshakes"`
-	Replies      []replySpec     `json:"replies"`
+	Responses    []responseSpec  `json:"responses"`
 	Outputs      []outputSpec    `json:"outputs"`
 	Drop         []string        `json:"drop"`
 	GivesUpOn4xx bool            `json:"givesUpOn4xx"`
@@ -166,7 +166,7 @@ func (e *entry) check() error {
 	if _, err := e.compileHandshakes(settings); err != nil {
 		return err
 	}
-	if _, err := e.compileReplies(); err != nil {
+	if _, err := e.compileResponses(); err != nil {
 		return err
 	}
 	_, err := e.compileOutputs()

@@ -83,7 +83,7 @@ func TestBadTables(t *testing.T) {
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"delivery":["id"]}]`:                                             "source",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"handshakes":[{"title":"t"}]}]`:                                  "recognised",
 		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"handshakes":[{"title":"t","when":{"ptr:/a":"b"},"json":"{"}]}]`: "JSON",
-		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"replies":[{"json":"{"}]}]`:                                      "JSON",
+		`[{"id":"x","title":"X","docs":"https://x","setup":["s"],"responses":[{"json":"{"}]}]`:                                    "JSON",
 	} {
 		if _, err := readTable([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

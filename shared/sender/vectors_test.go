@@ -198,9 +198,9 @@ func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now t
 		t.Fatalf("no handshake: %+v", h)
 	}
 	want := v.Expect
-	if h.Answer.Status != want.Status ||
-		(want.ContentType != "" && h.Answer.ContentType != want.ContentType) {
-		t.Errorf("%+v, want %+v", h.Answer, want)
+	if h.Response.Status != want.Status ||
+		(want.ContentType != "" && h.Response.ContentType != want.ContentType) {
+		t.Errorf("%+v, want %+v", h.Response, want)
 	}
 	body := want.Body
 	if want.JSON != nil {
@@ -210,12 +210,12 @@ func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now t
 		}
 		body = compact.String()
 	}
-	if string(h.Answer.Body) != body {
-		t.Errorf("body %s, want %s", h.Answer.Body, body)
+	if string(h.Response.Body) != body {
+		t.Errorf("body %s, want %s", h.Response.Body, body)
 	}
 	for name, value := range want.Headers {
-		if h.Answer.Header[textproto.CanonicalMIMEHeaderKey(name)] != value {
-			t.Errorf("headers %v, want %v", h.Answer.Header, want.Headers)
+		if h.Response.Header[textproto.CanonicalMIMEHeaderKey(name)] != value {
+			t.Errorf("headers %v, want %v", h.Response.Header, want.Headers)
 		}
 	}
 }

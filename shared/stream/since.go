@@ -23,22 +23,22 @@ func SequenceSince(
 	if err != nil {
 		return 0, err
 	}
-	answer, err := js.Conn().RequestMsgWithContext(ctx, &nats.Msg{
+	reply, err := js.Conn().RequestMsgWithContext(ctx, &nats.Msg{
 		Subject: jetstream.DefaultAPIPrefix + "DIRECT.GET." + name,
 		Data:    question,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("stream %s: %w", name, err)
 	}
-	switch status := answer.Header.Get("Status"); status {
+	switch status := reply.Header.Get("Status"); status {
 	case "":
 	case "404":
 		return 0, jetstream.ErrMsgNotFound
 	default:
 		return 0, fmt.Errorf("stream %s: the server's answer: %s %s", name, status,
-			answer.Header.Get("Description"))
+			reply.Header.Get("Description"))
 	}
-	sequence, err = strconv.ParseUint(answer.Header.Get(jetstream.SequenceHeader), 10, 64)
+	sequence, err = strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("stream %s: the server's answer: %w", name, err)
 	}

@@ -290,7 +290,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 		}
 		timeout := lastTimeout
 		if reason == "" {
-			// A read that NATS does not answer must not go on after the limit.
+			// A read to which NATS does not reply must not go on after the limit.
 			timeout = min(lookTimeout, time.Until(limit))
 		}
 		if end := w.readEnd(ctx, timeout); end != nil && take(len(end.Output)) {

@@ -18,7 +18,7 @@ import (
 
 // Reasons why the stream does not store a message.
 var (
-	// ErrUnavailable means that the stream did not answer in time, or could not be reached. A
+	// ErrUnavailable means that the stream did not reply in time, or could not be reached. A
 	// message with a Nats-Msg-Id may have been stored; if it is sent again, it is recognized.
 	// ErrUnavailable is also returned if it is unknown whether this request or an earlier one
 	// stored the message: a sender must never be told that its first request is a repeat.
@@ -91,7 +91,7 @@ func (p *DeliveryPublisher) noteFailure(err error) error {
 }
 
 // wrapUnavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
-// answer: a missing connection or stream is noticed by other checks.
+// reply: a missing connection or stream is noticed by other checks.
 func (p *DeliveryPublisher) wrapUnavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -137,7 +137,7 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // one of this package's errors.
 //
 // While it is unknown whether a message with a Nats-Msg-Id was stored, Publish sends it again under
-// the same ID, until there is an answer or the time is up. Its traceparent must differ from that of
+// the same ID, until there is a reply or the time is up. Its traceparent must differ from that of
 // any other request: Publish recognizes its own message by it. A message without a Nats-Msg-Id is
 // sent only once, unless it was certainly not stored.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
@@ -173,9 +173,9 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 		case o == overloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
 		case o == disconnected && time.Since(start) > reconnectGrace,
-			o == noAnswer && !repeatable:
+			o == noReply && !repeatable:
 			return Ack{}, p.wrapUnavailable(err)
-		case o == noAnswer:
+		case o == noReply:
 			unknown = true
 		case o == inProcess, o == noLeader, o == disconnected:
 			// Another message with this ID is being stored, perhaps from an earlier attempt of this
@@ -223,7 +223,7 @@ const (
 	stored       attemptOutcome = iota
 	disconnected                // certainly not stored: there is no connection
 	noLeader                    // certainly not stored: the stream has no leader at present
-	noAnswer                    // perhaps stored
+	noReply                     // perhaps stored
 	inProcess                   // another message with the same ID is being stored
 	overloaded                  // refused
 	full                        // refused
@@ -261,7 +261,7 @@ func classify(err error) attemptOutcome {
 		case codeTooManyRequests, codeInsufficient, codeAccountResources:
 			return overloaded
 		case codeClusterNotAvailable:
-			return noAnswer // the leader may have forwarded the message before it stepped down
+			return noReply // the leader may have forwarded the message before it stepped down
 		default:
 			return overloaded // refused for an unknown reason: nothing was stored
 		}
@@ -272,16 +272,16 @@ func classify(err error) attemptOutcome {
 		return tooLong
 	case errors.Is(err, nats.ErrNoResponders):
 		return noLeader
-	default: // a timeout, or a connection that broke before the answer arrived
-		return noAnswer
+	default: // a timeout, or a connection that broke before the reply arrived
+		return noReply
 	}
 }
 
 // isOwnMessage reports whether this request sent the stored message. If so, that message has the
 // request's traceparent, whose span is random; a message without a traceparent belongs to another
-// request. A cluster does not answer while it elects a leader, and a replica may lag, so
+// request. A cluster does not reply while it elects a leader, and a replica may lag, so
 // isOwnMessage retries until the deadline. It retries for at least lookUpAtLeast, because after an
-// outage many answers arrive at the deadline. If it is still unknown who sent the message, the
+// outage many replies arrive at the deadline. If it is still unknown who sent the message, the
 // error is ErrUnavailable.
 func (p *DeliveryPublisher) isOwnMessage(
 	sequence uint64, msg *nats.Msg, deadline time.Time,

@@ -1,5 +1,5 @@
 // Package consistency makes "active" mean active: when a change of the registry has returned
-// without an error, every process that answers requests applies it from the very next request on.
+// without an error, every process that serves requests applies it from the very next request on.
 //
 // # The parts
 //
@@ -15,7 +15,7 @@
 // # Why it holds
 //
 // A change is stored as revision R. Membership.Wait(R) returns without an error only if each
-// process P that answers requests is in one of three cases.
+// process P that serves requests is in one of three cases.
 //
 //  1. P has announced R or a later revision. It announces a revision after the sink has applied it,
 //     so the next request at P sees the change.
@@ -55,7 +55,7 @@
 //
 // Another bucket under the same name (recreated, or restored from an older copy) reuses the
 // revisions. A Follower detects it, and switches to it only after relyFor. By then all leases on
-// the old bucket have expired, so no process answers from the old one when the new one accepts its
+// the old bucket have expired, so no process uses the old one when the new one accepts its
 // first change.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the

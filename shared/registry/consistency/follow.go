@@ -248,18 +248,18 @@ func (f *Follower) nextConsumer(
 ) (followedConsumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
 	defer cancel()
-	type answer struct {
+	type creation struct {
 		consumer followedConsumer
 		err      error
 	}
-	answered := make(chan answer, 1)
+	created := make(chan creation, 1)
 	go func() {
 		consumer, err := f.createConsumer(ctx)
-		answered <- answer{consumer, err}
+		created <- creation{consumer, err}
 	}()
 	select {
-	case a := <-answered:
-		return a.consumer, a.err
+	case c := <-created:
+		return c.consumer, c.err
 	case <-connected:
 		return followedConsumer{}, errReconnected
 	}

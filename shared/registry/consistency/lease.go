@@ -11,7 +11,7 @@ import (
 
 // Lease reports whether a follower's copy of the registry is current, that is, whether it was known
 // to be complete less than relyFor ago. The lease of a process that was frozen or disconnected from
-// NATS expires, which keeps the process from answering from a stale copy.
+// NATS expires, which keeps the process from using a stale copy.
 type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -120,10 +120,10 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
-	answered := make(chan error, 1)
-	go func() { answered <- l.follower.CatchUp(ctx) }()
+	caughtUp := make(chan error, 1)
+	go func() { caughtUp <- l.follower.CatchUp(ctx) }()
 	select {
-	case err := <-answered:
+	case err := <-caughtUp:
 		if err != nil {
 			l.mu.Lock()
 			l.failed = err

@@ -106,7 +106,7 @@ func (e *LaggingError) Error() string {
 		strings.Join(e.Behind, ", "))
 }
 
-// Wait waits until every process that may answer requests has applied a revision. If the membership
+// Wait waits until every process that may serve requests has applied a revision. If the membership
 // started or reconnected less than lifetime ago, Wait first waits for the rest of that time,
 // because until then a process whose heartbeats were not received may still have a valid lease. If
 // ctx ends first, Wait returns a *LaggingError.
@@ -153,7 +153,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// lagging returns the processes that may answer requests and have not applied a revision. next is
+// lagging returns the processes that may serve requests and have not applied a revision. next is
 // how long it takes until the first of them is presumed dead. lagging removes processes that have
 // been silent for forgetAfter. The caller must hold mu.
 func (r *Membership) lagging(

@@ -35,7 +35,7 @@ type Heartbeat struct {
 }
 
 // StartHeartbeat starts announcing this process, so that Membership.Wait waits for it after a
-// change. It returns once the follower's copy is current; the process may then answer requests from
+// change. It returns once the follower's copy is current; the process may then serve requests from
 // that copy. settings is for an ingress and nil for other processes; about may be zero.
 //
 // The order matters. A change that was stored before the announcement is in the registry that is

@@ -12,8 +12,8 @@ const (
 	// forgetAfter is how long a membership keeps track of a process that fell silent without
 	// calling Stop.
 	forgetAfter = 10 * time.Minute
-	// relyFor is the length of a lease: how long a process may answer from its copy of the registry
-	// without confirming that the copy is current.
+	// relyFor is the length of a lease: how long a process may serve requests from its copy of the
+	// registry without confirming that the copy is current.
 	relyFor = 2 * time.Second
 	// heardWithin is how recently a majority of the servers must have replied to the registry's
 	// leader for the leader's response to renew a lease.

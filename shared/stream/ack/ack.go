@@ -60,17 +60,18 @@ type Publisher struct {
 type waiter struct {
 	msg      *nats.Msg
 	deadline time.Time
-	// answered is called once, by the goroutine that removes the waiter from Publisher.waiting.
-	answered func(Ack, error)
+	// done is called once, by the goroutine that removes the waiter from Publisher.waiting.
+	done func(Ack, error)
 
-	// answer and sent are used only by Publish.
-	answer chan answer // capacity 1
+	// result and sent are used only by Publish.
+	result chan result // capacity 1
 	// sent has capacity 1. It receives a value once the message has been handed to the connection,
 	// or that has failed for good.
 	sent chan struct{}
 }
 
-type answer struct {
+// result is what done is called with.
+type result struct {
 	ack Ack
 	err error
 }
@@ -99,8 +100,8 @@ func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 }
 
 func newWaiter() *waiter {
-	w := &waiter{answer: make(chan answer, 1), sent: make(chan struct{}, 1)}
-	w.answered = func(ack Ack, err error) { w.answer <- answer{ack, err} }
+	w := &waiter{result: make(chan result, 1), sent: make(chan struct{}, 1)}
+	w.done = func(ack Ack, err error) { w.result <- result{ack, err} }
 	return w
 }
 
@@ -130,19 +131,19 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 	return got.ack, got.err
 }
 
-// wait waits for the answer. When it returns, the caller may reuse the message, even if the answer
+// wait waits for the result. When it returns, the caller may reuse the message, even if the result
 // is an error that arrived while the message was still being passed to the connection.
-func (w *waiter) wait() answer {
-	got := <-w.answer
+func (w *waiter) wait() result {
+	got := <-w.result
 	<-w.sent
 	return got
 }
 
-// PublishAsync publishes a message, which the caller must not reuse. The Publisher calls answered
+// PublishAsync publishes a message, which the caller must not reuse. The Publisher calls done
 // once: with the acknowledgment, or with an error if the message cannot be sent or is not
-// acknowledged before the deadline. answered must return quickly.
-func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, answered func(Ack, error)) {
-	e.publish(&waiter{msg: msg, deadline: deadline, answered: answered})
+// acknowledged before the deadline. done must return quickly.
+func (e *Publisher) PublishAsync(msg *nats.Msg, deadline time.Time, done func(Ack, error)) {
+	e.publish(&waiter{msg: msg, deadline: deadline, done: done})
 }
 
 func (e *Publisher) publish(w *waiter) {
@@ -171,7 +172,7 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 	for _, w := range queue {
 		if err := e.send(w); err != nil {
-			w.answered(Ack{}, err)
+			w.done(Ack{}, err)
 		}
 		if w.sent != nil {
 			w.sent <- struct{}{}
@@ -183,7 +184,7 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection. If it returns an error, the caller must call answered.
+// send passes a message to the connection. If it returns an error, the caller must call done.
 func (e *Publisher) send(w *waiter) error {
 	e.mu.Lock()
 	if e.closed {
@@ -199,7 +200,7 @@ func (e *Publisher) send(w *waiter) error {
 	if err := e.nc.PublishMsg(w.msg); err != nil && e.removeWaiter(number) != nil {
 		return err
 	}
-	return nil // either it was sent, or answered has already been called with an error
+	return nil // either it was sent, or done has already been called with an error
 }
 
 // removeWaiter removes a waiter from Publisher.waiting and returns it, or nil if it is no longer
@@ -218,7 +219,7 @@ func (e *Publisher) receive(msg *nats.Msg) {
 		return
 	}
 	if w := e.removeWaiter(number); w != nil {
-		w.answered(e.parse(msg))
+		w.done(e.parse(msg))
 	}
 }
 
@@ -241,8 +242,8 @@ func (e *Publisher) watch(lost chan nats.Status) {
 	}
 }
 
-// failWaiters removes the waiters selected by the function which, and calls their answered
-// functions with err.
+// failWaiters removes the waiters selected by the function which, and calls their done functions
+// with err.
 func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 	var failed []*waiter
 	e.mu.Lock()
@@ -254,7 +255,7 @@ func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 	}
 	e.mu.Unlock()
 	for _, w := range failed {
-		w.answered(Ack{}, err)
+		w.done(Ack{}, err)
 	}
 }
 

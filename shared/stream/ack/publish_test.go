@@ -14,7 +14,7 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 			w.wait()
 			returned = true
 		}()
-		w.answered(Ack{}, ErrTimeout)
+		w.done(Ack{}, ErrTimeout)
 		synctest.Wait()
 		if returned {
 			t.Error("the message may change while it is sent")

@@ -36,7 +36,7 @@ func Get(
 	if err != nil {
 		return nil, err
 	}
-	answer, err := nc.RequestWithContext(ctx,
+	reply, err := nc.RequestWithContext(ctx,
 		jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+name, data)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func Get(
 			Time     time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := json.Unmarshal(answer.Data, &found); err != nil {
+	if err := json.Unmarshal(reply.Data, &found); err != nil {
 		return nil, fmt.Errorf("the server's answer: %w", err)
 	}
 	if failure := found.Error; failure != nil {

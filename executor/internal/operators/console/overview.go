@@ -24,7 +24,7 @@ type overviewNumbers struct {
 	Requests   requests
 	Day        activity
 	Ingresses  int
-	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not answer
+	Unrecorded *int64 // number of messages; nil means unknown, because NATS did not reply
 	// DeadLetters is the number of dead letters as text. "" means that there are none, or that the
 	// database was too slow.
 	DeadLetters string

@@ -189,8 +189,8 @@ func isNATSUnavailable(err error) bool {
 			return true
 		}
 	}
-	answer, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && answer.Code == 503
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && refused.Code == 503
 }
 
 // isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping

@@ -16,7 +16,7 @@ type Recognized struct {
 	// recognized, or that the node had a sender.
 	Preset, Title string
 	// URLCheck reports whether the request is a provider's check of the URL, which only a
-	// configured sender answers. It is false if the node had a sender.
+	// configured sender responds to. It is false if the node had a sender.
 	URLCheck bool
 	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
 	// field payload. GitHub can be set to send the JSON itself.

@@ -136,7 +136,7 @@ func (s *Service) postTest(
 	if err != nil {
 		return none, cannotSign(as, err)
 	}
-	answer, err := s.config.TestSend.Post(ctx, testsend.Request{
+	response, err := s.config.TestSend.Post(ctx, testsend.Request{
 		URL:    base + "?" + signed.Query,
 		Header: signed.Header,
 		Body:   signed.Body,
@@ -154,24 +154,24 @@ func (s *Service) postTest(
 		Body:   signed.Body,
 	}, now) != nil
 	// The response to a handshake does not show whether the request was filtered.
-	filtered := answer.Filtered ||
-		at.Filter != nil && !isHandshake && answer.ExecutionID == "" && answer.Status/100 == 2
-	if answer.ExecutionID == "" && answer.Code == "" &&
-		(!isHandshake && !filtered || answer.Status/100 != 2) {
+	filtered := response.Filtered ||
+		at.Filter != nil && !isHandshake && response.ExecutionID == "" && response.Status/100 == 2
+	if response.ExecutionID == "" && response.Code == "" &&
+		(!isHandshake && !filtered || response.Status/100 != 2) {
 		return none, &Error{Code: api.CodeEndpointUnreachable, Detail: fmt.Sprintf(
 			"Something else than a webhook endpoint answers at %s, with status %d. Check "+
 				"--public-url, and that the proxy passes /webhooks/ on to the ingress.",
-			to.publicURL, answer.Status)}
+			to.publicURL, response.Status)}
 	}
 	return api.SentTest{
-		Success:      answer.Status/100 == 2,
-		Status:       answer.Status,
-		ExecutionID:  answer.ExecutionID,
-		Deduplicated: answer.Deduplicated,
+		Success:      response.Status/100 == 2,
+		Status:       response.Status,
+		ExecutionID:  response.ExecutionID,
+		Deduplicated: response.Deduplicated,
 		Filtered:     filtered,
-		Code:         answer.Code,
-		Detail:       answer.Detail,
-		RetryAfter:   answer.RetryAfter,
+		Code:         response.Code,
+		Detail:       response.Detail,
+		RetryAfter:   response.RetryAfter,
 	}, nil
 }
 

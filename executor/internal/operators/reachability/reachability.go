@@ -42,8 +42,8 @@ const (
 	askTimeout = 5 * time.Second
 	// freshFor is how long a result is reused without a new check.
 	freshFor = 30 * time.Second
-	// maxAnswer is the maximum number of bytes read from a response body.
-	maxAnswer = 4 << 10
+	// maxResponse is the maximum number of bytes read from a response body.
+	maxResponse = 4 << 10
 )
 
 // Result is the result of a check.
@@ -178,7 +178,7 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 		return Reached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough.
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	return describeUnexpected(response, body)
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	// freeTries is the number of failures from one source that are answered without a delay,
+	// freeTries is the number of failures from one source that get a response without a delay,
 	// because people mistype tokens and clients may still have old ones.
 	freeTries = 20
 	// firstPause is the delay of the first failure after those. The delay doubles with each further
@@ -69,9 +69,9 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 	return f
 }
 
-// CountAndDelay counts a failure and waits until it may be answered. remote is the peer of the
-// connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge them,
-// so all failures that come through the same proxy share one delay.
+// CountAndDelay counts a failure and waits until the response may be sent. remote is the peer of
+// the connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge
+// them, so all failures that come through the same proxy share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.countFailure(sourceOf(remote))

@@ -21,10 +21,10 @@ const (
 	// CallbackPath is the path to which the provider redirects the browser.
 	CallbackPath = "/sign-in/callback"
 
-	answerCookie = "hookstart_oidc"
-	// answerWithin is how long a person may take to sign in at the provider.
-	answerWithin = 10 * time.Minute
-	answerFor    = "oidc"
+	oidcCookie = "hookstart_oidc"
+	// oidcWithin is how long a person may take to sign in at the provider.
+	oidcWithin  = 10 * time.Minute
+	oidcPurpose = "oidc"
 
 	providerTimeout = 10 * time.Second
 )
@@ -60,7 +60,7 @@ type OIDC struct {
 }
 
 // tryAgain is the minimum interval between attempts to fetch the provider's configuration. Anyone
-// can trigger such an attempt, so attempts must not accumulate while the provider does not answer.
+// can trigger such an attempt, so attempts must not accumulate while the provider does not respond.
 const tryAgain = 5 * time.Second
 
 // NewOIDC returns an OIDC. It does not contact the provider.
@@ -104,10 +104,10 @@ func (s *SignIn) BeginOIDC(
 		return "", err
 	}
 	a := pendingSignIn{
-		Ends: s.sessions.now().Add(answerWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
+		Ends: s.sessions.now().Add(oidcWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
-	setAnswerCookie(w, r, s.sessions.signValue(answerFor, a), int(answerWithin/time.Second))
+	setOIDCCookie(w, r, s.sessions.signValue(oidcPurpose, a), int(oidcWithin/time.Second))
 	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
 		nil
 }
@@ -131,11 +131,11 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // delayed as it is for a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
-	cookie, err := r.Cookie(cookieName(r, answerCookie))
-	known := err == nil && s.sessions.verifyValue(answerFor, cookie.Value, &a) &&
+	cookie, err := r.Cookie(cookieName(r, oidcCookie))
+	known := err == nil && s.sessions.verifyValue(oidcPurpose, cookie.Value, &a) &&
 		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
-	setAnswerCookie(w, r, "", -1) // a callback is valid only once
+	setOIDCCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
 		s.recordFailure(r, AtConsole)
 		return "/", &RefusedError{
@@ -235,7 +235,7 @@ func (o *OIDC) user(ctx context.Context, r *http.Request, a pendingSignIn) (u us
 }
 
 // exchangeError returns the error for a code that could not be exchanged. It distinguishes a
-// provider that rejects the code from one that does not answer. Neither error contains the code.
+// provider that rejects the code from one that does not respond. Neither error contains the code.
 func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
@@ -320,8 +320,8 @@ func (o *OIDC) caller(u user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnknown
 }
 
-// setAnswerCookie sets a cookie with SameSite=Lax, because the browser is redirected back from
+// setOIDCCookie sets a cookie with SameSite=Lax, because the browser is redirected back from
 // another site.
-func setAnswerCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	setCookie(w, r, answerCookie, value, maxAge, http.SameSiteLaxMode)
+func setOIDCCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
+	setCookie(w, r, oidcCookie, value, maxAge, http.SameSiteLaxMode)
 }

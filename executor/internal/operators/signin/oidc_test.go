@@ -456,7 +456,7 @@ func TestForeignAnswers(t *testing.T) {
 	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnknown) {
 		t.Errorf("%+v, %v", by, err)
 	}
-	later := time.Now().Add(answerWithin)
+	later := time.Now().Add(oidcWithin)
 	s.sessions.now = func() time.Time { return later }
 	p.exchanges = 0
 	if by, _, err := answered(s, "code=code&state="+state, cookie); err == nil {

@@ -22,8 +22,8 @@ import (
 // of an error of this client.
 const Timeout = 30 * time.Second
 
-// maxAnswer is the maximum number of bytes read from a response body.
-const maxAnswer = 64 << 10
+// maxResponse is the maximum number of bytes read from a response body.
+const maxResponse = 64 << 10
 
 // Request is a POST request in the form that a sender sends.
 type Request struct {
@@ -33,10 +33,10 @@ type Request struct {
 	Body []byte
 }
 
-// Answer is the endpoint's response. If it has neither an ExecutionID nor a Code, it is the
+// Response is the endpoint's response. If it has neither an ExecutionID nor a Code, it is the
 // response to a handshake or to a request that did not match the filter, or another server
 // responded.
-type Answer struct {
+type Response struct {
 	// Status is the HTTP status of the response.
 	Status      int
 	ExecutionID string // the ID in the response header; "" if there is none
@@ -64,10 +64,10 @@ func New() *Client {
 
 // Post sends a request once. If there is no response, it returns an error that does not contain the
 // URL.
-func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
+func (c *Client) Post(ctx context.Context, r Request) (Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(r.Body))
 	if err != nil {
-		return Answer{}, withoutURL(err)
+		return Response{}, withoutURL(err)
 	}
 	request.Header = r.Header
 	if request.Header.Get("User-Agent") == "" {
@@ -75,18 +75,18 @@ func (c *Client) Post(ctx context.Context, r Request) (Answer, error) {
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return Answer{}, withoutURL(err)
+		return Response{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return Answer{}, withoutURL(err)
+		return Response{}, withoutURL(err)
 	}
 	return read(response, text), nil
 }
 
-func read(response *http.Response, text []byte) Answer {
-	a := Answer{
+func read(response *http.Response, text []byte) Response {
+	a := Response{
 		Status:      response.StatusCode,
 		ExecutionID: response.Header.Get(webhook.HeaderExecutionID),
 	}

@@ -116,11 +116,11 @@ func newParser(into *flags, std Streams) *kong.Kong {
 // session holds what verbs need to run.
 type session struct {
 	Streams
-	ctx    context.Context
-	client *apiclient.Client
-	json   bool
-	answer []byte // body of the API's last response
-	now    func() time.Time
+	ctx      context.Context
+	client   *apiclient.Client
+	json     bool
+	response []byte // body of the API's last response
+	now      func() time.Time
 }
 
 // needsNoAPI reports whether a command does not need the operators' API.
@@ -145,7 +145,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 		}
 	}
 	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
-	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) { s.answer = body })
+	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) { s.response = body })
 	if f.APICA != "" {
 		transport, err := transportTrusting(f.APICA)
 		if err != nil {

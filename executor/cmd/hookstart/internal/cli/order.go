@@ -51,9 +51,9 @@ func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	if t.OrderKey == "" {
 		return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
 	}
-	answer := s.answer
+	response := s.response
 	trial, err := s.client.TryOrderKey(s.ctx, v.Workflow, t.NodeID, t.OrderKey)
-	s.answer = answer // what is printed for scripts
+	s.response = response // what is printed for scripts
 	if printed := s.print(func() error {
 		rows := [][]string{{"Order key", orderText(t)}}
 		if err == nil {

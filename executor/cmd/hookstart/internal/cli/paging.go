@@ -34,7 +34,7 @@ func (p *paging) page() apiclient.Page {
 // rawItems returns the unmodified items of the API's last response, which must be a page of a list.
 func (s *session) rawItems() ([]json.RawMessage, error) {
 	var page api.List[json.RawMessage]
-	if err := json.Unmarshal(s.answer, &page); err != nil {
+	if err := json.Unmarshal(s.response, &page); err != nil {
 		return nil, fmt.Errorf("read a page: %w", err)
 	}
 	return page.Items, nil

@@ -116,7 +116,7 @@ func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error
 		return err
 	}
 	status := fmt.Sprintf("%d %s", sent.Status, http.StatusText(sent.Status))
-	return v.printAnswer(s, status, webhookAnswer{
+	return v.printResponse(s, status, webhookResponse{
 		Success:      sent.Success,
 		ExecutionID:  sent.ExecutionID,
 		Deduplicated: sent.Deduplicated,
@@ -174,8 +174,8 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 	return request, nil
 }
 
-// webhookAnswer is the endpoint's response, either a success or a refusal.
-type webhookAnswer struct {
+// webhookResponse is the endpoint's response, either a success or a refusal.
+type webhookResponse struct {
 	Success      bool   `json:"success"`
 	ExecutionID  string `json:"executionId"`
 	Deduplicated bool   `json:"deduplicated"`
@@ -191,8 +191,8 @@ type webhookAnswer struct {
 	Raw    []byte          `json:"-"` // response body, if it is just the output
 }
 
-// readAnswer decodes a response. ok reports whether the response can be from a webhook endpoint.
-func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool) {
+// readResponse decodes a response. ok reports whether the response can be from a webhook endpoint.
+func readResponse(response *http.Response, text []byte) (a webhookResponse, ok bool) {
 	id := response.Header.Get(webhook.HeaderExecutionID)
 	problem := strings.HasPrefix(response.Header.Get("Content-Type"), "application/problem+json")
 	isSuccess := response.StatusCode == http.StatusOK || response.StatusCode == http.StatusAccepted
@@ -210,11 +210,11 @@ func readAnswer(response *http.Response, text []byte) (a webhookAnswer, ok bool)
 	if id == "" {
 		return a, false
 	}
-	return webhookAnswer{Success: true, ExecutionID: id, Raw: text}, true
+	return webhookResponse{Success: true, ExecutionID: id, Raw: text}, true
 }
 
 func (v *triggerSend) report(s *session, response *http.Response, text []byte) error {
-	a, ok := readAnswer(response, text)
+	a, ok := readResponse(response, text)
 	if !ok {
 		return &hintError{
 			fmt.Errorf("%s answered %s, not as a webhook endpoint does", response.Request.URL.Host,
@@ -222,9 +222,9 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 			"is it an ingress? Its address is what the ingress's --public-url says",
 		}
 	}
-	if s.answer = text; a.Raw != nil {
+	if s.response = text; a.Raw != nil {
 		var err error
-		if s.answer, err = json.Marshal(map[string]any{
+		if s.response, err = json.Marshal(map[string]any{
 			"executionId": a.ExecutionID,
 			"status":      response.StatusCode,
 			"body":        string(text),
@@ -232,11 +232,11 @@ func (v *triggerSend) report(s *session, response *http.Response, text []byte) e
 			return err
 		}
 	}
-	return v.printAnswer(s, response.Status, a, response.StatusCode)
+	return v.printResponse(s, response.Status, a, response.StatusCode)
 }
 
-// printAnswer prints the endpoint's response. For a refusal it returns an error.
-func (v *triggerSend) printAnswer(s *session, status string, a webhookAnswer, code int) error {
+// printResponse prints the endpoint's response. For a refusal it returns an error.
+func (v *triggerSend) printResponse(s *session, status string, a webhookResponse, code int) error {
 	if err := s.print(func() error {
 		table := [][]string{{"Status", status}}
 		switch {

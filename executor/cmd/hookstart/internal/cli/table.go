@@ -41,7 +41,7 @@ func (s *session) printRaw(text []byte) error {
 // which prints text.
 func (s *session) print(people func() error) error {
 	if s.json {
-		return s.printRaw(s.answer)
+		return s.printRaw(s.response)
 	}
 	return people()
 }

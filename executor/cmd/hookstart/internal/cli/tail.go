@@ -32,7 +32,7 @@ func (v *executionTail) Run(s *session) error {
 	}
 	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, v.Workflow, t.printMissed, func(e api.Execution) error {
-			return t.printChange(e, s.answer)
+			return t.printChange(e, s.response)
 		})
 		if t.isFinal(err) {
 			return err

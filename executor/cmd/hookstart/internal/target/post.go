@@ -29,8 +29,8 @@ const maxRetryAfter = time.Hour
 //
 //	2xx                           succeeded, with the body as the output
 //	408, 425, 429, 5xx            tried again, after Retry-After if it is there
-//	no answer, or a broken one    tried again
-//	any other answer              failed, with the beginning of the body; no redirect is followed
+//	no response, or a broken one  tried again
+//	any other response            failed, with the beginning of the body; no redirect is followed
 //	output over MaxOutput         failed
 type Post struct {
 	// URL is the URL to send to. Errors never contain its user, password, path or query.
@@ -73,24 +73,24 @@ func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
 		return nil, fmt.Errorf("no answer of %s: %w", p.URL.Host, withoutURL(err))
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
+	received, err := io.ReadAll(io.LimitReader(response.Body, p.MaxOutput+1))
 	if err != nil {
 		return nil, fmt.Errorf("the answer of %s broke off: %w", p.URL.Host, err)
 	}
-	return p.result(response, answer)
+	return p.result(response, received)
 }
 
 // result converts a response into the result of the execution.
-func (p *Post) result(response *http.Response, answer []byte) (any, error) {
+func (p *Post) result(response *http.Response, body []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
-		if int64(len(answer)) > p.MaxOutput {
+		if int64(len(body)) > p.MaxOutput {
 			return nil, outputTooLong(p.MaxOutput)
 		}
-		return outputOf(answer), nil
+		return outputOf(body), nil
 	}
 	failure := errors.New(withOutput(p.URL.Host+" answered "+response.Status,
-		string(answer[:min(len(answer), maxReason)])))
+		string(body[:min(len(body), maxReason)])))
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests:

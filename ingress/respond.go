@@ -153,19 +153,19 @@ func (h *handler) finish(d *delivery, out outcome) {
 	case out.refusal != nil:
 		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
 	case out.waited != nil:
-		h.answerWaited(d, out)
-	case out.answer != nil:
-		h.answer(d.w, d.e, out)
+		h.respondWaited(d, out)
+	case out.response != nil:
+		h.respondAsRequired(d.w, d.e, out)
 	case out.filtered:
-		h.answerFiltered(d)
+		h.respondFiltered(d)
 	default:
-		h.answerAccepted(d, out.executionID, out.duplicate)
+		h.respondAccepted(d, out.executionID, out.duplicate)
 	}
 }
 
-// answer writes the response that the sender requires instead of the default one.
-func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
-	a, header := out.answer, w.Header()
+// respondAsRequired writes the response that the sender requires instead of the default one.
+func (h *handler) respondAsRequired(w http.ResponseWriter, e *event, out outcome) {
+	a, header := out.response, w.Header()
 	header["Cache-Control"] = cacheNothing
 	if a.ContentType != "" {
 		header.Set("Content-Type", a.ContentType)
@@ -181,7 +181,7 @@ func (h *handler) answer(w http.ResponseWriter, e *event, out outcome) {
 		header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	if e.unread {
-		h.allowEarlyAnswer(w)
+		h.allowEarlyResponse(w)
 	}
 	h.extendWriteDeadline(w, e)
 	w.WriteHeader(a.Status)
@@ -233,7 +233,7 @@ func (h *handler) refuse(
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	header.Set("Cache-Control", "no-store")
 	if e.unread {
-		h.allowEarlyAnswer(w)
+		h.allowEarlyResponse(w)
 	}
 	h.extendWriteDeadline(w, e)
 	w.WriteHeader(p.status)
@@ -253,9 +253,9 @@ var (
 	cacheNothing    = []string{"no-store"}
 )
 
-// answerAccepted writes the 200 response: this request, or an earlier one with the same delivery
+// respondAccepted writes the 200 response: this request, or an earlier one with the same delivery
 // ID, started the execution.
-func (h *handler) answerAccepted(d *delivery, executionID string, duplicate bool) {
+func (h *handler) respondAccepted(d *delivery, executionID string, duplicate bool) {
 	w, e := d.w, d.e
 	body := append(d.out[:0], `{"success":true,"executionId":"`...)
 	body = append(body, executionID...)
@@ -274,9 +274,9 @@ func (h *handler) answerAccepted(d *delivery, executionID string, duplicate bool
 	e.status, e.executionID, e.duplicate = http.StatusOK, executionID, duplicate
 }
 
-// answerFiltered writes the 200 response to a request that does not match the node's filter and
+// respondFiltered writes the 200 response to a request that does not match the node's filter and
 // therefore started nothing.
-func (h *handler) answerFiltered(d *delivery) {
+func (h *handler) respondFiltered(d *delivery) {
 	header := d.w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
 	h.extendWriteDeadline(d.w, d.e)
@@ -288,8 +288,8 @@ func (h *handler) answerFiltered(d *delivery) {
 // when it has read the headers, which is enough for most requests. Setting it again for every
 // request would cost time.
 func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *event) {
-	if now := time.Now(); now.Sub(e.start) > h.answerTimeout/2 {
+	if now := time.Now(); now.Sub(e.start) > h.responseTimeout/2 {
 		// If deadlines are not supported, there is none to extend.
-		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.answerTimeout))
+		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.responseTimeout))
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Answer is a response that a provider requires instead of the default one.
-type Answer struct {
+// Response is the HTTP response that a provider requires instead of the default one.
+type Response struct {
 	// Status is the HTTP status.
 	Status      int
 	ContentType string            // "" means that there is no body
@@ -27,8 +27,8 @@ type Answer struct {
 
 // Handshake is a request that a provider sends to check a URL. It does not start an execution.
 type Handshake struct {
-	// Answer is the response if Verdict is OK.
-	Answer Answer
+	// Response is the response if Verdict is OK.
+	Response Response
 	// Verdict reports whether the request is from the provider, as far as that can be determined.
 	// If the verdict is not OK, the request is refused.
 	Verdict Verdict
@@ -45,7 +45,7 @@ type handshakeSpec struct {
 	Signed bool              `json:"signed"` // whether the request must also be verified
 	Check  map[string]string `json:"check"`  // each source must equal a secret setting
 	Echo   string            `json:"echo"`   // a source, sent back as text
-	HMAC   *hmacAnswer       `json:"hmac"`
+	HMAC   *hmacSpec         `json:"hmac"`
 	JSON   string            `json:"json"`
 	Status int               `json:"status"` // 200 by default
 	// Headers maps further headers of the response to their values. A value is a source, "text:"
@@ -53,35 +53,35 @@ type handshakeSpec struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// hmacAnswer describes the response {Plain: token, Encrypted: HMAC-SHA256 of the token with the
+// hmacSpec describes the response {Plain: token, Encrypted: HMAC-SHA256 of the token with the
 // secret, in hex}.
-type hmacAnswer struct {
+type hmacSpec struct {
 	Token     string `json:"token"`
 	Plain     string `json:"plain"`
 	Encrypted string `json:"encrypted"`
 }
 
 type handshake struct {
-	spec   *handshakeSpec
-	method string
-	when   []condition
-	check  []condition
-	value  source // the source of the value to echo, or of the token to sign
-	has    bool   // whether there is a value
-	answer Answer // the part of the response that is the same for every request
+	spec     *handshakeSpec
+	method   string
+	when     []condition
+	check    []condition
+	value    source   // the source of the value to echo, or of the token to sign
+	has      bool     // whether there is a value
+	response Response // the part of the response that is the same for every request
 }
 
-// fixedAnswer returns an answer with a JSON body, or without a body if text is empty.
-func fixedAnswer(status int, text string) (Answer, error) {
-	a := Answer{Status: cmp.Or(status, 200)}
+// fixedResponse returns a response with a JSON body, or without a body if text is empty.
+func fixedResponse(status int, text string) (Response, error) {
+	r := Response{Status: cmp.Or(status, 200)}
 	if text == "" {
-		return a, nil
+		return r, nil
 	}
 	if !json.Valid([]byte(text)) {
-		return a, fmt.Errorf("the answer %s is no JSON", text)
+		return r, fmt.Errorf("the response %s is no JSON", text)
 	}
-	a.ContentType, a.Body = "application/json", []byte(text)
-	return a, nil
+	r.ContentType, r.Body = "application/json", []byte(text)
+	return r, nil
 }
 
 func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, error) {
@@ -113,7 +113,7 @@ func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, erro
 			}
 			h.has = true
 		}
-		if h.answer, err = fixedAnswer(spec.Status, spec.JSON); err != nil {
+		if h.response, err = fixedResponse(spec.Status, spec.JSON); err != nil {
 			return nil, err
 		}
 		all = append(all, h)
@@ -150,12 +150,14 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 				continue
 			}
 		}
-		return s.answerHandshake(h, value, r, now)
+		return s.respondToHandshake(h, value, r, now)
 	}
 	return nil
 }
 
-func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now time.Time) *Handshake {
+func (s *Sender) respondToHandshake(
+	h *handshake, value string, r *Request, now time.Time,
+) *Handshake {
 	done := &Handshake{}
 	if s.WaitsForSecret() {
 		from, err := parseSource(s.entry.Secret.Captured, true)
@@ -177,7 +179,7 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 		}
 	}
 	if done.Verdict.OK() {
-		done.Answer = s.buildHandshakeAnswer(h, value, r, done.Verdict.SecretID)
+		done.Response = s.buildHandshakeResponse(h, value, r, done.Verdict.SecretID)
 	}
 	return done
 }
@@ -185,29 +187,29 @@ func (s *Sender) answerHandshake(h *handshake, value string, r *Request, now tim
 // plainText is the media type of an echoed value: a browser must never execute it.
 const plainText = "text/plain"
 
-func (s *Sender) buildHandshakeAnswer(
+func (s *Sender) buildHandshakeResponse(
 	h *handshake, value string, r *Request, secretID string,
-) Answer {
-	a := h.answer
-	a.Header = map[string]string{}
+) Response {
+	response := h.response
+	response.Header = map[string]string{}
 	switch {
 	case h.spec.HMAC != nil:
-		a.ContentType = "application/json"
-		a.Body = s.hmacAnswer(h.spec.HMAC, value, secretID)
+		response.ContentType = "application/json"
+		response.Body = s.hmacBody(h.spec.HMAC, value, secretID)
 	case h.has:
-		a.ContentType, a.Body = plainText, []byte(value)
+		response.ContentType, response.Body = plainText, []byte(value)
 	}
 	for name, from := range h.spec.Headers {
-		if value := headerAnswer(from, r); value != "" {
-			a.Header[canonicalNames([]string{name})[0]] = value
+		if value := responseHeader(from, r); value != "" {
+			response.Header[canonicalNames([]string{name})[0]] = value
 		}
 	}
-	return a
+	return response
 }
 
-// headerAnswer returns the value of a response header, or "" if the header is to be omitted. from
+// responseHeader returns the value of a response header, or "" if the header is to be omitted. from
 // describes the value: see handshakeSpec.Headers.
-func headerAnswer(from string, r *Request) string {
+func responseHeader(from string, r *Request) string {
 	kind, rest, _ := strings.Cut(from, ":")
 	switch kind {
 	case "text":
@@ -244,8 +246,8 @@ func permittedRate(asked string, limit int) string {
 	}
 }
 
-// hmacAnswer returns the body of a response, computed with the secret that verified the handshake.
-func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
+// hmacBody returns the body of a response, computed with the secret that verified the handshake.
+func (s *Sender) hmacBody(spec *hmacSpec, token, secretID string) []byte {
 	var secret []byte
 	for i := range s.keys {
 		if s.keys[i].id == secretID {
@@ -264,40 +266,40 @@ func (s *Sender) hmacAnswer(spec *hmacAnswer, token, secretID string) []byte {
 	return text
 }
 
-// replySpec is a response to a delivery in the built-in table. The first replySpec whose conditions
-// hold is used.
-type replySpec struct {
+// responseSpec is a response to a delivery in the built-in table. The first responseSpec whose
+// conditions hold is used.
+type responseSpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default
 	JSON   string            `json:"json"`   // "" means that there is no body
 }
 
-type conditionalAnswer struct {
-	when   []condition
-	answer Answer
+type conditionalResponse struct {
+	when     []condition
+	response Response
 }
 
-func (e *entry) compileReplies() ([]conditionalAnswer, error) {
-	replies := make([]conditionalAnswer, 0, len(e.Replies))
-	for _, spec := range e.Replies {
+func (e *entry) compileResponses() ([]conditionalResponse, error) {
+	responses := make([]conditionalResponse, 0, len(e.Responses))
+	for _, spec := range e.Responses {
 		when, err := compileConditions(spec.When)
 		if err != nil {
 			return nil, err
 		}
-		a, err := fixedAnswer(spec.Status, spec.JSON)
+		r, err := fixedResponse(spec.Status, spec.JSON)
 		if err != nil {
 			return nil, err
 		}
-		replies = append(replies, conditionalAnswer{when, a})
+		responses = append(responses, conditionalResponse{when, r})
 	}
-	return replies, nil
+	return responses, nil
 }
 
-// Reply returns the response to a delivery that has been stored, or nil for the default response.
-func (s *Sender) Reply(r *Request) *Answer {
-	for i := range s.replies {
-		if allHold(s.replies[i].when, r) {
-			return &s.replies[i].answer
+// Response returns the response to a delivery that has been stored, or nil for the default one.
+func (s *Sender) Response(r *Request) *Response {
+	for i := range s.responses {
+		if allHold(s.responses[i].when, r) {
+			return &s.responses[i].response
 		}
 	}
 	return nil

@@ -8,16 +8,16 @@ import (
 )
 
 // There is a problem for every code. Without one, a refusal with that code could not be written.
-func TestEveryCodeHasAnAnswer(t *testing.T) {
+func TestEveryCodeHasAResponse(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()
 	for _, code := range codes {
 		if p := problems[code]; p.status < 400 || p.title == "" || p.detail == "" {
-			t.Errorf("%s is answered with %+v", code, p)
+			t.Errorf("%s has the response %+v", code, p)
 		}
 	}
 	if len(problems) != len(codes) {
-		t.Errorf("%d answers for %d codes", len(problems), len(codes))
+		t.Errorf("%d responses for %d codes", len(problems), len(codes))
 	}
 }
 
