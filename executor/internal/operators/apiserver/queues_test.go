@@ -152,54 +152,30 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// The settings of a queue that no workflow names, as of a misspelled one, are changed only if a
-// group of runners reads it or if it has settings. Otherwise the error lists the queues.
-func TestAQueueThatNobodyNamesIsRefused(t *testing.T) {
+// A queue that no workflow names, no group reads and that has no settings, as a misspelled one, gets
+// no stream of its own. The error lists the queues.
+func TestAQueueThatNobodyNamesGetsNoStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "pro")
-	change := func(queue string) map[string]answer {
-		return map[string]answer{
-			"pause":  r.post("/queues/"+queue+"/pause", ""),
-			"limit":  r.put("/queues/"+queue+"/groups/main", `{"maxInFlight":1}`),
-			"stream": r.put("/queues/"+queue+"/stream", `{}`),
-			"resume": r.post("/queues/"+queue+"/resume", ""),
-		}
-	}
-	for what, a := range change("default") {
-		if p := a.refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
-			"No workflow names a queue yet.") {
-			t.Errorf("%s without a workflow: %s", what, p.Detail)
-		}
+	own := func(queue string) answer { return r.put("/queues/"+queue+"/stream", `{}`) }
+	if p := own("default").refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
+		"No workflow names a queue yet.") {
+		t.Errorf("without a workflow: %s", p.Detail)
 	}
 	for n := range 22 {
 		r.put(fmt.Sprintf("/workflows/wf%d", n), fmt.Sprintf(
 			`{"accountId":"acme","name":"n","queue":"queue-%02d","triggers":[{"nodeId":"node"}]}`,
 			n)).is(201)
 	}
-	for what, a := range change("queue-1") {
-		if p := a.refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
-			`"queue-1"`) || !strings.Contains(p.Detail, "The queues are queue-00, queue-01, ") ||
-			!strings.HasSuffix(p.Detail, ", queue-19 and 2 more.") {
-			t.Errorf("%s of a misspelled queue: %s", what, p.Detail)
-		}
+	if p := own("queue-1").refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
+		`"queue-1"`) || !strings.Contains(p.Detail, "The queues are queue-00, queue-01, ") ||
+		!strings.HasSuffix(p.Detail, ", queue-19 and 2 more.") {
+		t.Errorf("a misspelled queue: %s", p.Detail)
 	}
 	if names, _, err := stream.Streams(t.Context(), r.JetStream); err != nil || len(names) != 1 {
 		t.Errorf("streams: %v, %v", names, err)
 	}
-
-	// A queue that a group reads, and one that has settings, can be changed.
-	stop := r.group("main", make(chan string, 1), nil)
-	r.post("/queues/default/pause", "").is(200)
-	r.delete("/workflows/wf0").is(204)
-	r.post("/queues/queue-00/pause", "").refused(404, api.CodeNotFound)
-	r.post("/queues/queue-01/pause", "").is(200)
-	r.delete("/workflows/wf1").is(204)
-	if q := decode[api.Queue](r.post("/queues/queue-01/resume",
-		"").is(200)); q.Paused != nil {
-		t.Errorf("resumed: %+v", q)
-	}
-	stop()
 }
 
 // A group's limit applies to all its members together, even after its consumer has been recreated.

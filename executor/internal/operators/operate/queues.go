@@ -305,9 +305,6 @@ func (s *Service) changeQueue(
 ) (api.Queue, error) {
 	return change(ctx, s, caller, newRule(Editor, accessToQueue(name)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
-			if err := s.requireQueue(ctx, caller, name); err != nil {
-				return none, err
-			}
 			settings, err := apply(ctx)
 			if err != nil {
 				return none, err
