@@ -25,9 +25,11 @@ func TestCommandLineCanBeTyped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ path, executable, folder, want string }{
-		"in a folder below":        {"empty", "archive/bin", "archive", "bin/hookstart"},
-		"in this folder":           {"empty", "archive/bin", "archive/bin", "./hookstart"},
-		"elsewhere":                {"empty", "archive/bin", "empty", root + "/archive/bin/hookstart"},
+		"in a folder below": {"empty", "archive/bin", "archive", "bin/hookstart"},
+		"in this folder":    {"empty", "archive/bin", "archive/bin", "./hookstart"},
+		"elsewhere": {
+			"empty", "archive/bin", "empty", root + "/archive/bin/hookstart",
+		},
 		"in a folder with a space": {"empty", "own bin", "", "'own bin/hookstart'"},
 		"on the PATH":              {"archive/bin", "archive/bin", "archive", "hookstart"},
 		"by a link on the PATH":    {"links", "archive/bin", "empty", "hookstart"},

@@ -85,7 +85,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		// What is printed to paste, without a demo workflow. In the second run, everything is there.
+		// What is printed to paste, without a demo workflow. In the second run, everything is
+		// there.
 		paste := exec.Command("sh", "-ec", p.Await(`\n  (export \S.*)\n`)+
 			p.Await(`\n  export .*((?:\n  hookstart .*){4})\n`)+p.Await(
 			`(\n  hookstart execution list)\n`)+"\nexec hookstart admin stream")

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsProbes publishes to a stream that has nothing to do with hookstart, through the NATS server of
-// each host. They show what NATS alone accepts during a partition.
+// natsProbes publishes to a stream that has nothing to do with hookstart, through the NATS server
+// of each host. They show what NATS alone accepts during a partition.
 type natsProbes struct {
 	*probes
 	connections []*nats.Conn

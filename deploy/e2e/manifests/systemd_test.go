@@ -72,7 +72,8 @@ func TestSystemd(t *testing.T) {
 }
 
 // The settings that the units' environment files and the documents name are settings of the
-// programs, in files that the units read. The files of the programs that need an admin token say so.
+// programs, in files that the units read. The files of the programs that need an admin token say
+// so.
 func TestSettingsOfUnits(t *testing.T) {
 	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
 	for file, program := range map[string]string{

@@ -335,8 +335,8 @@ func (c *Client) PatchTrigger(
 	return send[api.Trigger](ctx, c, http.MethodPatch, triggerPath(workflowID, nodeID), patch)
 }
 
-// TryOrderKey counts those of the last requests to a node that have a value at a place. If the place
-// is "", it is the node's order key.
+// TryOrderKey counts those of the last requests to a node that have a value at a place. If the
+// place is "", it is the node's order key.
 func (c *Client) TryOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (result api.OrderKeyTrial, err error) {

@@ -12,8 +12,8 @@ import (
 )
 
 // Streams publishes to the shared stream and to queues' own streams. It uses a separate
-// DeliveryPublisher for each stream, so that a stream that stores nothing or does not reply does not
-// delay messages to the others. It is safe for concurrent use.
+// DeliveryPublisher for each stream, so that a stream that stores nothing or does not reply does
+// not delay messages to the others. It is safe for concurrent use.
 type Streams struct {
 	nc     *nats.Conn
 	shared *DeliveryPublisher

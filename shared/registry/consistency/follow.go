@@ -349,8 +349,8 @@ func (f *Follower) consume(
 }
 
 // beginConsuming makes handle apply the messages of a consumer, and returns the consumer's serial
-// number. It returns false if everything is being loaded anew since the consumer's first message was
-// chosen: the consumer would leave out what is stored before that message.
+// number. It returns false if everything is being loaded anew since the consumer's first message
+// was chosen: the consumer would leave out what is stored before that message.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
 	f.applying.Lock()
 	defer f.applying.Unlock()

@@ -61,12 +61,12 @@ const (
 
 // CopyMonitor makes the copy of the registry follow the original again when it has stopped.
 //
-// Ingresses refuse all requests while the copy lags behind a change. NATS lets it lag for 40 s after
-// an ordinary failure: the leader of the mirror requests a consumer of the original once, waits 30 s
-// for a response and 10 s more before it tries again (setupMirrorConsumer of nats-server 2.15.2). A
-// request that is sent while the original has no leader gets no response, and both streams elect
-// their leaders at the same time when a server fails or a partition ends. A new leader of the mirror
-// requests a consumer immediately. So CopyMonitor makes the leader step down.
+// Ingresses refuse all requests while the copy lags behind a change. NATS lets it lag for 40 s
+// after an ordinary failure: the leader of the mirror requests a consumer of the original once,
+// waits 30 s for a response and 10 s more before it tries again (setupMirrorConsumer of nats-server
+// 2.15.2). A request that is sent while the original has no leader gets no response, and both
+// streams elect their leaders at the same time when a server fails or a partition ends. A new
+// leader of the mirror requests a consumer immediately. So CopyMonitor makes the leader step down.
 type CopyMonitor struct {
 	conn   *nats.Conn
 	prefix string // of the API of the copy's account
@@ -132,8 +132,11 @@ func (m *CopyMonitor) check(ctx context.Context) error {
 		m.leader, m.heard = info.Cluster.Leader, time.Now()
 		return nil
 	}
-	if time.Since(m.heard) < copyStalledAfter || m.catchUp(ctx) != nil {
+	if time.Since(m.heard) < copyStalledAfter {
 		return nil
+	}
+	if err := m.catchUp(ctx); err != nil {
+		return nil //nolint:nilerr // the original has no leader that could send
 	}
 	m.heard = time.Now()
 	if err := m.stepDown(ctx); err != nil {

@@ -152,8 +152,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// A queue that no workflow names, no group reads and that has no settings, as a misspelled one, gets
-// no stream of its own. The error lists the queues.
+// A queue that no workflow names, no group reads and that has no settings, as a misspelled one,
+// gets no stream of its own. The error lists the queues.
 func TestAQueueThatNobodyNamesGetsNoStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
