@@ -77,7 +77,7 @@ func startProgram(dataDir, log, token string, syncAlways bool) (*process, error)
 // readyText matches the lines that hookstart-local prints when it is ready. Its groups capture the
 // URL of the console and the address of NATS.
 var readyText = regexp.MustCompile(
-	`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S+\n`)
+	`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S[^\n]*\n`)
 
 // awaitReady waits until hookstart-local is ready, and sets the addresses in p.
 func (p *process) awaitReady(ctx context.Context) error {

@@ -416,17 +416,6 @@ var attempts = []attempt{
 		roles: "rie",
 		do:    request("FEED.API.STREAM.DELETE.KV_registry", ""),
 	},
-	{
-		name:  "let another server lead the registry",
-		roles: "rie",
-		do:    request("$JS.API.STREAM.LEADER.STEPDOWN.KV_registry", ""),
-	},
-	// An executor may do this when the copy has stopped.
-	{
-		name:  "let another server lead the copy of the registry",
-		roles: "ri",
-		do:    request("FEED.API.STREAM.LEADER.STEPDOWN.KV_registry", ""),
-	},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
 	// An executor may do this, because it trims the history of the buckets. It can overwrite the
 	// tokens anyway.

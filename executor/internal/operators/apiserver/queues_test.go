@@ -152,32 +152,6 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// A queue that no workflow names, no group reads and that has no settings, as a misspelled one,
-// gets no stream of its own. The error lists the queues.
-func TestAQueueThatNobodyNamesGetsNoStream(t *testing.T) {
-	t.Parallel()
-	r := start(t)
-	r.account("acme", "pro")
-	own := func(queue string) answer { return r.put("/queues/"+queue+"/stream", `{}`) }
-	if p := own("default").refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
-		"No workflow names a queue yet.") {
-		t.Errorf("without a workflow: %s", p.Detail)
-	}
-	for n := range 22 {
-		r.put(fmt.Sprintf("/workflows/wf%d", n), fmt.Sprintf(
-			`{"accountId":"acme","name":"n","queue":"queue-%02d","triggers":[{"nodeId":"node"}]}`,
-			n)).is(201)
-	}
-	if p := own("queue-1").refused(404, api.CodeNotFound); !strings.Contains(p.Detail,
-		`"queue-1"`) || !strings.Contains(p.Detail, "The queues are queue-00, queue-01, ") ||
-		!strings.HasSuffix(p.Detail, ", queue-19 and 2 more.") {
-		t.Errorf("a misspelled queue: %s", p.Detail)
-	}
-	if names, _, err := stream.Streams(t.Context(), r.JetStream); err != nil || len(names) != 1 {
-		t.Errorf("streams: %v, %v", names, err)
-	}
-}
-
 // A group's limit applies to all its members together, even after its consumer has been recreated.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)

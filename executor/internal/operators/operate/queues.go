@@ -3,14 +3,11 @@ package operate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -197,7 +194,7 @@ func accessToQueue(name string) accessCheck {
 			named = named || w.Queue == name
 		}
 		if !named {
-			return s.noQueue(caller, name)
+			return notFound("queue", name, "")
 		}
 		if s.sharedQueues(caller)[name] {
 			return &Error{
@@ -207,52 +204,6 @@ func accessToQueue(name string) accessCheck {
 		}
 		return nil
 	}
-}
-
-// requireQueue returns an error unless a workflow names the queue, the queue has settings, or a
-// group of runners reads it. So a misspelled name does not change a queue that nobody uses.
-func (s *Service) requireQueue(ctx context.Context, caller Caller, name string) error {
-	if !execution.ValidName(name) {
-		return nil // the editor says what is wrong with the name
-	}
-	if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
-		return err
-	}
-	if _, ok := s.config.Directory.Queue(name); ok {
-		return nil
-	}
-	for w := range s.workflows("", "") {
-		if w.Queue == name {
-			return nil
-		}
-	}
-	if read, err := s.config.Queues.HasGroup(ctx, name); read || err != nil {
-		return err
-	}
-	return s.noQueue(caller, name)
-}
-
-// maxQueuesInError is the maximum number of queues that an error lists.
-const maxQueuesInError = 20
-
-// noQueue returns the error that a queue does not exist. It lists the queues of the workflows that
-// the caller has access to.
-func (s *Service) noQueue(caller Caller, name string) error {
-	named := map[string]bool{}
-	for w := range s.workflows(caller.AccountID, "") {
-		named[w.Queue] = true
-	}
-	if len(named) == 0 {
-		return notFound("queue", name, " No workflow names a queue yet.")
-	}
-	names := slices.Sorted(maps.Keys(named))
-	more := ""
-	if len(names) > maxQueuesInError {
-		more = fmt.Sprintf(" and %d more", len(names)-maxQueuesInError)
-		names = names[:maxQueuesInError]
-	}
-	return notFound("queue", name,
-		" No workflow names it. The queues are "+strings.Join(names, ", ")+more+".")
 }
 
 // PauseQueue stops the delivery of new executions to all groups of a queue until the given time, or
@@ -321,7 +272,7 @@ func (s *Service) changeQueue(
 					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
 				}
 			}
-			// No workflow uses the queue.
+			// No workflow uses the queue yet.
 			q := queues.Queue{Name: name}
 			if settings.Paused(time.Now()) {
 				q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil

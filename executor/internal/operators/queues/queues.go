@@ -300,17 +300,6 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-// HasGroup reports whether a group of runners reads a queue from the stream that queues share.
-func (w *Watch) HasGroup(ctx context.Context, queue string) (bool, error) {
-	found, err := w.readStreamState(ctx, stream.Layout{}, queue)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(found.consumers, func(c *jetstream.ConsumerInfo) bool {
-		return stream.IsQueueConsumer(c.Config, queue)
-	}), nil
-}
-
 // layoutsOf returns the streams that hold a queue's start messages, given the names of the existing
 // streams.
 func layoutsOf(queue string, names []string) []stream.Layout {
