@@ -67,7 +67,7 @@ func TestTail(t *testing.T) {
 	var out bytes.Buffer
 	tail := Tail{
 		Variants: []string{"bare", "hookstart", "hookstart-local"}, Rate: 400,
-		Duration: 500 * time.Millisecond, Slowest: 50,
+		Duration: 2 * time.Second, Slowest: 50,
 		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out},
 	}
 	if err := tail.Run(t.Context()); err != nil {
