@@ -92,7 +92,7 @@ cat >"$root/root/webhook.sh" <<'END'
 set -e
 export $(grep ^HOOKSTART_ADMIN_TOKEN /etc/hookstart/executor.env)
 if [ "$1" = new ]; then
-  hookstart account put shop --plan pro > /dev/null
+  hookstart account put shop --plan ultra > /dev/null
   hookstart workflow put orders --account shop --queue orders > /dev/null
   hookstart workflow activate orders > /dev/null
 fi
