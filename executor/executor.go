@@ -423,7 +423,7 @@ func (e *executor) maintain(ctx context.Context) {
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
 	e.Go(ctx, e.databaseCopy.Run)
-	if e.config.RegistryCopy != "" {
+	if e.copyMonitor != nil {
 		e.Go(ctx, e.copyMonitor.Run)
 	}
 	e.Go(ctx, func(ctx context.Context) {

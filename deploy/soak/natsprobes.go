@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,8 +19,11 @@ type natsProbes struct {
 	connections []*nats.Conn
 }
 
-// natsProbeStream is the name of the stream, and the subject of its messages.
-const natsProbeStream = "PROBES"
+const (
+	natsProbeStream = "PROBES" // the name of the stream, and the subject of its messages
+	// natsProbeTimeout is as long as an ingress waits for the acknowledgement of a start.
+	natsProbeTimeout = 5 * time.Second
+)
 
 // newNATSProbes creates the stream with a replica on each host, and connects to each NATS server.
 // The caller must call close.
@@ -35,7 +39,8 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	p := &natsProbes{}
 	publishers := make([]jetstream.JetStream, len(i.nodes))
 	for host, node := range i.nodes {
-		nc, err := nats.Connect(node.url, append(i.access, nats.MaxReconnects(-1))...)
+		nc, err := nats.Connect(node.url, slices.Concat(i.access,
+			[]nats.Option{nats.MaxReconnects(-1)})...)
 		if err == nil {
 			p.connections = append(p.connections, nc)
 			publishers[host], err = jetstream.New(nc)
@@ -47,7 +52,6 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	}
 	p.probes = &probes{
 		send: func(ctx context.Context, host, number int) bool {
-			// An ingress waits as long for the acknowledgement of a start.
 			ctx, cancel := context.WithTimeout(ctx, natsProbeTimeout)
 			defer cancel()
 			_, err := publishers[host].Publish(ctx, natsProbeStream,
@@ -58,8 +62,6 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 	}
 	return p, nil
 }
-
-const natsProbeTimeout = 5 * time.Second
 
 func (p *natsProbes) close() {
 	for _, nc := range p.connections {
