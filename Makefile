@@ -101,7 +101,7 @@ test test-long:
 quick: ## run the tests of the domain, the endpoint, the kits and the command line: under a minute on two cores, without the race detector
 	$(TEST) $(TESTFLAGS) $(filter ./shared/% ./executor/client/%,$(PACKAGES)) ./ingress/... ./executor/cmd/... ./executor/internal/operators/operate ./executor/internal/operators/signin
 
-soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock; AWAY=60s: NATS, PostgreSQL away that long
+soak: ## real processes under load and faults, then a ledger: make soak DURATION=10m SEED=7 ARGS=--only=lock (ARGS=--own-streams=3: three queues more, each in a stream of its own); AWAY=60s: NATS, PostgreSQL away that long
 	$(if $(AWAY),go test -count=1 -v -timeout 15m -run Away ./deploy/soak -away=$(AWAY),\
 	CGO_ENABLED=0 go build -o bin/soak ./deploy/soak/cmd/soak && exec bin/soak --duration=$(DURATION) $(if $(SEED),--seed=$(SEED)) $(ARGS))
 

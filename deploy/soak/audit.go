@@ -2,7 +2,10 @@ package soak
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // audit is the result of comparing the senders' ledger with the streams and the execution records.
@@ -27,6 +30,9 @@ type audit struct {
 	ghosts       map[string]int
 	ghostsWithID int // stored although every response was a refusal and the sender gave up
 	unheard      int // stored although the sender got no response and did not retry
+
+	ownStreams []string       // names of the streams that queues have of their own
+	inStreams  map[string]int // number of stored executions by the stream of their starts
 }
 
 // examine compares the ledger with the stored and recorded executions. Only the responses to
@@ -149,6 +155,28 @@ func (a *audit) examineStored(
 		if len(ids) > 1 {
 			a.doubled = append(a.doubled,
 				fmt.Sprintf("delivery %s is stored as %s", marker, strings.Join(ids, " and as ")))
+		}
+	}
+}
+
+// examineQueues counts the executions in each stream, and checks that those of queues with a
+// stream of their own are in it, and that each of these streams has some. Queues do not move
+// during the load.
+func (a *audit) examineQueues(starts map[string]start, ownQueues []string) {
+	a.inStreams = map[string]int{}
+	for id, s := range starts {
+		a.inStreams[s.stream]++
+		layout := stream.Layout{Own: slices.Contains(ownQueues, s.queue)}
+		if want := layout.Name(s.queue); s.stream != want {
+			a.strange = append(a.strange, fmt.Sprintf("%s (delivery %s) of queue %s is in %s", id,
+				s.marker, s.queue, s.stream))
+		}
+	}
+	for _, queue := range ownQueues {
+		name := stream.OwnStreamName(queue)
+		a.ownStreams = append(a.ownStreams, name)
+		if a.inStreams[name] == 0 {
+			a.strange = append(a.strange, "no execution is in "+name)
 		}
 	}
 }

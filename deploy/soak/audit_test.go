@@ -165,3 +165,30 @@ func found(a *audit) string {
 	all = append(all, slices.Repeat([]string{"unheard"}, a.unheard)...)
 	return strings.Join(all, " ")
 }
+
+// Executions of queues with a stream of their own must be in it, and the others in the shared one.
+func TestExamineQueues(t *testing.T) {
+	t.Parallel()
+	right := map[string]start{
+		"a": {queue: "default", stream: "EXECUTIONS"},
+		"b": {queue: "own-0", stream: "QUEUE_own-0"},
+	}
+	for name, c := range map[string]struct {
+		starts map[string]start
+		own    []string
+		want   int
+	}{
+		"each in its own":   {right, []string{"own-0"}, 0},
+		"an unused stream":  {right, []string{"own-0", "own-1"}, 1},
+		"a stream too many": {right, nil, 1},
+		"none, all in one":  {map[string]start{"a": right["a"]}, nil, 0},
+		"in the shared one": {
+			map[string]start{"a": {queue: "own-0", stream: "EXECUTIONS"}}, []string{"own-0"}, 2,
+		},
+	} {
+		a := &audit{}
+		if a.examineQueues(c.starts, c.own); len(a.strange) != c.want {
+			t.Errorf("%s: %q", name, a.strange)
+		}
+	}
+}

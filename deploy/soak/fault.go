@@ -148,6 +148,9 @@ func (f *faults) shuffledFaults() []fault {
 		add("silence between nodes", slot, shortestHang, longestHang,
 			breakLinks(links, (*link.Link).Silence))
 	}
+	for _, queue := range f.installation.ownQueues() {
+		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDown(queue))
+	}
 	last := nodes[f.random.IntN(len(nodes))]
 	add("stop node", slot, 0, longestDown, outage(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })

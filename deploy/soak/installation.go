@@ -21,6 +21,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/embednats/link"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -30,6 +31,7 @@ const adminToken = "the-admin-token-of-the-soak"
 type processCounts struct {
 	nodes, ingresses, executors, runners int
 
+	ownStreams  int            // number of queues with a stream of their own
 	databaseURL string         // URL of an SQLite database
 	database    *pgtest.Server // PostgreSQL instead of SQLite; nil means SQLite
 	disk        *disk          // disk of the first node; nil means the installation's folder
@@ -38,6 +40,7 @@ type processCounts struct {
 // installation is a production-like hookstart installation on loopback.
 type installation struct {
 	folder    string
+	own       int                   // number of queues with a stream of their own
 	ports     []*freeport.Port      // reserved until close
 	links     map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
 	nodes     []*node
@@ -83,7 +86,7 @@ func (s *service) links() []*link.Link {
 // install starts all processes and creates the workflows. If it returns an error, nothing is left
 // running; otherwise the caller must call close.
 func install(ctx context.Context, folder string, s processCounts) (*installation, error) {
-	i := &installation{folder: folder, links: map[[2]int]*link.Link{}}
+	i := &installation{folder: folder, own: s.ownStreams, links: map[[2]int]*link.Link{}}
 	if err := i.start(ctx, s); err != nil {
 		for _, complaint := range i.problems() {
 			err = errors.Join(err, errors.New(complaint))
@@ -131,7 +134,10 @@ func (i *installation) startAll(ctx context.Context) error {
 	if err := i.connect(); err != nil {
 		return err
 	}
-	return i.makeWorkflows(ctx)
+	if err := i.makeWorkflows(ctx); err != nil {
+		return err
+	}
+	return i.moveQueues(ctx)
 }
 
 // addServices prepares the ingresses, executors and runners.
@@ -171,9 +177,10 @@ func (i *installation) addServices(s processCounts) error {
 		name := "runner-" + strconv.Itoa(n)
 		runs := filepath.Join(i.folder, name+".runs")
 		i.runners = append(i.runners, &service{
-			process: newProcess(i.folder, name, roleRunner, natsURL, runs),
-			nats:    links,
-			runs:    runs,
+			process: newProcess(i.folder, name,
+				append([]string{roleRunner, natsURL, runs}, i.queues()...)...),
+			nats: links,
+			runs: runs,
 		})
 	}
 	return nil
@@ -362,8 +369,8 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// workflows is the number of workflows that senders call. switchedWorkflow is the ID of the
-// workflow that is activated and deactivated repeatedly.
+// workflows is the minimum number of workflows that senders call; there is at least one for each
+// queue. switchedWorkflow is the ID of the workflow that is activated and deactivated repeatedly.
 const (
 	workflows        = 3
 	switchedWorkflow = "switched"
@@ -374,23 +381,27 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for n := range workflows {
-		path, err := i.makeWorkflow(ctx, "soak-"+strconv.Itoa(n))
+	queues := i.queues()
+	for n := range max(workflows, len(queues)) {
+		path, err := i.makeWorkflow(ctx, "soak-"+strconv.Itoa(n), queues[n%len(queues)])
 		if err != nil {
 			return err
 		}
 		i.paths = append(i.paths, path)
 	}
-	i.switched, err = i.makeWorkflow(ctx, switchedWorkflow)
+	i.switched, err = i.makeWorkflow(ctx, switchedWorkflow, execution.DefaultQueue)
 	return err
 }
 
 // makeWorkflow creates and activates a workflow, and returns the URL path of its webhook.
-func (i *installation) makeWorkflow(ctx context.Context, id string) (path string, err error) {
+func (i *installation) makeWorkflow(
+	ctx context.Context, id, queue string,
+) (path string, err error) {
 	client := i.client()
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: "soak",
 		Name:      id,
+		Queue:     queue,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
 		Triggers:  []api.PutTrigger{{NodeID: "node"}},
 	}); err != nil {

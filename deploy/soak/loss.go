@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -38,8 +37,12 @@ func (f *faults) addLosses(add addFault) {
 	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
 		f.rollBackDatabase(true))
 	add("database put back from a copy", slot, shortestBack, longestBack, f.rollBackDatabase(false))
-	add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
-		f.injectUnreportedAcks)
+	for _, queue := range f.installation.queues() {
+		add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
+			func(ctx context.Context, _ time.Duration) error {
+				return f.injectUnreportedAcks(ctx, queue)
+			})
+	}
 	add("deleted registry", []string{"nodes"}, 0, time.Second, f.deleteRegistry)
 }
 
@@ -56,14 +59,15 @@ func (f *faults) rollBackDatabase(promoted bool) injection {
 	}
 }
 
-// injectUnreportedAcks consumes executions as a member of the runners' group, and acknowledges each
-// without a report, or after an unreadable one.
-func (f *faults) injectUnreportedAcks(ctx context.Context, _ time.Duration) error {
+// injectUnreportedAcks consumes a queue's executions as a member of the runners' group, and
+// acknowledges each without a report, or after an unreadable one.
+func (f *faults) injectUnreportedAcks(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
-	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
+	group := stream.RunnerGroup{Queue: queue, Group: runnerGroup}
+	name := f.installation.layout(queue).Name(queue)
 	return eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-		consumer, err := f.installation.js.Consumer(ctx, stream.Name, group.Consumer())
+		consumer, err := f.installation.js.Consumer(ctx, name, group.Consumer())
 		if err != nil {
 			return err
 		}
@@ -98,7 +102,8 @@ func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bo
 	f.unreportedAcks[start.ID] = time.Now()
 	f.mu.Unlock()
 	if report {
-		subject := stream.ProgressSubject(execution.DefaultQueue, start.WorkflowID, start.ID)
+		subject := f.installation.layout(start.Queue).ProgressSubject(start.Queue, start.WorkflowID,
+			start.ID)
 		if _, err := f.installation.js.Publish(ctx, subject, []byte(unreadableReport)); err != nil {
 			return err
 		}
@@ -160,6 +165,7 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 //
 //   - Until the registry is restored, no call of an active workflow is refused permanently.
 //   - The same URLs work again, and the deactivated workflow stays deactivated.
+//   - Queues that had a stream of their own have it again.
 //   - The records still exist, and executions accepted afterwards are recorded and reach a final
 //     state.
 func (i *installation) loseStore(
@@ -185,19 +191,21 @@ func (i *installation) loseStore(
 	back := eventually(ctx, settleTimeout, func(ctx context.Context) error {
 		var errs []error
 		for _, e := range i.ingresses {
-			a, err := s.request(ctx, &delivery{marker: "lost"}, e.url+s.paths[0])
-			switch {
-			case err != nil: // no connection
-			case a.Status == http.StatusOK:
-				continue
-			case a.Status < http.StatusInternalServerError:
-				complaints[fmt.Sprintf("%s answered %d %s while the store was lost", e.name,
-					a.Status, a.Code)]++
-				err = fmt.Errorf("%d %s", a.Status, a.Code)
-			default:
-				err = errors.New(a.Code)
+			for _, path := range s.queuePaths {
+				a, err := s.request(ctx, &delivery{marker: "lost"}, e.url+path)
+				switch {
+				case err != nil: // no connection
+				case a.Status == http.StatusOK:
+					continue
+				case a.Status < http.StatusInternalServerError:
+					complaints[fmt.Sprintf("%s answered %d %s while the store was lost", e.name,
+						a.Status, a.Code)]++
+					err = fmt.Errorf("%d %s", a.Status, a.Code)
+				default:
+					err = errors.New(a.Code)
+				}
+				errs = append(errs, fmt.Errorf("%s: %w", e.name, err))
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", e.name, err))
 		}
 		return errors.Join(errs...)
 	})
@@ -216,6 +224,7 @@ func (i *installation) loseStore(
 		}
 	}
 	check("all are well", i.awaitHealthy)
+	check("streams of queues", i.checkOwnStreams)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
 		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})

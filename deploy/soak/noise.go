@@ -7,17 +7,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/hookstart/hookstart/shared/execution"
-	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // strangeReports is the number of reports about unknown executions per fault.
 const strangeReports = 500
 
 // injectUnknownReports publishes reports about executions that do not exist, as a faulty runner
-// might.
+// might, in all queues.
 func (f *faults) injectUnknownReports(_ context.Context, _ time.Duration) error {
-	for range strangeReports {
-		msg, err := stream.ProgressMessage(execution.DefaultQueue, "soak-0", "node", "",
+	queues := f.installation.queues()
+	for n := range strangeReports {
+		queue := queues[n%len(queues)]
+		msg, err := f.installation.layout(queue).ProgressMessage(queue, "soak-0", "node", "",
 			execution.Progress{ID: uuid.NewString(), Status: execution.Succeeded, At: time.Now()})
 		if err != nil {
 			return err

@@ -41,6 +41,10 @@ func (r *report) write(out io.Writer) {
 	line("refused", totalCount(t.refused), formatCounts(t.refused))
 	line("no answer", totalCount(t.errors), formatCounts(t.errors))
 	line("stored", a.stored, "executions in the stream")
+	if len(a.ownStreams) > 0 {
+		line("own streams", len(a.ownStreams),
+			"each of one queue; executions stored in each: "+formatCounts(a.inStreams))
+	}
 	line("recorded", a.recorded, "")
 	line("run", a.ended, "executions whose runner reported the end")
 	line("unheard", a.unheard, "stored; the answer was lost, and the sender did not ask again")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 //     database.
 //   - Deliveries accepted after the restore are stored and recorded exactly once, reach a final
 //     state, and are deduplicated.
+//   - Queues that had a stream of their own have it.
 //   - No record stays queued or running.
 func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
 	// The client still considers connections idle that the faults have broken.
@@ -44,7 +46,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	}
 
 	// The copy does not contain this workflow.
-	lateWorkflow, err := i.makeWorkflow(ctx, "late")
+	lateWorkflow, err := i.makeWorkflow(ctx, "late", execution.DefaultQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +75,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
 		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
 	})
+	check("streams of queues", i.checkOwnStreams)
 	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
 	first, again := s.deliverAll(ctx, "after"), s.deliverAll(ctx, "after")
 	for marker, a := range first {
@@ -144,12 +147,14 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 
 // deliverAll sends each delivery until it gets a final response, and returns these responses by
 // delivery ID. Deliveries without a final response before the timeout are missing from the result.
+// The deliveries are spread over all queues.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer {
 	answers := map[string]answer{}
 	for n := range restoredDeliveries {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}
 		_ = eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-			a, err := s.request(ctx, d, s.urls[n%len(s.urls)]+s.paths[0])
+			a, err := s.request(ctx, d,
+				s.urls[n%len(s.urls)]+s.queuePaths[n/len(s.urls)%len(s.queuePaths)])
 			if err == nil && a.Status >= 500 {
 				err = errors.New(a.Code)
 			}

@@ -42,7 +42,7 @@ func RunAsRole() bool {
 	case roleNode:
 		exitWith(runNode(os.Args[1]))
 	case roleRunner:
-		exitWith(runRunner(os.Args[1], os.Args[2]))
+		exitWith(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
 	case roleServer:
 		exitWith(runServer(os.Args[1:]))
 	case roleHostRunner:

@@ -19,12 +19,12 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runs a runner for the default queue until SIGTERM. If executors are slow, most of its
+// runRunner runs a runner for each of the queues until SIGTERM. If executors are slow, most of its
 // reports arrive before the executors have recorded the start.
 //
 // For each execution that it receives, it appends a line to the file runs: the time in Unix
 // nanoseconds, and the execution's ID.
-func runRunner(natsURL, runs string) error {
+func runRunner(natsURL, runs string, queues []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	handle, err := recordingHandler(runs)
@@ -38,7 +38,20 @@ func runRunner(natsURL, runs string) error {
 		return err
 	}
 	defer nc.Close()
-	return runner.Run(ctx, nc, runnerOptions(runnerGroup), handle)
+	ended := make(chan error, len(queues))
+	for _, queue := range queues {
+		go func() {
+			options := runnerOptions(runnerGroup)
+			options.Queue = queue
+			err := runner.Run(ctx, nc, options, handle)
+			stop() // one that ends by itself ends the others
+			ended <- err
+		}()
+	}
+	for range queues {
+		err = errors.Join(err, <-ended)
+	}
+	return err
 }
 
 // runHostRunner does the same as runRunner, but with credentials and for the group in the shipped

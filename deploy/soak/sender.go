@@ -35,17 +35,20 @@ const (
 
 // senders simulates the senders that call the webhooks.
 type senders struct {
-	book   *ledger
-	urls   []string // URLs of the ingresses
-	paths  []string // paths of the webhooks
-	client *http.Client
-	run    string // distinguishes the delivery IDs from those of another run
+	book  *ledger
+	urls  []string // URLs of the ingresses
+	paths []string // paths of the webhooks
+	// queuePaths holds the path of one webhook for each queue.
+	queuePaths []string
+	client     *http.Client
+	run        string // distinguishes the delivery IDs from those of another run
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
 	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
+	s.queuePaths = i.paths[:min(len(i.paths), len(i.queues()))]
 	for _, e := range i.ingresses {
 		s.urls = append(s.urls, e.url)
 	}

@@ -19,15 +19,16 @@ import (
 
 // Config is the configuration of a soak. The struct tags define the program's flags.
 type Config struct {
-	Duration time.Duration `help:"Duration of load and faults." default:"10m"`
-	Seed     uint64        `help:"Seed of the random choice of faults. 0: another one each time; it is printed." default:"0"`
-	Rate     float64       `help:"Deliveries per second while nothing is unavailable." default:"400"`
-	Senders  int           `help:"Number of senders that send at the same time." default:"1000"`
-	Every    time.Duration `help:"Average time between the beginnings of two faults." default:"4s"`
-	Only     string        `help:"Cause only the faults whose name contains this, such as 'lock' or 'node'."`
-	Restore  bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, then delete them, and check each time what holds after that." default:"true" negatable:""`
-	Verbose  bool          `help:"Print each fault when it is over."`
-	Keep     bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
+	Duration   time.Duration `help:"Duration of load and faults." default:"10m"`
+	Seed       uint64        `help:"Seed of the random choice of faults. 0: another one each time; it is printed." default:"0"`
+	Rate       float64       `help:"Deliveries per second while nothing is unavailable." default:"400"`
+	Senders    int           `help:"Number of senders that send at the same time." default:"1000"`
+	Every      time.Duration `help:"Average time between the beginnings of two faults." default:"4s"`
+	OwnStreams int           `help:"Number of queues that have a stream of their own, beside the default queue. The deliveries are spread over all of them." default:"0"`
+	Only       string        `help:"Cause only the faults whose name contains this, such as 'lock' or 'node'."`
+	Restore    bool          `help:"At the end, put the stores of all NATS nodes back to an earlier copy, then delete them, and check each time what holds after that." default:"true" negatable:""`
+	Verbose    bool          `help:"Print each fault when it is over."`
+	Keep       bool          `help:"Keep the folder with the data and the logs; otherwise it is kept only when something is wrong."`
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
@@ -45,6 +46,9 @@ var errInterrupted = errors.New("interrupted: there is no ledger")
 func (c *Config) validate() error {
 	if c.Duration <= 0 || c.Rate <= 0 || c.Senders <= 0 || c.Every <= 0 {
 		return errors.New("--duration, --rate, --senders and --every must be more than 0")
+	}
+	if c.OwnStreams < 0 || c.OwnStreams > maxOwnStreams {
+		return fmt.Errorf("--own-streams must be 0 to %d", maxOwnStreams)
 	}
 	return nil
 }
@@ -89,9 +93,13 @@ func inFolder(
 
 // runIn soaks an installation with its data and logs in folder.
 func (c *Config) runIn(ctx context.Context, folder string) (err error) {
+	ownStreams := ""
+	if c.OwnStreams > 0 {
+		ownStreams = fmt.Sprintf("%d queues with a stream of their own; ", c.OwnStreams)
+	}
 	_, _ = fmt.Fprintf(c.Out,
-		"seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s\n", c.Seed,
-		c.Duration)
+		"seed %d: 3 NATS nodes, 2 ingresses, 2 executors, 2 runners, PostgreSQL; %s%s\n", c.Seed,
+		ownStreams, c.Duration)
 	nodeDisk, databaseDisk, err := disks()
 	if err != nil {
 		_, _ = fmt.Fprintf(c.Out, "no full disks: %v\n", err)
@@ -104,12 +112,13 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Remove()) }()
 	i, err := install(ctx, folder, processCounts{
-		nodes:     3,
-		ingresses: 2,
-		executors: 2,
-		runners:   2,
-		database:  database,
-		disk:      nodeDisk,
+		nodes:      3,
+		ingresses:  2,
+		executors:  2,
+		runners:    2,
+		ownStreams: c.OwnStreams,
+		database:   database,
+		disk:       nodeDisk,
 	})
 	if err == nil {
 		defer i.close()
@@ -221,6 +230,7 @@ func (r *report) compare(
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = examine(b, streams, records, incidents)
+	r.audit.examineQueues(streams.starts, i.ownQueues())
 	return nil
 }
 

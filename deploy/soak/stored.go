@@ -29,7 +29,9 @@ type stored struct {
 // start is an execution whose start is in the stream.
 type start struct {
 	marker   string
-	messages int // without the copies that executors or a takeover add for runners
+	messages int    // without the copies that executors or a takeover add for runners
+	queue    string // the queue of the execution
+	stream   string // the stream of its last message
 }
 
 // readStored reads every start and every report in the streams.
@@ -50,13 +52,14 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	return all, err
 }
 
-// streams returns the names of the streams with executions. Reports may be in a separate stream.
+// streams returns the names of the streams with executions: those with starts and those with
+// reports, the shared ones and the queues' own.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
-	name, err := js.StreamNameBySubject(ctx, stream.ProgressSubject("*", "*", "*"))
-	if err != nil {
-		return nil, err
+	starts, reports, err := stream.Streams(ctx, js)
+	if err == nil && !slices.Contains(starts, stream.Name) {
+		err = errors.New("there is no stream " + stream.Name)
 	}
-	return slices.Compact([]string{stream.Name, name}), nil
+	return slices.Concat(starts, reports), err
 }
 
 func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string) error {
@@ -99,7 +102,7 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 const copyPrefix = "again-"
 
 func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
-	if string(msg.Data()) == unreadableReport {
+	if string(msg.Data()) == unreadableReport || stream.IsMsgIDSubject(msg.Subject()) {
 		return nil
 	}
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
@@ -109,10 +112,11 @@ func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
 	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), copyPrefix) {
 		return nil
 	}
-	return all.add(event, at)
+	return all.add(event, stream.StreamOf(msg.Subject()), at)
 }
 
-func (all *stored) add(event stream.DecodedMessage, at time.Time) error {
+// add counts a message that the stream with the given name stored at that time.
+func (all *stored) add(event stream.DecodedMessage, name string, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
 	}
@@ -129,6 +133,7 @@ func (all *stored) add(event stream.DecodedMessage, at time.Time) error {
 			body.Marker)
 	}
 	found.marker, found.messages = body.Marker, found.messages+1
+	found.queue, found.stream = event.Start.Queue, name
 	all.starts[event.Start.ID] = found
 	return nil
 }
@@ -207,8 +212,6 @@ func eachItem[T any](
 	})
 }
 
-const startSubjects = "executions.start."
-
 // readAside describes the starts that executors have put aside. There should be none,
 // because every start can be recorded.
 func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
@@ -219,7 +222,7 @@ func readAside(ctx context.Context, client *apiclient.Client) (aside []string, e
 		if err != nil {
 			return nil, err
 		}
-		if d.Kind != api.DeadLetterFailed && strings.HasPrefix(d.Subject, startSubjects) {
+		if d.Kind != api.DeadLetterFailed && stream.IsStart(d.Subject) {
 			aside = append(aside, fmt.Sprintf("message %d: %s", d.StreamSequence, d.Reason))
 		}
 	}

@@ -1,0 +1,136 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// maxOwnStreams is the maximum number of queues with a stream of their own: each of them has two
+// streams on every node, and a consumer in every runner.
+const maxOwnStreams = 16
+
+// queues returns the queues of the workflows: the default queue, then those with a stream of their
+// own.
+func (i *installation) queues() []string {
+	queues := []string{execution.DefaultQueue}
+	for n := range i.own {
+		queues = append(queues, "own-"+strconv.Itoa(n))
+	}
+	return queues
+}
+
+// ownQueues returns the queues that have a stream of their own.
+func (i *installation) ownQueues() []string { return i.queues()[1:] }
+
+// layout returns where a queue's messages are stored.
+func (i *installation) layout(queue string) stream.Layout {
+	return stream.Layout{Own: slices.Contains(i.ownQueues(), queue)}
+}
+
+// moveQueues gives each of ownQueues its stream, with as many replicas as the shared stream.
+func (i *installation) moveQueues(ctx context.Context) error {
+	for _, queue := range i.ownQueues() {
+		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
+			_, err := i.client().SetQueueStream(ctx, queue, api.PutQueueStream{})
+			return err
+		}); err != nil {
+			return fmt.Errorf("give the queue %s a stream: %w", queue, err)
+		}
+	}
+	return i.checkOwnStreams(ctx)
+}
+
+// checkOwnStreams returns an error if one of ownQueues is not in its stream according to an
+// executor, or if the stream has another number of replicas than the shared one.
+func (i *installation) checkOwnStreams(ctx context.Context) error {
+	if i.own == 0 {
+		return nil
+	}
+	for _, e := range i.executors {
+		phases := map[string]string{}
+		client := apiclient.New(e.url, adminToken)
+		for q, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Queue], error) {
+			return client.Queues(ctx, p)
+		}) {
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.name, err)
+			}
+			if q.OwnStream != nil {
+				phases[q.Queue] = q.OwnStream.Phase
+			}
+		}
+		for _, queue := range i.ownQueues() {
+			if phase := phases[queue]; phase != "own" {
+				return fmt.Errorf("%s says of the queue %s that its phase is %q", e.name, queue,
+					phase)
+			}
+		}
+	}
+	shared, err := i.js.Stream(ctx, stream.Name)
+	if err != nil {
+		return err
+	}
+	want := shared.CachedInfo().Config.Replicas
+	for _, queue := range i.ownQueues() {
+		for _, name := range ownStreams(queue) {
+			own, err := i.js.Stream(ctx, name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if have := own.CachedInfo().Config.Replicas; have != want {
+				return fmt.Errorf("%s has %d replicas, %s has %d", name, have, stream.Name, want)
+			}
+		}
+	}
+	return nil
+}
+
+// ownStreams returns the names of a queue's own streams: starts and reports.
+func ownStreams(queue string) []string {
+	own := stream.Layout{Own: true}
+	return []string{own.Name(queue), own.ProgressName(queue)}
+}
+
+// stepDown returns an injection that makes the leaders of a queue's own streams step down.
+func (f *faults) stepDown(queue string) injection {
+	return func(ctx context.Context, _ time.Duration) error {
+		for _, name := range ownStreams(queue) {
+			if err := eventually(ctx, recoverTimeout, func(ctx context.Context) error {
+				return f.installation.stepDown(ctx, name)
+			}); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+// stepDown makes the leader of a stream step down.
+func (i *installation) stepDown(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	reply, err := i.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name, nil)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *struct{ Description string }
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return errors.New(answer.Error.Description)
+	}
+	return nil
+}
