@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hookstart/hookstart/ingress/internal/redact"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
@@ -22,31 +23,6 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,
 		BodyBytes: r.ContentLength,
-		UserAgent: userAgent(r),
+		UserAgent: stream.UserAgent(redact.UserAgent(r)),
 	})
-}
-
-// userAgent returns the User-Agent with every token, valid or not, redacted.
-func userAgent(r *http.Request) string {
-	text := r.Header.Get("User-Agent")
-	if text == "" {
-		return ""
-	}
-	// Bound the result: replacing a token of one letter makes the text longer.
-	text = text[:min(len(text), 1<<10)]
-	text = newRedactor(r.URL.RawQuery, r.Header, 1).redact(text)
-	if hasTokenPrefix(text) {
-		text = redactedToken // it contains a token that is not this request's
-	}
-	return stream.UserAgent(text)
-}
-
-// hasTokenPrefix reports whether a text contains the prefix of tokens.
-func hasTokenPrefix(text string) bool {
-	for at := range len(text) {
-		if matchToken(text, at, 0) > 0 {
-			return true
-		}
-	}
-	return false
 }

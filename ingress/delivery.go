@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/redact"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/sender"
@@ -26,6 +27,7 @@ type delivery struct {
 
 	workflowID string // the ID in the path, not validated
 	token      string
+	redactor   redact.Redactor // removes the token from what leaves the ingress; set by parse
 
 	trigger admission.Trigger    // what the request starts; zero until findTrigger
 	pass    registry.StorePermit // permit that counts the request as being stored in its stream

@@ -43,10 +43,9 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 // storeStart publishes the message that starts an execution.
 func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.pass.Release()
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	orderKey, subject := "", d.layout.StartSubject
 	if key := d.trigger.Node.OrderKey; key != nil {
-		if orderKey = tokens.redact(key.Value(&d.request)); orderKey != "" {
+		if orderKey = d.redactor.Text(key.Value(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
 				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
@@ -60,12 +59,12 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		AccountID:  d.trigger.Workflow.AccountID,
 		Queue:      d.trigger.Workflow.Queue,
 		Source:     execution.Webhook,
-		DeliveryID: tokens.redact(headerText(d.id.ID)),
+		DeliveryID: d.redactor.HeaderValue(d.id.ID),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
 		Trace:      d.e.startPublish(d.r, subject, d.trigger, id),
-		Headers:    tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
-		Query:      tokens.forwardedQuery(d.r.URL.RawQuery),
+		Headers:    d.redactor.Headers(d.headers, d.senderSecretHeaders()),
+		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,
 		Sender:     d.preset(),
 		Verified:   d.verified,
@@ -73,7 +72,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		DeliveryDerived: d.id.Derived || d.id.Signed,
 		OrderKey:        orderKey,
 	}
-	start.Payload.ContentType = tokens.redact(start.Payload.ContentType)
+	start.Payload.ContentType = d.redactor.Text(start.Payload.ContentType)
 	msg, err := d.message.MessageAt(d.layout, start)
 	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
 	if refusal != nil {

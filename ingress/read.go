@@ -1,10 +1,10 @@
 package ingress
 
 import (
-	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/redact"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
@@ -59,7 +59,7 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 		return d.bodyRefusal
 	}
 	d.e.bodyBytes, d.request.Body = len(body), body
-	payload, err := execution.NewPayload(headerText(d.r.Header.Get("Content-Type")), body)
+	payload, err := execution.NewPayload(redact.HeaderText(d.r.Header.Get("Content-Type")), body)
 	if d.notJSON = err != nil; d.notJSON {
 		payload.Body = body
 	}
@@ -106,8 +106,7 @@ func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliver
 func (d *delivery) firstHeader(names []string) string {
 	for _, name := range names {
 		for _, value := range d.r.Header[name] {
-			if value != "" && !slices.Contains(secretHeaders, name) &&
-				!slices.Contains(d.senderSecretHeaders(), name) {
+			if value != "" && !redact.IsSecretHeader(name, d.senderSecretHeaders()) {
 				return value
 			}
 		}

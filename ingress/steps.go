@@ -2,9 +2,11 @@ package ingress
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/ingress/internal/redact"
 	"github.com/hookstart/hookstart/ingress/internal/report"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/sender"
@@ -41,13 +43,14 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 }
 
 // parse checks that the request has a workflow ID and a token, and that the declared length of the
-// body is within the maximum. It stores the workflow ID and the token in d. It does not read the
-// body.
+// body is within the maximum. It stores the workflow ID, the token, and what redacts the token, in
+// d. It does not read the body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
 		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
 	}
-	token := findToken(d.r.URL.RawQuery, d.r.Header)
+	d.redactor = redact.New(d.r)
+	token := d.redactor.Token()
 	if token == "" {
 		h.respondToProbe(d.w, d.r, d.e)
 		return &admission.Refusal{Code: webhook.TokenMissing}
@@ -87,6 +90,14 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 		}
 	}
 	return nil
+}
+
+// pathAndQuery returns the path and query exactly as received.
+func pathAndQuery(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	return r.URL.RequestURI() // the request line holds a whole URL
 }
 
 // respondToHandshake responds to a handshake of the node's sender. A handshake starts nothing,
@@ -183,7 +194,6 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		return out
 	}
 	defer d.pass.Release()
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   d.trigger.Workflow.ID,
@@ -193,17 +203,17 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		At:           d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:      d.payload,
 		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
-		Headers:      tokens.forwardedHeaders(d.headers, d.r, d.senderSecretHeaders()),
-		Query:        tokens.forwardedQuery(d.r.URL.RawQuery),
+		Headers:      d.redactor.Headers(d.headers, d.senderSecretHeaders()),
+		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
 		Trace:        d.e.startPublish(d.r, d.layout.RejectedSubject, d.trigger, why.ExecutionID),
 		Sender:       d.preset(),
 		Verified:     d.verified,
 	}
-	rejection.Payload.ContentType = tokens.redact(headerText(d.r.Header.Get("Content-Type")))
+	rejection.Payload.ContentType = d.redactor.HeaderValue(d.r.Header.Get("Content-Type"))
 	if len(d.id.ID) <= execution.MaxDeliveryID {
-		rejection.DeliveryID, rejection.DeliveryDerived = tokens.redact(headerText(d.id.ID)),
+		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.HeaderValue(d.id.ID),
 			d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
@@ -236,10 +246,9 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 	if ok {
 		return nil
 	}
-	tokens := newRedactor(d.r.URL.RawQuery, d.r.Header, shortestRedacted)
 	h.filtered.Count(d.trigger.Workflow.ID, d.trigger.NodeID, stream.FilteredRequest{
 		At:         d.e.start,
-		DeliveryID: tokens.redact(headerText(d.id.ID)),
+		DeliveryID: d.redactor.HeaderValue(d.id.ID),
 		Place:      place,
 	})
 	out := &outcome{filtered: true}

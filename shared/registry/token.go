@@ -7,10 +7,8 @@ import (
 	"encoding/hex"
 
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
-
-// TokenPrefix is the prefix of every token. It makes a leaked token recognizable.
-const TokenPrefix = "hst_"
 
 // TokenHash is the SHA-256 hash of a token's text. The ingress has only the hashes of tokens.
 type TokenHash [sha256.Size]byte
@@ -19,7 +17,7 @@ type TokenHash [sha256.Size]byte
 func NewToken() string {
 	var bits [32]byte
 	_, _ = rand.Read(bits[:]) // never fails, as crypto/rand documents
-	return TokenPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
+	return webhook.TokenPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
 }
 
 // HashToken returns the hash of a token, which may be any text.

@@ -50,6 +50,9 @@ func Codes() []Code {
 // MaxBodyBytes is the default limit on the length of a body in bytes.
 const MaxBodyBytes = 102_400
 
+// TokenPrefix is the prefix of every token of a trigger node. It makes a leaked token recognizable.
+const TokenPrefix = "hst_"
+
 // HeaderExecutionID is the response header that holds the execution ID. It is set on every response
 // of the endpoint that has one.
 const HeaderExecutionID = "Hookstart-Execution-Id"

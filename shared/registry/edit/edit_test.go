@@ -12,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
@@ -257,7 +258,7 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, text := range []string{first, "hst_x"} {
-		if len(registry.NewToken()) != 47 || !strings.HasPrefix(first, registry.TokenPrefix) ||
+		if len(registry.NewToken()) != 47 || !strings.HasPrefix(first, webhook.TokenPrefix) ||
 			registry.HashToken(text).ID() == "" {
 			t.Error("the form of a token")
 		}

@@ -31,9 +31,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
-	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 const adminToken = "an-admin-token-for-tests"
@@ -134,7 +134,7 @@ func start(t *testing.T, change ...func(*config, *http.Server)) *rig {
 		}
 		if text := r.log.String(); strings.Contains(text, adminToken) ||
 			strings.Contains(text, operate.KeyPrefix) ||
-			strings.Contains(text, registry.TokenPrefix) {
+			strings.Contains(text, webhook.TokenPrefix) {
 			t.Errorf("a token is in the log:\n%s", text)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 func TestWorkflows(t *testing.T) {
@@ -95,7 +95,7 @@ func TestNodesThatStayKeepTheirTokens(t *testing.T) {
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "a", "b")
 	a, b := r.trigger("wf", "a").Token, r.trigger("wf", "b").Token
-	if a == b || !strings.HasPrefix(a, registry.TokenPrefix) {
+	if a == b || !strings.HasPrefix(a, webhook.TokenPrefix) {
 		t.Errorf("tokens %q, %q", a, b)
 	}
 	r.workflow("wf", "acme", "c", "b")

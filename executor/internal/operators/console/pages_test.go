@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // wantSecured checks the security headers that every response must have.
@@ -106,7 +107,7 @@ func TestEveryPage(t *testing.T) {
 			t.Errorf("%s has %q", path, found)
 		}
 		for _, secret := range []string{
-			token, registry.TokenPrefix, adminToken, "<script>alert", "ZgotmplZ",
+			token, webhook.TokenPrefix, adminToken, "<script>alert", "ZgotmplZ",
 		} {
 			if strings.Contains(a.body, secret) {
 				t.Errorf("%s has %q in it", path, secret)
@@ -489,7 +490,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2,
 		"the message cannot be decoded": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
 		`/api/v1/executions/id-029/requeue`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
-		token: 0, registry.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
+		token: 0, webhook.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
 	} {
 		if got := strings.Count(first.body, part); got != want {
 			t.Errorf("%q is there %d times, want %d", part, got, want)

@@ -23,8 +23,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
-	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 const (
@@ -104,7 +104,7 @@ func start(t *testing.T) *rig {
 	t.Cleanup(r.server.Close)
 	t.Cleanup(func() {
 		for _, secret := range []string{
-			adminToken, nonce, registry.TokenPrefix,
+			adminToken, nonce, webhook.TokenPrefix,
 			operate.KeyPrefix,
 		} {
 			if strings.Contains(r.log.String(), secret) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // MaxTokens is the maximum number of valid tokens of one trigger node.
@@ -19,7 +20,7 @@ const MaxTokens = edit.MaxTokens
 
 // ContainsToken reports whether a text contains a webhook token or a key.
 func ContainsToken(text string) bool {
-	return strings.Contains(text, registry.TokenPrefix) || strings.Contains(text, KeyPrefix)
+	return strings.Contains(text, webhook.TokenPrefix) || strings.Contains(text, KeyPrefix)
 }
 
 // Trigger returns a trigger node with its URL and its tokens in clear text. For viewers, it omits

@@ -1,4 +1,4 @@
-package ingress
+package redact
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
@@ -61,7 +60,8 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 		"one that is no secret":      {"token=" + token + "&token=a", "a banana", "a banana"},
 		"a percent sign at each end": {"token=" + token, "%" + half + "%", "%[token]%"},
 	} {
-		if got := newRedactor(c.query, nil, shortestRedacted).redact(c.text); got != c.want {
+		r := New(&http.Request{URL: &url.URL{RawQuery: c.query}})
+		if got := r.Text(c.text); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -73,7 +73,8 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 	half := strings.Replace(token, "_", "%5F", 1)
 	query := "token=" + half + "&token=second-secret&access_token=third-secret&u=" +
 		url.QueryEscape("https://x/?t="+half) + "&" + half + "=1"
-	r := &http.Request{
+	tokens := New(&http.Request{
+		URL:  &url.URL{RawQuery: query},
 		Host: half,
 		Header: http.Header{
 			"X-Original-Url":            {"/?token=" + half, "second-secret"},
@@ -81,13 +82,12 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 			"Authorization":             {"bEARER fourth-secret"},
 			"X-Forwarded-Authorization": {"Bearer fourth-secret, third-secret"},
 		},
+	})
+	got := map[string]map[string][]string{
+		"headers": tokens.Headers(map[string][]string{}, nil),
+		"query":   tokens.Query(),
 	}
-	tokens := newRedactor(query, r.Header, shortestRedacted)
-	got := map[string]execution.Values{
-		"headers": tokens.forwardedHeaders(execution.Values{}, r, nil),
-		"query":   tokens.forwardedQuery(query),
-	}
-	want := map[string]execution.Values{
+	want := map[string]map[string][]string{
 		"headers": {
 			"X-Original-Url":            {"/?token=[token]", "[token]"},
 			"Plain":                     {"plain"},
@@ -114,7 +114,7 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 			URL:    &url.URL{RawQuery: "token=wrong-secret"},
 			Header: http.Header{"User-Agent": {text}},
 		}
-		if got := userAgent(r); got != want {
+		if got := UserAgent(r); got != want {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
@@ -129,11 +129,16 @@ func TestQueriesAreCheap(t *testing.T) {
 		fmt.Fprintf(&query, "&%%61%x", i)
 	}
 	raw := query.String()
-	if n := testing.AllocsPerRun(10, func() { _ = findToken(raw, nil) }); n != 0 {
+	request := &http.Request{URL: &url.URL{RawQuery: raw}}
+	if n := testing.AllocsPerRun(10, func() {
+		tokens := New(request)
+		_ = tokens.Token()
+	}); n != 0 {
 		t.Errorf("%v allocations to find a token", n)
 	}
 	if n := testing.AllocsPerRun(10, func() {
-		_ = newRedactor(raw, nil, shortestRedacted)
+		tokens := New(request)
+		_ = tokens.Text("")
 	}); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}

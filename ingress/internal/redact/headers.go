@@ -1,0 +1,52 @@
+package redact
+
+import (
+	"slices"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+var secretHeaders = webhook.SecretHeaders()
+
+// IsSecretHeader reports whether a header never leaves the ingress, because its purpose is to carry
+// a credential: it is one of webhook.SecretHeaders, or one of the sender's. The names must be
+// canonical.
+func IsSecretHeader(name string, ofSender []string) bool {
+	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
+}
+
+// Headers adds the request's headers to into, redacted and as UTF-8, without the secret headers. It
+// does not modify the request's headers, but into may share unchanged values with them.
+func (r *Redactor) Headers(into map[string][]string, ofSender []string) map[string][]string {
+	for name, values := range r.request.Header { // names are ASCII: net/http rejects others
+		if !IsSecretHeader(name, ofSender) {
+			into[name] = r.headerValues(values)
+		}
+	}
+	if host := r.request.Host; host != "" {
+		// net/http removes Host from the headers.
+		into["Host"] = []string{r.HeaderValue(host)}
+	}
+	return into
+}
+
+// HeaderValue returns the value of a header, redacted and as UTF-8.
+func (r *Redactor) HeaderValue(value string) string { return r.Text(HeaderText(value)) }
+
+// headerValues returns the values of a header, redacted. If nothing changes, it returns the same
+// slice.
+func (r *Redactor) headerValues(values []string) []string {
+	for i, value := range values {
+		clean := r.HeaderValue(value)
+		if clean == value {
+			continue
+		}
+		cleaned := slices.Clone(values)
+		cleaned[i] = clean
+		for j := i + 1; j < len(values); j++ {
+			cleaned[j] = r.HeaderValue(values[j])
+		}
+		return cleaned
+	}
+	return values
+}

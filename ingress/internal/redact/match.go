@@ -1,0 +1,107 @@
+package redact
+
+import (
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// replace replaces each match with replacement. match returns the end of the match that begins at
+// the given position, or 0 if there is none. replace takes linear time if match does.
+func replace(text string, match func(at int) int) string {
+	var clean strings.Builder
+	done := 0
+	for at := 0; at < len(text); at++ {
+		if end := match(at); end > 0 {
+			clean.WriteString(text[done:at])
+			clean.WriteString(replacement)
+			done, at = end, end-1
+		}
+	}
+	if done == 0 {
+		return text
+	}
+	clean.WriteString(text[done:])
+	return clean.String()
+}
+
+// matchToken returns the end of the token that begins at a position, or 0 if there is none. A token
+// is the prefix followed by at least atLeast characters of base64url.
+func matchToken(text string, at, atLeast int) (end int) {
+	for i := range len(webhook.TokenPrefix) {
+		c, next := decodeChar(text, at)
+		if c != webhook.TokenPrefix[i] {
+			return 0
+		}
+		at = next
+	}
+	for n := 0; ; n++ {
+		c, next := decodeChar(text, at)
+		if next == at || !isBase64URL(c) {
+			if n < atLeast {
+				return 0
+			}
+			return at
+		}
+		at = next
+	}
+}
+
+// comparedEscaped is the number of characters of an escaped value that are compared. If they match,
+// the value is removed.
+const comparedEscaped = 64
+
+// matchEscaped returns the end of the escaped value that begins at a position, or 0 if there is
+// none. Beyond comparedEscaped characters a mismatch only ends the match.
+func matchEscaped(text string, at int, value string) (end int) {
+	for i := range len(value) {
+		c, next := decodeChar(text, at)
+		if next == at || (c != value[i] && (c != '+' || value[i] != ' ')) {
+			if i < comparedEscaped {
+				return 0
+			}
+			return at
+		}
+		at = next
+	}
+	return at
+}
+
+// decodeChar decodes the character at a position, however often it is escaped, and returns the
+// position of the next one.
+func decodeChar(text string, at int) (c byte, next int) {
+	if at >= len(text) {
+		return 0, at
+	}
+	if text[at] != '%' {
+		return text[at], at + 1
+	}
+	next = at + 1
+	for strings.HasPrefix(text[next:], "25") {
+		next += 2
+	}
+	if next+1 < len(text) {
+		high, isHigh := hexDigit(text[next])
+		low, isLow := hexDigit(text[next+1])
+		if isHigh && isLow {
+			return high<<4 | low, next + 2
+		}
+	}
+	return '%', at + 1
+}
+
+func hexDigit(c byte) (value byte, ok bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	default:
+		return 0, false
+	}
+}
+
+func isBase64URL(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+		c == '_'
+}

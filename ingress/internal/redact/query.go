@@ -1,0 +1,50 @@
+package redact
+
+import "strings"
+
+// Query returns the parameters of the request, redacted and as UTF-8, without those that may hold
+// the token. Their size is bounded by the limit of 32 KB for the request line and headers.
+func (r *Redactor) Query() map[string][]string {
+	query := otherParameters(r.request.URL.RawQuery)
+	for name, values := range query {
+		for i, value := range values {
+			values[i] = r.Text(value)
+		}
+		if clean := r.Text(name); clean != name {
+			delete(query, name)
+			query[clean] = append(query[clean], values...)
+		}
+	}
+	return query
+}
+
+// otherParameters parses a raw query and omits every parameter with the name of a token parameter,
+// whether or not its token is valid. Unlike url.ParseQuery it loses nothing: a semicolon is an
+// ordinary character. A value that cannot be unescaped, or would not be UTF-8 afterwards, is kept
+// as sent.
+func otherParameters(raw string) map[string][]string {
+	var others map[string][]string
+	var room []string // backing array for the values; most names have one
+	for raw != "" {
+		var pair, rest string
+		pair, rest, _ = strings.Cut(raw, "&")
+		name, value, _ := strings.Cut(pair, "=")
+		if pair == "" || isTokenParameter(name) {
+			raw = rest
+			continue
+		}
+		if others == nil {
+			most := strings.Count(raw, "&") + 1
+			others, room = make(map[string][]string, most), make([]string, 0, most)
+		}
+		raw = rest
+		name, value = unescape(name), unescape(value)
+		if values := others[name]; values != nil {
+			others[name] = append(values, value)
+			continue
+		}
+		room = append(room, value)
+		others[name] = room[len(room)-1 : len(room) : len(room)]
+	}
+	return others
+}

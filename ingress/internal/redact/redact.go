@@ -1,0 +1,114 @@
+// Package redact removes tokens from everything of a request that leaves the ingress.
+//
+// The token of a trigger node is a password: who has it can start executions. It is sent in the URL
+// or in the Authorization header, but that is not the only place of a request where it may be: a
+// proxy may have copied the whole URL into a header, and a sender may have put the URL of the
+// webhook into another parameter or into its User-Agent. What leaves the ingress is stored in
+// streams and databases, is delivered to runners, and is shown to operators, who need not be
+// allowed to see tokens:
+//
+//   - the headers of an execution or a rejection. Headers whose purpose is a credential are removed
+//     (IsSecretHeader), the values of the others are redacted.
+//   - its query. The parameters that may hold the token are removed, even if their value is not the
+//     valid token; the names and values of the others are redacted.
+//   - single values of the request: the content type, the delivery ID and the order key.
+//   - the User-Agent that is kept of a refused request (UserAgent).
+//
+// The log, the metrics and the spans of the ingress are not in the list, because they contain
+// nothing of a request except the IDs of what was found in the registry. The body is not redacted:
+// it is the sender's data, and runners receive the bytes that were sent.
+//
+// A request has one Redactor, which New returns when the request is parsed. It removes two kinds of
+// text: everything that has the form of a token (webhook.TokenPrefix and at least 20 characters),
+// whoever's token it is, and every value of the request that stood where a token is expected, even
+// if it is not valid, because it may be the password of something else. Both are found however
+// often they are percent-encoded.
+//
+// Until its token has been validated, a request must cost little: New and Token allocate nothing
+// for a token that is not escaped, and everything else is computed on first use.
+package redact
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// replacement replaces a token.
+const replacement = "[token]"
+
+const (
+	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
+	// a token; a token has 43.
+	minTokenLength = 20
+	// shortestValue is the minimum length of a value without the form of a token that is redacted:
+	// a message must not become longer than the request.
+	shortestValue = len(replacement)
+	// maxValues limits the number of values without the form of a token that are redacted, to keep
+	// the cost of a request proportional to its length.
+	maxValues = 16
+)
+
+// A Redactor removes tokens from the data of one request. Only one goroutine may use it, and the
+// request must not change.
+type Redactor struct {
+	request *http.Request
+	// shortest is the minimum length of an element of values.
+	shortest int
+	// values holds the values in the places of tokens that do not have the form of a token, both as
+	// sent and unescaped. It is filled in by findValues.
+	values []string
+	found  bool // findValues was called
+}
+
+// New returns the Redactor of r.
+func New(r *http.Request) Redactor {
+	return Redactor{request: r, shortest: shortestValue}
+}
+
+// Text returns text with its tokens replaced. If there are none, it returns text unchanged.
+func (r *Redactor) Text(text string) string {
+	r.findValues()
+	escaped := strings.IndexByte(text, '%') >= 0
+	if escaped || strings.Contains(text, webhook.TokenPrefix) {
+		text = replace(text, func(at int) int { return matchToken(text, at, minTokenLength) })
+	}
+	for _, value := range r.values {
+		text = strings.ReplaceAll(text, value, replacement)
+		if escaped {
+			text = replace(text, func(at int) int { return matchEscaped(text, at, value) })
+		}
+	}
+	return text
+}
+
+// findValues fills in r.values.
+func (r *Redactor) findValues() {
+	if r.found {
+		return
+	}
+	r.found = true
+	r.addValue(bearerToken(r.request.Header))
+	raw := r.request.URL.RawQuery
+	for raw != "" && len(r.values) < maxValues {
+		var pair string
+		pair, raw, _ = strings.Cut(raw, "&")
+		if name, value, _ := strings.Cut(pair, "="); isTokenParameter(name) {
+			r.addValue(value)
+		}
+	}
+}
+
+// addValue adds a value, as sent and unescaped, unless it has the form of a token.
+func (r *Redactor) addValue(raw string) {
+	if raw == "" || matchToken(raw, 0, minTokenLength) == len(raw) {
+		return
+	}
+	for _, text := range [...]string{unescape(raw), raw} {
+		if len(text) >= max(r.shortest, 1) && !slices.Contains(r.values, text) {
+			r.values = append(r.values, text)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package redact
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// HeaderText returns a header's value as UTF-8, the form in which values leave the ingress. It
+// redacts nothing. A value that is not valid UTF-8 is decoded as ISO 8859-1, the traditional
+// encoding of HTTP headers.
+func HeaderText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var text strings.Builder
+	for i := range len(s) {
+		text.WriteRune(rune(s[i]))
+	}
+	return text.String()
+}
+
+// unescape returns the text of a name or value of a raw query as UTF-8. Text that cannot be
+// unescaped, or would not be UTF-8 afterwards, is kept as sent.
+func unescape(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	plain, err := url.QueryUnescape(s)
+	if err != nil || !utf8.ValidString(plain) {
+		plain = s
+	}
+	return strings.ToValidUTF8(plain, "\uFFFD")
+}

@@ -1,0 +1,35 @@
+package redact
+
+import "net/http"
+
+// maxUserAgent limits the length of a User-Agent that is redacted, because the replacement of a
+// token of one letter makes the text longer.
+const maxUserAgent = 1 << 10
+
+// UserAgent returns the beginning of r's User-Agent with every token redacted, valid or not. It is
+// stricter than a Redactor, because it is kept of refused requests, whose tokens are often
+// incomplete or mistyped: it redacts a value in the place of a token however short it is, and the
+// whole text if that contains the prefix of tokens.
+func UserAgent(r *http.Request) string {
+	text := r.Header.Get("User-Agent")
+	if text == "" {
+		return ""
+	}
+	text = text[:min(len(text), maxUserAgent)]
+	strict := Redactor{request: r, shortest: 1}
+	text = strict.Text(text)
+	if hasTokenPrefix(text) {
+		return replacement // it contains a token that is not this request's
+	}
+	return text
+}
+
+// hasTokenPrefix reports whether a text contains the prefix of tokens.
+func hasTokenPrefix(text string) bool {
+	for at := range len(text) {
+		if matchToken(text, at, 0) > 0 {
+			return true
+		}
+	}
+	return false
+}
