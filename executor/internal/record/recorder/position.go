@@ -281,8 +281,6 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isRunning() {
 		err = r.findReplaced(ctx, reports)
 	}
-	// Rewind the stream of reports first: if the database has no ranges for it, the missing start
-	// messages determine whether reports are missing.
 	for _, p := range []*position{reports, starts} {
 		if err == nil {
 			err = r.rewind(ctx, p)
@@ -335,9 +333,11 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing sets the missing field of both positions.
-func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) error {
-	for _, p := range []*position{starts, reports} {
+// findMissing sets the missing field of the positions. A database without any range of a stream has
+// none of its messages: it does not search for records instead, because executors record in
+// parallel, and a record does not show that the messages before it are recorded.
+func (r *Recorder) findMissing(ctx context.Context, positions ...*position) error {
+	for _, p := range positions {
 		if p.stream == nil {
 			continue
 		}
@@ -348,12 +348,7 @@ func (r *Recorder) findMissing(ctx context.Context, starts, reports *position) e
 		if p.replaced > 0 {
 			ranges = store.RangesBefore(ranges, p.replaced)
 		}
-		if len(ranges) == 0 {
-			err = r.initRanges(ctx, p, starts)
-		} else {
-			p.missing, err = firstMissing(ctx, p, ranges)
-		}
-		if err != nil {
+		if p.missing, err = firstMissing(ctx, p, ranges); err != nil {
 			return err
 		}
 	}
@@ -409,35 +404,6 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 		return 0, fmt.Errorf("the message from %d on: %w", sequence, err)
 	}
 	return msg.Sequence, nil
-}
-
-// initRanges handles a stream for which the database has no ranges, because the database is new or
-// was written by a version that did not store them. It finds the first missing message and stores a
-// range for the messages before it.
-func (r *Recorder) initRanges(ctx context.Context, p, starts *position) (err error) {
-	first, last := p.acknowledged()
-	if first > last {
-		return nil
-	}
-	switch {
-	case p == starts:
-		p.missing, err = r.findFirstUnrecorded(ctx, p.stream, last, first)
-	case starts.missing > 0: // reports about missing executions cannot be compared
-		p.missing = first
-	}
-	if err != nil {
-		return err
-	}
-	if p.missing > 0 {
-		last = p.missing - 1
-	}
-	if first > last {
-		return nil
-	}
-	_, err = r.store.Apply(ctx, store.Batch{Handled: []store.Range{{
-		Stream: p.name, Created: identityOf(p.stream.CachedInfo()), First: first, Last: last,
-	}}})
-	return err
 }
 
 // rewind rewinds the recorder's consumer of a stream to the first message that it would otherwise

@@ -49,6 +49,9 @@ func (s *Store) replaceHandledRanges(
 	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
 ) ([]store.Range, error) {
 	return write(ctx, s, "merge decided", func(tx Tx) ([]store.Range, error) {
+		if err := tx.Lock(ctx, Ranges, true); err != nil {
+			return nil, err
+		}
 		var rows []store.Range
 		if err := tx.Query(ctx, func(row Row) error {
 			r, err := decided.scan(row)

@@ -149,6 +149,10 @@ const (
 	// Events is held exclusively by transactions that decide operator events or change event
 	// conditions.
 	Events Lock = 7_303_014_917_205
+	// Ranges is held exclusively by transactions that replace the ranges of handled messages. A
+	// transaction that waited for the rows of another one would see them deleted, but not what the
+	// other one has inserted in their place, and would return the ranges without them.
+	Ranges Lock = 7_303_014_917_206
 )
 
 // Store implements most of store.Store. Drivers embed it, and implement opening and closing.

@@ -40,6 +40,29 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%d records, %d inserted, %v", len(records), len(changed), err)
 		}
 	},
+	"ranges are merged and forgotten": func(t *testing.T, s store.Store) {
+		const ranges, kept = 200, 100
+		for round := range 10 {
+			stream := fmt.Sprint("stream-", round)
+			for n := range uint64(ranges) {
+				apply(t, s, store.Batch{Handled: []store.Range{span(stream, 2*n+1, 2*n+1)}})
+			}
+			inParallel(t, 4, func(worker int) error {
+				if worker == 0 {
+					return s.ForgetHandled(t.Context(), stream, "then", 2*kept)
+				}
+				got, err := s.HandledRanges(t.Context(), stream, "then")
+				if err == nil && len(got) != ranges && len(got) != kept {
+					err = fmt.Errorf("%d ranges, want %d or %d", len(got), ranges, kept)
+				}
+				return err
+			})
+			got, err := s.HandledRanges(t.Context(), stream, "then")
+			if err != nil || len(got) != kept {
+				t.Errorf("%d ranges after all, want %d; %v", len(got), kept, err)
+			}
+		}
+	},
 	"reading while writing": func(t *testing.T, s store.Store) {
 		inParallel(t, 4, func(worker int) error {
 			for i := range 20 {
