@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ const problemType = "https://github.com/hookstart/hookstart#"
 type problemKind struct {
 	status int
 	title  string
-	detail string // used if a problem has no other detail
+	// detail is used if a problem has no other detail. "" means operate.Explanation.
+	detail string
 	// retryAfter is the number of seconds after which a retry can succeed. 0 means that a retry
 	// cannot succeed.
 	retryAfter int64
@@ -44,26 +46,18 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodePlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
-		detail: "The account's plan allows no further active workflow. Deactivate another one, " +
-			"or change the plan.",
 	},
 	api.CodeWebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
-		detail: "The account's plan has no webhook triggers. Change the plan.",
 	},
 	api.CodeSamplePayloadMissing: {
 		status: http.StatusConflict, title: "Sample payload missing",
-		detail: "The trigger node has no sample payload to run on. Configure one first.",
 	},
 	api.CodeTooManyTokens: {
 		status: http.StatusConflict, title: "Too many tokens",
-		detail: fmt.Sprintf("%d tokens of this trigger node are valid. Wait until one expires, "+
-			"or rotate with keepOldForSeconds 0 to end them all.", operate.MaxTokens),
 	},
 	api.CodeTooManySecrets: {
 		status: http.StatusConflict, title: "Too many secrets",
-		detail: fmt.Sprintf("%d secrets of this sender work. Delete one, or add the new one with "+
-			"endOthersAfterSeconds 0 to end them all.", operate.MaxSecrets),
 	},
 	api.CodeTooManyStreams: {
 		status:     http.StatusTooManyRequests,
@@ -72,40 +66,27 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeLastSecret: {
 		status: http.StatusConflict, title: "Last secret",
-		detail: "Without it no request could be verified. Add another secret first, or remove " +
-			"the sender.",
 	},
 	api.CodeIngressTooOld: {
 		status: http.StatusConflict, title: "Ingress too old",
-		detail: "An ingress that runs is of a version that does not know this setting, and would " +
-			"act against it. Upgrade all ingresses, and repeat the call.",
 	},
 	api.CodeQueueMoves: {
 		status: http.StatusConflict, title: "Queue moves",
-		detail: "The queue is on the way to a stream of its own, or back. Repeat the call when " +
-			"it has moved.",
 	},
 	api.CodeStreamFull: {status: http.StatusConflict, title: "Stream full"},
 	api.CodeSecretsKeyMissing: {
 		status: http.StatusConflict, title: "Secrets key missing",
-		detail: "There is no key to seal the secret with. Give the executors and ingresses " +
-			"--secrets-key-file: hookstart admin secrets-key makes a key.",
 	},
 	api.CodeSenderCannotSign:    {status: http.StatusConflict, title: "Sender cannot sign"},
 	api.CodeEndpointUnreachable: {status: http.StatusBadGateway, title: "Endpoint unreachable"},
 	api.CodeNotFailed: {
 		status: http.StatusConflict, title: "Not failed",
-		detail: "Only an execution that has failed can be requeued.",
 	},
 	api.CodeInputExpired: {
 		status: http.StatusConflict, title: "Input expired",
-		detail: "The stream no longer has the original message, so its body cannot run again. " +
-			"Ask the sender to send it again, or run the trigger on its sample payload.",
 	},
 	api.CodeAccountNotEmpty: {
 		status: http.StatusConflict, title: "Account not empty",
-		detail: "The account has workflows or keys. Delete or move the workflows, and revoke the " +
-			"keys, first.",
 	},
 	api.CodeChangedSince: {
 		status: http.StatusPreconditionFailed, title: "Changed since",
@@ -114,29 +95,21 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeNotFinished: {
 		status: http.StatusConflict, title: "Not finished",
-		detail: "Only an execution that has ended can be replayed.",
 	},
 	api.CodeAlreadyEnded: {
 		status: http.StatusConflict, title: "Already ended",
-		detail: "The execution has ended, so it cannot be canceled.",
 	},
 	api.CodeBodyNotKept: {
 		status: http.StatusConflict, title: "Body not kept",
-		detail: "The body of this rejected request was not read, or is not what its Content-Type " +
-			"says, so nothing can be started on it. Ask the sender to send it again.",
 	},
 	api.CodeRefused: {
 		status: http.StatusConflict, title: "Refused",
-		detail: "The database still refuses the contents of the message.",
 	},
 	api.CodeUndecodable: {
 		status: http.StatusConflict, title: "Undecodable",
-		detail: "A message that cannot be decoded cannot run. It leaves the list when it is old " +
-			"enough.",
 	},
 	api.CodeNotEmpty: {
 		status: http.StatusConflict, title: "Not empty",
-		detail: "A backup is restored into an installation in which nothing was done yet.",
 	},
 	api.CodeNotConfirmed: {
 		status:     http.StatusServiceUnavailable,
@@ -145,12 +118,9 @@ var problemKinds = map[string]problemKind{
 	},
 	api.CodeUnavailable: {
 		status: http.StatusServiceUnavailable, title: "Unavailable", retryAfter: 1,
-		detail: "NATS or the database cannot be reached now. If the call was a change, it may or " +
-			"may not be stored.",
 	},
 	api.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
-		detail: "The call failed. The executor's log says why.",
 	},
 }
 
@@ -163,7 +133,7 @@ type problem struct {
 func newProblem(code, detail string, fields ...api.FieldError) *problem {
 	kind := problemKinds[code]
 	if detail == "" {
-		detail = kind.detail
+		detail = cmp.Or(kind.detail, operate.Explanation(code))
 	}
 	return &problem{api.Problem{
 		Type:       problemType + code,
