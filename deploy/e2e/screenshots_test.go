@@ -86,7 +86,7 @@ func TestScreenshots(t *testing.T) {
 				b.text("[data-settings] [data-said]", "Saved.")
 			}},
 			{name: "workflow-changed-since", path: "/workflows/ledger", do: func(b *tab) {
-				b.evaluate(`document.querySelector("#set-name").defaultValue = document.querySelector("#set-queue").defaultValue = "before"`)
+				b.evaluate(`document.querySelector("[name='shown.name']").value = document.querySelector("[name='shown.queue']").value = "before"`)
 				b.do(chromedp.SetValue(chromedp.CSS("#set-name"), "General ledger"),
 					chromedp.SetValue(chromedp.CSS("#set-queue"), "ledger"))
 				b.click("[data-settings] button")

@@ -1,5 +1,6 @@
-// Package console is the operators' web interface: pages rendered by the server, with JavaScript
-// that calls the operators' API. Browsers load nothing from other hosts.
+// Package console is the operators' web interface: pages and forms, rendered and handled by the
+// server. JavaScript makes them quicker to use; forms that are not in Console.forms still need it,
+// and call the operators' API. Browsers load nothing from other hosts.
 package console
 
 import (
@@ -82,6 +83,7 @@ func (c *Console) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, c.requireSession(handle))
 	}
+	c.routeForms(mux)
 	return mux
 }
 
@@ -89,7 +91,8 @@ func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",
-			"Pages are read-only. Send changes to the operators' API, below /api/v1.")
+			"Pages are read-only. Their forms have addresses of their own; programs send changes "+
+				"to the operators' API, below /api/v1.")
 		return
 	}
 	c.renderError(w, r, http.StatusNotFound, "There is no such page",

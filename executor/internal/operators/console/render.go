@@ -57,14 +57,16 @@ type page struct {
 	SignedIn bool
 	Caller   operate.Caller
 	Refresh  string // URL that the browser loads immediately; "" means none
+	Done     string // says once what a form has done; "" means nothing
 	Body     any
 }
 
 func parsePages(assetsPath string, viewer viewer) pages {
 	functions := template.FuncMap{
-		"asset": func(name string) string { return assetsPath + "/" + name },
-		"may":   func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
-		"wide":  func() bool { return viewer.wide },
+		"asset":  func(name string) string { return assetsPath + "/" + name },
+		"may":    func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
+		"fields": func(names ...string) []string { return names },
+		"wide":   func() bool { return viewer.wide },
 		"json": func(value any) (string, error) {
 			text, err := json.Marshal(value)
 			return string(text), err
@@ -93,6 +95,11 @@ func parsePages(assetsPath string, viewer viewer) pages {
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
+	if failed := postedOf(r.Context()); failed != nil && status == http.StatusOK {
+		status = failed.status
+	} else if p.SignedIn && status == http.StatusOK && r.Method == http.MethodGet {
+		p.Done = c.SignIn.TakeNotice(w, r)
+	}
 	c.write(w, r, status, name, "layout", p)
 }
 

@@ -25,7 +25,8 @@ type workflowPage struct {
 	Demo            bool         // this process's demo runner consumes the queue
 	Waits           bool         // the workflow is inactive, and some of its executions are queued
 	Others          []linkChoice // other active workflows of the account, if its plan is full
-	OwnRate         *api.RateLimit
+	Settings        formView
+	Switch          formView
 	Nodes           []linkChoice
 	Trigger         trigger
 	Refusals        refusals
@@ -145,8 +146,10 @@ func (c *Console) workflowPage(
 ) (p workflowPage, err error) {
 	p = workflowPage{
 		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
-		OwnRate: w.RateLimit,
-		Demo:    c.DemoQueue != "" && w.Queue == c.DemoQueue,
+		Settings: viewForm(ctx, "settings",
+			workflowSettings(w.ID, w.Name, w.Queue, w.RateLimit)),
+		Switch: viewForm(ctx, "switch", nil),
+		Demo:   c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {

@@ -28,11 +28,16 @@ export async function call(method, path, body, tag) {
   if (method === "GET") {
     return ask(method, path);
   }
+  return changing(() => ask(method, path, body, tag));
+}
+
+// changing runs work, which changes something.
+export async function changing(work) {
   forget();
   underWay++;
   changes++;
   try {
-    return await ask(method, path, body, tag);
+    return await work();
   } finally {
     underWay--;
   }
@@ -46,6 +51,8 @@ export const isNew = Symbol("new");
 // tagOf is the version of the workflow that call has answered with.
 export const tagOf = (answer) => tags.get(answer);
 
+export const unreachable = () => new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
+
 async function ask(method, path, body, tag) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   if (tag === isNew) {
@@ -57,7 +64,7 @@ async function ask(method, path, body, tag) {
   try {
     response = await fetch(path, { method, body, headers });
   } catch {
-    throw new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
+    throw unreachable();
   }
   if (response.status === 401) {
     signIn();

@@ -69,6 +69,7 @@ class Fragment {
 function replace(before, after, control) {
   if (after.hasAttribute("aria-checked")) {
     before.setAttribute("aria-checked", after.getAttribute("aria-checked")); // it may have the focus, and keeps it
+    before.value = after.value; // what it switches to
     return;
   }
   const hovered = before.matches("[data-fragment]:hover") && before.childElementCount > 0;

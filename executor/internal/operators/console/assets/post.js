@@ -1,0 +1,105 @@
+// Forms that are posted to the console. Without this script, the browser shows the page that is the answer; with it,
+// the page stays, and what the answer says about the form is shown in it. What a form says is in the element whose ID
+// is the form's with "-said".
+import { Problem, busy, changing, signIn, unreachable } from "./api.js";
+import { goOn } from "./done.js";
+import { fail, succeed } from "./failures.js";
+import { refreshFragments } from "./fragments.js";
+
+export function watchPosts() {
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-in-place]")) {
+      event.preventDefault();
+      post(event.target, event.submitter ?? event.target.querySelector("button"));
+    }
+  });
+}
+
+async function post(form, button) {
+  const said = document.getElementById(`${form.id}-said`);
+  try {
+    const { response, page } = await busy(button, () => changing(() => ask(form, button)));
+    const answered = page.getElementById(form.id);
+    if (!response.ok) {
+      refuse(form, said, response, page, answered);
+      return;
+    }
+    const done = page.querySelector("[data-done]").textContent;
+    const { pathname, search } = new URL(response.url);
+    if (pathname !== location.pathname || !answered) {
+      goOn(pathname + search, done);
+      return;
+    }
+    adopt(form, answered, true);
+    document.title = page.title;
+    if (said.matches(".refusal")) {
+      said.hidden = true;
+    } else {
+      succeed(said, done);
+    }
+    await refreshFragments(button);
+  } catch (problem) {
+    for (const part of said.children) { // they were about another failure
+      part.hidden = !part.matches("[data-text]");
+    }
+    fail(said, problem);
+  }
+}
+
+async function ask(form, button) {
+  const body = new URLSearchParams(new FormData(form, button));
+  const response = await fetch(form.getAttribute("action"), { method: "POST", body }).catch(() => undefined);
+  const text = await response?.text().catch(() => undefined);
+  if (text === undefined) {
+    throw unreachable();
+  }
+  if (response.status === 401 || new URL(response.url).pathname === "/sign-in") {
+    signIn();
+    throw new Problem(401, "unauthorized", "The session has expired. Sign in, then repeat the change.");
+  }
+  return { response, page: new DOMParser().parseFromString(text, "text/html") };
+}
+
+// refuse shows why the form was not saved: as its form in the answer does, or as an error page says.
+function refuse(form, said, response, page, answered) {
+  const text = page.getElementById(said.id);
+  if (!answered || !text) {
+    const why = page.querySelector("main .problem")?.textContent ?? `The executor answered ${response.status}.`;
+    throw new Problem(response.status, "", why);
+  }
+  adopt(form, answered, false);
+  const message = (text.querySelector("[data-text]") ?? text).textContent;
+  if (said.matches(".refusal")) {
+    said.replaceChildren(...text.childNodes);
+  }
+  fail(said, { message });
+  form.querySelector("[aria-invalid=true]")?.focus();
+}
+
+// adopt makes the controls of a form as they are in the answer, and what is said beside them. After a failure, what was
+// typed stays, and is not taken for saved.
+function adopt(form, answered, saved) {
+  [...form.elements].forEach((mine, i) => {
+    const theirs = answered.elements[i];
+    if (!theirs || theirs.name !== mine.name) {
+      return;
+    }
+    for (const name of ["aria-invalid", "aria-checked"]) {
+      if (theirs.hasAttribute(name)) {
+        mine.setAttribute(name, theirs.getAttribute(name));
+      } else {
+        mine.removeAttribute(name);
+      }
+    }
+    if (mine.matches("button, [type=hidden]")) {
+      mine.value = theirs.value;
+    } else if (mine.matches("input, textarea") && (saved || mine.value !== theirs.value)) {
+      mine.value = mine.defaultValue = theirs.value;
+    }
+  });
+  const problems = answered.querySelectorAll("[data-problem]");
+  form.querySelectorAll("[data-problem]").forEach((mine, i) => {
+    mine.textContent = problems[i].textContent;
+    mine.hidden = problems[i].hidden;
+  });
+}

@@ -1,0 +1,318 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// form describes a form of a page, which the browser posts to an address of its own. If the change
+// succeeds, the response is a redirect to the page, which shows a message once. Otherwise, it is
+// the page with the error, and with what the operator has typed. With JavaScript (posts.js), the
+// browser stays on the page and shows there what the response says.
+type form struct {
+	name string       // identifies the form among those of its page
+	role operate.Role // role that the caller needs
+	// settings lists the settings that the form shows and changes. Its fields that belong to none
+	// are commands or new values, which replace nothing.
+	settings []setting
+	// fields maps fields of the operators' API, as in errors, to fields of the form. Fields of the
+	// same name need no entry.
+	fields map[string]string
+	// words replaces names of the API in messages. nil replaces nothing.
+	words *strings.Replacer
+	page  func(*http.Request) string // returns the path and query of the page
+	show  http.HandlerFunc           // responds with the page
+	// save makes the change. It returns a message that says what was done.
+	save func(*http.Request, *posted) (string, error)
+}
+
+// setting is a value that a form shows and changes. For each of its fields, the form has a hidden
+// field shownPrefix+name, which holds the value that the page has shown.
+type setting struct {
+	what   string // noun for messages
+	fields []string
+	// text returns the setting in words, from the values of its fields.
+	text func(values []string) string
+}
+
+const shownPrefix = "shown."
+
+// posted is a form that was posted, and after a failure, what the page says about it. The zero
+// value is a form that was not posted.
+type posted struct {
+	form   *form
+	values map[string]string // what the page shows again, if it is not what the server has now
+	status int               // status of the response after a failure
+
+	Code     string // code of the failure; "" means that there was none
+	Message  string // what the form says about the failure
+	problems map[string]string
+	theirs   map[string]string // the current values, if somebody else has changed one
+}
+
+type postedKey struct{}
+
+// formView is a form as a page shows it. The zero value is a form without values.
+type formView struct {
+	posted
+	current map[string]string // current values by field
+}
+
+// viewForm returns how a page shows a form.
+func viewForm(ctx context.Context, name string, current map[string]string) formView {
+	view := formView{current: current}
+	if p := postedOf(ctx); p != nil && p.form.name == name {
+		view.posted = *p
+	}
+	return view
+}
+
+// postedOf returns the form whose failure the page has to show, or nil if there is none.
+func postedOf(ctx context.Context) *posted {
+	p, _ := ctx.Value(postedKey{}).(*posted)
+	return p
+}
+
+// Value returns what a field contains.
+func (v formView) Value(field string) string {
+	if value, ok := v.values[field]; ok {
+		return value
+	}
+	return v.current[field]
+}
+
+// Shown returns the value of the hidden field that belongs to a field.
+func (v formView) Shown(field string) string {
+	if value, ok := v.values[shownPrefix+field]; ok {
+		return value
+	}
+	return v.current[field]
+}
+
+// Problem returns what is wrong with a field, or "" if nothing is.
+func (v formView) Problem(field string) string { return v.problems[field] }
+
+// Invalid returns the attributes of a field that has a problem. The browser moves the focus to one
+// of them.
+func (v formView) Invalid(field string) template.HTMLAttr {
+	switch {
+	case v.problems[field] == "":
+		return ""
+	case field == slices.Min(slices.Collect(maps.Keys(v.problems))):
+		return `aria-invalid="true" autofocus`
+	default:
+		return `aria-invalid="true"`
+	}
+}
+
+// formText is a text of a form, and the ID of its element.
+type formText struct {
+	ID, Text string
+	Focus    bool // the browser moves the focus to it
+}
+
+// At returns the problem of a field, or the message of the form if field is "", for an element. The
+// message gets the focus if no field does.
+func (v formView) At(id, field string) formText {
+	if field == "" {
+		return formText{id, v.Message, v.Message != "" && len(v.problems) == 0}
+	}
+	return formText{ID: id, Text: v.Problem(field)}
+}
+
+// forms returns the forms by the path to which they are posted.
+func (c *Console) forms() map[string]*form {
+	return map[string]*form{
+		"/workflows/{id}/settings": c.workflowSettingsForm(),
+		"/workflows/{id}/switch":   c.workflowSwitchForm(),
+	}
+}
+
+// routeForms adds the handlers of the forms. A form's address that is loaded like a page leads to
+// the page of the form.
+func (c *Console) routeForms(mux *http.ServeMux) {
+	for path, f := range c.forms() {
+		mux.HandleFunc("POST "+path, c.requireSession(c.post(f)))
+		mux.HandleFunc("GET "+path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
+		}))
+	}
+}
+
+// post returns the handler to which a form is posted.
+func (c *Console) post(f *form) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := signin.Caller(r.Context()).RequireRole(f.role); err != nil {
+			c.renderCallError(w, r, err)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+		if err := r.ParseForm(); err != nil {
+			c.renderError(w, r, http.StatusBadRequest, "The form cannot be read",
+				fmt.Sprintf("A form has %d bytes at most. Load the page again.", maxFormBytes))
+			return
+		}
+		p := &posted{form: f, values: valuesOf(r.PostForm)}
+		done, err := "", p.checkComplete()
+		if err == nil {
+			done, err = f.save(r, p)
+		}
+		switch {
+		case err == nil:
+			c.SignIn.SetNotice(w, r, done)
+			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
+		case p.fail(err):
+			if p.status == http.StatusServiceUnavailable {
+				noteInLogEvent(r, "", err)
+			}
+			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
+		default:
+			c.renderCallError(w, r, err)
+		}
+	}
+}
+
+// valuesOf returns the first value of each field, with the line breaks that the operator has typed:
+// browsers post CRLF.
+func valuesOf(posted url.Values) map[string]string {
+	values := make(map[string]string, len(posted))
+	for name := range posted {
+		values[name] = strings.ReplaceAll(posted.Get(name), "\r\n", "\n")
+	}
+	return values
+}
+
+// checkComplete returns an error if the form does not say what it has shown. Without that, it might
+// overwrite changes that nobody has seen.
+func (p *posted) checkComplete() error {
+	for _, s := range p.form.settings {
+		for _, field := range s.fields {
+			if _, ok := p.values[shownPrefix+field]; !ok {
+				return errIncomplete()
+			}
+		}
+	}
+	return nil
+}
+
+func errIncomplete() error {
+	return &operate.Error{
+		Code: api.CodeInvalid, Detail: "The form is not complete. Load the page again.",
+	}
+}
+
+// isEdited reports whether the operator has changed one of the fields.
+func (p *posted) isEdited(fields ...string) bool {
+	return slices.ContainsFunc(fields, func(field string) bool {
+		return p.values[field] != p.values[shownPrefix+field]
+	})
+}
+
+// checkUnchanged returns an error with api.CodeChangedSince if somebody else has changed a setting
+// that the operator has changed, too, to another value. current holds the current values of all
+// fields of the settings. Call it within the change, so that they are still current when the
+// change is stored.
+func (p *posted) checkUnchanged(current map[string]string) error {
+	var theirs []string
+	for _, s := range p.form.settings {
+		differs := func(prefix string) bool {
+			return slices.ContainsFunc(s.fields, func(field string) bool {
+				return p.values[prefix+field] != current[field]
+			})
+		}
+		if p.isEdited(s.fields...) && differs(shownPrefix) && differs("") {
+			values := make([]string, len(s.fields))
+			for i, field := range s.fields {
+				values[i] = current[field]
+			}
+			theirs = append(theirs, "the "+s.what+" to "+s.text(values))
+		}
+	}
+	if p.theirs = nil; len(theirs) == 0 {
+		return nil
+	}
+	p.theirs = current
+	return &operate.Error{
+		Code: api.CodeChangedSince,
+		Detail: "Not saved: somebody else has changed " + strings.Join(theirs, " and ") +
+			" since you opened the page. Your changes are still in the form: save again to " +
+			"overwrite theirs, or reload the page to keep theirs.",
+	}
+}
+
+// quoted returns the text of a setting with one field.
+func quoted(values []string) string { return "“" + strings.Join(values, " ") + "”" }
+
+// fail records why the form was not saved. It returns false if that concerns more than the form, so
+// that the page cannot show it.
+func (p *posted) fail(err error) bool {
+	refused, ok := errors.AsType[*operate.Error](err)
+	if !ok {
+		return false
+	}
+	switch refused.Code {
+	case api.CodeInvalid:
+		p.status = http.StatusUnprocessableEntity
+	case api.CodeUnavailable, api.CodeNotConfirmed:
+		p.status = http.StatusServiceUnavailable
+	case api.CodeNotFound, api.CodeUnauthorized, api.CodeForbidden, api.CodeInternal:
+		return false
+	default:
+		p.status = http.StatusConflict
+	}
+	p.Code, p.Message = refused.Code, refused.Text()
+	p.setProblems(refused.Fields)
+	p.forgetUnedited()
+	return true
+}
+
+// setProblems sets what is wrong with the fields. The message names the problems of fields that the
+// form does not have.
+func (p *posted) setProblems(invalid []api.FieldError) {
+	p.problems = map[string]string{}
+	for _, problem := range invalid {
+		field, mapped := p.form.fields[problem.Field]
+		if !mapped {
+			field = problem.Field
+		}
+		if _, ok := p.values[field]; ok {
+			p.problems[field] = problem.Problem
+			if p.form.words != nil {
+				p.problems[field] = p.form.words.Replace(problem.Problem)
+			}
+			continue
+		}
+		p.Message += " " + problem.Field + ": " + problem.Problem + "."
+	}
+	if p.Message = strings.TrimSpace(p.Message); p.Message == "" {
+		p.Message = "Not saved: see what is marked."
+	}
+}
+
+// forgetUnedited forgets the values of settings that the operator has not changed, so that the page
+// shows their current values. After a conflict, the page has shown the current values of the
+// others, too, so that the form can be saved then.
+func (p *posted) forgetUnedited() {
+	for _, s := range p.form.settings {
+		edited := p.isEdited(s.fields...)
+		for _, field := range s.fields {
+			if !edited {
+				delete(p.values, field)
+				delete(p.values, shownPrefix+field)
+			} else if p.theirs != nil {
+				p.values[shownPrefix+field] = p.theirs[field]
+			}
+		}
+	}
+}

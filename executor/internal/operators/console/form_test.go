@@ -1,0 +1,323 @@
+package console_test
+
+import (
+	"encoding/json"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+)
+
+var (
+	attribute = regexp.MustCompile(`([a-z-]+)="([^"]*)"`)
+	control   = regexp.MustCompile(`<(input|textarea)\b[^>]*>(?:([^<]*)</textarea>)?`)
+)
+
+func attributesOf(tag string) map[string]string {
+	all := map[string]string{}
+	for _, found := range attribute.FindAllStringSubmatch(tag, -1) {
+		all[found[1]] = html.UnescapeString(found[2])
+	}
+	return all
+}
+
+// formIn returns the address of a form in a page, and what a browser without JavaScript posts.
+func (r *rig) formIn(page, id string) (action string, values url.Values) {
+	r.t.Helper()
+	form := regexp.MustCompile(`(?s)(<form [^>]*id="` + id + `"[^>]*>)(.*?)</form>`).
+		FindStringSubmatch(page)
+	if form == nil {
+		r.t.Fatalf("the page has no form %q:\n%.2000s", id, page)
+	}
+	of := attributesOf(form[1])
+	if of["method"] != "post" {
+		r.t.Fatalf("the form %q is not posted: %s", id, form[1])
+	}
+	values = url.Values{}
+	for _, found := range control.FindAllStringSubmatch(form[2], -1) {
+		of := attributesOf(found[0])
+		if of["type"] == "checkbox" && !strings.Contains(found[0], " checked") {
+			continue
+		}
+		value := of["value"]
+		if found[1] == "textarea" {
+			value = html.UnescapeString(found[2])
+		}
+		values.Add(of["name"], value)
+	}
+	return of["action"], values
+}
+
+// post posts a form of a page as a browser without JavaScript does, with some values changed.
+func (r *rig) post(
+	path, id string, changes map[string]string, session func(*http.Request),
+) answer {
+	r.t.Helper()
+	return r.postAgain(r.get(path, session), id, changes, session)
+}
+
+// postAgain is like post, for a page that is there already.
+func (r *rig) postAgain(
+	page answer, id string, changes map[string]string, session func(*http.Request),
+) answer {
+	r.t.Helper()
+	action, values := r.formIn(page.body, id)
+	for name, value := range changes {
+		values.Set(name, value)
+	}
+	return r.call(http.MethodPost, action, values, session)
+}
+
+// done follows the redirect after a form was saved, and returns what the page says.
+func (r *rig) done(a answer, session func(*http.Request)) string {
+	r.t.Helper()
+	if a.status != http.StatusSeeOther || len(a.cookies) != 1 {
+		r.t.Fatalf("not saved: %d, %v\n%s", a.status, a.cookies, a.body)
+	}
+	notice := a.cookies[0]
+	if !notice.HttpOnly || notice.SameSite != http.SameSiteStrictMode {
+		r.t.Errorf("the cookie of the notice is %v", notice)
+	}
+	said := func(cookie string) string {
+		page := r.get(a.location, func(request *http.Request) {
+			session(request)
+			request.Header.Set("Cookie", request.Header.Get("Cookie")+"; "+cookie)
+		})
+		found := regexp.MustCompile(`data-done( hidden)?>([^<]*)<`).FindStringSubmatch(page.body)
+		if page.status != http.StatusOK || found == nil || (found[1] == "") != (found[2] != "") {
+			r.t.Fatalf("%s: %d, %q", a.location, page.status, found)
+		}
+		if found[2] != "" && (len(page.cookies) != 1 || page.cookies[0].MaxAge >= 0) {
+			r.t.Errorf("the notice is not removed: %v", page.cookies)
+		}
+		return html.UnescapeString(found[2])
+	}
+	if text := said(notice.Name + "=" + notice.Value[1:]); text != "" {
+		r.t.Errorf("a notice that nobody has signed says %q", text)
+	}
+	return said(notice.Name + "=" + notice.Value)
+}
+
+// workflow returns a workflow as the registry has it.
+func (r *rig) workflow(id string) *registry.Workflow {
+	r.t.Helper()
+	have, ok := r.Directory.Workflow(id)
+	if !ok {
+		r.t.Fatalf("there is no workflow %q", id)
+	}
+	return have.Record
+}
+
+// change changes a workflow, as another operator does.
+func (r *rig) change(id string, change func(*edit.WorkflowSpec)) {
+	r.t.Helper()
+	_, err := r.ChangeWorkflow(r.t.Context(), id, func(spec *edit.WorkflowSpec) error {
+		change(spec)
+		return nil
+	})
+	r.check(err)
+}
+
+// signInAs signs in with a new key that has the role.
+func (r *rig) signInAs(role string) func(*http.Request) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
+		r.server.URL+"/api/v1/keys", strings.NewReader(`{"name":"a `+role+`","role":"`+role+`"}`))
+	r.check(err)
+	request.Header.Set("Authorization", "Bearer "+adminToken)
+	response, err := http.DefaultTransport.RoundTrip(request)
+	r.check(err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	r.check(err)
+	var key api.NewKey
+	r.check(json.Unmarshal(text, &key))
+	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {key.Secret}})
+	if len(a.cookies) != 1 {
+		r.t.Fatalf("sign in as %s: %d", role, a.status)
+	}
+	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
+}
+
+// wantSays fails the test if the answer has another status, or does not contain a part.
+func wantSays(t *testing.T, a answer, status int, parts ...string) {
+	t.Helper()
+	if a.status != status {
+		t.Errorf("the status is %d, not %d", a.status, status)
+	}
+	for _, part := range parts {
+		if !strings.Contains(html.UnescapeString(a.body), part) {
+			t.Errorf("the page does not say %q", part)
+		}
+	}
+}
+
+// The settings of a workflow can be changed without JavaScript. A refused form says what is wrong
+// beside the field, and keeps what was typed.
+func TestSettingsWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	const page, form = "/workflows/orders?node=node", "settings-form"
+	a := r.post(page, form, map[string]string{
+		"name": "Orders & more", "queue": "quick", "requests": "7", "seconds": "10",
+	}, session)
+	if said := r.done(a, session); said != "Saved." || a.location != page {
+		t.Errorf("%s says %q", a.location, said)
+	}
+	w := r.workflow("orders")
+	if w.Name != "Orders & more" || w.Queue != "quick" || w.RateLimit.Requests != 7 ||
+		w.RateLimit.Window.Seconds() != 10 || !w.Active {
+		t.Errorf("it is %+v", w)
+	}
+
+	a = r.post(page, form, map[string]string{"name": "Kept", "seconds": ""}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "A rate limit needs both numbers.",
+		`name="name" value="Kept"`, `aria-invalid="true" autofocus`,
+		"Not saved: see what is marked.")
+	a = r.postAgain(a, form, map[string]string{"seconds": "0"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `the seconds must be 1 to 86400, not 0`)
+	a = r.postAgain(a, form, map[string]string{"seconds": "1e3"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "must be a whole number", `value="1e3"`)
+	a = r.postAgain(a, form, map[string]string{"seconds": "10", "queue": "a b"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "must be 1 to 64 of the characters",
+		`name="queue" value="a b"`, `name="name" value="Kept"`)
+	a = r.postAgain(a, form, map[string]string{"queue": "quick", "name": " "}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "is required")
+	if now := r.workflow("orders"); !now.UpdatedAt.Equal(w.UpdatedAt) || now.Name != w.Name {
+		t.Errorf("a refused form has made it %+v", now)
+	}
+	a = r.postAgain(a, form, map[string]string{"name": "Kept", "requests": "", "seconds": ""},
+		session)
+	r.done(a, session)
+	if w = r.workflow("orders"); w.Name != "Kept" || w.RateLimit != (registry.RateLimit{}) {
+		t.Errorf("it is %+v", w)
+	}
+
+	// Without what the page has shown, a form could overwrite what nobody has seen.
+	a = r.call(http.MethodPost, "/workflows/orders/settings", url.Values{"name": {"x"}}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
+	a = r.call(http.MethodPost, "/workflows/orders/settings",
+		url.Values{"name": {strings.Repeat("x", 20<<10)}}, session)
+	wantSays(t, a, http.StatusBadRequest, "The form cannot be read")
+	if a = r.call(http.MethodPost, "/workflows/none/settings", nil,
+		session); a.status != http.StatusNotFound && a.status != http.StatusUnprocessableEntity {
+		t.Errorf("of no workflow: %d", a.status)
+	}
+	if a = r.get("/workflows/orders/settings?node=node", session); a.location != page {
+		t.Errorf("the form's address leads to %q", a.location)
+	}
+}
+
+// A form overwrites no change that somebody else has made since it was shown, until it has said so.
+func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	const path, form = "/workflows/orders", "settings-form"
+	page := r.get(path, session)
+	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "theirs" })
+	// What was not changed in the form stays as it is now.
+	a := r.postAgain(page, form, map[string]string{"name": "Mine"}, session)
+	r.done(a, session)
+	if w := r.workflow("orders"); w.Name != "Mine" || w.Queue != "theirs" {
+		t.Errorf("it is %+v", w)
+	}
+
+	page = r.get(path, session)
+	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue, spec.Name = "again", "Theirs" })
+	a = r.postAgain(page, form, map[string]string{
+		"queue": "mine", "requests": "5", "seconds": "60",
+	}, session)
+	wantSays(t, a, http.StatusConflict, "somebody else has changed the queue to “again”",
+		`name="queue" value="mine"`, `name="shown.queue" value="again"`,
+		`name="requests" min="1" max="1000000" value="5"`, `name="name" value="Theirs"`)
+	if w := r.workflow("orders"); w.Queue != "again" || w.RateLimit != (registry.RateLimit{}) {
+		t.Errorf("after a conflict, it is %+v", w)
+	}
+	// Another failure does not hide a conflict.
+	bad := r.postAgain(page, form, map[string]string{"queue": "mine", "requests": "5"}, session)
+	wantSays(t, bad, http.StatusUnprocessableEntity, `name="shown.queue" value="theirs"`)
+	// Who was told may overwrite it, but not what has come since.
+	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "third" })
+	a = r.postAgain(a, form, nil, session)
+	wantSays(t, a, http.StatusConflict, "changed the queue to “third”")
+	r.done(r.postAgain(a, form, nil, session), session)
+	if w := r.workflow("orders"); w.Queue != "mine" || w.Name != "Theirs" ||
+		w.RateLimit.Requests != 5 {
+		t.Errorf("in the end, it is %+v", w)
+	}
+}
+
+// The switch works without JavaScript. If the plan does not allow it, the page says what to do.
+func TestSwitchWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	r.Workflow(t, "invoices", "free", false)
+	session := r.signIn()
+	a := r.post("/workflows/invoices", "switch-form", map[string]string{"active": "true"}, session)
+	wantSays(t, a, http.StatusConflict, "The account's plan allows no further active workflow.",
+		`data-switch-refusal role="alert">`, "<p data-plan>", `aria-checked="false"`)
+	a = r.post("/workflows/orders", "switch-form", map[string]string{"active": "false"}, session)
+	if said := r.done(a, session); said != "“orders” is inactive." || r.workflow("orders").Active {
+		t.Errorf("it says %q", said)
+	}
+	a = r.post("/workflows/invoices", "switch-form", map[string]string{"active": "true"}, session)
+	if said := r.done(a, session); said != "“invoices” is active." ||
+		!r.workflow("invoices").Active {
+		t.Errorf("it says %q", said)
+	}
+	a = r.post("/workflows/invoices", "switch-form", nil, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
+}
+
+// Forms have the protection of pages and of the API: the session, its role, and its origin.
+func TestFormsAreProtected(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session, viewer := r.signIn(), r.signInAs(api.RoleViewer)
+	body := r.get("/workflows/orders", session).body
+	for id, change := range map[string][2]string{
+		"settings-form": {"name", "Changed"},
+		"switch-form":   {"active", "false"},
+	} {
+		action, values := r.formIn(body, id)
+		values.Set(change[0], change[1])
+		for what, c := range map[string]struct {
+			status int
+			change []func(*http.Request)
+		}{
+			"no session": {http.StatusUnauthorized, nil},
+			"a viewer":   {http.StatusForbidden, []func(*http.Request){viewer}},
+			"another site": {http.StatusForbidden, []func(*http.Request){
+				session, with("Sec-Fetch-Site", "cross-site"),
+			}},
+			"another host of this site": {http.StatusForbidden, []func(*http.Request){
+				session, with("Sec-Fetch-Site", "same-site"),
+			}},
+			"another site, in an old browser": {http.StatusForbidden, []func(*http.Request){
+				session, with("Origin", "https://evil.example"),
+			}},
+		} {
+			a := r.call(http.MethodPost, action, values, c.change...)
+			if a.status != c.status || len(a.cookies) > 0 {
+				t.Errorf("%s from %s: %d, want %d", action, what, a.status, c.status)
+			}
+			wantSecured(t, what, a)
+		}
+	}
+	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active {
+		t.Errorf("it is %+v", w)
+	}
+}

@@ -1,0 +1,167 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// workflowFormPage returns the page of a workflow with a form, at the trigger node that it showed.
+func workflowFormPage(r *http.Request) string {
+	path := "/workflows/" + url.PathEscape(r.PathValue("id"))
+	if node := r.URL.Query().Get("node"); node != "" {
+		path += "?" + url.Values{"node": {node}}.Encode()
+	}
+	return path
+}
+
+// workflowSettingsForm returns the form of a workflow's name, queue and rate limit.
+func (c *Console) workflowSettingsForm() *form {
+	return &form{
+		name: "settings",
+		role: operate.Editor,
+		settings: []setting{
+			{"name", []string{"name"}, quoted},
+			{"queue", []string{"queue"}, quoted},
+			{"rate limit", []string{"requests", "seconds"}, ownRateText},
+		},
+		fields: map[string]string{"rateLimit": "requests"},
+		words: strings.NewReplacer("rateLimit.requests", "the requests",
+			"rateLimit.windowSeconds", "the seconds"),
+		page: workflowFormPage,
+		show: c.showWorkflow,
+		save: c.saveWorkflowSettings,
+	}
+}
+
+// workflowSettings returns the fields of the settings form.
+func workflowSettings(id, name, queue string, rate *api.RateLimit) map[string]string {
+	fields := map[string]string{"name": nameOr(name, id), "queue": queue}
+	if rate != nil {
+		fields["requests"] = strconv.FormatInt(rate.Requests, 10)
+		fields["seconds"] = strconv.FormatInt(rate.WindowSeconds, 10)
+	}
+	return fields
+}
+
+func ownRateText(values []string) string {
+	if values[0] == "" {
+		return "the plan’s"
+	}
+	return "“" + values[0] + " in " + values[1] + " seconds”"
+}
+
+func (c *Console) saveWorkflowSettings(r *http.Request, p *posted) (string, error) {
+	name := strings.TrimSpace(p.values["name"])
+	if p.isEdited("name") && name == "" {
+		return "", invalidField("name", "is required")
+	}
+	rate, err := p.ownRate()
+	if err != nil {
+		return "", err
+	}
+	id := r.PathValue("id")
+	_, err = c.Operate.PatchWorkflow(r.Context(), signin.Caller(r.Context()), id,
+		func(put *api.PutWorkflow) error {
+			if err := p.checkUnchanged(workflowSettings(id, put.Name, put.Queue,
+				put.RateLimit)); err != nil {
+				return err
+			}
+			if p.isEdited("name") {
+				put.Name = name
+			}
+			if p.isEdited("queue") {
+				put.Queue = strings.TrimSpace(p.values["queue"])
+			}
+			if p.isEdited("requests", "seconds") {
+				put.RateLimit = rate
+			}
+			return nil
+		})
+	return "Saved.", err
+}
+
+// ownRate returns the rate limit in the form, or nil if the plan's applies.
+func (p *posted) ownRate() (*api.RateLimit, error) {
+	requests, seconds := p.values["requests"], p.values["seconds"]
+	if requests == "" && seconds == "" || !p.isEdited("requests", "seconds") {
+		return nil, nil //nolint:nilnil // nil is the plan's limit
+	}
+	if requests == "" || seconds == "" {
+		empty := "requests"
+		if requests != "" {
+			empty = "seconds"
+		}
+		return nil, invalidField(empty,
+			"A rate limit needs both numbers. Empty both for the plan's.")
+	}
+	var rate api.RateLimit
+	var err error
+	if rate.Requests, err = strconv.ParseInt(requests, 10, 64); err != nil {
+		return nil, invalidField("requests", "must be a whole number")
+	}
+	if rate.WindowSeconds, err = strconv.ParseInt(seconds, 10, 64); err != nil {
+		return nil, invalidField("seconds", "must be a whole number")
+	}
+	return &rate, nil
+}
+
+func invalidField(field, problem string) error {
+	return &operate.Error{
+		Code: api.CodeInvalid, Fields: []api.FieldError{{Field: field, Problem: problem}},
+	}
+}
+
+// workflowSwitchForm returns the form of a workflow's switch, whose button says what it is switched
+// to.
+func (c *Console) workflowSwitchForm() *form {
+	return &form{
+		name: "switch",
+		role: operate.Editor,
+		page: workflowFormPage,
+		show: c.showWorkflow,
+		save: c.saveWorkflowSwitch,
+	}
+}
+
+func (c *Console) saveWorkflowSwitch(r *http.Request, p *posted) (string, error) {
+	var change func(context.Context, operate.Caller, string) (api.Workflow, error)
+	switch p.values["active"] {
+	case "true":
+		change = c.Operate.Activate
+	case "false":
+		change = c.Operate.Deactivate
+	default:
+		return "", errIncomplete()
+	}
+	w, err := change(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
+	if refused, ok := errors.AsType[*operate.Error](err); ok && isOfPlan(refused.Code) {
+		// What to do about the plan is on the page, with links.
+		why, _, _ := strings.Cut(refused.Text(), ". ")
+		return "", &operate.Error{Code: refused.Code, Detail: strings.TrimSuffix(why, ".") + "."}
+	}
+	if err != nil {
+		return "", err
+	}
+	name := "“" + nameOr(w.Name, w.ID) + "”"
+	if w.Active {
+		return name + " is active.", nil
+	}
+	return name + " is inactive.", nil
+}
+
+// isOfPlan reports whether a code means that the account's plan does not allow a workflow to be
+// active.
+func isOfPlan(code string) bool {
+	return code == api.CodePlanLimitExceeded || code == api.CodeWebhooksNotInPlan
+}
+
+// OfPlan reports whether the plan does not allow what the form asked for.
+func (v formView) OfPlan() bool { return isOfPlan(v.Code) }

@@ -1,0 +1,32 @@
+package signin
+
+import (
+	"net/http"
+	"time"
+)
+
+const (
+	noticeCookie = "hookstart_notice"
+	// noticeLifetime is how long a browser keeps a notice for the page that shows it.
+	noticeLifetime = time.Minute
+	// noticePurpose is the purpose of a notice's signature, so that no other site can set a notice.
+	noticePurpose = "notice"
+)
+
+// SetNotice stores a message in a cookie, for the next page that the browser loads.
+func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) {
+	setCookie(w, r, noticeCookie, s.sessions.signValue(noticePurpose, text),
+		int(noticeLifetime/time.Second), http.SameSiteStrictMode)
+}
+
+// TakeNotice returns the message that SetNotice has stored, and removes it. It returns "" if there
+// is none.
+func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) (text string) {
+	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {
+		setCookie(w, r, noticeCookie, "", -1, http.SameSiteStrictMode)
+		if s.sessions.verifyValue(noticePurpose, cookie.Value, &text) {
+			return text
+		}
+	}
+	return ""
+}
