@@ -181,8 +181,8 @@ func (c *controlled) states(t *testing.T) []controlState {
 		{"events-refused", "/accounts", nil, events(func(b *tab) {
 			b.write("#account-tests [name=workflow]", "none")
 			b.click("#account-tests [data-events] button")
-			b.text("#account-tests [data-events] [data-refusal]", `account "tests" has no workflow "none"`)
-			b.wait(`!document.querySelector("#account-tests [data-refusal]:not([hidden])").innerText.includes("workflowId")`)
+			b.text("#events-tests-workflow-problem", `account "tests" has no workflow "none"`)
+			b.wait(`!document.querySelector("#account-tests").innerText.includes("workflowId")`)
 		})},
 		{"events-set", "/accounts", func() error {
 			_, err := client.PutEvents(ctx, "tests", api.PutEvents{

@@ -161,7 +161,7 @@ func TestScreenshots(t *testing.T) {
 				b.click("summary")
 				b.write("#name", "Demo")
 				b.click("[data-create-workflow] .primary")
-				b.text("[data-create-workflow] [data-refusal]", "already")
+				b.text("[data-create-workflow] #id-problem", "already")
 			}},
 			{name: "keys", path: "/keys"},
 			{name: "keys-made", path: "/keys", do: func(b *tab) {

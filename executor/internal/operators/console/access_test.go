@@ -37,7 +37,6 @@ func TestEveryPageRequiresSignIn(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/fragments/executions", "/fragments/refusals?workflow=any", "/fragments/numbers",
-		"/fragments/plan-change?account=on-free&plan=none",
 	} {
 		if a := r.get(path); a.status != http.StatusUnauthorized || a.body != "" {
 			t.Errorf("%s: %d %q", path, a.status, a.body)

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,8 +17,13 @@ import (
 // accountList is the template data of the accounts page.
 type accountList struct {
 	listPage
-	Rows  []quota
+	Rows  []accountRow
 	Plans []planChoice
+	Here  template.URL // query of this page, with its "?"
+	New   formView
+	// PlanChange and ToDelete are what the page asks about; at most one of them is set.
+	PlanChange *planChange
+	ToDelete   *accountToDelete
 }
 
 // planChoice is a plan that can be selected in a form.
@@ -39,8 +45,26 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	list.Rows, err = c.quotas(ctx, found)
-	return list, err
+	if r.URL.RawQuery != "" {
+		list.Here = "?" + queryText(r.URL.Query())
+	}
+	for _, account := range found {
+		row, err := c.accountRow(ctx, account)
+		if err != nil {
+			return list, err
+		}
+		list.Rows = append(list.Rows, row)
+	}
+	selected := ""
+	for _, plan := range list.Plans {
+		if plan.Selected {
+			selected = plan.ID
+		}
+	}
+	list.New = viewForm(ctx, "new-account", map[string]string{"plan": selected})
+	list.PlanChange = questionOf[planChange](ctx)
+	list.ToDelete = questionOf[accountToDelete](ctx)
+	return list, nil
 }
 
 // maxPlans is the maximum number of plans that can be selected in a form.

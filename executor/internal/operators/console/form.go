@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 // browser stays on the page and shows there what the response says.
 type form struct {
 	name string       // identifies the form among those of its page
+	of   string       // path value of the object, if the page has such a form for several; or ""
 	role operate.Role // role that the caller needs
 	// settings lists the settings that the form shows and changes. Its fields that belong to none
 	// are commands or new values, which replace nothing.
@@ -52,6 +54,9 @@ const shownPrefix = "shown."
 // value is a form that was not posted.
 type posted struct {
 	form   *form
+	name   string            // the form's name, with the object's ID if its page has several
+	all    url.Values        // what was posted; values has the first value of each field
+	next   string            // where the browser goes after success; "" means to the page
 	values map[string]string // what the page shows again, if it is not what the server has now
 	status int               // status of the response after a failure
 
@@ -59,6 +64,7 @@ type posted struct {
 	Message  string // what the form says about the failure
 	problems map[string]string
 	theirs   map[string]string // the current values, if somebody else has changed one
+	question any               // data of the dialog in which the page asks for confirmation
 }
 
 type postedKey struct{}
@@ -72,7 +78,7 @@ type formView struct {
 // viewForm returns how a page shows a form.
 func viewForm(ctx context.Context, name string, current map[string]string) formView {
 	view := formView{current: current}
-	if p := postedOf(ctx); p != nil && p.form.name == name {
+	if p := postedOf(ctx); p != nil && p.name == name {
 		view.posted = *p
 	}
 	return view
@@ -98,6 +104,14 @@ func (v formView) Shown(field string) string {
 		return value
 	}
 	return v.current[field]
+}
+
+// Has reports whether a field of several values has a value, where current says what it has now.
+func (v formView) Has(field, value string, current bool) bool {
+	if v.Code == "" {
+		return current
+	}
+	return slices.Contains(v.all[field], value)
 }
 
 // Problem returns what is wrong with a field, or "" if nothing is.
@@ -126,7 +140,7 @@ type formText struct {
 // message gets the focus if no field does.
 func (v formView) At(id, field string) formText {
 	if field == "" {
-		return formText{id, v.Message, v.Message != "" && len(v.problems) == 0}
+		return formText{id, v.Message, v.Message != "" && len(v.problems) == 0 && v.question == nil}
 	}
 	return formText{ID: id, Text: v.Problem(field)}
 }
@@ -136,6 +150,12 @@ func (c *Console) forms() map[string]*form {
 	return map[string]*form{
 		"/workflows/{id}/settings": c.workflowSettingsForm(),
 		"/workflows/{id}/switch":   c.workflowSwitchForm(),
+		"/workflows/{id}/delete":   c.deleteWorkflowForm(),
+		"/new-workflow/create":     c.newWorkflowForm(),
+		"/accounts/{id}/plan":      c.planForm(),
+		"/accounts/{id}/delete":    c.deleteAccountForm(),
+		"/accounts/{id}/events":    c.eventsForm(),
+		"/new-account":             c.newAccountForm(),
 	}
 }
 
@@ -163,7 +183,10 @@ func (c *Console) post(f *form) http.HandlerFunc {
 				fmt.Sprintf("A form has %d bytes at most. Load the page again.", maxFormBytes))
 			return
 		}
-		p := &posted{form: f, values: valuesOf(r.PostForm)}
+		p := &posted{form: f, name: f.name, all: r.PostForm, values: valuesOf(r.PostForm)}
+		if f.of != "" {
+			p.name += "-" + r.PathValue(f.of)
+		}
 		done, err := "", p.checkComplete()
 		if err == nil {
 			done, err = f.save(r, p)
@@ -171,7 +194,7 @@ func (c *Console) post(f *form) http.HandlerFunc {
 		switch {
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
-			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
+			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
 		case p.fail(err):
 			if p.status == http.StatusServiceUnavailable {
 				noteInLogEvent(r, "", err)
@@ -254,6 +277,28 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 // quoted returns the text of a setting with one field.
 func quoted(values []string) string { return "“" + strings.Join(values, " ") + "”" }
 
+// codeConfirm is the code of a form that was not saved because the operator has to confirm it.
+const codeConfirm = "confirm"
+
+// confirm returns an error that lets the page ask a question, unless the operator has confirmed
+// it. The button that does is in a dialog of the page, and belongs to the same form.
+func (p *posted) confirm(question any) error {
+	if p.values["confirmed"] == "yes" {
+		return nil
+	}
+	p.question = question
+	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
+}
+
+// questionOf returns the data of the dialog in which the page asks for confirmation, or nil.
+func questionOf[T any](ctx context.Context) *T {
+	if p := postedOf(ctx); p != nil {
+		question, _ := p.question.(*T)
+		return question
+	}
+	return nil
+}
+
 // fail records why the form was not saved. It returns false if that concerns more than the form, so
 // that the page cannot show it.
 func (p *posted) fail(err error) bool {
@@ -274,6 +319,9 @@ func (p *posted) fail(err error) bool {
 	p.Code, p.Message = refused.Code, refused.Text()
 	p.setProblems(refused.Fields)
 	p.forgetUnedited()
+	if p.Code == api.CodeChangedSince {
+		delete(p.values, "revision") // the page shows the current one
+	}
 	return true
 }
 

@@ -17,7 +17,9 @@ import (
 
 var (
 	attribute = regexp.MustCompile(`([a-z-]+)="([^"]*)"`)
-	control   = regexp.MustCompile(`<(input|textarea)\b[^>]*>(?:([^<]*)</textarea>)?`)
+	control   = regexp.MustCompile(`(?s)<(input)\b[^>]*>|<(textarea)\b[^>]*>([^<]*)<|` +
+		`<(select)\b[^>]*>(.*?)</select>`)
+	selected = regexp.MustCompile(`<option value="([^"]*)" selected>`)
 )
 
 func attributesOf(tag string) map[string]string {
@@ -42,13 +44,19 @@ func (r *rig) formIn(page, id string) (action string, values url.Values) {
 	}
 	values = url.Values{}
 	for _, found := range control.FindAllStringSubmatch(form[2], -1) {
-		of := attributesOf(found[0])
+		of := attributesOf(strings.SplitAfter(found[0], ">")[0])
 		if of["type"] == "checkbox" && !strings.Contains(found[0], " checked") {
 			continue
 		}
 		value := of["value"]
-		if found[1] == "textarea" {
-			value = html.UnescapeString(found[2])
+		switch {
+		case found[2] != "":
+			value = html.UnescapeString(found[3])
+		case found[4] != "":
+			value = ""
+			if option := selected.FindStringSubmatch(found[5]); option != nil {
+				value = html.UnescapeString(option[1])
+			}
 		}
 		values.Add(of["name"], value)
 	}
@@ -111,6 +119,16 @@ func (r *rig) workflow(id string) *registry.Workflow {
 	have, ok := r.Directory.Workflow(id)
 	if !ok {
 		r.t.Fatalf("there is no workflow %q", id)
+	}
+	return have.Record
+}
+
+// account returns an account as the registry has it.
+func (r *rig) account(id string) *registry.Account {
+	r.t.Helper()
+	have, ok := r.Directory.Account(id)
+	if !ok {
+		r.t.Fatalf("there is no account %q", id)
 	}
 	return have.Record
 }
@@ -287,13 +305,19 @@ func TestFormsAreProtected(t *testing.T) {
 	r := start(t)
 	r.Workflow(t, "orders", "free", true)
 	session, viewer := r.signIn(), r.signInAs(api.RoleViewer)
-	body := r.get("/workflows/orders", session).body
-	for id, change := range map[string][2]string{
-		"settings-form": {"name", "Changed"},
-		"switch-form":   {"active", "false"},
+	const workflow, accounts = "/workflows/orders", "/accounts"
+	for _, form := range [][4]string{
+		{workflow, "settings-form", "name", "Changed"},
+		{workflow, "switch-form", "active", "false"},
+		{workflow, "delete-form", "confirmed", "yes"},
+		{"/new-workflow", "new-workflow", "id", "made"},
+		{accounts, "plan-on-free", "plan", "pro"},
+		{accounts, "delete-on-free", "confirmed", "yes"},
+		{accounts, "events-on-free", "workflow", "orders"},
+		{accounts, "new-account", "id", "made"},
 	} {
-		action, values := r.formIn(body, id)
-		values.Set(change[0], change[1])
+		action, values := r.formIn(r.get(form[0], session).body, form[1])
+		values.Set(form[2], form[3])
 		for what, c := range map[string]struct {
 			status int
 			change []func(*http.Request)
@@ -319,5 +343,123 @@ func TestFormsAreProtected(t *testing.T) {
 	}
 	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active {
 		t.Errorf("it is %+v", w)
+	}
+	if a := r.account("on-free"); a.Plan != "free" || a.Events != nil {
+		t.Errorf("the account is %+v", a)
+	}
+	_, account := r.Directory.Account("made")
+	if _, workflow := r.Directory.Workflow("made"); account || workflow {
+		t.Error("something was made")
+	}
+}
+
+// Workflows are made and deleted without JavaScript. The page asks before it deletes one.
+func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "free", true)
+	session := r.signIn()
+	put := map[string]string{"name": "Invoices", "id": "orders", "account": "on-free"}
+	a := r.post("/new-workflow", "new-workflow", put, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "There is a workflow “orders” already.",
+		`value="Invoices"`)
+	a = r.postAgain(a, "new-workflow", map[string]string{"id": "a b", "node": "?"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `id="id-problem" data-problem>must be 1 to 64`,
+		`id="node-problem" data-problem>must be 1 to 64`, "<details open>")
+	a = r.postAgain(a, "new-workflow", map[string]string{"id": "invoices", "node": "n"}, session)
+	if said := r.done(a, session); a.location != "/workflows/invoices" ||
+		!strings.Contains(said, "“Invoices” is created.") {
+		t.Errorf("%s: %s", a.location, said)
+	}
+	if w := r.workflow("invoices"); w.AccountID != "on-free" || w.Name != "Invoices" || w.Active ||
+		w.Triggers[0].NodeID != "n" {
+		t.Errorf("it is %+v", w)
+	}
+
+	a = r.post("/workflows/invoices", "delete-form", nil, session)
+	wantSays(t, a, http.StatusConflict, `aria-labelledby="ask-title" open>`, "Delete “Invoices”",
+		`<button class="danger" form="delete-form" name="confirmed" value="yes">`)
+	r.workflow("invoices")
+	a = r.postAgain(a, "delete-form", map[string]string{"confirmed": "yes"}, session)
+	if said := r.done(a, session); a.location != "/workflows" || said != "“Invoices” is deleted." {
+		t.Errorf("%s: %s", a.location, said)
+	}
+	if _, ok := r.Directory.Workflow("invoices"); ok {
+		t.Error("it is still there")
+	}
+}
+
+// Accounts are made, changed and deleted without JavaScript.
+func TestAccountsWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.Workflow(t, "orders", "pro", true)
+	r.Workflow(t, "invoices", "pro", true)
+	session := r.signIn()
+	put := map[string]string{"name": "Acme & Sons", "id": "on-pro", "plan": "free"}
+	a := r.post("/accounts", "new-account", put, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "There is an account “on-pro” already.",
+		`value="Acme & Sons"`, `<option value="free" selected>`)
+	a = r.postAgain(a, "new-account", map[string]string{"id": "acme"}, session)
+	if said := r.done(a, session); said != "“Acme & Sons” is created." ||
+		r.account("acme").Plan != "free" {
+		t.Errorf("%s: %s", a.location, said)
+	}
+
+	// The page asks before webhooks stop.
+	page := r.get("/accounts", session)
+	a = r.postAgain(page, "plan-on-pro", map[string]string{"plan": "free"}, session)
+	wantSays(t, a, http.StatusConflict, `aria-labelledby="ask-title" open>`, "This one stops",
+		`form="plan-on-pro" name="confirmed" value="yes">`)
+	if plan := r.account("on-pro").Plan; plan != "pro" {
+		t.Errorf("the plan is %s before it was confirmed", plan)
+	}
+	a = r.postAgain(a, "plan-on-pro", map[string]string{"confirmed": "yes"}, session)
+	if said := r.done(a, session); !strings.HasSuffix(said, "is on the plan free now.") ||
+		r.account("on-pro").Plan != "free" {
+		t.Errorf("%s: %s", a.location, said)
+	}
+	// The page that was open still shows the plan before.
+	a = r.postAgain(page, "plan-on-pro", map[string]string{"plan": "ultra"}, session)
+	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
+	if plan := r.account("on-pro").Plan; plan != "free" {
+		t.Errorf("the plan is %s after a conflict", plan)
+	}
+	a = r.postAgain(a, "plan-on-pro", nil, session)
+	if r.done(a, session); r.account("on-pro").Plan != "ultra" {
+		t.Error("it was not saved by who was told")
+	}
+
+	// Events.
+	page = r.get("/accounts", session)
+	a = r.postAgain(page, "events-on-pro", map[string]string{
+		"workflow": "none", "silent": "60", "kind": "execution.failed",
+	}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `has no workflow "none"`, `value="60"`,
+		`<details class="events" open>`, `value="execution.failed" checked>`)
+	a = r.postAgain(a, "events-on-pro", map[string]string{"workflow": "orders"}, session)
+	r.done(a, session)
+	events := r.account("on-pro").Events
+	if events == nil || events.WorkflowID != "orders" || len(events.Kinds) != 1 ||
+		events.SilentAfter.Seconds() != 60 {
+		t.Errorf("the events are %+v", events)
+	}
+	a = r.postAgain(page, "events-on-pro", map[string]string{"workflow": "invoices"}, session)
+	wantSays(t, a, http.StatusConflict, "somebody else has changed the account")
+	if r.account("on-pro").Events.WorkflowID != "orders" {
+		t.Error("a conflict was overwritten")
+	}
+	a = r.postAgain(a, "events-on-pro", map[string]string{"start": "none"}, session)
+	if said := r.done(a, session); r.account("on-pro").Events != nil {
+		t.Errorf("there are events after it said %q", said)
+	}
+
+	a = r.post("/accounts", "delete-on-pro", nil, session)
+	wantSays(t, a, http.StatusConflict, "Delete “")
+	a = r.postAgain(a, "delete-on-pro", map[string]string{"confirmed": "yes"}, session)
+	wantSays(t, a, http.StatusConflict, "The account has workflows or keys.")
+	a = r.post("/accounts", "delete-acme", map[string]string{"confirmed": "yes"}, session)
+	if said := r.done(a, session); said != "“Acme & Sons” is deleted." {
+		t.Errorf("it says %q", said)
 	}
 }

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -37,13 +35,7 @@ var formats = template.FuncMap{
 	"capital":   capitalize,
 
 	"eventKinds": operate.EventKinds,
-	"hasKind":    hasKind,
 	"nameOr":     nameOr,
-}
-
-// hasKind reports whether an account's operator event settings include a kind. events may be nil.
-func hasKind(events *api.PutEvents, kind string) bool {
-	return events != nil && slices.Contains(events.Kinds, kind)
 }
 
 // timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's

@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -160,7 +161,7 @@ func TestEveryPage(t *testing.T) {
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a " +
 			"place in the list", "<b>17</b>"},
-		"/accounts": {"When something fails: events start no workflow", "hookstart run --queue alerts --raw -- deploy/events/chat.sh", `data-events="/api/v1/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
+		"/accounts": {"When something fails: events start no workflow", "hookstart run --queue alerts --raw -- deploy/events/chat.sh", `action="/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a " +
 			"status; “x” is not a way to start an execution; “9y” is not a span of time; " +
 			"“nonsense” is not a place in the list", id},
@@ -540,22 +541,35 @@ func TestPlanChange(t *testing.T) {
 	r.Workflow(t, "inactive", "pro", false)
 	session := r.signIn()
 	code := regexp.MustCompile(`<code class="muted">([a-z]+)</code>`)
+	// ask posts the form of the plan, and returns the dialog that asks for confirmation.
+	ask := func(account, from, to string) (dialog string, status int) {
+		t.Helper()
+		a := r.call(http.MethodPost, "/accounts/"+account+"/plan",
+			url.Values{"shown.plan": {from}, "plan": {to}}, session)
+		wantSecured(t, to, a)
+		_, dialog, asked := strings.Cut(a.body, `<dialog id="ask" aria-labelledby="ask-title" open>`)
+		if asked != (a.status == http.StatusConflict) {
+			t.Errorf("to %s: %d, whether it asks: %v", to, a.status, asked)
+		}
+		return dialog, a.status
+	}
 	for _, c := range []struct{ to, want string }{
-		{"pro", "204"},
-		{"ultra", "204"},
+		{"pro", "303"},
+		{"ultra", "303"},
 		{"nonsense", "404"},
 		{"free", "beta eta alpha iota gamma and 1 more. This one stays zeta"},
 		{"none", "zeta beta eta alpha iota and 2 more."},
 	} {
-		a := r.get("/fragments/plan-change?account=on-pro&plan="+c.to, session)
-		wantSecured(t, c.to, a)
-		if a.status != http.StatusOK {
-			if fmt.Sprint(a.status) != c.want {
-				t.Errorf("to %s: %d, want %s", c.to, a.status, c.want)
+		dialog, status := ask("on-pro", "pro", c.to)
+		if status != http.StatusConflict {
+			if fmt.Sprint(status) != c.want {
+				t.Errorf("to %s: %d, want %s", c.to, status, c.want)
 			}
+			_, _, err := r.PutAccount(t.Context(), "on-pro", "On pro", "pro")
+			r.check(err)
 			continue
 		}
-		stop, stay, some := strings.Cut(a.body, "This one stays")
+		stop, stay, some := strings.Cut(dialog, "This one stays")
 		ids := func(text string) (all string) {
 			for _, match := range code.FindAllStringSubmatch(text, -1) {
 				all += match[1] + " "
@@ -570,21 +584,15 @@ func TestPlanChange(t *testing.T) {
 			t.Errorf("to %s: %q, want %q", c.to, got, c.want)
 		}
 	}
-	if a := r.get("/fragments/plan-change?account=nobody&plan=free",
-		session); a.status != http.StatusNotFound {
-		t.Errorf("of no account: %d", a.status)
+	if _, status := ask("nobody", "pro", "free"); status != http.StatusNotFound {
+		t.Errorf("of no account: %d", status)
 	}
 	// A workflow that is already being refused does not stop.
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "free")
 	r.check(err)
-	if a := r.get("/fragments/plan-change?account=on-pro&plan=none",
-		session); !strings.Contains(a.body, "This one stops") ||
-		!strings.Contains(a.body, "zeta") || strings.Contains(a.body, "alpha") {
-		t.Errorf("from free to none: %d %s", a.status, a.body)
-	}
-	if a := r.get("/fragments/plan-change?account=on-pro&plan=free",
-		session); a.status != http.StatusNoContent {
-		t.Errorf("to the plan that it has: %d", a.status)
+	if dialog, _ := ask("on-pro", "free", "none"); !strings.Contains(dialog, "This one stops") ||
+		!strings.Contains(dialog, "zeta") || strings.Contains(dialog, "alpha") {
+		t.Errorf("from free to none: %s", dialog)
 	}
 
 	// No workflow stops, but senders may send at a lower rate.
@@ -594,17 +602,17 @@ func TestPlanChange(t *testing.T) {
 		RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
 	})
 	r.check(err)
-	if a := r.get("/fragments/plan-change?account=on-ultra&plan=pro",
-		session); a.status != http.StatusNoContent {
-		t.Errorf("of one with a limit of its own: %d", a.status)
+	if _, status := ask("on-ultra", "ultra", "pro"); status != http.StatusSeeOther {
+		t.Errorf("of one with a limit of its own: %d", status)
 	}
+	_, _, err = r.PutAccount(t.Context(), "on-ultra", "On ultra", "ultra")
+	r.check(err)
 	r.Workflow(t, "fast", "ultra", true)
 	r.Workflow(t, "faster", "ultra", true)
-	a := r.get("/fragments/plan-change?account=on-ultra&plan=pro", session)
-	if !strings.Contains(a.body,
+	if dialog, _ := ask("on-ultra", "ultra", "pro"); !strings.Contains(dialog,
 		"Its rate limit is lower:</strong> 600 requests/min, now it is 6,000 requests/min. That "+
-			"holds for 2 active workflows without") || strings.Contains(a.body, "stop") {
-		t.Errorf("from ultra to pro: %d %s", a.status, a.body)
+			"holds for 2 active workflows without") || strings.Contains(dialog, "stop") {
+		t.Errorf("from ultra to pro: %s", dialog)
 	}
 }
 

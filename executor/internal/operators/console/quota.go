@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
@@ -78,4 +79,9 @@ func stateOf(w api.Workflow) workflowState {
 		Over:      w.PlanRefusal != "",
 		NotInPlan: w.PlanRefusal == api.CodeWebhooksNotInPlan,
 	}
+}
+
+// HasKind reports whether the account's events include a kind by name.
+func (q quota) HasKind(kind string) bool {
+	return q.Events != nil && slices.Contains(q.Events.Kinds, kind)
 }

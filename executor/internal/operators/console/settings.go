@@ -165,3 +165,56 @@ func isOfPlan(code string) bool {
 
 // OfPlan reports whether the plan does not allow what the form asked for.
 func (v formView) OfPlan() bool { return isOfPlan(v.Code) }
+
+// deleteWorkflowForm returns the form that deletes a workflow.
+func (c *Console) deleteWorkflowForm() *form {
+	return &form{
+		name: "delete",
+		role: operate.Editor,
+		page: workflowFormPage,
+		show: c.showWorkflow,
+		save: func(r *http.Request, p *posted) (string, error) {
+			ctx, caller := r.Context(), signin.Caller(r.Context())
+			w, err := c.Operate.Workflow(ctx, caller, r.PathValue("id"))
+			if err == nil {
+				err = p.confirm(&w)
+			}
+			if err == nil {
+				err = c.Operate.DeleteWorkflow(ctx, caller, w.ID)
+			}
+			p.next = "/workflows"
+			return "“" + nameOr(w.Name, w.ID) + "” is deleted.", err
+		},
+	}
+}
+
+// newWorkflowForm returns the form that creates a workflow.
+func (c *Console) newWorkflowForm() *form {
+	return &form{
+		name: "new-workflow",
+		role: operate.Editor,
+		fields: map[string]string{
+			"accountId": "account", "triggers[0].nodeId": "node",
+		},
+		page: func(*http.Request) string { return "/new-workflow" },
+		show: c.showNewWorkflow(),
+		save: c.createWorkflow,
+	}
+}
+
+func (c *Console) createWorkflow(r *http.Request, p *posted) (string, error) {
+	id, name := p.values["id"], strings.TrimSpace(p.values["name"])
+	if name == "" {
+		return "", invalidField("name", "is required")
+	}
+	put := api.PutWorkflow{
+		AccountID: p.values["account"], Name: name, Queue: p.values["queue"],
+		Triggers: []api.PutTrigger{{NodeID: p.values["node"], Name: "Webhook"}},
+	}
+	_, err := c.Operate.PutWorkflow(r.Context(), signin.Caller(r.Context()), id, put, true)
+	if api.IsCode(err, api.CodeChangedSince) {
+		err = invalidField("id", "There is a workflow “"+id+"” already. Choose another ID.")
+	}
+	p.next = "/workflows/" + url.PathEscape(id)
+	return "“" + name + "” is created. It is inactive: try it with Send test, or activate it.", err
+}

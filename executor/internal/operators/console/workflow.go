@@ -26,7 +26,8 @@ type workflowPage struct {
 	Waits           bool         // the workflow is inactive, and some of its executions are queued
 	Others          []linkChoice // other active workflows of the account, if its plan is full
 	Settings        formView
-	Switch          formView
+	Switch, Delete  formView
+	ToDelete        *api.Workflow // what the page asks about, if the operator wants to delete it
 	Nodes           []linkChoice
 	Trigger         trigger
 	Refusals        refusals
@@ -148,8 +149,10 @@ func (c *Console) workflowPage(
 		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
 		Settings: viewForm(ctx, "settings",
 			workflowSettings(w.ID, w.Name, w.Queue, w.RateLimit)),
-		Switch: viewForm(ctx, "switch", nil),
-		Demo:   c.DemoQueue != "" && w.Queue == c.DemoQueue,
+		Switch:   viewForm(ctx, "switch", nil),
+		Delete:   viewForm(ctx, "delete", nil),
+		ToDelete: questionOf[api.Workflow](ctx),
+		Demo:     c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {

@@ -114,6 +114,12 @@ type newWorkflow struct {
 	More     bool   // there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
+	Form      formView
+}
+
+func (c *Console) showNewWorkflow() http.HandlerFunc {
+	return pageHandler(c, "new-workflow", page{Title: "New workflow", Section: "workflows"},
+		c.newWorkflow)
 }
 
 // maxChoices is the maximum number of accounts in a form's list.
@@ -128,6 +134,9 @@ func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 		return form, err
 	}
 	form.More = accounts.NextCursor != ""
+	form.Form = viewForm(ctx, "new-workflow", map[string]string{
+		"account": form.Account, "queue": c.DemoQueue, "node": "webhook",
+	})
 	form.Accounts, err = c.quotas(ctx, accounts.Items)
 	return form, err
 }

@@ -1,6 +1,6 @@
 // Forms that are posted to the console. Without this script, the browser shows the page that is the answer; with it,
 // the page stays, and what the answer says about the form is shown in it. What a form says is in the element whose ID
-// is the form's with "-said".
+// is the form's with "-said". If the answer asks for confirmation, in an open dialog, so does the page.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { goOn } from "./done.js";
 import { fail, succeed } from "./failures.js";
@@ -15,10 +15,14 @@ export function watchPosts() {
   });
 }
 
+const posted = "posted"; // says that a dialog was closed by what posts its form
+
 async function post(form, button) {
   const said = document.getElementById(`${form.id}-said`);
   try {
-    const { response, page } = await busy(button, () => changing(() => ask(form, button)));
+    const asked = busy(button, () => changing(() => ask(form, button)));
+    button.closest("dialog")?.close(posted); // the form has its answer to the question
+    const { response, page } = await asked;
     const answered = page.getElementById(form.id);
     if (!response.ok) {
       refuse(form, said, response, page, answered);
@@ -26,7 +30,7 @@ async function post(form, button) {
     }
     const done = page.querySelector("[data-done]").textContent;
     const { pathname, search } = new URL(response.url);
-    if (pathname !== location.pathname || !answered) {
+    if (form.dataset.inPlace === "page" || pathname !== location.pathname || !answered) {
       goOn(pathname + search, done);
       return;
     }
@@ -62,6 +66,11 @@ async function ask(form, button) {
 
 // refuse shows why the form was not saved: as its form in the answer does, or as an error page says.
 function refuse(form, said, response, page, answered) {
+  const question = page.querySelector("dialog[open]");
+  if (question) {
+    confirm(form, document.getElementById(question.id), question);
+    return;
+  }
   const text = page.getElementById(said.id);
   if (!answered || !text) {
     const why = page.querySelector("main .problem")?.textContent ?? `The executor answered ${response.status}.`;
@@ -74,6 +83,14 @@ function refuse(form, said, response, page, answered) {
   }
   fail(said, { message });
   form.querySelector("[aria-invalid=true]")?.focus();
+}
+
+// confirm shows the question of the answer. Its button posts the form again.
+function confirm(form, dialog, question) {
+  dialog.replaceChildren(...question.childNodes);
+  dialog.returnValue = "";
+  dialog.addEventListener("close", () => dialog.returnValue === posted || form.reset(), { once: true });
+  dialog.showModal();
 }
 
 // adopt makes the controls of a form as they are in the answer, and what is said beside them. After a failure, what was
