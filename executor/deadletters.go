@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	countLetters = 15 * time.Second
-	// maxLetters is the maximum number of dead letters to count. It bounds the cost of counting.
-	maxLetters = 100_000
+	deadLetterCountInterval = 15 * time.Second
+	// maxCountedDeadLetters is the maximum number of dead letters to count. It bounds the cost of
+	// counting.
+	maxCountedDeadLetters = 100_000
 )
 
 // deadLetterGauge is the gauge of the number of dead letters.
@@ -30,8 +31,8 @@ func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 
 // watch updates the gauge periodically until ctx is done.
 func (d *deadLetterGauge) watch(ctx context.Context, records store.Store) {
-	retry.Every(ctx, countLetters, func() {
-		if n, err := records.CountDeadLetters(ctx, maxLetters); err == nil {
+	retry.Every(ctx, deadLetterCountInterval, func() {
+		if n, err := records.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {
 			d.number.Set(float64(n))
 		}
 	})

@@ -15,15 +15,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ensureWithRetry creates the streams, buckets and consumers. It retries until ctx is done, because
-// a cluster that has just started has no leader yet. Settings that conflict with existing ones are
-// a permanent error.
-func ensureWithRetry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
+// ensureJetStreamWithRetry creates the streams, buckets and consumers. It retries until ctx is
+// done, because a cluster that has just started has no leader yet. Settings that conflict with
+// existing ones are a permanent error.
+func ensureJetStreamWithRetry(
+	ctx context.Context,
+	nc *nats.Conn,
+	js jetstream.JetStream,
+	c Config,
+) error {
 	var err error
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		err = ensureAll(trying, nc, js, c)
+		err = ensureJetStream(trying, nc, js, c)
 		return err == nil || errors.Is(err, stream.ErrMismatch)
 	})
 	if err == nil || errors.Is(err, stream.ErrMismatch) {
@@ -34,7 +39,7 @@ func ensureWithRetry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream,
 		c.ConnectTimeout, err, c.Replicas)
 }
 
-func ensureAll(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
+func ensureJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, c Config) error {
 	if err := ensureStreams(ctx, js, c); err != nil {
 		return err
 	}
@@ -51,16 +56,16 @@ func ensureRegistry(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, 
 		if err != nil {
 			return fmt.Errorf("--registry-copy: %w", err)
 		}
-		if err := edit.EnsureCopy(ctx, copies, c.Replicas); err != nil {
+		if err := edit.EnsureMirror(ctx, copies, c.Replicas); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// streams lists the names of the streams that ensureStreams creates.
-var streams = []string{
-	stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+// ensuredStreams lists the names of the streams that ensureStreams creates.
+var ensuredStreams = []string{
+	stream.ExecutionsName, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 }
 
 // ensureStreams creates the streams, and the consumers of the configured runner groups.
@@ -89,15 +94,15 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, c Config) error 
 	return nil
 }
 
-// keepPlansEvery is the interval at which the registry is checked for a plan catalog.
-const keepPlansEvery = 3 * time.Second
+// planCheckInterval is the interval at which the registry is checked for a plan catalog.
+const planCheckInterval = 3 * time.Second
 
-// restorePlansPeriodically calls keep periodically until ctx is done, because a registry may be
+// restorePlansPeriodically calls restore periodically until ctx is done, because a registry may be
 // restored without its plan catalog while this process is running.
 func restorePlansPeriodically(
-	ctx context.Context, log logrus.FieldLogger, keep func(context.Context) error,
+	ctx context.Context, log logrus.FieldLogger, restore func(context.Context) error,
 ) {
-	tick := time.NewTicker(keepPlansEvery)
+	tick := time.NewTicker(planCheckInterval)
 	defer tick.Stop()
 	for failing := false; ; {
 		select {
@@ -106,7 +111,7 @@ func restorePlansPeriodically(
 		case <-tick.C:
 		}
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := keep(trying)
+		err := restore(trying)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
 			log.WithError(err).Warn("the plan catalog is not in the registry; it is tried again")

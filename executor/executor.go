@@ -103,10 +103,10 @@ type executor struct {
 	records      store.Store
 	follower     *consistency.Follower
 	membership   *consistency.Membership
-	databaseCopy *databasecopy.Copy
-	copyMonitor  *edit.CopyMonitor // nil without --registry-copy
+	databaseCopy *databasecopy.RegistryCopy
+	copyMonitor  *edit.MirrorMonitor // nil without --registry-copy
 	editor       *edit.Editor
-	changed      *changes.Changes
+	changed      *changes.Notifier
 	waits        *queues.Watch
 	keyring      *operate.Keyring
 	streams      *queuestreams.Mover
@@ -134,7 +134,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.putPlans(starting); err != nil {
 		return err
 	}
-	if err := e.watch(starting); err != nil {
+	if err := e.prepareWatches(starting); err != nil {
 		return err
 	}
 	handler, err := e.handler(ctx)
@@ -159,14 +159,14 @@ func (e *executor) run(ctx context.Context) error {
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
-func (e *executor) connect(ctx, starting context.Context) error {
-	if err := e.Connect(starting); err != nil {
+func (e *executor) connect(ctx, startCtx context.Context) error {
+	if err := e.Connect(startCtx); err != nil {
 		return err
 	}
-	if err := ensureWithRetry(starting, e.NATS, e.JetStream, e.config); err != nil {
+	if err := ensureJetStreamWithRetry(startCtx, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
-	records, err := e.config.openStore(ctx, starting)
+	records, err := e.config.openStore(ctx, startCtx)
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (e *executor) connect(ctx, starting context.Context) error {
 
 // followRegistry loads the registry and announces this process as one that follows it. From then
 // on, changes of the registry are confirmed only once this process has applied them.
-func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
-	if e.follower, err = consistency.Follow(starting, e.JetStream, e.directory, e.Log); err != nil {
+func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
+	if e.follower, err = consistency.Follow(startCtx, e.JetStream, e.directory, e.Log); err != nil {
 		return err
 	}
 	e.Add(e.follower.Stop)
@@ -195,7 +195,7 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 		return err
 	}
 	e.Add(e.membership.Stop)
-	announcer, err := consistency.StartHeartbeat(starting, e.NATS, e.follower,
+	announcer, err := consistency.StartHeartbeat(startCtx, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.ProcessInfo{
 			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 		}, e.Log)
@@ -208,7 +208,7 @@ func (e *executor) followRegistry(ctx, starting context.Context) (err error) {
 
 // prepareEdits compares the registry with its copy in the database, and prepares the editor of the
 // registry.
-func (e *executor) prepareEdits(starting context.Context) (err error) {
+func (e *executor) prepareEdits(startCtx context.Context) (err error) {
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     e.JetStream,
 		Store:         e.records,
@@ -219,11 +219,11 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
 		},
 	})
-	if err := e.databaseCopy.Begin(starting); err != nil {
+	if err := e.databaseCopy.Begin(startCtx); err != nil {
 		return err
 	}
 	if e.config.RegistryCopy != "" {
-		if e.copyMonitor, err = edit.NewCopyMonitor(e.NATS, e.config.RegistryCopy,
+		if e.copyMonitor, err = edit.NewMirrorMonitor(e.NATS, e.config.RegistryCopy,
 			e.follower.CatchUp, e.Log); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (e *executor) prepareEdits(starting context.Context) (err error) {
 	//nolint:contextcheck // it is renewed until the last response is sent
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
-	if e.editor, err = edit.NewEditor(starting, e.JetStream, e.directory, e.follower, lease,
+	if e.editor, err = edit.NewEditor(startCtx, e.JetStream, e.directory, e.follower, lease,
 		e.membership); err != nil {
 		return err
 	}
@@ -258,17 +258,17 @@ func (e *executor) putPlans(ctx context.Context) error {
 	return nil
 }
 
-// watch subscribes to changed records, and prepares the watching of the queues.
-func (e *executor) watch(starting context.Context) (err error) {
+// prepareWatches subscribes to changed records, and prepares the watching of the queues.
+func (e *executor) prepareWatches(startCtx context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.changed.Stop)
 	// Without this stream, a client that resumes an event stream is informed that it may have
 	// missed changes.
-	err = changes.Ensure(starting, e.JetStream, e.config.Replicas)
+	err = changes.Ensure(startCtx, e.JetStream, e.config.Replicas)
 	if err == nil {
-		err = e.changed.Load(starting, e.JetStream)
+		err = e.changed.Load(startCtx, e.JetStream)
 	}
 	if err != nil {
 		e.Log.WithError(err).Warn("the changes before this start cannot be read: clients that " +
@@ -472,7 +472,7 @@ func (e *executor) server(handler http.Handler) *http.Server {
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout:   time.Minute, // event streams set a deadline for each write
 		IdleTimeout:    2 * time.Minute,
-		MaxHeaderBytes: 28 << 10, ErrorLog: ops.ServerLog(e.Log),
+		MaxHeaderBytes: 28 << 10, ErrorLog: ops.NewServerLogger(e.Log),
 		DisableGeneralOptionsHandler: true, // otherwise any client would get a 200 for OPTIONS *
 	}
 }
@@ -499,11 +499,11 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until starting is done.
-func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
+// openStore opens the database. It waits for a PostgreSQL server until startCtx is done.
+func (c *Config) openStore(ctx, startCtx context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {
-		return c.OpenPostgres(starting, c.DatabaseURL)
+		return c.OpenPostgres(startCtx, c.DatabaseURL)
 	}
 	records, err := sqlite.Open(ctx, path)
 	if err != nil {

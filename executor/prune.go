@@ -12,23 +12,23 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A batch has between pruneLeast and pruneBatch rows. If a batch takes longer than pruneTakes,
-	// the next one is smaller, because in a database with a single writer, records can be written
-	// only between two batches.
-	pruneBatch = 500
-	pruneLeast = 20
-	pruneTakes = 25 * time.Millisecond
-	prunePause = 20 * time.Millisecond
+	// A batch has between minPruneBatch and maxPruneBatch rows. If a batch takes longer than
+	// maxPruneBatchDuration, the next one is smaller, because in a database with a single writer,
+	// records can be written only between two batches.
+	maxPruneBatch         = 500
+	minPruneBatch         = 20
+	maxPruneBatchDuration = 25 * time.Millisecond
+	prunePause            = 20 * time.Millisecond
 )
 
 // nextBatchSize returns the maximum number of rows of the next batch, given the limit and the
 // duration of the last batch.
 func nextBatchSize(limit int, took time.Duration) int {
 	switch {
-	case took > pruneTakes:
-		return max(pruneLeast, limit/2)
-	case took < pruneTakes/2:
-		return min(pruneBatch, limit*2)
+	case took > maxPruneBatchDuration:
+		return max(minPruneBatch, limit/2)
+	case took < maxPruneBatchDuration/2:
+		return min(maxPruneBatch, limit*2)
 	default:
 		return limit
 	}
@@ -79,7 +79,7 @@ func (e *executor) startPruning(
 func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
 ) {
-	limit := pruneBatch
+	limit := maxPruneBatch
 	retry.Every(ctx, pruneEvery, func() {
 		deleted := 0
 		for more := true; more && ctx.Err() == nil; {

@@ -127,7 +127,7 @@ func freshBatch() (batch store.Batch) {
 			WorkflowID:     "workflow",
 			NodeID:         "node",
 			Queue:          "default",
-			Source:         execution.Webhook,
+			Source:         execution.SourceWebhook,
 			Status:         execution.Queued,
 			DeliveryID:     delivery,
 			AcceptedAt:     time.Now(),

@@ -25,11 +25,11 @@ import (
 // transactions fail.
 func checks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
-	copied *databasecopy.Copy,
+	copied *databasecopy.RegistryCopy,
 	records store.Store, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]streamPosition{}}
-	own := &ownConsumerCheck{js: js, missed: map[string]bool{}}
+	own := &queueStreamConsumerCheck{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
 		{Part: "executor streams", Ask: known.recreateDeleted},
@@ -65,7 +65,7 @@ type streamPosition struct {
 // restarted. It logs the range of messages that had been accepted and may not have been recorded,
 // and returns an error for a stream that it has just recreated.
 func (k *knownStreams) recreateDeleted(ctx context.Context) error {
-	for _, name := range streams {
+	for _, name := range ensuredStreams {
 		s, err := k.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			k.logLost(name)
@@ -134,7 +134,7 @@ func (k *knownStreams) logLost(name string) {
 // The recorder recreates a lost consumer, but that may fail: a NATS server rejects a consumer whose
 // state was damaged by a power failure. A paused consumer delivers nothing.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := js.Consumer(ctx, name, recorder.Durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -161,9 +161,9 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 		info.PauseRemaining.Round(time.Second), name, recorder.Durable)
 }
 
-// ownConsumerCheck checks the recorder's consumers of queues' own streams. Only one goroutine may
-// use it.
-type ownConsumerCheck struct {
+// queueStreamConsumerCheck checks the recorder's consumers of queues' own streams. Only one
+// goroutine may use it.
+type queueStreamConsumerCheck struct {
 	js     jetstream.JetStream
 	missed map[string]bool // the streams without a consumer at the last check
 }
@@ -172,14 +172,14 @@ type ownConsumerCheck struct {
 // checks, or is paused. The recorder creates the consumer within about a second after the stream
 // was created. If a queue's own stream is unreachable, the executor stays ready, because everything
 // else is still recorded.
-func (c *ownConsumerCheck) check(ctx context.Context) error {
+func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, c.js)
 	if err != nil {
 		return err
 	}
 	missing := map[string]bool{}
 	for _, name := range slices.Concat(starts, reports) {
-		if name == stream.Name || name == stream.ProgressName {
+		if name == stream.ExecutionsName || name == stream.ProgressName {
 			continue
 		}
 		consumer, failed := c.js.Consumer(ctx, name, recorder.Durable)

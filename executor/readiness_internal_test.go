@@ -27,7 +27,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	if err := stream.Ensure(t.Context(), js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{stream.Name, stream.ProgressName}
+	names := []string{stream.ExecutionsName, stream.ProgressName}
 	create := func(name string) {
 		t.Helper()
 		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
@@ -152,7 +152,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 			stream.QueueStreamLimits{})); err != nil {
 		t.Fatal(err)
 	}
-	own := &ownConsumerCheck{js: js}
+	own := &queueStreamConsumerCheck{js: js}
 	if err := own.check(ctx); err != nil {
 		t.Errorf("of a new stream: %v", err)
 	}
@@ -212,7 +212,7 @@ func TestALostStreamIsNamed(t *testing.T) {
 	if err := k.recreateDeleted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteStream(t.Context(), stream.Name); err != nil {
+	if err := js.DeleteStream(t.Context(), stream.ExecutionsName); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.recreateDeleted(t.Context()); err == nil {

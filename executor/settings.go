@@ -29,7 +29,7 @@ type settingsMonitor struct {
 // are not in the list, because their settings are not configurable.
 //
 //nolint:gochecknoglobals // a constant list
-var comparedStreams = []string{stream.Name, stream.ProgressName, stream.ReportsName}
+var comparedStreams = []string{stream.ExecutionsName, stream.ProgressName, stream.ReportsName}
 
 func newSettingsMonitor(registry *prometheus.Registry, log logrus.FieldLogger) *settingsMonitor {
 	s := &settingsMonitor{

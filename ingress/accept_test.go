@@ -77,7 +77,7 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 	start := s.lastEvent().Start
 	if string(start.Payload.Body) != body || string(start.Payload.Input()) != body ||
-		start.Source != execution.Webhook || start.AccountID != "pro" {
+		start.Source != execution.SourceWebhook || start.AccountID != "pro" {
 		t.Errorf("%+v", start)
 	}
 	if diff := cmp.Diff(execution.Values{

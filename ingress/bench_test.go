@@ -101,7 +101,7 @@ func BenchmarkIngress(b *testing.B) {
 	if _, err := r.Activate(ctx, "bench"); err != nil {
 		b.Fatal(err)
 	}
-	log, err := ops.NewLog("ingress", "warn")
+	log, err := ops.NewLogger("ingress", "warn")
 	if err != nil {
 		b.Fatal(err)
 	}

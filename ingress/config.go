@@ -77,7 +77,7 @@ type Listening struct {
 // allDeliveryIDHeaders returns the headers that may hold the delivery ID, in order of precedence.
 // The first two are built in; the others are configured.
 func (c *Config) allDeliveryIDHeaders() []string {
-	return append(webhook.FirstDeliveryIDHeaders(), c.DeliveryIDHeaders...)
+	return append(webhook.PriorityDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
 // A message needs space in addition to the body: for the request line and headers (at most 32 KB)

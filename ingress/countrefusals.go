@@ -18,11 +18,11 @@ func (h *handler) countRefusal(r *http.Request, e *event) {
 	}
 	workflowID := ""
 	if id, ok := strings.CutPrefix(r.URL.Path, webhookPath); ok && execution.ValidName(id) {
-		workflowID = h.admission.ExistingID(id)
+		workflowID = h.admission.InternedID(id)
 	}
 	h.refused.Count(workflowID, string(e.code), stream.RefusedRequest{
 		At:        e.start,
 		BodyBytes: r.ContentLength,
-		UserAgent: stream.UserAgent(redact.UserAgent(r)),
+		UserAgent: stream.SanitizeUserAgent(redact.UserAgent(r)),
 	})
 }

@@ -54,7 +54,7 @@ func FuzzBody(f *testing.F) {
 		if !execution.ValidJSON(p.Input()) {
 			t.Fatalf("the input is not valid JSON: %q", p.Input())
 		}
-		if p.Kind == execution.JSON {
+		if p.Kind == execution.BodyJSON {
 			if !bytes.Equal(p.Input(), body) {
 				t.Error("JSON was changed")
 			}
@@ -109,7 +109,7 @@ func FuzzHeaders(f *testing.F) {
 			Queue:      "q",
 			DeliveryID: redact.HeaderText(deliveryID),
 			Headers:    d.redactor.Headers(execution.Values{}, nil),
-			Payload:    execution.Payload{Kind: execution.Text},
+			Payload:    execution.Payload{Kind: execution.BodyText},
 			Trace:      nextTrace(header),
 		})
 		if err != nil {
@@ -199,7 +199,7 @@ func tryHandler(
 
 // tryWaiting is like tryHandler, but sets the answer setting of the workflow's node.
 func tryWaiting(
-	tb testing.TB, l lease, a *registry.Answer,
+	tb testing.TB, l lease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
 	token = registry.NewToken()

@@ -29,7 +29,7 @@ type handler struct {
 	lease      lease
 	publisher  deliveryPublisher
 	space      *storage.Space
-	duplicates *report.Duplicates
+	duplicates *report.DuplicateCounter
 	refused    refusalCounter
 	seen       senderCounter
 	filtered   filterCounter
@@ -107,7 +107,7 @@ type senderCounter interface {
 // newHandler fills in h's settings from c and returns it. h's dependencies must already be set.
 func newHandler(c Config, h handler) *handler {
 	h.publicURL = strings.TrimSuffix(c.PublicURL, "/")
-	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.FirstDeliveryIDHeaders()),
+	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.PriorityDeliveryIDHeaders()),
 		canonicalNames(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
 	h.rateGrace, h.responseTimeout = rateGrace, responseTimeout
@@ -190,7 +190,7 @@ func (h *handler) decideOther(d *delivery, workflowID string) outcome {
 	}
 	found, refusal := h.admission.Find(workflowID, d.token, time.Now())
 	if refusal != nil || found.Node.Sender == nil ||
-		!slices.Contains(found.Node.Sender.Methods(), d.r.Method) {
+		!slices.Contains(found.Node.Sender.HandshakeMethods(), d.r.Method) {
 		return notAllowed
 	}
 	if out := h.findTrigger(d); out != nil {

@@ -55,7 +55,7 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Registry = registrytest.StartSealed(t, server.Connect(t), f.keys)
+	f.Registry = registrytest.StartWithKeys(t, server.Connect(t), f.keys)
 	f.addr = f.startIngress(options...)
 	return f
 }
@@ -253,7 +253,7 @@ func (f *fixture) begin(head string) (finish func(body string) received) {
 // messages returns the number of messages that the stream holds.
 func (f *fixture) messages() uint64 {
 	f.t.Helper()
-	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
+	s, err := f.JetStream.Stream(f.t.Context(), stream.ExecutionsName)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func (f *fixture) messages() uint64 {
 // last returns the newest message of the stream.
 func (f *fixture) last() *jetstream.RawStreamMsg {
 	f.t.Helper()
-	s, err := f.JetStream.Stream(f.t.Context(), stream.Name)
+	s, err := f.JetStream.Stream(f.t.Context(), stream.ExecutionsName)
 	if err != nil {
 		f.t.Fatal(err)
 	}

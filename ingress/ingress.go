@@ -158,13 +158,13 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.Add(e.publisher.Close)
 	e.streams = publish.NewStreams(e.NATS, e.publisher)
 	e.Add(e.streams.Close)
-	duplicates := report.NewDuplicates(e.JetStream, e.Log) //nolint:contextcheck // see above
+	duplicates := report.NewDuplicateCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(duplicates.Stop)
-	refused := report.NewRefusals(e.JetStream, e.Log) //nolint:contextcheck // see above
+	refused := report.NewRefusalCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(refused.Stop)
-	seen := report.NewSenders(e.JetStream, e.Log) //nolint:contextcheck // see above
+	seen := report.NewSenderCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(seen.Stop)
-	filtered := report.NewFiltered(e.JetStream, e.Log) //nolint:contextcheck // see above
+	filtered := report.NewFilteredCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(filtered.Stop)
 
 	limits, space := admission.NewLimits(), storage.New(e.snapshot.AccountCount)
@@ -196,7 +196,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		tracer:     tracing.Tracer(e.Ops.Traces, "ingress"),
 		log:        e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
-			return e.keys.Seal([]byte(secret), registry.CapturedPurpose(workflowID, nodeID))
+			return e.keys.Seal([]byte(secret), registry.CapturedSealPurpose(workflowID, nodeID))
 		},
 	})
 	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
@@ -242,7 +242,7 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		WriteTimeout:      h.responseTimeout, // counts from the headers; see extendWriteDeadline
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          ops.ServerLog(log),
+		ErrorLog:          ops.NewServerLogger(log),
 		// OPTIONS * is treated like any other path that is not a webhook path.
 		DisableGeneralOptionsHandler: true,
 	}

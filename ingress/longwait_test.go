@@ -62,7 +62,7 @@ func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, token, _, _, _ := tryWaiting(t, alwaysValid{}, &registry.Answer{WaitSeconds: 25})
+	h, token, _, _, _ := tryWaiting(t, alwaysValid{}, &registry.SyncResponse{WaitSeconds: 25})
 	h.responseTimeout, h.bodyTimeout = shortTimeout, shortTimeout
 	h.waits = await.New(nc, 10)
 	s := &waitingServer{t: t, h: h, started: make(startedIDs, 1), nc: nc, server: h.server(h.log)}

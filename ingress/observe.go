@@ -80,7 +80,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.RunFailed {
 		level = logrus.WarnLevel
 	}
-	members := make([]ops.Member, 0, 12)
+	members := make([]ops.Field, 0, 12)
 	put := func(name, value string) {
 		if value != "" {
 			members = append(members, ops.Text(name, value))
@@ -199,7 +199,7 @@ func registerState(
 
 func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(ops.Histogram(name, help, ops.Seconds))
+		return prometheus.NewHistogram(ops.Histogram(name, help, ops.SecondsBuckets))
 	}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hookstart_ingress_requests_total",

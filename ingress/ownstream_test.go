@@ -49,7 +49,7 @@ func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 	if _, err := f.SetQueueStream(ctx, queue, edit.QueueStreamSpec{}); err != nil {
 		f.t.Fatal(err)
 	}
-	f.phase(queue, registry.Own)
+	f.phase(queue, registry.PhaseOwn)
 }
 
 func (f *fixture) phase(queue string, phase registry.StreamPhase) {
@@ -86,18 +86,18 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 		phase registry.StreamPhase
 		name  string // name of the stream that stores the request; "" means that it is refused
 	}{
-		{registry.Own, stream.OwnStreamName("q")},
-		{registry.MovingOut, stream.OwnStreamName("q")},
-		{registry.ClosedOut, ""},
-		{registry.Draining, stream.Name},
-		{registry.MovingIn, stream.Name},
-		{registry.ClosedIn, ""},
-		{registry.Own, stream.OwnStreamName("q")},
+		{registry.PhaseOwn, stream.OwnStreamName("q")},
+		{registry.PhaseMovingOut, stream.OwnStreamName("q")},
+		{registry.PhaseClosedOut, ""},
+		{registry.PhaseDraining, stream.ExecutionsName},
+		{registry.PhaseMovingIn, stream.ExecutionsName},
+		{registry.PhaseClosedIn, ""},
+		{registry.PhaseOwn, stream.OwnStreamName("q")},
 	} {
 		f.phase("q", c.phase)
 		for _, addr := range addresses {
 			n++
-			shared, own := f.stored(stream.Name), f.stored(stream.OwnStreamName("q"))
+			shared, own := f.stored(stream.ExecutionsName), f.stored(stream.OwnStreamName("q"))
 			delivery := request{
 				path:   "/webhooks/wf",
 				token:  token,
@@ -111,7 +111,7 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 					a.header.Get("Retry-After") != "1" {
 					t.Errorf("%s: %+v", c.phase, a)
 				}
-			case stream.Name:
+			case stream.ExecutionsName:
 				wantShared++
 			default:
 				wantOwn++
@@ -125,7 +125,7 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 					t.Errorf("%s, again: %+v", c.phase, again)
 				}
 			}
-			if s, o := f.stored(stream.Name),
+			if s, o := f.stored(stream.ExecutionsName),
 				f.stored(stream.OwnStreamName("q")); s != wantShared ||
 				o != wantOwn {
 				t.Errorf("%s: %d and %d messages became %d and %d", c.phase, shared, own, s, o)
@@ -192,7 +192,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	}
 
 	f.moveIn("calm", stream.QueueStreamLimits{})
-	shared, err := f.JetStream.Stream(t.Context(), stream.Name)
+	shared, err := f.JetStream.Stream(t.Context(), stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,11 +222,11 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 		}
 	}
-	f.phase("calm", registry.Draining)
+	f.phase("calm", registry.PhaseDraining)
 	becomes(503, "when no stream takes anything")
-	f.phase("calm", registry.Own)
+	f.phase("calm", registry.PhaseOwn)
 	becomes(200, "when only the shared stream takes nothing")
-	f.phase("calm", registry.Draining)
+	f.phase("calm", registry.PhaseDraining)
 	becomes(503, "when no stream takes anything, again")
 	config.MaxBytes = -1
 	if _, err := f.JetStream.UpdateStream(t.Context(), config); err != nil {

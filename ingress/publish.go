@@ -58,7 +58,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		NodeID:     d.trigger.NodeID,
 		AccountID:  d.trigger.Workflow.AccountID,
 		Queue:      d.trigger.Workflow.Queue,
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: d.redactor.HeaderValue(d.id.ID),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,

@@ -39,7 +39,7 @@ func (h *handler) checkID(d *delivery) *outcome {
 // mayHaveSignedID reports whether the delivery ID may be covered by the sender's signature.
 func (d *delivery) mayHaveSignedID() bool {
 	s := d.sender()
-	return s != nil && s.SignsDelivery()
+	return s != nil && s.SignsDeliveryID()
 }
 
 // read reads and parses the body. Later calls return the result of the first. It returns a refusal
@@ -64,14 +64,14 @@ func (h *handler) read(d *delivery) *admission.Refusal {
 		payload.Body = body
 	}
 	d.payload = payload
-	d.request.IsJSON = payload.Kind == execution.JSON
+	d.request.IsJSON = payload.Kind == execution.BodyJSON
 	return nil
 }
 
 // idInBody reports whether the delivery ID may have to be read from the body.
 func (h *handler) idInBody(d *delivery) bool {
 	s := d.sender()
-	return s != nil && s.DeliveryInBody() && d.firstHeader(h.firstIDHeaders) == ""
+	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.firstIDHeaders) == ""
 }
 
 // findDeliveryID determines the delivery ID, once. In order of precedence, it comes from the data
@@ -83,14 +83,14 @@ func (h *handler) findDeliveryID(d *delivery) {
 	d.identified = true
 	s := d.sender()
 	if s != nil && d.verified {
-		if signed := s.SignedDelivery(&d.request, d.verdict); signed.ID != "" {
+		if signed := s.SignedDeliveryID(&d.request, d.verdict); signed.ID != "" {
 			d.id = admission.DeliveryID(signed)
 			return
 		}
 	}
 	d.id.ID = d.firstHeader(h.firstIDHeaders)
 	if s != nil && d.id.ID == "" {
-		d.id = admission.DeliveryID(s.UnsignedDelivery(&d.request, d.verdict))
+		d.id = admission.DeliveryID(s.UnsignedDeliveryID(&d.request, d.verdict))
 	}
 	if d.id.ID == "" {
 		d.id.ID = d.firstHeader(h.otherIDHeaders)

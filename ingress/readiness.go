@@ -34,7 +34,7 @@ func checks(
 		{Part: "ingress registry", Ask: func(context.Context) error {
 			age := lease.Age(time.Now())
 			if err := lease.Failure(); age > staleAfter &&
-				errors.Is(err, consistency.ErrUnidentified) {
+				errors.Is(err, consistency.ErrNoIdentity) {
 				return fmt.Errorf("%w; every webhook is answered 503 until an executor has "+
 					"restored it", err)
 			}
@@ -61,7 +61,7 @@ type startStreams struct {
 // stores none. One available stream keeps the ingress ready: it accepts requests for the queues in
 // that stream, and responds with 503 to those for queues in unavailable streams.
 func (p startStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
-	err := acceptsMessages(ctx, js, stream.Name, p.shared.LastFailure)
+	err := acceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
 	if err == nil {
 		return nil
 	}

@@ -122,7 +122,7 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 		t.Errorf("%+v", seen)
 	}
 	if text, err := s.keys.Open(seen.Captured,
-		registry.CapturedPurpose("inactive", "node")); err != nil ||
+		registry.CapturedSealPurpose("inactive", "node")); err != nil ||
 		string(text) != "secret_of_notion" {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -194,7 +194,7 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 				t.Errorf("%s: %+v", spec.Preset, a)
 			}
 		}
-		from, err := s.JetStream.Stream(t.Context(), stream.Name)
+		from, err := s.JetStream.Stream(t.Context(), stream.ExecutionsName)
 		if err != nil {
 			t.Fatal(err)
 		}

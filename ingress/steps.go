@@ -107,7 +107,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 	if s == nil {
 		return nil
 	}
-	if d.r.Method == http.MethodPost && s.HandshakeInBody() && h.read(d) != nil {
+	if d.r.Method == http.MethodPost && s.HandshakeNeedsBody() && h.read(d) != nil {
 		// A request with an unreadable body is not a handshake. A step after checkPlan refuses it.
 		return nil
 	}

@@ -72,7 +72,7 @@ func (e *event) startPublish(
 	if e.spans == nil {
 		return nextTrace(r.Header)
 	}
-	ctx, span := tracing.StartSend(trace.ContextWithSpan(r.Context(), e.spans.request),
+	ctx, span := tracing.StartSendSpan(trace.ContextWithSpan(r.Context(), e.spans.request),
 		e.spans.tracer, subject(t.Workflow.Queue, t.Workflow.ID, t.NodeID), executionID)
 	e.spans.publish = span
 	return tracing.Traceparent(ctx)
@@ -86,7 +86,7 @@ func (e *event) endPublish(duplicate bool, err error) {
 	span := e.spans.publish
 	e.spans.publish = nil
 	if duplicate {
-		span.SetAttributes(tracing.Deduplicated.Bool(true))
+		span.SetAttributes(tracing.DeduplicatedKey.Bool(true))
 	}
 	if err != nil {
 		tracing.Fail(span, "not_stored", err.Error())
@@ -106,16 +106,19 @@ func (e *event) endSpans() {
 	span := e.spans.request
 	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))
 	if e.workflowID != "" {
-		span.SetAttributes(tracing.WorkflowID.String(e.workflowID), tracing.NodeID.String(e.nodeID))
+		span.SetAttributes(
+			tracing.WorkflowIDKey.String(e.workflowID),
+			tracing.NodeIDKey.String(e.nodeID),
+		)
 	}
 	if e.executionID != "" {
-		span.SetAttributes(tracing.ExecutionID.String(e.executionID))
+		span.SetAttributes(tracing.ExecutionIDKey.String(e.executionID))
 	}
 	if e.duplicate {
-		span.SetAttributes(tracing.Deduplicated.Bool(true))
+		span.SetAttributes(tracing.DeduplicatedKey.Bool(true))
 	}
 	if e.code != "" {
-		span.SetAttributes(tracing.Code.String(string(e.code)))
+		span.SetAttributes(tracing.RefusalCodeKey.String(string(e.code)))
 	}
 	if e.status >= http.StatusInternalServerError {
 		// A 4xx is the client's error, not this service's.

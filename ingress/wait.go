@@ -25,7 +25,7 @@ type waitResult struct {
 
 // startAndWait starts an execution and waits for it to finish. The time limit counts from the start
 // of the request, so that a sender knows how long it may have to wait.
-func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outcome {
+func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string) outcome {
 	w := d.trigger.Workflow
 	wait, err := h.waits.Begin(await.Execution{
 		ID: id, AccountID: w.AccountID, WorkflowID: w.ID, Queue: w.Queue,
@@ -42,7 +42,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 		return out
 	}
 	got := &waitResult{
-		Result: await.Result{Reason: await.Full, Status: execution.Queued},
+		Result: await.Result{Reason: await.ReasonFull, Status: execution.Queued},
 		raw:    a.Raw || out.response != nil,
 	}
 	if s := d.sender(); s != nil {
@@ -61,7 +61,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.Answer, id string) outco
 
 // wait waits for an execution to finish. Meanwhile the request does not count as in flight and does
 // not hold the buffers of its body.
-func (h *handler) wait(d *delivery, a *registry.Answer, wait *await.Wait, got *waitResult) {
+func (h *handler) wait(d *delivery, a *registry.SyncResponse, wait *await.Wait, got *waitResult) {
 	d.reading.release()
 	d.payload, d.request.Body = execution.Payload{}, nil
 	(&delivery{buffers: d.detach(), reading: bodyReservation{reserved: -1}}).release()

@@ -118,7 +118,7 @@ func TestManyRequestsWait(t *testing.T) {
 		c.Log.SetLevel(logrus.ErrorLevel)
 	})
 	limit := &registry.RateLimit{Requests: 1_000_000, Window: time.Second}
-	put := func(account, id string, answer *registry.Answer) {
+	put := func(account, id string, answer *registry.SyncResponse) {
 		t.Helper()
 		s.account(account, "ultra-of-many")
 		_, _, err := s.PutWorkflow(t.Context(),
@@ -151,7 +151,11 @@ func TestManyRequestsWait(t *testing.T) {
 	}
 	accounts := (*waiting + perAccount - 1) / perAccount
 	for a := range accounts + 1 {
-		put(fmt.Sprint("account-", a), fmt.Sprint("waits-", a), &registry.Answer{WaitSeconds: 25})
+		put(
+			fmt.Sprint("account-", a),
+			fmt.Sprint("waits-", a),
+			&registry.SyncResponse{WaitSeconds: 25},
+		)
 	}
 	put("other", "at-once", nil)
 
@@ -253,8 +257,10 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	_, _, err := s.PutWorkflow(t.Context(),
 		edit.WorkflowSpec{ID: "waits", AccountID: "pro", Triggers: []edit.TriggerSpec{
 			{
-				NodeID:          "node",
-				TriggerSettings: edit.TriggerSettings{Answer: &registry.Answer{WaitSeconds: 25}},
+				NodeID: "node",
+				TriggerSettings: edit.TriggerSettings{
+					Answer: &registry.SyncResponse{WaitSeconds: 25},
+				},
 			},
 		}})
 	if err == nil {

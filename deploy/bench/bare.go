@@ -21,7 +21,7 @@ func runBare(ctx context.Context, natsURL string) error {
 		return err
 	}
 	defer nc.Close()
-	return publishAll(ctx, roleBare, nc)
+	return servePublisher(ctx, roleBare, nc)
 }
 
 // runEmbedded serves the bare combination with the NATS server in the same process.
@@ -36,11 +36,11 @@ func runEmbedded(ctx context.Context, dir string) error {
 		return err
 	}
 	defer nc.Close()
-	return publishAll(ctx, roleEmbedded, nc)
+	return servePublisher(ctx, roleEmbedded, nc)
 }
 
-// publishAll serves requests until ctx ends. The stream has the same settings as hookstart's.
-func publishAll(ctx context.Context, role string, nc *nats.Conn) error {
+// servePublisher serves requests until ctx ends. The stream has the same settings as hookstart's.
+func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func serve(ctx context.Context, role string, handle httprouter.Handle) error {
 	}
 	web := &http.Server{Handler: router} //nolint:gosec // on loopback, and as bare as can be
 	defer context.AfterFunc(ctx, func() { _ = web.Close() })()
-	if err := announce(ctx, role, listener.Addr().String()); err != nil {
+	if err := announceReady(ctx, role, listener.Addr().String()); err != nil {
 		return err
 	}
 	_ = web.Serve(listener)

@@ -83,24 +83,24 @@ func (c *Config) validate() error {
 		problems = append(problems, checkRange("open-rate", rate, 1, maxRate))
 	}
 	for _, name := range c.Variants {
-		if strings.HasSuffix(name, otherSuffix) && c.Other == "" {
+		if strings.HasSuffix(name, otherBuildSuffix) && c.Other == "" {
 			problems = append(problems, fmt.Errorf("--variants: %s needs --other", name))
 		}
 		if findVariant(name).install == nil {
 			problems = append(problems,
 				fmt.Errorf("--variants: %q is none of %s, nor one of them with %s", name,
-					strings.Join(variantNames, ", "), otherSuffix))
+					strings.Join(variantNames, ", "), otherBuildSuffix))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// leadIn is the duration of the unmeasured beginning of each turn: its connections are new, and the
-// processes were idle during the turns of the other variants.
-const leadIn = 200 * time.Millisecond
+// leadInTime is the duration of the unmeasured beginning of each turn: its connections are new, and
+// the processes were idle during the turns of the other variants.
+const leadInTime = 200 * time.Millisecond
 
-// warmUp is how long each variant runs before the first round.
-const warmUp = time.Second
+// warmUpTime is how long each variant runs before the first round.
+const warmUpTime = time.Second
 
 // Run runs the benchmark and writes the tables to c.Out.
 func Run(ctx context.Context, c Config) (err error) {
@@ -138,7 +138,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	open := make([]map[string][]turn, len(c.OpenRate))
+	open := make([]map[string][]turnResult, len(c.OpenRate))
 	for n, rate := range c.OpenRate {
 		what := fmt.Sprintf("open loop, %.0f/s, round", rate)
 		if open[n], err = s.runRounds(ctx, what, c.OpenRounds, c.OpenBurst, rate); err != nil {
@@ -146,7 +146,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 	}
 	s.line.Done()
-	names := s.names()
+	names := s.selectedVariants()
 	writeClosedLoop(c.Out, names, closed)
 	if c.Chart != "" {
 		if err := writeChart(c.Chart, names, closed); err != nil {
@@ -174,10 +174,10 @@ type session struct {
 	sent   uint64 // number of delivery IDs that were used
 }
 
-// names returns the names of the variants without duplicates: bare first, then the others in the
-// order of the flag.
-func (s *session) names() []string {
-	names := []string{bare}
+// selectedVariants returns the names of the variants without duplicates: bare first, then the
+// others in the order of the flag.
+func (s *session) selectedVariants() []string {
+	names := []string{variantBare}
 	for _, name := range s.Variants {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -187,8 +187,8 @@ func (s *session) names() []string {
 }
 
 func (s *session) install(ctx context.Context) error {
-	for _, name := range s.names() {
-		b := &builder{
+	for _, name := range s.selectedVariants() {
+		b := &launcher{
 			bin:       s.Bin,
 			other:     s.Other,
 			folder:    s.folder,
@@ -205,16 +205,16 @@ func (s *session) install(ctx context.Context) error {
 	}
 	for _, system := range s.systems {
 		s.line.Show("warming up %s", system.name)
-		if _, err := s.turn(ctx, system, min(warmUp, s.Burst), 0); err != nil {
+		if _, err := s.runTurn(ctx, system, min(warmUpTime, s.Burst), 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lookAfter is how long after its start an executor has certainly finished its search for lost
-// starts. It searches once, 10 s after its start.
-const lookAfter = 12 * time.Second
+// lostSearchDelay is how long after its start an executor has certainly finished its search for
+// lost starts. It searches once, 10 s after its start.
+const lostSearchDelay = 12 * time.Second
 
 // awaitLostSearch waits until the executors have searched for lost starts while there are none. The
 // stream is purged after each turn, so a later search would take all starts for lost, and the
@@ -224,7 +224,7 @@ func (s *session) awaitLostSearch(ctx context.Context) error {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
-	retry.Sleep(ctx, lookAfter)
+	retry.Sleep(ctx, lostSearchDelay)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
@@ -235,14 +235,14 @@ func (s *session) awaitLostSearch(ctx context.Context) error {
 // closed loop.
 func (s *session) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate float64,
-) (map[string][]turn, error) {
-	turns := map[string][]turn{}
+) (map[string][]turnResult, error) {
+	turns := map[string][]turnResult{}
 	last := ""
 	for round := range count {
 		for _, n := range s.random.Perm(len(s.systems)) {
 			system := s.systems[n]
 			s.line.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
-			t, err := s.turn(ctx, system, burst, rate)
+			t, err := s.runTurn(ctx, system, burst, rate)
 			if err != nil {
 				return nil, err
 			}
@@ -253,61 +253,63 @@ func (s *session) runRounds(
 	return turns, nil
 }
 
-// result is the generator's measurement of one burst.
-type result struct {
+// burstResult is the generator's measurement of one burst.
+type burstResult struct {
 	count     int
 	limited   int // answers that were 429
 	took      time.Duration
 	latencies []time.Duration // sorted
 }
 
-// turn is the measurement of one burst against one variant.
-type turn struct {
-	result
+// turnResult is the measurement of one burst against one variant.
+type turnResult struct {
+	burstResult
 	lag time.Duration // time from the last answer until everything was recorded
-	cpu usage
+	cpu cpuUsage
 }
 
-func (t turn) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
+func (t turnResult) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
 
 // cpuPerThousand returns the CPU time per 1,000 requests, in seconds.
-func (t turn) cpuPerThousand() float64 { return t.cpu.all.Seconds() / float64(t.count) * 1000 }
+func (t turnResult) cpuPerThousand() float64 {
+	return t.cpu.all.Seconds() / float64(t.count) * 1000
+}
 
-func (s *session) turn(
+func (s *session) runTurn(
 	ctx context.Context, target *system, burst time.Duration, rate float64,
-) (turn, error) {
+) (turnResult, error) {
 	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
 	if err != nil {
-		return turn{}, fmt.Errorf("%s: %w", target.name, err)
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	defer g.close()
-	measure := func(burst time.Duration) (turn, error) {
+	measure := func(burst time.Duration) (turnResult, error) {
 		if err := ctx.Err(); err != nil {
-			return turn{}, errInterrupted
+			return turnResult{}, errInterrupted
 		}
 		cpu, err := target.cpuUsed()
 		if err != nil {
-			return turn{}, err
+			return turnResult{}, err
 		}
 		r, err := g.run(burst, rate)
 		if err != nil {
-			return turn{}, err
+			return turnResult{}, err
 		}
 		// Messages that are not yet recorded belong to this burst, not to the next one.
 		answered := time.Now()
 		if err := target.awaitRecorded(ctx); err != nil {
-			return turn{}, err
+			return turnResult{}, err
 		}
 		lag := time.Since(answered)
 		cpuAfter, err := target.cpuUsed()
-		return turn{result: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
+		return turnResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
-	if _, err := measure(min(leadIn, burst)); err != nil {
-		return turn{}, fmt.Errorf("%s: %w", target.name, err)
+	if _, err := measure(min(leadInTime, burst)); err != nil {
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	t, err := measure(burst)
 	if err != nil {
-		return turn{}, fmt.Errorf("%s: %w", target.name, err)
+		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	return t, target.clearStreamsAndLogs(ctx)
 }

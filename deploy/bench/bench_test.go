@@ -153,7 +153,7 @@ func TestQuartiles(t *testing.T) {
 // A burst of 50 ms on a busy machine may end before any request is answered.
 func TestPercentileOfNone(t *testing.T) {
 	t.Parallel()
-	if got := percentile(nil, 0.99); !math.IsNaN(got) {
+	if got := durationQuantileMS(nil, 0.99); !math.IsNaN(got) {
 		t.Error(got)
 	}
 }
@@ -199,7 +199,7 @@ func TestCommands(t *testing.T) {
 			`(?s)\nratio, round by round .*429: [1-9]\d `,
 		},
 		"remembered": {
-			Commands{Remembered: Remembered{Messages: 50, BodyBytes: 256, Restarts: 1}},
+			Commands{Remembered: DeliveryIDCost{Messages: 50, BodyBytes: 256, Restarts: 1}},
 			`(?s)\nnone +\d.*\n50 +\d`,
 		},
 	} {

@@ -24,12 +24,12 @@ var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 
 // The dimensions of the chart in pixels.
 const (
-	chartWidth  = 760
-	chartLeft   = 190 // left end of the bars; the names are before it
-	chartBar    = 490 // length of the longest bar
-	chartRow    = 30
-	panelHeader = 46
-	panelGap    = 18
+	chartWidth        = 760
+	chartBarsX        = 190 // left end of the bars; the names are before it
+	chartMaxBarWidth  = 490 // length of the longest bar
+	chartRowHeight    = 30
+	panelHeaderHeight = 46
+	panelGap          = 18
 )
 
 // panel compares all variants by one value.
@@ -51,12 +51,12 @@ type bar struct {
 }
 
 // writeChart writes an SVG file that compares the variants with bare.
-func writeChart(file string, names []string, turns map[string][]turn) error {
+func writeChart(file string, names []string, turns map[string][]turnResult) error {
 	rate := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[bare], turn.perSecond)
+		return pairedRatios(turns[name], turns[variantBare], turnResult.perSecond)
 	}
 	cost := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[bare], turn.cpuPerThousand)
+		return pairedRatios(turns[name], turns[variantBare], turnResult.cpuPerThousand)
 	}
 	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
 	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap,
@@ -65,7 +65,7 @@ func writeChart(file string, names []string, turns map[string][]turn) error {
 	err := chartTemplate.Execute(&out, struct {
 		Width, Height, Left int
 		Panels              []panel
-	}{chartWidth, second.Y + second.height(), chartLeft, []panel{first, second}})
+	}{chartWidth, second.Y + second.height(), chartBarsX, []panel{first, second}})
 	if err != nil {
 		return fmt.Errorf("draw the chart: %w", err)
 	}
@@ -77,27 +77,27 @@ func newPanel(title string, y int, names []string, value func(name string) quart
 	for _, name := range names {
 		most = max(most, value(name).high)
 	}
-	scale := chartBar / math.Max(most, 1)
-	p := panel{Title: title, Y: y, BareX: chartLeft + scale}
+	scale := chartMaxBarWidth / math.Max(most, 1)
+	p := panel{Title: title, Y: y, BareX: chartBarsX + scale}
 	for i, name := range names {
 		q := value(name)
 		p.Bars = append(p.Bars, bar{
 			Name:   name,
 			Median: q.median,
-			Y:      y + panelHeader + i*chartRow,
+			Y:      y + panelHeaderHeight + i*chartRowHeight,
 			Ours:   strings.HasPrefix(name, "hookstart"),
 			Width:  q.median * scale,
-			Low:    chartLeft + q.low*scale,
-			High:   chartLeft + q.high*scale,
+			Low:    chartBarsX + q.low*scale,
+			High:   chartBarsX + q.high*scale,
 		})
 	}
 	return p
 }
 
 // Bottom returns the y coordinate of the lower end of the line that marks bare.
-func (p panel) Bottom() int { return p.Y + p.height() - chartRow/3 }
+func (p panel) Bottom() int { return p.Y + p.height() - chartRowHeight/3 }
 
-func (p panel) height() int { return panelHeader + len(p.Bars)*chartRow }
+func (p panel) height() int { return panelHeaderHeight + len(p.Bars)*chartRowHeight }
 
 func escapeXML(s string) (string, error) {
 	var out strings.Builder

@@ -9,12 +9,12 @@ import (
 
 // Commands holds the measurements and the flags of each.
 type Commands struct {
-	Speed      Config     `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
-	Recording  Recording  `cmd:"" help:"From the answer to the record, at a constant rate."`
-	Neighbours Neighbours `cmd:"" help:"What calm workflows notice of one that is flooded."`
-	Remembered Remembered `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
-	Scale      Scale      `cmd:"" help:"What streams on three NATS servers add to one, when the CPU of each server is bounded; as root on Linux."`
-	Tail       Tail       `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
+	Speed      Config         `cmd:"" default:"withargs" help:"How many requests, how fast, and what they cost, against the bare combination of the parts. What is measured when nothing is said."`
+	Recording  Recording      `cmd:"" help:"From the answer to the record, at a constant rate."`
+	Neighbours Neighbours     `cmd:"" help:"What calm workflows notice of one that is flooded."`
+	Remembered DeliveryIDCost `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
+	Scale      Scale          `cmd:"" help:"What streams on three NATS servers add to one, when the CPU of each server is bounded; as root on Linux."`
+	Tail       TailLatency    `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
 
 	chosen string
 }

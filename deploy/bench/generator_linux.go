@@ -41,8 +41,8 @@ type connection struct {
 	sent    time.Time // when the request was sent
 }
 
-// patience is how long to wait for the last responses after a burst.
-const patience = 10 * time.Second
+// lastResponseTimeout is how long to wait for the last responses after a burst.
+const lastResponseTimeout = 10 * time.Second
 
 // newGenerator opens the connections. sent counts the delivery IDs, so that none is used twice with
 // the same seed.
@@ -121,49 +121,58 @@ func (g *generator) close() {
 // run sends requests for the duration of the burst and waits for all responses. With a rate above 0
 // it is an open loop: the latency of a request counts from when it is due, even if no connection is
 // free. So the requests that a stalled server delays count as slow.
-func (g *generator) run(burst time.Duration, rate float64) (result, error) {
+func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l := &load{generator: g, burst: burst, idle: slices.Clone(g.connections), began: time.Now()}
+	l := &generatorRun{
+		generator: g,
+		burst:     burst,
+		idle:      slices.Clone(g.connections),
+		began:     time.Now(),
+	}
 	l.latencies = make([]time.Duration, 0, 1<<17)
 	if rate > 0 {
 		l.total, l.gap = int(rate*burst.Seconds()), time.Duration(float64(time.Second)/rate)
 		if err := g.setTimer(l.gap); err != nil {
-			return l.result, err
+			return l.burstResult, err
 		}
 		defer func() { _ = g.setTimer(0) }()
 	}
-	if err := l.wake(); err != nil {
-		return l.result, err
+	if err := l.sendDue(); err != nil {
+		return l.burstResult, err
 	}
 	for l.count < l.issued || l.issued < l.total {
 		n, err := unix.EpollWait(g.epoll, g.events, 100)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return l.result, err
+			return l.burstResult, err
 		}
-		if time.Since(l.began) > burst+patience {
-			return l.result,
-				fmt.Errorf("%d requests have no answer after %s", l.issued-l.count, patience)
+		if time.Since(l.began) > burst+lastResponseTimeout {
+			return l.burstResult,
+				fmt.Errorf(
+					"%d requests have no answer after %s",
+					l.issued-l.count,
+					lastResponseTimeout,
+				)
 		}
 		for _, event := range g.events[:max(n, 0)] {
 			if event.Fd < 0 {
-				err = errors.Join(g.readTimer(), l.wake())
+				err = errors.Join(g.readTimer(), l.sendDue())
 			} else {
 				err = l.read(g.connections[event.Fd])
 			}
 			if err != nil {
-				return l.result, err
+				return l.burstResult, err
 			}
 		}
 	}
 	slices.Sort(l.latencies)
-	return l.result, nil
+	return l.burstResult, nil
 }
 
-// load is one run of a generator.
-type load struct {
+// generatorRun is one run of a generator.
+type generatorRun struct {
 	*generator
-	result
+	burstResult
 
 	burst  time.Duration
 	began  time.Time
@@ -173,8 +182,8 @@ type load struct {
 	idle   []*connection
 }
 
-// next sends the next request on c, or marks c as idle if no request is due.
-func (l *load) next(c *connection, now time.Time) error {
+// sendNext sends the next request on c, or marks c as idle if no request is due.
+func (l *generatorRun) sendNext(c *connection, now time.Time) error {
 	switch since := now.Sub(l.began); {
 	case l.gap == 0 && since < l.burst:
 		c.began = now
@@ -189,13 +198,13 @@ func (l *load) next(c *connection, now time.Time) error {
 	return l.send(c)
 }
 
-// wake sends the requests that are due on idle connections.
-func (l *load) wake() error {
+// sendDue sends the requests that are due on idle connections.
+func (l *generatorRun) sendDue() error {
 	waiting := l.idle
 	l.idle = nil
 	now := time.Now()
 	for _, c := range waiting {
-		if err := l.next(c, now); err != nil {
+		if err := l.sendNext(c, now); err != nil {
 			return err
 		}
 	}
@@ -204,7 +213,7 @@ func (l *load) wake() error {
 
 // read reads from a connection. Once the response is complete, it counts the response and sends the
 // next request.
-func (l *load) read(c *connection) error {
+func (l *generatorRun) read(c *connection) error {
 	done, limited, err := c.read()
 	if err != nil || !done {
 		return err
@@ -225,7 +234,7 @@ func (l *load) read(c *connection) error {
 	l.count++
 	l.took = now.Sub(l.began)
 	l.latencies = append(l.latencies, now.Sub(c.began))
-	return l.next(c, now)
+	return l.sendNext(c, now)
 }
 
 func (g *generator) send(c *connection) error {

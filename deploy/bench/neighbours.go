@@ -31,11 +31,11 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedTurn holds the results of the calm workflows in a turn during which another workflow was
-// flooded, and the results of that flood.
-type floodedTurn struct {
-	turn
-	flood result
+// floodedTurnResult holds the results of the calm workflows in a turn during which another workflow
+// was flooded, and the results of that flood.
+type floodedTurnResult struct {
+	turnResult
+	flood burstResult
 }
 
 // Run measures and writes the table to c.Out.
@@ -48,7 +48,7 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, installRecording, &builder{
+	s, err := at.start(ctx, installRecording, &launcher{
 		bin:       c.Bin,
 		folder:    at.folder,
 		name:      "neighbours",
@@ -62,21 +62,21 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 		return err
 	}
 	flooded := target{addr: s.addr, path: barePath + "?token=" + token, first: c.Workflows}
-	n := &neighbours{Neighbours: c, system: s, flooded: flooded}
-	var alone []turn
-	var beside []floodedTurn
+	n := &neighboursRun{Neighbours: c, system: s, flooded: flooded}
+	var alone []turnResult
+	var beside []floodedTurnResult
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // both orders come equally often
 			at.line.Show("round %d/%d", round+1, c.Rounds)
-			t, err := n.turn(ctx, flood)
+			t, err := n.runTurn(ctx, flood)
 			if err != nil {
 				return err
 			}
 			if flood {
 				beside = append(beside, t)
 			} else {
-				alone = append(alone, t.turn)
+				alone = append(alone, t.turnResult)
 			}
 		}
 	}
@@ -85,15 +85,15 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// neighbours is one call of Neighbours.Run.
-type neighbours struct {
+// neighboursRun is one call of Neighbours.Run.
+type neighboursRun struct {
 	*Neighbours
 	*system
 	flooded           target
 	calmIDs, floodIDs uint64 // delivery IDs that were used; each load has its own thread
 }
 
-func (n *neighbours) turn(ctx context.Context, flood bool) (t floodedTurn, err error) {
+func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnResult, err error) {
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
@@ -102,7 +102,7 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t floodedTurn, err e
 		return t, err
 	}
 	defer calm.close()
-	lead := min(leadIn, n.Burst)
+	lead := min(leadInTime, n.Burst)
 	flooding := func() error { return nil }
 	if flood {
 		g, err := newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)
@@ -122,7 +122,7 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t floodedTurn, err e
 	rate := n.Rate * float64(n.Workflows)
 	_, err = calm.run(lead, rate)
 	if err == nil {
-		t.result, err = calm.run(n.Burst, rate)
+		t.burstResult, err = calm.run(n.Burst, rate)
 	}
 	if err := errors.Join(err, flooding()); err != nil {
 		return t, err
@@ -130,12 +130,12 @@ func (n *neighbours) turn(ctx context.Context, flood bool) (t floodedTurn, err e
 	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) write(alone []turn, beside []floodedTurn) {
-	besides := make([]turn, len(beside))
+func (c *Neighbours) write(alone []turnResult, beside []floodedTurnResult) {
+	besides := make([]turnResult, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))
 	for i, t := range beside {
-		besides[i] = t.turn
+		besides[i] = t.turnResult
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
 		// After a pause, the limit allows Limit requests immediately, and then as many each second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())

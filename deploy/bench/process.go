@@ -41,8 +41,8 @@ func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*proc
 // stop ends the process with SIGTERM, and kills it if that takes too long.
 func (p *process) stop() { _ = p.Terminate(endTimeout) }
 
-// announcement is the log line that a program writes when it is ready.
-type announcement struct {
+// readyEvent is the log line that a program writes when it is ready.
+type readyEvent struct {
 	Message string `json:"msg"`
 	Addr    string `json:"addr"`
 	OpsAddr string `json:"ops_addr"`
@@ -53,7 +53,7 @@ func readyMessage(service string) string { return service + " is ready" }
 
 // awaitReady waits until the service in the process has logged that it is ready, and returns that
 // log line.
-func (p *process) awaitReady(ctx context.Context, service string) (found announcement, err error) {
+func (p *process) awaitReady(ctx context.Context, service string) (found readyEvent, err error) {
 	err = p.awaitLine(ctx, func(line string) bool {
 		return json.Unmarshal([]byte(line), &found) == nil && found.Message == readyMessage(service)
 	})
@@ -63,8 +63,8 @@ func (p *process) awaitReady(ctx context.Context, service string) (found announc
 	return found, err
 }
 
-// awaitLine waits until the process has written a line for which isIt returns true.
-func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
+// awaitLine waits until the process has written a line for which matches returns true.
+func (p *process) awaitLine(ctx context.Context, matches func(string) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -75,7 +75,7 @@ func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 			return err
 		}
 		for line := range strings.Lines(string(text)) {
-			if isIt(strings.TrimSuffix(line, "\n")) {
+			if matches(strings.TrimSuffix(line, "\n")) {
 				return nil
 			}
 		}
@@ -89,8 +89,8 @@ func (p *process) awaitLine(ctx context.Context, isIt func(string) bool) error {
 	}
 }
 
-// builder starts the processes of one variant.
-type builder struct {
+// launcher starts the processes of one variant.
+type launcher struct {
 	bin      string // folder of the programs; "" means that this binary acts as all of them
 	other    string // the same for another build
 	folder   string
@@ -109,10 +109,10 @@ type builder struct {
 }
 
 // start starts one of the programs that make build builds, or one of the benchmark's own programs.
-func (b *builder) start(role string, args ...string) (*process, error) {
+func (b *launcher) start(role string, args ...string) (*process, error) {
 	//nolint:gosec,noctx // our own programs; they end by signals
 	cmd := exec.Command(filepath.Join(b.bin, role), args...)
-	if b.bin == "" || strings.HasPrefix(role, ownPrefix) {
+	if b.bin == "" || strings.HasPrefix(role, benchRolePrefix) {
 		var err error
 		if cmd, err = child.SelfCommand(role, args...); err != nil {
 			return nil, err
@@ -130,6 +130,6 @@ func (b *builder) start(role string, args ...string) (*process, error) {
 }
 
 // dir returns the path of the data folder of one process.
-func (b *builder) dir(name string) string {
+func (b *launcher) dir(name string) string {
 	return filepath.Join(b.folder, b.name+"-"+name+"-data")
 }

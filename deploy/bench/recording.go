@@ -30,16 +30,16 @@ type Recording struct {
 // maxDuration is the maximum duration of one load, which fills the disk.
 const maxDuration = 10 * time.Minute
 
-// quarters is the number of parts of a load that are reported separately, so that a growing backlog
-// is visible.
-const quarters = 4
+// numQuarters is the number of parts of a load that are reported separately, so that a growing
+// backlog is visible.
+const numQuarters = 4
 
 func (c *Recording) validate() error {
 	problems := []error{
 		c.Load.validate(),
 		checkRange("rate", c.Rate, 1, maxRate),
 		checkRange("duration", c.Duration.Seconds(), 0.01, maxDuration.Seconds()),
-		checkRange("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/quarters)),
+		checkRange("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/numQuarters)),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -86,7 +86,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	b := &builder{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
+	b := &launcher{bin: c.Bin, folder: at.folder, name: database, workflows: 1}
 	if database == postgres {
 		// These settings are typical of a production server.
 		server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
@@ -108,7 +108,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	}
 	defer g.close()
 	at.line.Show("warming up %s", database)
-	if _, err := g.run(min(warmUp, c.Duration), c.Rate); err != nil {
+	if _, err := g.run(min(warmUpTime, c.Duration), c.Rate); err != nil {
 		return err
 	}
 	if err := errors.Join(s.awaitRecorded(ctx), s.clearStreamsAndLogs(ctx)); err != nil {
@@ -118,7 +118,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	at.line.Show("%s: sending for %s", database, c.Duration)
 	samples := c.sample(g)
 	began := time.Now()
-	waiting := s.watchUnrecorded(ctx, c.Duration/quarters)
+	waiting := s.watchUnrecorded(ctx, c.Duration/numQuarters)
 	sending, err := g.run(c.Duration, c.Rate)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		"\n%s: %d requests in %s, answered in %.2f ms (p50), %.2f ms (p99); all recorded %d ms "+
 			"after the last answer\n",
 		database, sending.count, sending.took.Round(10*time.Millisecond),
-		percentile(sending.latencies, 0.5), percentile(sending.latencies, 0.99),
+		durationQuantileMS(sending.latencies, 0.5), durationQuantileMS(sending.latencies, 0.99),
 		after.Milliseconds())
 	writeRecording(c.Out, c.Sample, began, c.Duration, *samples, left)
 	return nil
@@ -168,7 +168,7 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	)
 	all.Go(func() {
 		began := time.Now()
-		for n := 1; n <= quarters && err == nil; n++ {
+		for n := 1; n <= numQuarters && err == nil; n++ {
 			retry.Sleep(ctx, time.Until(began.Add(quarter*time.Duration(n))))
 			if ctx.Err() != nil {
 				err = errInterrupted
@@ -232,13 +232,13 @@ func (s *system) commitTimes() ([]time.Time, error) {
 
 func writeRecording(
 	out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampledRequest,
-	left []int,
+	unrecorded []int,
 ) {
 	var all []time.Duration
-	byQuarter := make([][]time.Duration, quarters)
+	byQuarter := make([][]time.Duration, numQuarters)
 	for _, s := range samples {
 		took := s.recorded.Sub(s.answered)
-		quarter := min(max(int(s.answered.Sub(began)*quarters/duration), 0), quarters-1)
+		quarter := min(max(int(s.answered.Sub(began)*numQuarters/duration), 0), numQuarters-1)
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}
@@ -251,12 +251,23 @@ func writeRecording(
 					return
 				}
 				slices.Sort(times)
-				_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n", name, len(times),
-					percentile(times, 0.5), percentile(times, 0.99), percentile(times, 1), left)
+				_, _ = fmt.Fprintf(
+					w,
+					"%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n",
+					name,
+					len(times),
+					durationQuantileMS(
+						times,
+						0.5,
+					),
+					durationQuantileMS(times, 0.99),
+					durationQuantileMS(times, 1),
+					left,
+				)
 			}
 			for n, times := range byQuarter {
-				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/quarters,
-					duration*time.Duration(n+1)/quarters), times, fmt.Sprint(left[n]))
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numQuarters,
+					duration*time.Duration(n+1)/numQuarters), times, fmt.Sprint(unrecorded[n]))
 			}
 			row("all", all, "")
 		})

@@ -16,10 +16,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Remembered measures the cost of remembered delivery IDs in a NATS server: it publishes the same
-// messages with and without an ID directly to the stream. The struct tags define the program's
+// DeliveryIDCost measures the cost of remembered delivery IDs in a NATS server: it publishes the
+// same messages with and without an ID directly to the stream. The struct tags define the program's
 // flags.
-type Remembered struct {
+type DeliveryIDCost struct {
 	Messages  int `help:"How many there are." default:"1000000"`
 	BodyBytes int `help:"Size of a body, JSON." default:"256"`
 	Restarts  int `help:"How often the server is started again, of each kind." default:"3"`
@@ -28,7 +28,7 @@ type Remembered struct {
 	Out io.Writer `kong:"-"`
 }
 
-func (c *Remembered) validate() error {
+func (c *DeliveryIDCost) validate() error {
 	return errors.Join(
 		checkRange("messages", float64(c.Messages), 1, 10_000_000),
 		checkRange("body-bytes", float64(c.BodyBytes), minBody, maxBody),
@@ -43,7 +43,7 @@ type storageCost struct {
 }
 
 // Run measures and writes the table to c.Out.
-func (c *Remembered) Run(ctx context.Context) error {
+func (c *DeliveryIDCost) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -76,14 +76,14 @@ func (c *Remembered) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Remembered) measure(ctx context.Context, withID bool) (k storageCost, err error) {
+func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCost, err error) {
 	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return k, err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	b := &builder{folder: at.folder, name: "remembered"}
-	start := func(ctx context.Context, b *builder) (*system, error) {
+	b := &launcher{folder: at.folder, name: "remembered"}
+	start := func(ctx context.Context, b *launcher) (*system, error) {
 		s := &system{name: b.name}
 		_, err := s.startNATS(ctx, b)
 		return s, err
@@ -122,7 +122,7 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k storageCost, e
 		if s, err = at.start(ctx, start, b); err != nil {
 			return k, err
 		}
-		if err := c.check(ctx, s, withID); err != nil {
+		if err := c.verifyStream(ctx, s, withID); err != nil {
 			return k, err
 		}
 		*took = append(*took, time.Since(began).Seconds())
@@ -132,20 +132,20 @@ func (c *Remembered) measure(ctx context.Context, withID bool) (k storageCost, e
 }
 
 // message returns the nth message in the form that an ingress publishes.
-func (c *Remembered) message(n int, withID bool) execution.Start {
+func (c *DeliveryIDCost) message(n int, withID bool) execution.Start {
 	start := execution.Start{
 		ID:         uuid.NewString(),
 		WorkflowID: workflowID(0),
 		NodeID:     nodeID,
 		AccountID:  "bench",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now(),
 		TokenID:    "0123456789abcdef",
 		Headers:    execution.Values{"User-Agent": {"bench"}, "Content-Type": {"application/json"}},
 		Payload: execution.Payload{
 			ContentType: "application/json",
-			Kind:        execution.JSON,
+			Kind:        execution.BodyJSON,
 			Body:        []byte(body(c.BodyBytes)),
 		},
 	}
@@ -156,7 +156,7 @@ func (c *Remembered) message(n int, withID bool) execution.Start {
 	return start
 }
 
-func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error {
+func (c *DeliveryIDCost) publish(ctx context.Context, s *system, withID bool) error {
 	for n := range c.Messages {
 		if ctx.Err() != nil {
 			return errInterrupted
@@ -172,13 +172,13 @@ func (c *Remembered) publish(ctx context.Context, s *system, withID bool) error 
 	if err := s.awaitPublished(ctx); err != nil {
 		return err
 	}
-	return c.check(ctx, s, withID)
+	return c.verifyStream(ctx, s, withID)
 }
 
-// check returns an error if the stream does not have all messages, or if messages have IDs and the
-// stream does not recognize a repeated one.
-func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
-	all, err := s.js.Stream(ctx, stream.Name)
+// verifyStream returns an error if the stream does not have all messages, or if messages have IDs
+// and the stream does not recognize a repeated one.
+func (c *DeliveryIDCost) verifyStream(ctx context.Context, s *system, withID bool) error {
+	all, err := s.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
 	}
@@ -199,8 +199,8 @@ func (c *Remembered) check(ctx context.Context, s *system, withID bool) error {
 	return err
 }
 
-// collected is the line that the benchmark's NATS server logs after SIGUSR1.
-const collected = "memory is collected"
+// gcDoneLine is the line that the benchmark's NATS server logs after SIGUSR1.
+const gcDoneLine = "memory is collected"
 
 // residentAfterGC returns the resident memory in MB of the benchmark's NATS server after it has
 // collected garbage and returned unused memory to the system.
@@ -208,7 +208,7 @@ func (p *process) residentAfterGC(ctx context.Context) (int, error) {
 	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		return 0, err
 	}
-	if err := p.awaitLine(ctx, func(line string) bool { return line == collected }); err != nil {
+	if err := p.awaitLine(ctx, func(line string) bool { return line == gcDoneLine }); err != nil {
 		return 0, err
 	}
 	return residentMB(p.PID())

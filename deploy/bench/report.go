@@ -33,7 +33,7 @@ func (q quartiles) format(verb string) string {
 }
 
 // valuesOf returns a value of each turn.
-func valuesOf(turns []turn, number func(turn) float64) []float64 {
+func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
 		values[i] = number(t)
@@ -43,7 +43,7 @@ func valuesOf(turns []turn, number func(turn) float64) []float64 {
 
 // pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in
 // the same round.
-func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles {
+func pairedRatios(turns, yardstick []turnResult, number func(turnResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
 		ratios[i] = number(turns[i]) / number(yardstick[i])
@@ -53,12 +53,13 @@ func pairedRatios(turns, yardstick []turn, number func(turn) float64) quartiles 
 
 // latencyQuantile returns a function that returns the q quantile of a turn's latencies in
 // milliseconds.
-func latencyQuantile(q float64) func(turn) float64 {
-	return func(t turn) float64 { return percentile(t.latencies, q) }
+func latencyQuantile(q float64) func(turnResult) float64 {
+	return func(t turnResult) float64 { return durationQuantileMS(t.latencies, q) }
 }
 
-// percentile returns the q quantile of sorted durations in milliseconds, or NaN if there are none.
-func percentile(sorted []time.Duration, q float64) float64 {
+// durationQuantileMS returns the q quantile of sorted durations in milliseconds, or NaN if there
+// are none.
+func durationQuantileMS(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return math.NaN()
 	}
@@ -74,7 +75,7 @@ func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
 	_ = w.Flush()
 }
 
-func writeClosedLoop(out io.Writer, names []string, turns map[string][]turn) {
+func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResult) {
 	table(out,
 		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
 			"CPU of all server processes.",
@@ -82,8 +83,8 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turn) {
 		func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
-				part := func(cpu func(usage) time.Duration) string {
-					each := quartilesOf(valuesOf(t, func(t turn) float64 {
+				part := func(cpu func(cpuUsage) time.Duration) string {
+					each := quartilesOf(valuesOf(t, func(t turnResult) float64 {
 						return cpu(t.cpu).Seconds() / float64(t.count) * 1e6
 					}))
 					if each.median == 0 {
@@ -91,18 +92,18 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turn) {
 					}
 					return each.format("%.0f")
 				}
-				nats, executor := part(func(u usage) time.Duration {
+				nats, executor := part(func(u cpuUsage) time.Duration {
 					return u.nats
-				}), part(func(u usage) time.Duration { return u.executor })
+				}), part(func(u cpuUsage) time.Duration { return u.executor })
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
-					quartilesOf(valuesOf(t, turn.perSecond)).format("%.0f"),
-					quartilesOf(valuesOf(t, func(t turn) float64 {
+					quartilesOf(valuesOf(t, turnResult.perSecond)).format("%.0f"),
+					quartilesOf(valuesOf(t, func(t turnResult) float64 {
 						return t.cpuPerThousand() * 1000
 					})).format("%.0f"), nats, executor,
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).median,
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).median,
-					pairedRatios(t, turns[bare], turn.perSecond).format("%.2f"),
-					pairedRatios(t, turns[bare], turn.cpuPerThousand).format("%.2f"))
+					pairedRatios(t, turns[variantBare], turnResult.perSecond).format("%.2f"),
+					pairedRatios(t, turns[variantBare], turnResult.cpuPerThousand).format("%.2f"))
 			}
 		})
 	writeExtraCPU(out, turns)
@@ -112,7 +113,7 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turn) {
 	}
 }
 
-func writeOpenLoop(out io.Writer, names []string, turns map[string][]turn, rate float64) {
+func writeOpenLoop(out io.Writer, names []string, turns map[string][]turnResult, rate float64) {
 	table(out,
 		fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, "+
 			"in ms. Median of the rounds (quartiles).", rate),
@@ -120,17 +121,26 @@ func writeOpenLoop(out io.Writer, names []string, turns map[string][]turn, rate 
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
-				if lag := quartilesOf(valuesOf(t, func(t turn) float64 {
+				if lag := quartilesOf(valuesOf(t, func(t turnResult) float64 {
 					return float64(t.lag) / float64(time.Millisecond)
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
 				}
-				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name,
+				_, _ = fmt.Fprintf(
+					w,
+					"%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+					name,
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),
-					pairedRatios(t, turns[bare], latencyQuantile(0.99)).format("%.2f"),
-					pairedRatios(t, turns[bare], latencyQuantile(0.999)).format("%.2f"), recorded)
+					pairedRatios(t, turns[variantBare], latencyQuantile(0.99)).format("%.2f"),
+					pairedRatios(
+						t,
+						turns[variantBare],
+						latencyQuantile(0.999),
+					).format("%.2f"),
+					recorded,
+				)
 			}
 		})
 }
@@ -159,7 +169,7 @@ func writeMemory(out io.Writer, systems []*system) error {
 
 // writeExtraCPU writes, for some variants, how much more CPU a request costs than a request to the
 // variant that they add a setting to, in the same round.
-func writeExtraCPU(out io.Writer, turns map[string][]turn) {
+func writeExtraCPU(out io.Writer, turns map[string][]turnResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},
 		{"hookstart-bearer", "hookstart"},

@@ -98,11 +98,11 @@ func fillHex(text []byte, value uint64) {
 }
 
 var (
-	statusOK      = []byte("HTTP/1.1 200 ")
-	statusLimited = []byte("HTTP/1.1 429 ")
-	headersEnd    = []byte("\r\n\r\n")
-	contentLength = []byte("Content-Length: ")
-	deduplicated  = []byte(`"deduplicated"`)
+	statusOK            = []byte("HTTP/1.1 200 ")
+	statusLimited       = []byte("HTTP/1.1 429 ")
+	headersEnd          = []byte("\r\n\r\n")
+	contentLengthPrefix = []byte("Content-Length: ")
+	deduplicatedMember  = []byte(`"deduplicated"`)
 )
 
 // answerLength returns the length of the response at the beginning of text, or 0 if it is
@@ -117,7 +117,7 @@ func answerLength(text []byte) (length int, limited bool, err error) {
 	if !limited && !bytes.HasPrefix(text, statusOK) {
 		return 0, false, fmt.Errorf("answer %q", text)
 	}
-	_, value, ok := bytes.Cut(text[:header+2], contentLength)
+	_, value, ok := bytes.Cut(text[:header+2], contentLengthPrefix)
 	if !ok {
 		return 0, false, fmt.Errorf("an answer of unknown length: %q", text)
 	}
@@ -130,7 +130,7 @@ func answerLength(text []byte) (length int, limited bool, err error) {
 	if len(text) < whole {
 		return 0, false, nil
 	}
-	if bytes.Contains(text[header:whole], deduplicated) {
+	if bytes.Contains(text[header:whole], deduplicatedMember) {
 		return 0, false, errors.New("a new delivery was taken for a repeat")
 	}
 	return whole, limited, nil

@@ -25,17 +25,17 @@ import (
 )
 
 // Names under which the binary starts itself as one of the programs. Programs whose names have
-// ownPrefix exist only in the benchmark.
+// benchRolePrefix exist only in the benchmark.
 const (
-	ownPrefix    = "bench-"
-	roleNATS     = ownPrefix + "nats"
-	roleBare     = ownPrefix + "bare"
-	roleEmbedded = ownPrefix + "embedded"
-	roleHTTP     = ownPrefix + "http"
-	roleRunner   = ownPrefix + "runner"
-	roleIngress  = "ingress"
-	roleExecutor = "executor"
-	roleLocal    = "hookstart-local"
+	benchRolePrefix = "bench-"
+	roleNATS        = benchRolePrefix + "nats"
+	roleBare        = benchRolePrefix + "bare"
+	roleEmbedded    = benchRolePrefix + "embedded"
+	roleHTTP        = benchRolePrefix + "http"
+	roleRunner      = benchRolePrefix + "runner"
+	roleIngress     = "ingress"
+	roleExecutor    = "executor"
+	roleLocal       = "hookstart-local"
 )
 
 // RunAsRole makes this process act as the program whose name it was started under. It reports
@@ -80,10 +80,10 @@ func RunAsRole() bool {
 // traces.
 const tracedEnv = "BENCH_TRACED"
 
-// announce logs that one of the benchmark's own programs is ready. If tracedEnv is set, it first
-// starts to serve execution traces.
-func announce(ctx context.Context, role, addr string) error {
-	ready := announcement{Message: readyMessage(role), Addr: addr}
+// announceReady logs that one of the benchmark's own programs is ready. If tracedEnv is set, it
+// first starts to serve execution traces.
+func announceReady(ctx context.Context, role, addr string) error {
+	ready := readyEvent{Message: readyMessage(role), Addr: addr}
 	if os.Getenv(tracedEnv) != "" {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -110,7 +110,7 @@ func runRunner(ctx context.Context, natsURL string) error {
 	defer nc.Close()
 	var ready error
 	options := runner.Options{Group: runnerGroup, Concurrency: 500, OnReady: func() {
-		ready = announce(ctx, roleRunner, "")
+		ready = announceReady(ctx, roleRunner, "")
 	}}
 	err = runner.Run(ctx, nc, options, func(context.Context, runner.Execution) (any, error) {
 		return map[string]bool{"ok": true}, nil
@@ -131,7 +131,7 @@ func runNATS(ctx context.Context, options string) error {
 	}
 	defer server.Shutdown()
 	addr := strings.TrimPrefix(server.ClientURL(), "nats://")
-	if err := announce(ctx, roleNATS, addr); err != nil {
+	if err := announceReady(ctx, roleNATS, addr); err != nil {
 		return err
 	}
 	collect := make(chan os.Signal, 1)
@@ -140,7 +140,7 @@ func runNATS(ctx context.Context, options string) error {
 		select {
 		case <-collect:
 			debug.FreeOSMemory()
-			fmt.Println(collected)
+			fmt.Println(gcDoneLine)
 		case <-ctx.Done():
 			return nil
 		}

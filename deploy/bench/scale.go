@@ -33,14 +33,14 @@ type Scale struct {
 func (c *Scale) validate() error {
 	return errors.Join(
 		c.Load.validate(),
-		checkRange("connections", float64(c.Connections), servers, maxConnections),
+		checkRange("connections", float64(c.Connections), numServers, maxConnections),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
 		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// servers is the number of NATS servers in a cluster, and of queues with a separate stream.
-const servers = 3
+// numServers is the number of NATS numServers in a cluster, and of queues with a separate stream.
+const numServers = 3
 
 // cluster is an installation whose NATS servers have limited CPU.
 type cluster struct {
@@ -60,11 +60,11 @@ type layout struct {
 	// near sends the deliveries of a queue to the ingress next to the server with its stream.
 	// Otherwise every ingress gets deliveries of all queues.
 	near bool
-	runs []scaleTurn
+	runs []scaleTurnResult
 }
 
-// scaleTurn holds the throughput and CPU usage measured in one turn of a layout.
-type scaleTurn struct {
+// scaleTurnResult holds the throughput and CPU usage measured in one turn of a layout.
+type scaleTurnResult struct {
 	perSecond float64
 	cpu       []float64 // average number of cores used by each NATS server
 	thousand  float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
@@ -89,10 +89,10 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	start := func(name string, options clusterOptions) (*cluster, error) {
 		cl := &cluster{}
 		clusters = append(clusters, cl)
-		_, err := at.start(ctx, func(ctx context.Context, b *builder) (*system, error) {
+		_, err := at.start(ctx, func(ctx context.Context, b *launcher) (*system, error) {
 			cl.system = &system{name: b.name}
 			return cl.system, cl.install(ctx, b, options)
-		}, &builder{bin: c.Bin, folder: at.folder, name: name})
+		}, &launcher{bin: c.Bin, folder: at.folder, name: name})
 		return cl, err
 	}
 	one, err := start("one", clusterOptions{servers: 1, cpu: c.CPU})
@@ -104,11 +104,11 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 		return err
 	}
 	replicated, err := start("replicated",
-		clusterOptions{servers: servers, cpu: c.CPU, replicas: servers})
+		clusterOptions{servers: numServers, cpu: c.CPU, replicas: numServers})
 	if err != nil {
 		return err
 	}
-	spread, err := start("spread", clusterOptions{servers: servers, cpu: c.CPU, replicas: 1})
+	spread, err := start("spread", clusterOptions{servers: numServers, cpu: c.CPU, replicas: 1})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 		for i := range layouts {
 			l := layouts[(round+i)%len(layouts)] // each layout comes first equally often
 			at.line.Show("round %d/%d", round+1, c.Rounds)
-			t, err := c.turn(ctx, l)
+			t, err := c.runTurn(ctx, l)
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
@@ -158,7 +158,7 @@ func serverTag(n int) string { return "server:" + strconv.Itoa(n) }
 
 // install starts the NATS servers, an executor that creates the queues and workflows and then ends,
 // and an ingress for each server. It limits the servers' CPU once everything is ready.
-func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) error {
+func (cl *cluster) install(ctx context.Context, b *launcher, o clusterOptions) error {
 	addrs, err := cl.startServers(ctx, b, o)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) er
 	}
 	cl.addr = cl.ingresses[0]
 	cl.stopExecutor()
-	cl.sent = make([]uint64, servers)
+	cl.sent = make([]uint64, numServers)
 	for _, p := range cl.nats {
 		used, err := p.residentAfterGC(ctx)
 		if err != nil {
@@ -207,7 +207,7 @@ func (cl *cluster) install(ctx context.Context, b *builder, o clusterOptions) er
 
 // startServers starts the NATS servers and returns their addresses.
 func (cl *cluster) startServers(
-	ctx context.Context, b *builder, o clusterOptions,
+	ctx context.Context, b *launcher, o clusterOptions,
 ) (addrs []string, err error) {
 	clients, routes := make([]*freeport.Port, o.servers), make([]*freeport.Port, o.servers)
 	var routeAddrs []string
@@ -270,14 +270,14 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 // makeQueues creates the workflows in the queues, and gives the queues separate streams unless
 // replicas is 0.
 func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
-	queues := servers
+	queues := numServers
 	if replicas != 1 { // all workflows are in one queue
 		queues = 1
 	}
 	if err := cl.makeWorkflows(ctx, 1); err != nil {
 		return err
 	}
-	if err := cl.copyWorkflowWith(ctx, servers, func(record *registry.Workflow, n int) {
+	if err := cl.copyWorkflowWith(ctx, numServers, func(record *registry.Workflow, n int) {
 		record.Queue = queueName(n % queues)
 	}); err != nil || replicas == 0 {
 		return err
@@ -306,19 +306,19 @@ func (cl *cluster) releaseResources() (err error) {
 	return err
 }
 
-// turn sends deliveries to all queues for the duration of a burst, after a shorter burst that is
+// runTurn sends deliveries to all queues for the duration of a burst, after a shorter burst that is
 // not counted.
-func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
-	generators := make([]*generator, servers)
+func (c *Scale) runTurn(ctx context.Context, l *layout) (t scaleTurnResult, err error) {
+	generators := make([]*generator, numServers)
 	for n := range generators {
-		to, workflows := l.target, servers
+		to, workflows := l.target, numServers
 		to.addr = l.ingresses[n%len(l.ingresses)]
 		if l.near {
 			to.first, workflows = n+1, 1
 		} else {
 			to.first = 1
 		}
-		g, err := newGenerator(to, c.Connections/servers, c.BodyBytes, workflows, uint64(n),
+		g, err := newGenerator(to, c.Connections/numServers, c.BodyBytes, workflows, uint64(n),
 			&l.sent[n])
 		if err != nil {
 			return t, err
@@ -326,7 +326,7 @@ func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
 		defer g.close()
 		generators[n] = g
 	}
-	if _, err := runAll(ctx, generators, min(leadIn, c.Burst)); err != nil {
+	if _, err := runAll(ctx, generators, min(leadInTime, c.Burst)); err != nil {
 		return t, err
 	}
 	before, err := l.cpuOfServers()
@@ -357,11 +357,15 @@ func (c *Scale) turn(ctx context.Context, l *layout) (t scaleTurn, err error) {
 }
 
 // runAll runs the generators concurrently.
-func runAll(ctx context.Context, generators []*generator, burst time.Duration) ([]result, error) {
+func runAll(
+	ctx context.Context,
+	generators []*generator,
+	burst time.Duration,
+) ([]burstResult, error) {
 	if ctx.Err() != nil {
 		return nil, errInterrupted
 	}
-	results, errs := make([]result, len(generators)), make(chan error)
+	results, errs := make([]burstResult, len(generators)), make(chan error)
 	for n, g := range generators {
 		go func() {
 			var err error
@@ -389,14 +393,14 @@ func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 }
 
 func (c *Scale) write(layouts []*layout) {
-	values := func(runs []scaleTurn, number func(scaleTurn) float64) []float64 {
+	values := func(runs []scaleTurnResult, number func(scaleTurnResult) float64) []float64 {
 		var all []float64
 		for _, t := range runs {
 			all = append(all, number(t))
 		}
 		return all
 	}
-	rate := func(t scaleTurn) float64 { return t.perSecond }
+	rate := func(t scaleTurnResult) float64 { return t.perSecond }
 	bound := "with no bound for the NATS servers"
 	if c.CPU > 0 {
 		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
@@ -415,13 +419,13 @@ func (c *Scale) write(layouts []*layout) {
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\n", l.name,
 					quartilesOf(values(l.runs, rate)).format("%.0f"),
 					quartilesOf(ratios).format("%.2f"),
-					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
 						return t.thousand
 					})).format("%.0f"),
-					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
 						return slices.Max(t.cpu)
 					})).median,
-					quartilesOf(values(l.runs, func(t scaleTurn) float64 {
+					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
 						return slices.Min(t.cpu)
 					})).median)
 			}

@@ -59,7 +59,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 }
 
 // installStripe does the same as installIngress, and also gives the first workflow a sender.
-func installStripe(ctx context.Context, b *builder) (*system, error) {
+func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"
 	if err := os.WriteFile(own.secretsKey, []byte(seal.NewKeyLine()+"\n"), 0o600); err != nil {

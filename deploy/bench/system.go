@@ -56,18 +56,18 @@ type variant struct {
 	install installer
 }
 
-// bare is the name of the variant that all others are compared with.
-const bare = "bare"
+// variantBare is the name of the variant that all others are compared with.
+const variantBare = "bare"
 
 // variantNames lists the variants of this build in the order of the tables.
 var variantNames = []string{
-	bare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-bearer",
+	variantBare, "http", "bare-embedded", "hookstart", "hookstart-stripe", "hookstart-bearer",
 	"hookstart-filter", "hookstart-order", "hookstart-recording", "hookstart-postgres",
 	"hookstart-running", "hookstart-answer", "hookstart-local",
 }
 
 var variants = map[string]variant{
-	bare: {
+	variantBare: {
 		"router, body, one async publish to a NATS server of its own, PubAck, answer", installBare,
 	},
 	"http":          {"the same without the publish", installHTTP},
@@ -105,11 +105,11 @@ var variants = map[string]variant{
 	},
 	"hookstart-running": {
 		"ingress, NATS server, executor that records into SQLite, and a runner whose handler " +
-			"does nothing; until every end is recorded", installRunning,
+			"does nothing; until every end is recorded", installWithRunner,
 	},
 	"hookstart-answer": {
 		"hookstart-running, and every request is answered when its execution has ended",
-		installer(installRunning).with(nodeSettings{trigger: api.PutTrigger{
+		installer(installWithRunner).with(nodeSettings{trigger: api.PutTrigger{
 			Answer: &api.Answer{WaitSeconds: 25},
 		}}),
 	},
@@ -120,29 +120,29 @@ var variants = map[string]variant{
 
 // installer starts a variant. If the returned system is not nil, the caller must close it, even
 // after an error.
-type installer func(context.Context, *builder) (*system, error)
+type installer func(context.Context, *launcher) (*system, error)
 
 // with returns an installer that does the same with other settings of the trigger nodes.
 func (i installer) with(node nodeSettings) installer {
-	return func(ctx context.Context, b *builder) (*system, error) {
+	return func(ctx context.Context, b *launcher) (*system, error) {
 		own := *b
 		own.node = node
 		return i(ctx, &own)
 	}
 }
 
-// otherSuffix is the suffix of the names of variants of the other build.
-const otherSuffix = "-other"
+// otherBuildSuffix is the suffix of the names of variants of the other build.
+const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name. Its install is nil if there is none.
 func findVariant(name string) variant {
-	name, isOther := strings.CutSuffix(name, otherSuffix)
+	name, isOther := strings.CutSuffix(name, otherBuildSuffix)
 	v := variants[name]
 	if !isOther || v.install == nil {
 		return v
 	}
 	return variant{name + " of the other build; a runner is this build's", func(
-		ctx context.Context, b *builder,
+		ctx context.Context, b *launcher,
 	) (*system, error) {
 		other := *b
 		other.bin = b.other
@@ -150,7 +150,7 @@ func findVariant(name string) variant {
 	}}
 }
 
-func installBare(ctx context.Context, b *builder) (*system, error) {
+func installBare(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name}
 	natsAddr, err := s.startNATS(ctx, b)
 	if err != nil {
@@ -159,19 +159,19 @@ func installBare(ctx context.Context, b *builder) (*system, error) {
 	return s, s.startBenchProgram(ctx, b, roleBare, "nats://"+natsAddr)
 }
 
-func installEmbedded(ctx context.Context, b *builder) (*system, error) {
+func installEmbedded(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name}
 	return s, s.startBenchProgram(ctx, b, roleEmbedded, b.dir("nats"))
 }
 
-func installHTTP(ctx context.Context, b *builder) (*system, error) {
+func installHTTP(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name}
 	return s, s.startBenchProgram(ctx, b, roleHTTP)
 }
 
 // startBenchProgram starts one of the benchmark's own programs that respond to requests.
 func (s *system) startBenchProgram(
-	ctx context.Context, b *builder, role string, args ...string,
+	ctx context.Context, b *launcher, role string, args ...string,
 ) error {
 	p, err := s.addProcess(b.start(role, args...))
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *system) addProcess(p *process, err error) (*process, error) {
 	return p, err
 }
 
-func (s *system) startNATS(ctx context.Context, b *builder) (addr string, err error) {
+func (s *system) startNATS(ctx context.Context, b *launcher) (addr string, err error) {
 	options := embednats.Options{StoreDir: b.dir("nats")}
 	if s.nats, addr, err = s.startServer(ctx, b, options); err != nil {
 		return "", err
@@ -199,7 +199,7 @@ func (s *system) startNATS(ctx context.Context, b *builder) (addr string, err er
 
 // startServer starts a NATS server and returns its address.
 func (s *system) startServer(
-	ctx context.Context, b *builder, options embednats.Options,
+	ctx context.Context, b *launcher, options embednats.Options,
 ) (p *process, addr string, err error) {
 	arg, err := json.Marshal(options)
 	if err != nil {
@@ -220,14 +220,14 @@ func (s *system) connect(url string) (err error) {
 	return err
 }
 
-func installRecording(ctx context.Context, b *builder) (*system, error) {
+func installRecording(ctx context.Context, b *launcher) (*system, error) {
 	s, err := installServices(ctx, b)
 	s.records = true
 	return s, err
 }
 
 // installPostgres starts a temporary PostgreSQL server that syncs every commit, as a real one does.
-func installPostgres(ctx context.Context, b *builder) (*system, error) {
+func installPostgres(ctx context.Context, b *launcher) (*system, error) {
 	server, err := pgtest.Create("fsync=on", "full_page_writes=on", "max_wal_size=4GB")
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func installPostgres(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-func installRunning(ctx context.Context, b *builder) (*system, error) {
+func installWithRunner(ctx context.Context, b *launcher) (*system, error) {
 	s, err := installRecording(ctx, b)
 	if err != nil {
 		return s, err
@@ -253,7 +253,7 @@ func installRunning(ctx context.Context, b *builder) (*system, error) {
 	return s, err
 }
 
-func installIngress(ctx context.Context, b *builder) (*system, error) {
+func installIngress(ctx context.Context, b *launcher) (*system, error) {
 	s, err := installServices(ctx, b)
 	if err != nil {
 		return s, err
@@ -268,7 +268,7 @@ func (s *system) stopExecutor() {
 	s.processes = slices.DeleteFunc(s.processes, func(p *process) bool { return p == s.executor })
 }
 
-func installServices(ctx context.Context, b *builder) (*system, error) {
+func installServices(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name, node: b.node}
 	natsAddr, err := s.startNATS(ctx, b)
 	if err != nil {
@@ -292,7 +292,7 @@ func installServices(ctx context.Context, b *builder) (*system, error) {
 }
 
 // sealingFlags returns the flag for the key file for senders' secrets, if there is one.
-func (b *builder) sealingFlags() []string {
+func (b *launcher) sealingFlags() []string {
 	if b.secretsKey == "" {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (b *builder) sealingFlags() []string {
 // startIngress starts an ingress that connects to the NATS server at natsAddr, and returns its
 // address.
 func (s *system) startIngress(
-	ctx context.Context, b *builder, natsAddr string,
+	ctx context.Context, b *launcher, natsAddr string,
 ) (addr string, err error) {
 	p, err := s.addProcess(b.start(roleIngress, append(b.sealingFlags(), "--addr=127.0.0.1:0",
 		"--ops-addr=127.0.0.1:0", "--nats-url="+natsAddr)...))
@@ -314,7 +314,7 @@ func (s *system) startIngress(
 }
 
 // startExecutor starts an executor that connects to the NATS server at natsAddr.
-func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string) (err error) {
+func (s *system) startExecutor(ctx context.Context, b *launcher, natsAddr string) (err error) {
 	databaseURL := b.databaseURL
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + b.dir("executor") + ".db"
@@ -330,7 +330,7 @@ func (s *system) startExecutor(ctx context.Context, b *builder, natsAddr string)
 	return err
 }
 
-func installLocal(ctx context.Context, b *builder) (*system, error) {
+func installLocal(ctx context.Context, b *launcher) (*system, error) {
 	s := &system{name: b.name, records: true}
 	p, err := s.addProcess(b.start(roleLocal, "--data-dir="+b.dir("local"),
 		"--ingress-addr=127.0.0.1:0",
@@ -368,20 +368,20 @@ func installLocal(ctx context.Context, b *builder) (*system, error) {
 	return s, s.makeWorkflows(ctx, b.workflows)
 }
 
-// usage holds the CPU times of all processes, of the process that is only a NATS server, and of the
-// process that is only an executor.
-type usage struct{ all, nats, executor time.Duration }
+// cpuUsage holds the CPU times of all processes, of the process that is only a NATS server, and of
+// the process that is only an executor.
+type cpuUsage struct{ all, nats, executor time.Duration }
 
-func (u usage) since(before usage) usage {
-	return usage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
+func (u cpuUsage) since(before cpuUsage) cpuUsage {
+	return cpuUsage{u.all - before.all, u.nats - before.nats, u.executor - before.executor}
 }
 
 // cpuUsed returns the CPU time that the processes have used so far.
-func (s *system) cpuUsed() (u usage, err error) {
+func (s *system) cpuUsed() (u cpuUsage, err error) {
 	for _, p := range s.processes {
 		used, err := cpuTime(p.PID())
 		if err != nil {
-			return usage{}, errors.Join(err, errors.New(p.name+" has ended"))
+			return cpuUsage{}, errors.Join(err, errors.New(p.name+" has ended"))
 		}
 		u.all += used
 		switch p {
@@ -422,10 +422,10 @@ func (s *system) awaitRecorded(ctx context.Context) error {
 // unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
 // also executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
-	consumers := [][2]string{{stream.Name, recorderName}}
+	consumers := [][2]string{{stream.ExecutionsName, recorderName}}
 	if s.runs { // before the reports, because each execution that ends adds a report
 		consumers = append(consumers, [2]string{
-			stream.Name,
+			stream.ExecutionsName,
 			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),
 		},
 			[2]string{stream.ProgressName, recorderName})
@@ -452,7 +452,7 @@ func (s *system) clearStreamsAndLogs(ctx context.Context) error {
 	if s.js == nil {
 		return nil
 	}
-	names := []string{stream.Name}
+	names := []string{stream.ExecutionsName}
 	if s.runs {
 		names = append(names, stream.ProgressName)
 	}

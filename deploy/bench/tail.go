@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Tail shows where the slowest requests wait at a constant rate. It records execution traces of all
-// processes of a variant and compares them with the generator's times. The struct tags define the
-// program's flags.
-type Tail struct {
+// TailLatency shows where the slowest requests wait at a constant rate. It records execution traces
+// of all processes of a variant and compares them with the generator's times. The struct tags
+// define the program's flags.
+type TailLatency struct {
 	Variants []string      `help:"Which variants are traced, one after the other." default:"bare,hookstart,hookstart-recording,hookstart-local"`
 	Rate     float64       `help:"Requests per second." default:"5000"`
 	Duration time.Duration `help:"How long the traces are." default:"4s"`
@@ -27,7 +27,7 @@ type Tail struct {
 // maxTrace is the maximum duration of a trace, because traces are read into memory.
 const maxTrace = 30 * time.Second
 
-func (c *Tail) validate() error {
+func (c *TailLatency) validate() error {
 	problems := []error{
 		c.Load.validate(),
 		checkRange("rate", c.Rate, 1, maxRate),
@@ -44,7 +44,7 @@ func (c *Tail) validate() error {
 }
 
 // Run records traces and writes the tables of each variant to c.Out.
-func (c *Tail) Run(ctx context.Context) error {
+func (c *TailLatency) Run(ctx context.Context) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ type observedRequest struct {
 
 func (o observedRequest) took() time.Duration { return time.Duration(o.answered - o.due) }
 
-func (c *Tail) measure(ctx context.Context, name string) (err error) {
+func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	at, err := newWorkspace(c.Out)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.close()) }()
-	s, err := at.start(ctx, variants[name].install, &builder{
+	s, err := at.start(ctx, variants[name].install, &launcher{
 		bin: c.Bin, folder: at.folder, name: name, workflows: 1, traced: true,
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	}
 	defer g.close()
 	at.line.Show("%s: warming up", name)
-	if _, err := g.run(2*warmUp, c.Rate); err != nil {
+	if _, err := g.run(2*warmUpTime, c.Rate); err != nil {
 		return err
 	}
 	at.line.Show("%s: sending for %s", name, c.Duration)
@@ -100,7 +100,7 @@ func (c *Tail) measure(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	recording := s.record(ctx, c.Duration)
+	recording := s.startTraces(ctx, c.Duration)
 	if _, err := g.run(c.Duration, c.Rate); err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func (s *system) schedulingDelays() ([]time.Duration, error) {
 	return delays, nil
 }
 
-// record starts an execution trace of each process. The function that it returns waits for the
+// startTraces starts an execution trace of each process. The function that it returns waits for the
 // traces.
-func (s *system) record(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
+func (s *system) startTraces(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
 	type end struct {
 		index int
 		trace []byte
@@ -185,35 +185,35 @@ func (p *process) trace(ctx context.Context, duration time.Duration) ([]byte, er
 	return io.ReadAll(answer.Body)
 }
 
-// shares holds sums of durations, keyed by activity.
-type shares map[string]time.Duration
+// activityTimes holds sums of durations, keyed by activity.
+type activityTimes map[string]time.Duration
 
 // The stages of a request, in order.
 const (
-	stageUnsent   = "due, not sent: no connection is free, or the generator is late"
-	stageUnread   = "sent, not noticed by the process"
-	stageReady    = "noticed, waits to run"
-	stageRuns     = "runs: reads, checks, encodes, logs, answers"
-	stageAssist   = "runs, to help the garbage collector"
-	stageSyscall  = "system calls"
-	stageLock     = "waits for a lock or a queue"
-	stageAck      = "waits for the acknowledgement"
-	stageAgain    = "acknowledged, waits to run"
-	stageAnswered = "answered, not noticed by the generator"
+	stageUnsent        = "due, not sent: no connection is free, or the generator is late"
+	stageUnread        = "sent, not noticed by the process"
+	stageReady         = "noticed, waits to run"
+	stageRuns          = "runs: reads, checks, encodes, logs, answers"
+	stageGCAssist      = "runs, to help the garbage collector"
+	stageSyscall       = "system calls"
+	stageLock          = "waits for a lock or a queue"
+	stageAck           = "waits for the acknowledgement"
+	stageReadyAfterAck = "acknowledged, waits to run"
+	stageAnswerUnread  = "answered, not noticed by the generator"
 )
 
 var stages = []string{
-	stageUnsent, stageUnread, stageReady, stageRuns, stageAssist, stageSyscall, stageLock,
-	stageAck, stageAgain, stageAnswered,
+	stageUnsent, stageUnread, stageReady, stageRuns, stageGCAssist, stageSyscall, stageLock,
+	stageAck, stageReadyAfterAck, stageAnswerUnread,
 }
 
 // breakdown holds how much time a group of requests spent in each stage.
 type breakdown struct {
 	count    int
 	total    time.Duration
-	stages   shares
-	ack      shares // the activity of the processes during stageAck
-	occupied shares // what ran while a request waited to run
+	stages   activityTimes
+	ack      activityTimes // the activity of the processes during stageAck
+	occupied activityTimes // what ran while a request waited to run
 }
 
 func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, all []*timeline) {
@@ -228,30 +228,30 @@ func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, 
 	for n, s := range spans {
 		from, to := max(s.from, o.sent), min(s.to, o.answered)
 		switch {
-		case s.state == waits && n == 0:
+		case s.state == stateWaiting && n == 0:
 			stage(stageUnread, from, to)
-		case s.state == waits && n == len(spans)-1:
-			stage(stageAnswered, from, to)
-		case s.state == waits && (s.reason == "chan receive" || s.reason == "select"):
+		case s.state == stateWaiting && n == len(spans)-1:
+			stage(stageAnswerUnread, from, to)
+		case s.state == stateWaiting && (s.reason == "chan receive" || s.reason == "select"):
 			stage(stageAck, from, to)
 			acked = true
 			for _, t := range all {
 				t.addMessageWork(b.ack, from, to)
 			}
-		case s.state == waits:
+		case s.state == stateWaiting:
 			stage(stageLock, from, to)
-		case s.state == ready:
+		case s.state == stateRunnable:
 			if acked {
-				stage(stageAgain, from, to)
+				stage(stageReadyAfterAck, from, to)
 			} else {
 				stage(stageReady, from, to)
 			}
 			front.addGoroutineTimes(b.occupied, from, to)
-		case s.state == calls:
+		case s.state == stateSyscall:
 			stage(stageSyscall, from, to)
 		default:
 			helping := overlap(serving.assists, from, to)
-			stage(stageAssist, 0, helping)
+			stage(stageGCAssist, 0, helping)
 			stage(stageRuns, 0, to-from-helping)
 		}
 	}
@@ -262,11 +262,11 @@ func writeTail(
 ) error {
 	front := all[0]
 	for _, t := range all {
-		if len(t.serving()) > len(front.serving()) {
+		if len(t.httpGoroutines()) > len(front.httpGoroutines()) {
 			front = t
 		}
 	}
-	serving := matchConnections(requests, front.serving())
+	serving := matchConnections(requests, front.httpGoroutines())
 	// Only requests that lie completely within all traces count.
 	from, to := front.from, front.to
 	for _, t := range all {
@@ -282,7 +282,11 @@ func writeTail(
 	slow := max(1, int(float64(len(requests))*percent/100))
 	groups := make([]breakdown, 2)
 	for n := range groups {
-		groups[n] = breakdown{stages: shares{}, ack: shares{}, occupied: shares{}}
+		groups[n] = breakdown{
+			stages:   activityTimes{},
+			ack:      activityTimes{},
+			occupied: activityTimes{},
+		}
 	}
 	for n, o := range requests {
 		group := &groups[1]
@@ -298,7 +302,7 @@ func writeTail(
 		"%g %% took %.2f ms or more\n", name, rate,
 		milliseconds(requests[len(requests)/2].took()), percent,
 		milliseconds(requests[slow-1].took()))
-	rows := func(title string, names []string, of func(breakdown) shares) {
+	rows := func(title string, names []string, of func(breakdown) activityTimes) {
 		table(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
 			func(w io.Writer) {
 				for _, row := range names {
@@ -310,11 +314,11 @@ func writeTail(
 				}
 			})
 	}
-	rows("Where a request is, mean:", stages, func(b breakdown) shares { return b.stages })
+	rows("Where a request is, mean:", stages, func(b breakdown) activityTimes { return b.stages })
 	rows("While it waits for the acknowledgement:", slowest.ack.largest(12),
-		func(b breakdown) shares { return b.ack })
+		func(b breakdown) activityTimes { return b.ack })
 	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
-		func(b breakdown) shares { return b.occupied })
+		func(b breakdown) activityTimes { return b.occupied })
 	table(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
@@ -333,7 +337,7 @@ func percentOf(part, whole time.Duration) float64 {
 }
 
 // largest returns the names of the count largest shares, the largest first.
-func (s shares) largest(count int) []string {
+func (s activityTimes) largest(count int) []string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return int(s[b] - s[a]) })
 	return names[:min(count, len(names))]
 }

@@ -17,40 +17,40 @@ func TestBreakdown(t *testing.T) {
 	serving := &goroutine{
 		name: "http.(*conn).serve",
 		spans: []span{
-			{0, 100, waits, "network"},
-			{100, 110, ready, ""},
-			{110, 150, runs, ""},
-			{150, 300, waits, "chan receive"},
-			{300, 320, ready, ""},
-			{320, 330, runs, ""},
-			{330, 340, calls, ""},
-			{340, 1000, waits, "network"},
+			{0, 100, stateWaiting, "network"},
+			{100, 110, stateRunnable, ""},
+			{110, 150, stateRunning, ""},
+			{150, 300, stateWaiting, "chan receive"},
+			{300, 320, stateRunnable, ""},
+			{320, 330, stateRunning, ""},
+			{330, 340, stateSyscall, ""},
+			{340, 1000, stateWaiting, "network"},
 		},
 		assists: []span{{from: 120, to: 130}},
 	}
 	writer := &goroutine{name: "nats%2ego.(*Conn).flusher", spans: []span{
-		{0, 160, waits, "chan receive"},
-		{160, 170, ready, ""},
-		{170, 190, runs, ""},
-		{190, 1000, waits, "chan receive"},
+		{0, 160, stateWaiting, "chan receive"},
+		{160, 170, stateRunnable, ""},
+		{170, 190, stateRunning, ""},
+		{190, 1000, stateWaiting, "chan receive"},
 	}}
 	front := &timeline{
 		name: "ingress", to: 1000, procs: 2,
 		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
 		stopped:    []span{{from: 180, to: 205}},
 	}
-	b := breakdown{stages: shares{}, ack: shares{}, occupied: shares{}}
+	b := breakdown{stages: activityTimes{}, ack: activityTimes{}, occupied: activityTimes{}}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
-	for what, same := range map[string]struct{ got, want shares }{
-		"stages": {b.stages, shares{
-			stageUnsent: 10, stageUnread: 40, stageReady: 10, stageRuns: 40, stageAssist: 10,
-			stageAck: 150, stageAgain: 20, stageSyscall: 10, stageAnswered: 10,
+	for what, same := range map[string]struct{ got, want activityTimes }{
+		"stages": {b.stages, activityTimes{
+			stageUnsent: 10, stageUnread: 40, stageReady: 10, stageRuns: 40, stageGCAssist: 10,
+			stageAck: 150, stageReadyAfterAck: 20, stageSyscall: 10, stageAnswerUnread: 10,
 		}},
-		"acknowledgement": {b.ack, shares{
+		"acknowledgement": {b.ack, activityTimes{
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
 			"ingress: the world is stopped": 25, "ingress: nothing of it is ready": 105,
 		}},
-		"occupants": {b.occupied, shares{unoccupied: 30}},
+		"occupants": {b.occupied, activityTimes{idleActivity: 30}},
 	} {
 		if !maps.Equal(same.got, same.want) {
 			t.Errorf("%s: %v, want %v", what, same.got, same.want)
@@ -65,7 +65,7 @@ func TestBreakdown(t *testing.T) {
 func TestTail(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	tail := Tail{
+	tail := TailLatency{
 		Variants: []string{"bare", "hookstart", "hookstart-local"}, Rate: 400,
 		Duration: 2 * time.Second, Slowest: 50,
 		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out},

@@ -15,10 +15,10 @@ import (
 type state int
 
 const (
-	waits state = iota
-	ready       // ready to run, but without a P
-	runs
-	calls // in a system call
+	stateWaiting  state = iota
+	stateRunnable       // stateRunnable to run, but without a P
+	stateRunning
+	stateSyscall // in a system call
 )
 
 // span is an interval in which a goroutine has one state. The times are in nanoseconds of the
@@ -174,13 +174,13 @@ func (t *timeline) transition(e trace.Event, at int64) {
 	s := span{from: at, reason: change.Reason}
 	switch next {
 	case trace.GoRunnable:
-		s.state = ready
+		s.state = stateRunnable
 	case trace.GoRunning:
-		s.state = runs
+		s.state = stateRunning
 	case trace.GoSyscall:
-		s.state = calls
+		s.state = stateSyscall
 	case trace.GoWaiting:
-		s.state = waits
+		s.state = stateWaiting
 	case trace.GoNotExist, trace.GoUndetermined:
 		return
 	}
@@ -188,11 +188,11 @@ func (t *timeline) transition(e trace.Event, at int64) {
 }
 
 // outermostFunc returns the outermost function in a stack that is not a wrapper, or a function in
-// onTheWay if the stack has one.
+// messageFuncs if the stack has one.
 func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
-		if onTheWay[short] != "" {
+		if messageFuncs[short] != "" {
 			return short
 		}
 		if name == "" || !isWrapper(short) {
@@ -208,8 +208,8 @@ func isWrapper(function string) bool {
 		strings.HasPrefix(function, "server.(*Server).startGoRoutine")
 }
 
-// serving returns the goroutines that serve HTTP connections.
-func (t *timeline) serving() (all []*goroutine) {
+// httpGoroutines returns the goroutines that serve HTTP connections.
+func (t *timeline) httpGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
 		if g.name == "http.(*conn).serve" {
 			all = append(all, g)
@@ -232,7 +232,7 @@ func matchConnections(requests []observedRequest, serving []*goroutine) map[int]
 			var inside, outside float64
 			n := 0
 			for _, s := range g.spans {
-				if s.state == waits {
+				if s.state == stateWaiting {
 					continue
 				}
 				for n < len(own)-1 && own[n].answered < s.from {
@@ -249,9 +249,9 @@ func matchConnections(requests []observedRequest, serving []*goroutine) map[int]
 	return found
 }
 
-// onTheWay describes the functions of the goroutines that a message and its acknowledgement pass
-// through.
-var onTheWay = map[string]string{
+// messageFuncs describes the functions of the goroutines that a message and its acknowledgement
+// pass through.
+var messageFuncs = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
 	"nats%2ego.(*Conn).waitForMsgs": "client's receiver of acknowledgements",
@@ -261,9 +261,9 @@ var onTheWay = map[string]string{
 }
 
 // addMessageWork adds what a process did for messages in an interval. Each instant counts only
-// once: a stopped world takes precedence, then a goroutine in onTheWay that waits to run, then one
-// in a system call, then one that runs.
-func (t *timeline) addMessageWork(to shares, from, end int64) {
+// once: a stopped world takes precedence, then a goroutine in messageFuncs that waits to run, then
+// one in a system call, then one that runs.
+func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
 		span span
@@ -278,11 +278,12 @@ func (t *timeline) addMessageWork(to shares, from, end int64) {
 	for _, wanted := range []struct {
 		state state
 		does  string
-	}{{ready, " waits to run"}, {calls, " is in a system call"}, {runs, " runs"}} {
+	}{{stateRunnable, " waits to run"}, {stateSyscall, " is in a system call"}, {stateRunning,
+		" runs"}} {
 		for _, g := range t.messageGoroutines() {
 			for _, s := range g.within(from, end) {
 				if s.state == wanted.state {
-					all = append(all, doing{onTheWay[g.name] + wanted.does, s})
+					all = append(all, doing{messageFuncs[g.name] + wanted.does, s})
 				}
 			}
 		}
@@ -307,31 +308,31 @@ func (t *timeline) addMessageWork(to shares, from, end int64) {
 // messageGoroutines returns the goroutines that messages and acknowledgements pass through.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
-		if onTheWay[g.name] != "" {
+		if messageFuncs[g.name] != "" {
 			all = append(all, g)
 		}
 	}
 	return all
 }
 
-// unoccupied is the activity of Ps that ran no goroutine.
-const unoccupied = "no goroutine: a thread wakes up, or ends a system call"
+// idleActivity is the activity of Ps that ran no goroutine.
+const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes adds how long the process ran each goroutine in an interval, divided by the
 // number of Ps. A goroutine in a system call does not count, because it hands off its P if the call
 // takes long.
-func (t *timeline) addGoroutineTimes(to shares, from, end int64) {
+func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
 		for _, s := range g.within(from, end) {
-			if s.state == runs {
+			if s.state == stateRunning {
 				took := time.Duration(min(s.to, end) - max(s.from, from))
 				free -= took
 				to[g.name] += took / time.Duration(t.procs)
 			}
 		}
 	}
-	to[unoccupied] += max(0, free) / time.Duration(t.procs)
+	to[idleActivity] += max(0, free) / time.Duration(t.procs)
 }
 
 // write writes a process's row of the table.
@@ -339,7 +340,7 @@ func (t *timeline) write(w io.Writer) {
 	var waited []time.Duration
 	for _, g := range t.goroutines {
 		for _, s := range g.spans {
-			if s.state == ready {
+			if s.state == stateRunnable {
 				waited = append(waited, time.Duration(s.to-s.from))
 			}
 		}
@@ -351,7 +352,7 @@ func (t *timeline) write(w io.Writer) {
 	}
 	whole := time.Duration(t.to - t.from)
 	_, _ = fmt.Fprintf(w, "%s\t%.3f, %.2f\t%d\t%.0f %%\t%d, %.2f\t%.0f %%\n", t.name,
-		percentile(waited, 0.5), percentile(waited, 0.99), len(t.marking),
+		durationQuantileMS(waited, 0.5), durationQuantileMS(waited, 0.99), len(t.marking),
 		percentOf(time.Duration(overlap(t.marking, t.from, t.to)), whole), len(t.stopped),
 		milliseconds(time.Duration(longest)), percentOf(t.delayed, whole))
 }

@@ -23,7 +23,7 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 }
 
 // start starts a system. close ends its processes, even if start returned an error.
-func (p *workspace) start(ctx context.Context, install installer, b *builder) (*system, error) {
+func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	installed, err := install(ctx, b)
 	if installed != nil {

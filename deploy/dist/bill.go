@@ -60,7 +60,7 @@ type (
 
 const unasserted = "NOASSERTION"
 
-var notInID = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
+var invalidIDChars = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
 
 // writeSBOM writes an SBOM for a file of the release next to that file. The SBOM lists the file,
 // the programs in it, Go's standard library, and every module that is linked into a program.
@@ -135,7 +135,7 @@ func (r *Release) programPackages(
 	}
 	program = goPackage(info.Path, version)
 	program.Name, program.ID, program.Purpose = name,
-		"SPDXRef-Program-"+notInID.ReplaceAllString(name, "-"), "APPLICATION"
+		"SPDXRef-Program-"+invalidIDChars.ReplaceAllString(name, "-"), "APPLICATION"
 	program.Checksums, program.LicenseDeclared = []spdxChecksum{{"SHA256", digest}}, licence
 	linked = append(linked, goPackage("stdlib", strings.TrimPrefix(info.GoVersion, "go")))
 	for _, module := range info.Deps {
@@ -155,8 +155,11 @@ func isOurs(path string) bool { return strings.HasPrefix(path, "github.com/hooks
 
 func goPackage(path, version string) spdxPackage {
 	return spdxPackage{
-		Name:             path,
-		ID:               "SPDXRef-Module-" + notInID.ReplaceAllString(path+"-"+version, "-"),
+		Name: path,
+		ID: "SPDXRef-Module-" + invalidIDChars.ReplaceAllString(
+			path+"-"+version,
+			"-",
+		),
 		Version:          version,
 		DownloadLocation: unasserted,
 		LicenseConcluded: unasserted,

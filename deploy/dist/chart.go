@@ -6,7 +6,7 @@ import (
 )
 
 //nolint:gochecknoglobals // a constant
-var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+var chartVersionPattern = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
 // packChart packages the Helm chart with the version of the release. It does the same as helm
 // package, but sets all modification times to the time of the commit.
@@ -17,7 +17,7 @@ func (r *Release) packChart(shipped *tree) error {
 	}
 	for i, f := range files {
 		if f.path == "Chart.yaml" {
-			files[i].content = chartVersions.ReplaceAll(f.content, []byte("$1: "+r.Number()))
+			files[i].content = chartVersionPattern.ReplaceAll(f.content, []byte("$1: "+r.Number()))
 		}
 	}
 	// The chart's templates modify the objects of the kustomization, so the chart includes these

@@ -137,9 +137,9 @@ func programs() map[string]string {
 	}
 }
 
-// keyMaker is the package of the NATS tool nk, which make-secrets.sh uses to generate keys on a
+// nkPackage is the package of the NATS tool nk, which make-secrets.sh uses to generate keys on a
 // machine without Go.
-const keyMaker = "github.com/nats-io/nkeys/nk"
+const nkPackage = "github.com/nats-io/nkeys/nk"
 
 // Compile compiles all programs for a platform. The resulting bytes also depend on the Go version,
 // which every program prints for --version.
@@ -161,7 +161,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 		"-o", folder + "/",
 	}
 	args = append(args, slices.Sorted(maps.Values(programs()))...)
-	args = append(args, keyMaker)
+	args = append(args, nkPackage)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1",
 		"GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {
@@ -183,7 +183,7 @@ func (r *Release) Pack(ctx context.Context) error {
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
 		return err
 	}
-	made, err := r.generate(ctx)
+	made, err := r.generateManualsAndCompletions(ctx)
 	if err != nil {
 		return err
 	}
@@ -215,8 +215,9 @@ func (r *Release) Pack(ctx context.Context) error {
 	return r.writeChecksums()
 }
 
-// generate runs the programs to generate the manual pages and the shell completions.
-func (r *Release) generate(ctx context.Context) (*tree, error) {
+// generateManualsAndCompletions runs the programs to generate the manual pages and the shell
+// completions.
+func (r *Release) generateManualsAndCompletions(ctx context.Context) (*tree, error) {
 	host := Platform{runtime.GOOS, runtime.GOARCH}
 	folder, ok := r.Binaries[host]
 	if !ok {

@@ -77,16 +77,16 @@ func Packages() map[string]Package {
 // maintainer is the maintainer's address in the packages.
 const maintainer = "hookstart <hookstart@users.noreply.github.com>"
 
-// content is one entry in the contents section of an nfpm configuration.
-type content struct {
-	Source      string      `json:"src"`
-	Destination string      `json:"dst"`
-	Type        string      `json:"type,omitempty"`
-	Packager    string      `json:"packager,omitempty"`
-	Info        contentInfo `json:"file_info"`
+// nfpmContent is one entry in the contents section of an nfpm configuration.
+type nfpmContent struct {
+	Source      string       `json:"src"`
+	Destination string       `json:"dst"`
+	Type        string       `json:"type,omitempty"`
+	Packager    string       `json:"packager,omitempty"`
+	Info        nfpmFileInfo `json:"file_info"`
 }
 
-type contentInfo struct {
+type nfpmFileInfo struct {
 	Owner string    `json:"owner"`
 	Group string    `json:"group"`
 	Mode  int64     `json:"mode"`
@@ -97,11 +97,11 @@ type contentInfo struct {
 type stagedPackage struct {
 	folder   string
 	at       time.Time
-	contents []content
+	contents []nfpmContent
 	err      error
 }
 
-func (s *stagedPackage) source(name string, data []byte) string {
+func (s *stagedPackage) stageFile(name string, data []byte) string {
 	path := filepath.Join(s.folder, fmt.Sprintf("%03d-%s", len(s.contents), filepath.Base(name)))
 	//nolint:gosec // a path of the release's own
 	if err := os.WriteFile(path, data, 0o600); err != nil && s.err == nil {
@@ -113,17 +113,17 @@ func (s *stagedPackage) source(name string, data []byte) string {
 // add adds a file. kind is the type in nfpm's configuration: "" for an ordinary file, or
 // "config|noreplace" for a file that upgrades keep. packager is deb or rpm, or "" for both.
 func (s *stagedPackage) add(destination string, mode int64, kind, packager string, data []byte) {
-	s.contents = append(s.contents, content{
-		s.source(destination, data), destination, kind, packager, contentInfo{
+	s.contents = append(s.contents, nfpmContent{
+		s.stageFile(destination, data), destination, kind, packager, nfpmFileInfo{
 			"root", "root", mode, s.at,
 		},
 	})
 }
 
 // packages builds all packages for a platform.
-func (r *Release) packages(ctx context.Context, p Platform, shipped, made *tree) error {
+func (r *Release) packages(ctx context.Context, p Platform, shipped, generated *tree) error {
 	for _, name := range slices.Sorted(maps.Keys(Packages())) {
-		if err := r.pack(ctx, p, name, Packages()[name], shipped, made); err != nil {
+		if err := r.pack(ctx, p, name, Packages()[name], shipped, generated); err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *Release) packages(ctx context.Context, p Platform, shipped, made *tree)
 }
 
 func (r *Release) pack(
-	ctx context.Context, p Platform, name string, about Package, shipped, made *tree,
+	ctx context.Context, p Platform, name string, about Package, shipped, generated *tree,
 ) error {
 	folder, err := os.MkdirTemp("", "hookstart-dist-")
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *Release) pack(
 	}
 	defer os.RemoveAll(folder)
 	s := &stagedPackage{folder: folder, at: r.Time}
-	binaries, err := r.stageFiles(s, p, name, about, shipped, made)
+	binaries, err := r.stageFiles(s, p, name, about, shipped, generated)
 	if err != nil {
 		return err
 	}
@@ -149,13 +149,29 @@ func (r *Release) pack(
 		if err != nil {
 			return err
 		}
-		filled := strings.NewReplacer("@PACKAGE@", name, "@UNITS@",
-			strings.Join(about.Units, " "), "@PATTERNS@", strings.Join(patterns(about.Units), " "),
-			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
-		scripts[when] = s.source(when, []byte(filled))
-		s.contents = append(s.contents, content{}) // keeps the names of the staged files distinct
+		filled := strings.NewReplacer(
+			"@PACKAGE@",
+			name,
+			"@UNITS@",
+			strings.Join(
+				about.Units,
+				" ",
+			),
+			"@PATTERNS@",
+			strings.Join(unitPatterns(about.Units), " "),
+			"@STATE@",
+			strings.Join(about.State, " "),
+		).Replace(string(text))
+		scripts[when] = s.stageFile(when, []byte(filled))
+		s.contents = append(
+			s.contents,
+			nfpmContent{},
+		) // keeps the names of the staged files distinct
 	}
-	s.contents = slices.DeleteFunc(s.contents, func(c content) bool { return c.Destination == "" })
+	s.contents = slices.DeleteFunc(
+		s.contents,
+		func(c nfpmContent) bool { return c.Destination == "" },
+	)
 	if s.err != nil {
 		return s.err
 	}
@@ -168,7 +184,7 @@ func (r *Release) pack(
 		"disable_globbing": true,
 		"section":          "net",
 		"priority":         "optional",
-		"homepage":         project,
+		"homepage":         repositoryURL,
 		"maintainer":       maintainer,
 		"description":      about.Summary + "\n" + about.Description,
 		"recommends":       about.Recommends,
@@ -215,9 +231,9 @@ func (r *Release) pack(
 	return nil
 }
 
-// patterns returns a pattern for each unit, quoted for a shell. systemctl matches it with the units
-// that are loaded: for a template, these are all its instances.
-func patterns(units []string) (quoted []string) {
+// unitPatterns returns a pattern for each unit, quoted for a shell. systemctl matches it with the
+// units that are loaded: for a template, these are all its instances.
+func unitPatterns(units []string) (quoted []string) {
 	for _, unit := range units {
 		quoted = append(quoted, "'"+strings.Replace(unit, "@", "@*", 1)+"'")
 	}
@@ -226,7 +242,7 @@ func patterns(units []string) (quoted []string) {
 
 // stageFiles adds all files of a package and returns the paths of the programs in it.
 func (r *Release) stageFiles(
-	s *stagedPackage, p Platform, name string, about Package, shipped, made *tree,
+	s *stagedPackage, p Platform, name string, about Package, shipped, generated *tree,
 ) (binaries []string, err error) {
 	doc := "/usr/share/doc/" + name + "/"
 	for _, program := range about.Programs {
@@ -237,7 +253,7 @@ func (r *Release) stageFiles(
 		}
 		binaries = append(binaries, binary)
 		s.add("/usr/bin/"+program, 0o755, "", "", data)
-		page, err := made.fileContent(manualPath(program))
+		page, err := generated.fileContent(manualPath(program))
 		if err != nil {
 			return nil, err
 		}
@@ -289,12 +305,12 @@ func (r *Release) stageFiles(
 	documents = slices.DeleteFunc(documents, func(f file) bool {
 		return f.path != "CHANGELOG.md" && (name != "hookstart" || filepath.Ext(f.path) != ".md")
 	})
-	inside := paths(documents)
+	inside := pathSet(documents)
 	for _, f := range documents {
-		s.add(doc+f.path, 0o644, "", "", r.relink(f.path, f.content, inside))
+		s.add(doc+f.path, 0o644, "", "", r.rewriteLinks(f.path, f.content, inside))
 	}
 	if name == "hookstart" {
-		r.stageShells(s, made)
+		r.stageCompletions(s, generated)
 	}
 	s.add(doc+"copyright", 0o644, "", "", get("deploy/dist/packages/copyright"))
 	log, err := gzipBest([]byte(r.debianChangelog(name)))
@@ -315,15 +331,15 @@ func (r *Release) debianChangelog(name string) string {
 		name, strings.Replace(r.Number(), "-", "~", 1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 
-// stageShells adds the shell completions to the folders where each distribution expects them.
-func (r *Release) stageShells(s *stagedPackage, made *tree) {
+// stageCompletions adds the shell completions to the folders where each distribution expects them.
+func (r *Release) stageCompletions(s *stagedPackage, generated *tree) {
 	for _, to := range []struct{ script, path, packager string }{
 		{"hookstart.bash", "/usr/share/bash-completion/completions/hookstart", ""},
 		{"hookstart.fish", "/usr/share/fish/vendor_completions.d/hookstart.fish", ""},
 		{"_hookstart", "/usr/share/zsh/vendor-completions/_hookstart", "deb"},
 		{"_hookstart", "/usr/share/zsh/site-functions/_hookstart", "rpm"},
 	} {
-		script, err := made.fileContent("completions/" + to.script)
+		script, err := generated.fileContent("completions/" + to.script)
 		if err != nil {
 			s.err = err
 			return

@@ -89,17 +89,17 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 	return t, nil
 }
 
-// project is the address of the project's repository.
-const project = "https://github.com/hookstart/hookstart"
+// repositoryURL is the address of the project's repository.
+const repositoryURL = "https://github.com/hookstart/hookstart"
 
 // linkTarget matches the target of a link in a document, with the two characters before it, up to
 // its fragment.
 var linkTarget = regexp.MustCompile(`\]\([^)\s#]+`)
 
-// relink returns a document whose links to files that are not shipped with it lead to the project's
-// repository, at the commit of the release. name is the document's path in the checkout; shipped
-// holds the paths of the files and folders that are shipped.
-func (r *Release) relink(name string, content []byte, shipped map[string]bool) []byte {
+// rewriteLinks returns a document whose links to files that are not shipped with it lead to the
+// project's repository, at the commit of the release. name is the document's path in the checkout;
+// shipped holds the paths of the files and folders that are shipped.
+func (r *Release) rewriteLinks(name string, content []byte, shipped map[string]bool) []byte {
 	commit := strings.TrimSuffix(r.Commit, "-dirty")
 	return linkTarget.ReplaceAllFunc(content, func(match []byte) []byte {
 		link := string(match[len("]("):])
@@ -115,33 +115,33 @@ func (r *Release) relink(name string, content []byte, shipped map[string]bool) [
 		case path.Ext(to) == ".png":
 			kind = "raw"
 		}
-		return []byte("](" + project + "/" + kind + "/" + commit + "/" + to)
+		return []byte("](" + repositoryURL + "/" + kind + "/" + commit + "/" + to)
 	})
 }
 
 //nolint:gochecknoglobals // constants
 var (
-	builtImage = regexp.MustCompile(`(?m)^( *)image: (hookstart/\S+)\n *build: .*\n`)
-	newTag     = regexp.MustCompile(`(newTag: )\S+(})`)
+	builtImagePattern = regexp.MustCompile(`(?m)^( *)image: (hookstart/\S+)\n *build: .*\n`)
+	newTagPattern     = regexp.MustCompile(`(newTag: )\S+(})`)
 )
 
-// nameImages returns a file of a checkout with the images of the release in place of those that are
-// built from the sources, which the archive does not have. The compose file does not pull them:
+// setImageTags returns a file of a checkout with the images of the release in place of those that
+// are built from the sources, which the archive does not have. The compose file does not pull them:
 // their names lead to no registry of ours.
-func (r *Release) nameImages(name string, content []byte) []byte {
+func (r *Release) setImageTags(name string, content []byte) []byte {
 	switch name {
 	case "deploy/compose/compose.yaml":
-		return builtImage.ReplaceAll(content,
+		return builtImagePattern.ReplaceAll(content,
 			[]byte("${1}image: ${2}:"+r.Number()+"\n${1}pull_policy: never\n"))
 	case "deploy/kubernetes/kustomization.yaml":
-		return newTag.ReplaceAll(content, []byte("${1}"+r.Number()+"${2}"))
+		return newTagPattern.ReplaceAll(content, []byte("${1}"+r.Number()+"${2}"))
 	default:
 		return content
 	}
 }
 
-// paths returns the paths of files, and of the folders that they are in.
-func paths(files []file) map[string]bool {
+// pathSet returns the paths of files, and of the folders that they are in.
+func pathSet(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {
 		for name := f.path; name != "." && name != "/"; name = path.Dir(name) {
@@ -153,8 +153,8 @@ func paths(files []file) map[string]bool {
 
 // archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
 // in the checkout, so links between the documents work; the others lead to the repository.
-func (r *Release) archive(p Platform, shipped, made *tree) error {
-	all := &tree{files: slices.Clone(made.files)}
+func (r *Release) archive(p Platform, shipped, generated *tree) error {
+	all := &tree{files: slices.Clone(generated.files)}
 	for _, f := range shipped.files {
 		if !strings.HasPrefix(f.path, "deploy/dist/") {
 			all.files = append(all.files, f)
@@ -170,13 +170,13 @@ func (r *Release) archive(p Platform, shipped, made *tree) error {
 		all.add("bin/"+name, 0o755, content)
 		binaries = append(binaries, binary)
 	}
-	inside := paths(all.files)
+	inside := pathSet(all.files)
 	for i, f := range all.files {
 		if path.Ext(f.path) == ".md" {
-			all.files[i].content = r.relink(f.path, f.content, inside)
+			all.files[i].content = r.rewriteLinks(f.path, f.content, inside)
 			continue
 		}
-		all.files[i].content = r.nameImages(f.path, f.content)
+		all.files[i].content = r.setImageTags(f.path, f.content)
 	}
 	name := fmt.Sprintf("hookstart_%s_%s", r.Number(), p)
 	content, err := tarball(all.sorted(), name+"/", r.Time)

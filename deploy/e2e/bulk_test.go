@@ -97,7 +97,7 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 			NodeID:     "node",
 			AccountID:  "tests",
 			Queue:      "default",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: time.Now(),
 			Payload:    payload,
 		}
@@ -145,7 +145,7 @@ func countLetters(t *testing.T, c *apiclient.Client) (n int) {
 
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	t.Helper()
-	s, err := js.Stream(t.Context(), stream.Name)
+	s, err := js.Stream(t.Context(), stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,11 @@ func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	last := lastSequence(t, js)
-	consumer, err := js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(
+		ctx,
+		stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

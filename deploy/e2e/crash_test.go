@@ -155,9 +155,13 @@ func checkLedger(
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
 	js := jetStream(t, natsURL)
-	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
-	})
+	consumer, err := js.OrderedConsumer(
+		t.Context(),
+		stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

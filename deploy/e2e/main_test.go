@@ -16,7 +16,7 @@ import (
 )
 
 // withPrograms runs the tests with a temporary folder for the programs that they build.
-type withPrograms struct{ childtest.Main }
+type withPrograms struct{ childtest.CleanEnvM }
 
 func (m withPrograms) Run() int {
 	dir, err := os.MkdirTemp("", "hookstart-programs-")
@@ -31,14 +31,14 @@ func (m withPrograms) Run() int {
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")
 	}
-	return m.Main.Run()
+	return m.CleanEnvM.Run()
 }
 
 // TestMain makes the test binary act as one of the programs when it is started under that program's
 // name. So the tests run real processes, with the race detector if the test binary has it.
 func TestMain(m *testing.M) {
 	natstest.ServeIfAsked()
-	testscript.Main(withPrograms{childtest.Main{M: m}}, map[string]func(){
+	testscript.Main(withPrograms{childtest.CleanEnvM{M: m}}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,
 		"echo-runner":     beEchoRunner,

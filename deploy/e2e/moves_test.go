@@ -356,7 +356,7 @@ func (m *moving) stored(workflow string) map[string]int {
 	for _, own := range []bool{false, true} {
 		place := stream.Layout{Own: own}
 		subject := place.StartSubject(workflow, workflow, "node")
-		s, err := js.Stream(m.t.Context(), place.Name(workflow))
+		s, err := js.Stream(m.t.Context(), place.StreamName(workflow))
 		if own && err != nil {
 			continue
 		}
@@ -371,7 +371,7 @@ func (m *moving) stored(workflow string) map[string]int {
 		if left == 0 {
 			continue
 		}
-		consumer, err := js.OrderedConsumer(m.t.Context(), place.Name(workflow),
+		consumer, err := js.OrderedConsumer(m.t.Context(), place.StreamName(workflow),
 			jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
 		if err != nil {
 			m.t.Fatal(err)

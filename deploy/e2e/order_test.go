@@ -263,9 +263,9 @@ func TestOrderHoldsInACluster(t *testing.T) {
 			o.replaceRunner()
 			return
 		}
-		was := cluster.Leader(stream.Name)
+		was := cluster.Leader(stream.ExecutionsName)
 		cluster.Stop(was)
-		cluster.Leader(stream.Name) // waits for the next leader
+		cluster.Leader(stream.ExecutionsName) // waits for the next leader
 		cluster.Restart(was)
 		leaders++
 	})

@@ -47,7 +47,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 	bound := func(bytes int64) {
 		t.Helper()
-		s, err := js.Stream(ctx, stream.Name)
+		s, err := js.Stream(ctx, stream.ExecutionsName)
 		check(err)
 		config := s.CachedInfo().Config
 		config.MaxBytes = bytes
@@ -56,7 +56,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 	o.table([]outage{
 		{"the stream EXECUTIONS is deleted", func() {
-			check(js.DeleteStream(ctx, stream.Name))
+			check(js.DeleteStream(ctx, stream.ExecutionsName))
 		}, nil, map[string]string{
 			"executor": "executor streams: the stream EXECUTIONS was not there; it was made " +
 				"anew, empty",
@@ -117,7 +117,7 @@ func TestReadinessOfAllInOneProcess(t *testing.T) {
 	}
 	o := &observed{t: t, ops: map[string]string{"hookstart-local": l.ops}}
 	o.table([]outage{{"the stream EXECUTIONS is deleted", func() {
-		if err := js.DeleteStream(t.Context(), stream.Name); err != nil {
+		if err := js.DeleteStream(t.Context(), stream.ExecutionsName); err != nil {
 			t.Fatal(err)
 		}
 	}, nil, map[string]string{

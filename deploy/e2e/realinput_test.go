@@ -191,7 +191,7 @@ func TestRealInput(t *testing.T) {
 	path := makeWorkflow(t, c, "real")
 	_, token, _ := strings.Cut(path, "token=")
 	js := jetStream(t, l.nats)
-	executions, err := js.Stream(t.Context(), stream.Name)
+	executions, err := js.Stream(t.Context(), stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestRealInput(t *testing.T) {
 			}
 			start := event.Start
 			if start.ID != a.ExecutionID || string(start.Payload.Body) != d.body ||
-				start.Source != execution.Webhook || start.DeliveryID != d.id {
+				start.Source != execution.SourceWebhook || start.DeliveryID != d.id {
 				t.Errorf("start %s %s %s", start.ID, start.Source, start.DeliveryID)
 			}
 		})

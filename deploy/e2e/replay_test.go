@@ -235,7 +235,7 @@ func requestsOn(t *testing.T, natsURL string) map[string]request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := js.Stream(t.Context(), stream.Name)
+	s, err := js.Stream(t.Context(), stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	replicas := func() map[string]int {
 		counts := map[string]int{}
 		for _, name := range append([]string{
-			stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+			stream.ExecutionsName, stream.ProgressName, stream.ReportsName,
+			stream.CancellationsStream,
 		}, registry.Streams()...) {
 			s, err := js.Stream(t.Context(), name)
 			if err != nil {
@@ -125,7 +126,7 @@ func TestStreamSettingsAreChangedByACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		s, err := js.Stream(t.Context(), name)
 		if err != nil || s.CachedInfo().Config.MaxAge != 720*time.Hour {
 			t.Errorf("%s: %+v, %v", name, s, err)

@@ -146,7 +146,7 @@ func TestPoison(t *testing.T) {
 		t.Error(err)
 	}
 	// The group has acknowledged or terminated every message.
-	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-poison-group")
+	consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-poison-group")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestNodeExample(t *testing.T) {
 	}
 	// The consumer has the same configuration as the Go kit's, because a group may have members of
 	// both kinds.
-	consumer, err := js.Consumer(t.Context(), stream.Name, "runner-node-node")
+	consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-node-node")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestNodeExample(t *testing.T) {
 	}
 	// The member sends heartbeats; after four missed heartbeats it would no longer count as a
 	// member.
-	still := time.NewTimer(5 * stream.RunnerHeartbeat)
+	still := time.NewTimer(5 * stream.RunnerHeartbeatInterval)
 	defer still.Stop()
 	for waiting := true; waiting; {
 		select {
@@ -299,7 +299,7 @@ func TestNodeExample(t *testing.T) {
 	example.Terminate()
 	// The member announces that it is leaving, so that other programs need not wait for missed
 	// heartbeats.
-	within(t, 2*stream.RunnerHeartbeat, "end of the member", members(0))
+	within(t, 2*stream.RunnerHeartbeatInterval, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 ||
 		info.NumPending != 0 {
 		t.Errorf("left behind: %+v, %v", info, err)
@@ -398,7 +398,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name +
+	requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName +
 		".runner-slow-slow")
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +412,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	way.Silence()
 	id := ingress.Start(t, runnertest.Post{Queue: "slow"})
 	for sent := false; !sent; {
-		consumer, err := js.Consumer(t.Context(), stream.Name, "runner-slow-slow")
+		consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-slow-slow")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -500,7 +500,7 @@ func TestNodeRunsOnce(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	acks, err := nc.SubscribeSync("$JS.ACK." + stream.Name + ".runner-slow-slow.1.>")
+	acks, err := nc.SubscribeSync("$JS.ACK." + stream.ExecutionsName + ".runner-slow-slow.1.>")
 	if err != nil {
 		t.Fatal(err)
 	}

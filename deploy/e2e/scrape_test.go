@@ -68,7 +68,7 @@ func secondSite(t *testing.T) scrape {
 		t.Fatal(err)
 	}
 	for _, name := range append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
-		stream.ProgressName, stream.Name) {
+		stream.ProgressName, stream.ExecutionsName) {
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 			Name: name,
 			Mirror: &jetstream.StreamSource{

@@ -447,7 +447,7 @@ func past(ctx context.Context, nc *nats.Conn) error {
 		}
 		return errors.Join(publish(stream.StartMessage(execution.Start{
 			ID: id, WorkflowID: "ledger", NodeID: "webhook", AccountID: "umbrella", Queue: "past",
-			Source: execution.Webhook, AcceptedAt: at, Payload: payload,
+			Source: execution.SourceWebhook, AcceptedAt: at, Payload: payload,
 		})), publish(stream.ProgressMessage("past", "ledger", "webhook", "", progress)))
 	}
 	for m := 2; m < 60; m++ {

@@ -121,7 +121,7 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s, err := js.Stream(c.t.Context(), stream.Name)
+	s, err := js.Stream(c.t.Context(), stream.ExecutionsName)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ var nextInserts = map[string][2]string{ // keyed by file
 	"postgres/row.go": {
 		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +",
 		"insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' " +
-			"FROM unnest(` + shortArrays + `)` +",
+			"FROM unnest(` + shortArrayParams + `)` +",
 	},
 }
 

@@ -260,7 +260,8 @@ func TestMakeYesterday(t *testing.T) {
 		})
 	}()
 	streams := []string{
-		stream.Name, stream.ReportsName, stream.ProgressName, "KV_registry", "KV_registry_secrets",
+		stream.ExecutionsName, stream.ReportsName, stream.ProgressName, "KV_registry",
+		"KV_registry_secrets",
 	}
 	(&upgraded{t: t}).eventually("the streams have all messages", func() bool {
 		progress, err := js.Stream(ctx, stream.ProgressName)

@@ -50,8 +50,14 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	if err != nil || len(states) < 4 {
 		t.Fatalf("%q, %v", states, err)
 	}
-	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.Name, "obs", group.Consumer(),
-		"o.dat")
+	other := filepath.Join(
+		dir,
+		"nats/jetstream/$G/streams",
+		stream.ExecutionsName,
+		"obs",
+		group.Consumer(),
+		"o.dat",
+	)
 	for _, path := range append(states, other) {
 		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
 			t.Fatal(err)
@@ -135,7 +141,7 @@ func (r *running) givenTo(t *testing.T, group stream.RunnerGroup, ids []string) 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	consumer, err := r.jetStream(t).Consumer(ctx, stream.Name, group.Consumer())
+	consumer, err := r.jetStream(t).Consumer(ctx, stream.ExecutionsName, group.Consumer())
 	if err != nil {
 		t.Fatal(err)
 	}

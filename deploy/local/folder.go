@@ -104,7 +104,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		// If these consumers started at the first message, runners would run finished executions
 		// again. The executor redelivers the unfinished ones to the runners.
 		AfterLast: func(streamName, consumer string) bool {
-			if streamName != stream.Name ||
+			if streamName != stream.ExecutionsName ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}

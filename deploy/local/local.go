@@ -106,7 +106,7 @@ func Run(ctx context.Context, c Config) error {
 	log, started := c.Log, func() {}
 	if log == nil {
 		var err error
-		if log, err = ops.NewLog("hookstart-local", c.LogLevel); err != nil {
+		if log, err = ops.NewLogger("hookstart-local", c.LogLevel); err != nil {
 			return err
 		}
 		if level := log.GetLevel(); level == logrus.InfoLevel && !c.NoDemo {

@@ -29,7 +29,7 @@ func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := js.OrderedConsumer(ctx, stream.Name, jetstream.OrderedConsumerConfig{
+	consumer, err := js.OrderedConsumer(ctx, stream.ExecutionsName, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
 	})
 	if err != nil {

@@ -95,11 +95,11 @@ func Prepare(
 	return err
 }
 
-// nodeManifest is the path of the package.json of the Node.js kit, which gets the same version.
-const nodeManifest = "shared/runner/node/package.json"
+// packageJSONPath is the path of the package.json of the Node.js kit, which gets the same version.
+const packageJSONPath = "shared/runner/node/package.json"
 
 func setNodeVersion(root, version string) error {
-	path := filepath.Join(root, nodeManifest)
+	path := filepath.Join(root, packageJSONPath)
 	text, err := os.ReadFile(path) //nolint:gosec // in the checkout
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func setNodeVersion(root, version string) error {
 	const unreleased = `"version": "0.0.0"`
 	before, after, ok := strings.Cut(string(text), unreleased)
 	if !ok {
-		return fmt.Errorf("%s does not say %s", nodeManifest, unreleased)
+		return fmt.Errorf("%s does not say %s", packageJSONPath, unreleased)
 	}
 	released := before + `"version": "` + strings.TrimPrefix(version, "v") + `"` + after
 	//nolint:gosec // a file of the checkout that is released

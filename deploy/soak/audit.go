@@ -167,7 +167,7 @@ func (a *audit) examineQueues(starts map[string]start, ownQueues []string) {
 	for id, s := range starts {
 		a.inStreams[s.stream]++
 		layout := stream.Layout{Own: slices.Contains(ownQueues, s.queue)}
-		if want := layout.Name(s.queue); s.stream != want {
+		if want := layout.StreamName(s.queue); s.stream != want {
 			a.strange = append(a.strange, fmt.Sprintf("%s (delivery %s) of queue %s is in %s", id,
 				s.marker, s.queue, s.stream))
 		}

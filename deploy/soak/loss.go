@@ -65,7 +65,7 @@ func (f *faults) injectUnreportedAcks(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	group := stream.RunnerGroup{Queue: queue, Group: runnerGroup}
-	name := f.installation.layout(queue).Name(queue)
+	name := f.installation.layout(queue).StreamName(queue)
 	return eventually(ctx, recoverTimeout, func(ctx context.Context) error {
 		consumer, err := f.installation.js.Consumer(ctx, name, group.Consumer())
 		if err != nil {

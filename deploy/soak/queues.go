@@ -76,7 +76,7 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 			}
 		}
 	}
-	shared, err := i.js.Stream(ctx, stream.Name)
+	shared, err := i.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,13 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if have := own.CachedInfo().Config.Replicas; have != want {
-				return fmt.Errorf("%s has %d replicas, %s has %d", name, have, stream.Name, want)
+				return fmt.Errorf(
+					"%s has %d replicas, %s has %d",
+					name,
+					have,
+					stream.ExecutionsName,
+					want,
+				)
 			}
 		}
 	}
@@ -98,7 +104,7 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 // ownStreams returns the names of a queue's own streams: starts and reports.
 func ownStreams(queue string) []string {
 	own := stream.Layout{Own: true}
-	return []string{own.Name(queue), own.ProgressName(queue)}
+	return []string{own.StreamName(queue), own.ProgressStreamName(queue)}
 }
 
 // stepDown returns an injection that makes the leaders of a queue's own streams step down.

@@ -56,8 +56,8 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 // reports, the shared ones and the queues' own.
 func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	starts, reports, err := stream.Streams(ctx, js)
-	if err == nil && !slices.Contains(starts, stream.Name) {
-		err = errors.New("there is no stream " + stream.Name)
+	if err == nil && !slices.Contains(starts, stream.ExecutionsName) {
+		err = errors.New("there is no stream " + stream.ExecutionsName)
 	}
 	return slices.Concat(starts, reports), err
 }

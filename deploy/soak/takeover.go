@@ -274,7 +274,7 @@ func (s *sites) takeOver(ctx context.Context) error {
 		}
 	}
 	// Find the last message that was copied from the first site; later ones were added here.
-	info, err := s.second.js.Stream(ctx, stream.Name)
+	info, err := s.second.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
 	}

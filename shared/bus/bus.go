@@ -80,7 +80,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			o.Log.WithError(err).Warn("NATS reports an error")
 		}),
 		nats.NoCallbacksAfterClientClose(),
-		nats.ClosedHandler(o.closed),
+		nats.ClosedHandler(o.handleClosed),
 	}, o.Extra...)
 	if o.CredsFile != "" {
 		credentials, err := credentials(o.CredsFile)
@@ -102,7 +102,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		if err == nil {
 			return nc, nil
 		}
-		if !announced && ctx.Err() == nil && time.Since(begin) >= quietFor {
+		if !announced && ctx.Err() == nil && time.Since(begin) >= quietPeriod {
 			announced = true
 			o.Log.WithError(err).Warnf("waiting for NATS at %s, for up to %s (--nats-url)",
 				Redact(o.URL), o.Timeout)
@@ -117,8 +117,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// closed handles the closing of the connection other than by its Close method.
-func (o *Options) closed(nc *nats.Conn) {
+// handleClosed handles the closing of the connection other than by its Close method.
+func (o *Options) handleClosed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {
 		err = fmt.Errorf("%w: %w", ErrClosed, last)
@@ -138,10 +138,10 @@ const (
 )
 
 // retryEvery is the pause between two attempts to connect. Connect logs nothing about attempts that
-// fail within quietFor, since programs that start together often wait that long for the server.
+// fail within quietPeriod, since programs that start together often wait that long for the server.
 const (
-	retryEvery = 250 * time.Millisecond
-	quietFor   = time.Second
+	retryEvery  = 250 * time.Millisecond
+	quietPeriod = time.Second
 )
 
 // credentials reads a credentials file, which holds either a user JWT with its seed or only an NKey

@@ -113,7 +113,7 @@ type Server struct {
 // The nodes of a cluster may not have found each other yet. After an error, nothing is running. The
 // error wraps ErrLocked if another server is using the folder.
 func Start(o Options) (*Server, error) {
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// complete returns the options with all defaults filled in, or an error if they are invalid.
-func (o Options) complete() (Options, error) {
+// withDefaults returns the options with all defaults filled in, or an error if they are invalid.
+func (o Options) withDefaults() (Options, error) {
 	if o.StoreDir == "" {
 		return o, errors.New("the NATS server needs a store folder")
 	}
@@ -259,15 +259,16 @@ func checkPorts(o Options) error {
 	return nil
 }
 
-// busyFor is how long a port may be in use before checkPort returns an error. An earlier server may
-// be about to exit, and a forked process holds its parent's sockets until its program runs.
-const busyFor = 500 * time.Millisecond
+// portBusyTimeout is how long a port may be in use before checkPort returns an error. An earlier
+// server may be about to exit, and a forked process holds its parent's sockets until its program
+// runs.
+const portBusyTimeout = 500 * time.Millisecond
 
-// checkPort returns an error if a port stays in use for busyFor.
+// checkPort returns an error if a port stays in use for portBusyTimeout.
 func checkPort(what, host string, port int) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for end := time.Now().Add(busyFor); ; <-again.C {
+	for end := time.Now().Add(portBusyTimeout); ; <-again.C {
 		//nolint:noctx // it does not block
 		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		switch {
@@ -353,9 +354,9 @@ func (s *Server) ClientURL() string { return s.url }
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
 // InProcessConn creates a connection for the InProcess option.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.running().InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) { return s.natsServer().InProcessConn() }
 
-func (s *Server) running() *server.Server {
+func (s *Server) natsServer() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nats
@@ -365,7 +366,7 @@ func (s *Server) running() *server.Server {
 // of a stream or a consumer could not be written, that stream or consumer does not work again until
 // the server is restarted, even when there is space on the disk again.
 func (s *Server) Health() error {
-	if health := s.running().Healthz(nil); health.Status != "ok" {
+	if health := s.natsServer().Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)
 	}
 	return nil
@@ -409,12 +410,12 @@ type logger struct {
 	fatal chan string // capacity 1
 
 	mu      sync.Mutex
-	damaged []consumer
+	damaged []damagedConsumer
 }
 
 func newLogger(o Options) *logger { return &logger{hook: o.Log, fatal: make(chan string, 1)} }
 
-func (l *logger) unreadableConsumers() []consumer {
+func (l *logger) unreadableConsumers() []damagedConsumer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.damaged)
@@ -436,7 +437,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 
 func (l *logger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 func (l *logger) Warnf(format string, args ...any) {
-	if c, ok := unreadableConsumer(args); ok {
+	if c, ok := parseUnreadableConsumer(args); ok {
 		l.mu.Lock()
 		l.damaged = append(l.damaged, c)
 		l.mu.Unlock()

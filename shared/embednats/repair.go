@@ -15,15 +15,15 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// consumer is a consumer whose state the server could not read when it recovered its stream. A
-// power cut can leave behind a file that is empty, truncated or full of zeros. The server then
+// damagedConsumer is a consumer whose state the server could not read when it recovered its stream.
+// A power cut can leave behind a file that is empty, truncated or full of zeros. The server then
 // continues without the consumer, and refuses to create it again.
-type consumer struct{ account, stream, name string }
+type damagedConsumer struct{ account, stream, name string }
 
-// unreadableConsumer returns the consumer named in a server warning that a consumer's state could
-// not be read. args holds the arguments of the warning. ok is false if the warning is about
+// parseUnreadableConsumer returns the consumer named in a server warning that a consumer's state
+// could not be read. args holds the arguments of the warning. ok is false if the warning is about
 // something else.
-func unreadableConsumer(args []any) (c consumer, ok bool) {
+func parseUnreadableConsumer(args []any) (c damagedConsumer, ok bool) {
 	if len(args) != 4 {
 		return c, false
 	}
@@ -41,7 +41,7 @@ func unreadableConsumer(args []any) (c consumer, ok bool) {
 // resetConsumer moves the file with the consumer's state aside. The consumer then begins with the
 // stream's first message, or after its last one if AfterLast returns true. The server must not be
 // running.
-func (o Options) resetConsumer(c consumer, last uint64) error {
+func (o Options) resetConsumer(c damagedConsumer, last uint64) error {
 	path := filepath.Join(o.StoreDir, "jetstream", c.account, "streams", c.stream, "obs", c.name,
 		"o.dat")
 	aside := path + ".unreadable"
@@ -79,7 +79,7 @@ func encodeAckedState(last uint64) []byte {
 }
 
 // lastSequences returns, for each consumer, the sequence of the last message in its stream.
-func lastSequences(ns *server.Server, consumers []consumer) ([]uint64, error) {
+func lastSequences(ns *server.Server, consumers []damagedConsumer) ([]uint64, error) {
 	all := make([]uint64, len(consumers))
 	for i, c := range consumers {
 		account, err := ns.JszAccount(&server.JSzOptions{Account: c.account, Streams: true})

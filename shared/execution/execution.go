@@ -52,13 +52,13 @@ type Source string
 // The sources of executions: a request to the webhook endpoint; an operator's rerun, replay or
 // requeue; and an operator event of the account.
 const (
-	Webhook Source = "webhook"
-	Rerun   Source = "rerun"
-	Event   Source = "event"
+	SourceWebhook Source = "webhook"
+	SourceRerun   Source = "rerun"
+	SourceEvent   Source = "event"
 )
 
 // Sources holds all sources.
-var Sources = []Source{Webhook, Rerun, Event}
+var Sources = []Source{SourceWebhook, SourceRerun, SourceEvent}
 
 // Values holds the headers or the query parameters of a request. It maps each name to its values,
 // in the order in which they were sent. The names themselves have no order. Header names are in
@@ -119,7 +119,7 @@ type Rejection struct {
 	DeliveryID string    // the sender's delivery ID; "" if it sent no valid one
 	At         time.Time // when the request arrived
 	// Payload is the body. If the body was not read, Payload holds only its Content-Type. Its kind
-	// is NoBody also if the body is declared as JSON but is not valid JSON.
+	// is BodyNone also if the body is declared as JSON but is not valid JSON.
 	Payload      Payload
 	DeclaredSize int64  // the body's length in bytes; the declared one if it was not read
 	Headers      Values // the request's headers, without credentials

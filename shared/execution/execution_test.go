@@ -38,22 +38,22 @@ func TestPayload(t *testing.T) {
 		kind                           execution.BodyKind
 		bad                            bool
 	}{
-		{"json", "application/json", ` {"a":1} `, ` {"a":1} `, execution.JSON, false},
+		{"json", "application/json", ` {"a":1} `, ` {"a":1} `, execution.BodyJSON, false},
 		{
 			"json, other case and parameters", "Application/JSON ; charset=\"", `1`, `1`,
-			execution.JSON, false,
+			execution.BodyJSON, false,
 		},
 		{"json, broken", "application/json", `{`, ``, 0, true},
 		{"json, empty", "application/json", ``, ``, 0, true},
 		{
 			"vendor json is text", "application/vnd.x+json", `{"a":1}`, `{"body":"{\"a\":1}"}`,
-			execution.Text, false,
+			execution.BodyText, false,
 		},
-		{"no type", "", "a\nb", `{"body":"a\nb"}`, execution.Text, false},
-		{"empty text", "text/plain", "", `{"body":""}`, execution.Text, false},
+		{"no type", "", "a\nb", `{"body":"a\nb"}`, execution.BodyText, false},
+		{"empty text", "text/plain", "", `{"body":""}`, execution.BodyText, false},
 		{
 			"binary", "application/octet-stream", "\xff\x00",
-			`{"body":"/wA=","bodyEncoding":"base64"}`, execution.Binary, false,
+			`{"body":"/wA=","bodyEncoding":"base64"}`, execution.BodyBinary, false,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // long loop because it was slower when split up. In BenchmarkValidJSON it takes a third of the time
 // of json.Valid and utf8.Valid together.
 func ValidJSON(text []byte) bool {
-	var s jsonScanner
+	var s bracketStack
 	i := skipSpace(text, 0)
 	for {
 		// A value begins here.
@@ -83,14 +83,14 @@ func ValidJSON(text []byte) bool {
 	}
 }
 
-// jsonScanner keeps track of the open brackets, with one bit for each.
-type jsonScanner struct {
+// bracketStack keeps track of the open brackets, with one bit for each.
+type bracketStack struct {
 	depth int
 	bits  []uint64
 }
 
 // push records an open bracket. object reports whether it is a brace.
-func (s *jsonScanner) push(object bool) {
+func (s *bracketStack) push(object bool) {
 	word, bit := s.depth/64, uint(s.depth)%64
 	if word == len(s.bits) {
 		s.bits = append(s.bits, 0)
@@ -104,7 +104,7 @@ func (s *jsonScanner) push(object bool) {
 }
 
 // inObject reports whether the innermost open bracket is a brace.
-func (s *jsonScanner) inObject() bool {
+func (s *bracketStack) inObject() bool {
 	d := s.depth - 1
 	return s.bits[d/64]>>(uint(d)%64)&1 == 1
 }

@@ -2,15 +2,15 @@ package execution
 
 import "hash/fnv"
 
-// Lanes is the number of lanes of a queue that has ordered executions.
-const Lanes = 16
+// NumLanes is the number of lanes of a queue that has ordered executions.
+const NumLanes = 16
 
 // LaneOf returns the lane of a workflow's executions that have the given order key. It is the
-// FNV-1a hash (32 bits) of the workflow's ID, a NUL and the key, modulo Lanes.
+// FNV-1a hash (32 bits) of the workflow's ID, a NUL and the key, modulo NumLanes.
 func LaneOf(workflowID, orderKey string) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(workflowID))
 	_, _ = hash.Write([]byte{0})
 	_, _ = hash.Write([]byte(orderKey))
-	return int(hash.Sum32() % Lanes)
+	return int(hash.Sum32() % NumLanes)
 }

@@ -12,13 +12,13 @@ import (
 // BodyKind determines how the input is made from the body.
 type BodyKind uint8
 
-// The kinds of bodies. NoBody is the kind of a rejected execution whose body was not read, or was
-// declared as JSON but is not valid JSON.
+// The kinds of bodies. BodyNone is the kind of a rejected execution whose body was not read, or was
+// declared as BodyJSON but is not valid BodyJSON.
 const (
-	NoBody BodyKind = iota
-	JSON
-	Text
-	Binary
+	BodyNone BodyKind = iota
+	BodyJSON
+	BodyText
+	BodyBinary
 )
 
 // Payload is the body of a request, and how to interpret it.
@@ -41,11 +41,11 @@ func NewPayload(contentType string, body []byte) (Payload, error) {
 		if !ValidJSON(body) {
 			return Payload{}, ErrNotJSON
 		}
-		p.Kind = JSON
+		p.Kind = BodyJSON
 	case utf8.Valid(body):
-		p.Kind = Text
+		p.Kind = BodyText
 	default:
-		p.Kind = Binary
+		p.Kind = BodyBinary
 	}
 	return p, nil
 }
@@ -67,21 +67,21 @@ func (p Payload) Form() (url.Values, error) { return url.ParseQuery(string(p.Bod
 //	Text    {"body": "<the text>"}
 //	Binary  {"body": "<base64>", "bodyEncoding": "base64"}
 //
-// It returns nil for NoBody.
+// It returns nil for BodyNone.
 func (p Payload) Input() []byte {
 	switch p.Kind {
-	case JSON:
+	case BodyJSON:
 		return p.Body
-	case Text:
+	case BodyText:
 		return mustMarshal(struct {
 			Body string `json:"body"`
 		}{string(p.Body)})
-	case Binary:
+	case BodyBinary:
 		return mustMarshal(struct {
 			Body     string `json:"body"`
 			Encoding string `json:"bodyEncoding"`
 		}{base64.StdEncoding.EncodeToString(p.Body), "base64"})
-	case NoBody:
+	case BodyNone:
 		return nil
 	default:
 		return nil

@@ -13,16 +13,16 @@ type hashState struct {
 	sum  [sha256.Size]byte
 }
 
-var sums = sync.Pool{New: func() any { return &hashState{hash: sha256.New()} }}
+var hashStates = sync.Pool{New: func() any { return &hashState{hash: sha256.New()} }}
 
-// keptText is the capacity in bytes of the largest buffer that is returned to the pool.
-const keptText = 4 << 10
+// maxPooledText is the capacity in bytes of the largest buffer that is returned to the pool.
+const maxPooledText = 4 << 10
 
 // SHA256 returns the SHA-256 of the concatenated parts without allocating. sha256.Sum256 allocates
 // three times, and once more for its input, if a profile makes the compiler inline it (Go 1.26):
 // 900 bytes for the two sums of a request.
 func SHA256(parts ...string) [sha256.Size]byte {
-	s, ok := sums.Get().(*hashState)
+	s, ok := hashStates.Get().(*hashState)
 	if !ok {
 		panic("the pool holds sums only")
 	}
@@ -34,8 +34,8 @@ func SHA256(parts ...string) [sha256.Size]byte {
 	s.hash.Write(s.text)
 	s.hash.Sum(s.sum[:0])
 	sum := s.sum
-	if cap(s.text) <= keptText {
-		sums.Put(s)
+	if cap(s.text) <= maxPooledText {
+		hashStates.Put(s)
 	}
 	return sum
 }

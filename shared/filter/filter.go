@@ -20,8 +20,8 @@ import (
 const (
 	// MaxBytes is the maximum length of a filter in bytes, as compact JSON.
 	MaxBytes = 16 << 10
-	// MaxPlaces is the maximum number of places in a filter.
-	MaxPlaces = 50
+	// MaxConditions is the maximum number of places in a filter.
+	MaxConditions = 50
 	// maxDepth is the maximum nesting depth of conditions.
 	maxDepth = 16
 )
@@ -44,13 +44,13 @@ func (e *Error) Error() string {
 type Filter struct {
 	text       string
 	conditions []condition
-	pointers   *pointers // nil means that no condition refers to the body's JSON
+	pointers   *pointerSet // nil means that no condition refers to the body's JSON
 }
 
 // condition is a test of the value at one place.
 type condition struct {
 	text  string // the place as written in the filter
-	place sender.Place
+	place sender.ValueRef
 	// slot is the index of the place's JSON pointer in pointers, or -1 if the place is not a JSON
 	// pointer.
 	slot int
@@ -72,16 +72,20 @@ func Parse(text []byte) (*Filter, error) {
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
-	if len(members) > MaxPlaces {
+	if len(members) > MaxConditions {
 		return nil, &Error{
-			Detail: fmt.Sprintf("names %d places; at most %d are allowed", len(members), MaxPlaces),
+			Detail: fmt.Sprintf(
+				"names %d places; at most %d are allowed",
+				len(members),
+				MaxConditions,
+			),
 		}
 	}
 	f := &Filter{text: compact.String()}
 	var paths [][]string
 	for _, m := range members {
 		c := condition{text: m.name, slot: -1}
-		if c.place, err = sender.ParsePlace(m.name); err != nil {
+		if c.place, err = sender.ParseValueRef(m.name); err != nil {
 			return nil, &Error{Place: m.name, Detail: err.Error()}
 		}
 		if c.test, err = parsePredicate(m.value, 0); err != nil {
@@ -94,7 +98,7 @@ func Parse(text []byte) (*Filter, error) {
 		f.conditions = append(f.conditions, c)
 	}
 	if len(paths) > 0 {
-		f.pointers = newPointers(paths)
+		f.pointers = newPointerSet(paths)
 	}
 	return f, nil
 }
@@ -117,7 +121,7 @@ func (f *Filter) Match(r *sender.Request) (place string, ok bool) {
 			}
 		default:
 			if found == nil {
-				found = f.pointers.find(room[:0], r.Document())
+				found = f.pointers.find(room[:0], r.JSONDocument())
 			}
 			v = found[c.slot]
 		}
@@ -189,7 +193,8 @@ type literal struct {
 	truth  bool
 }
 
-const conditions = "a condition is a value, a list of values, or an object of $not, $exists, " +
+const conditionSyntax = "a condition is a value, a list of values, or an object of $not, " +
+	"$exists, " +
 	"$prefix, $gt, $gte, $lt and $lte"
 
 func parsePredicate(text json.RawMessage, depth int) (predicate, error) {
@@ -235,7 +240,9 @@ func parseLiteral(text json.RawMessage) (literal, error) {
 		return literal{kind: kindNull}, nil
 	case '{', '[':
 		return literal{},
-			errors.New("a list holds texts, numbers, true, false and null alone; " + conditions)
+			errors.New(
+				"a list holds texts, numbers, true, false and null alone; " + conditionSyntax,
+			)
 	default:
 		return literal{kind: kindNumber, number: parseDecimal(string(text))}, nil
 	}
@@ -247,7 +254,7 @@ func parseOperators(text json.RawMessage, depth int) (predicate, error) {
 		return predicate{}, err
 	}
 	if len(members) == 0 {
-		return predicate{}, errors.New("the object has no operator; " + conditions)
+		return predicate{}, errors.New("the object has no operator; " + conditionSyntax)
 	}
 	all := make([]predicate, len(members))
 	for i, m := range members {
@@ -289,7 +296,7 @@ func parseOperator(m member, depth int) (predicate, error) {
 			equal:   strings.HasSuffix(m.name, "e"),
 		}}, nil
 	default:
-		return predicate{}, fmt.Errorf("there is no operator %q; %s", m.name, conditions)
+		return predicate{}, fmt.Errorf("there is no operator %q; %s", m.name, conditionSyntax)
 	}
 }
 

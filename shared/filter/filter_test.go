@@ -125,7 +125,7 @@ func TestMatch(t *testing.T) {
 func TestInvalid(t *testing.T) {
 	deep := strings.Repeat(`{"$not":`, 20) + `1` + strings.Repeat(`}`, 20)
 	var many []string
-	for i := range filter.MaxPlaces + 1 {
+	for i := range filter.MaxConditions + 1 {
 		many = append(many, fmt.Sprintf(`"ptr:/%d":1`, i))
 	}
 	for text, want := range map[string]string{

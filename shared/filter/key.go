@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// MaxKey is the maximum length in bytes of a key that is used unchanged. A longer key is
+	// MaxKeyBytes is the maximum length in bytes of a key that is used unchanged. A longer key is
 	// replaced by its hash.
-	MaxKey = 255
-	// hashedKey is the prefix of a key that has been replaced by its hash.
-	hashedKey = "sha256:"
+	MaxKeyBytes = 255
+	// hashedKeyPrefix is the prefix of a key that has been replaced by its hash.
+	hashedKeyPrefix = "sha256:"
 )
 
 // OrderKey is a compiled place: the header, field or JSON pointer that contains the order key of a
 // request. It is immutable and safe for concurrent use.
 type OrderKey struct {
 	text     string
-	place    sender.Place
-	pointers *pointers // nil means that the place is not a JSON pointer
+	place    sender.ValueRef
+	pointers *pointerSet // nil means that the place is not a JSON pointer
 }
 
 // ParseOrderKey compiles a place. Its error is an *Error.
@@ -29,13 +29,13 @@ func ParseOrderKey(text string) (*OrderKey, error) {
 	if len(text) > MaxBytes || !utf8.ValidString(text) {
 		return nil, &Error{Detail: "is longer than 16 KiB, or is not UTF-8"}
 	}
-	place, err := sender.ParsePlace(text)
+	place, err := sender.ParseValueRef(text)
 	if err != nil {
 		return nil, &Error{Detail: err.Error()}
 	}
 	k := &OrderKey{text: text, place: place}
 	if path := place.Pointer(); path != nil {
-		k.pointers = newPointers([][]string{path})
+		k.pointers = newPointerSet([][]string{path})
 	}
 	return k, nil
 }
@@ -53,7 +53,7 @@ func (k *OrderKey) Value(r *sender.Request) string {
 		key, _ = k.place.Text(r)
 	} else {
 		var room [1]value
-		v := k.pointers.find(room[:0], r.Document())[0]
+		v := k.pointers.find(room[:0], r.JSONDocument())[0]
 		switch v.kind {
 		case kindText:
 			key, _ = v.asText()
@@ -62,9 +62,9 @@ func (k *OrderKey) Value(r *sender.Request) string {
 		case kindAbsent, kindNull, kindOther: // no key
 		}
 	}
-	if len(key) > MaxKey || !utf8.ValidString(key) {
+	if len(key) > MaxKeyBytes || !utf8.ValidString(key) {
 		sum := sha256.Sum256([]byte(key))
-		return hashedKey + hex.EncodeToString(sum[:])
+		return hashedKeyPrefix + hex.EncodeToString(sum[:])
 	}
 	return key
 }

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// pointers is a set of JSON pointers that are resolved together, in one pass over the document. The
-// pass stops as soon as all of them are resolved.
-type pointers struct {
+// pointerSet is a set of JSON pointerSet that are resolved together, in one pass over the document.
+// The pass stops as soon as all of them are resolved.
+type pointerSet struct {
 	root  *node
 	slots int // number of pointers
 	nodes int // number of nodes in the tree
@@ -23,8 +23,8 @@ type node struct {
 	children []*node
 }
 
-func newPointers(paths [][]string) *pointers {
-	p := &pointers{root: &node{}, slots: len(paths), nodes: 1}
+func newPointerSet(paths [][]string) *pointerSet {
+	p := &pointerSet{root: &node{}, slots: len(paths), nodes: 1}
 	for slot, path := range paths {
 		at := p.root
 		at.below++
@@ -57,20 +57,20 @@ func (n *node) child(name string) *node {
 }
 
 // find returns the value of each pointer in a document, which must be valid JSON or empty. The
-// values are stored in room if it is large enough.
-func (p *pointers) find(room []value, document []byte) []value {
+// values are stored in buffer if it is large enough.
+func (p *pointerSet) find(buffer []value, document []byte) []value {
 	s := scanner{text: document, left: p.slots}
-	if cap(room) < p.slots {
-		room = make([]value, p.slots)
+	if cap(buffer) < p.slots {
+		buffer = make([]value, p.slots)
 	}
-	s.found = room[:p.slots]
+	s.found = buffer[:p.slots]
 	clear(s.found)
 	var seen [64]bool
 	if s.seen = seen[:]; p.nodes > len(seen) {
 		s.seen = make([]bool, p.nodes)
 	}
 	if len(document) > 0 {
-		s.value(p.root)
+		s.scanNode(p.root)
 	}
 	return s.found
 }
@@ -84,41 +84,41 @@ type scanner struct {
 	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
-// value scans the value at the current position, which is the value that n selects. It stops as
+// scanNode scans the value at the current position, which is the value that n selects. It stops as
 // soon as all pointers are resolved.
-func (s *scanner) value(n *node) {
+func (s *scanner) scanNode(n *node) {
 	s.skipSpace()
 	before := s.left
 	start := s.at
 	if len(n.children) == 0 {
-		s.note(n, s.scanValue())
+		s.setValue(n, s.scanValue())
 		return
 	}
 	switch s.text[s.at] {
 	case '{':
-		s.noteAt(n, kindOther, start)
+		s.setKind(n, kindOther, start)
 		s.readMembers(n)
 	case '[':
-		s.noteAt(n, kindOther, start)
+		s.setKind(n, kindOther, start)
 		s.readElements(n)
 	default:
-		s.note(n, s.scanValue())
+		s.setValue(n, s.scanValue())
 	}
 	// Pointers that were not found here are not found anywhere.
 	s.left = min(s.left, before-n.below)
 }
 
-// note stores the value of the pointers that end at a node.
-func (s *scanner) note(n *node, v value) {
+// setValue stores the value of the pointers that end at a node.
+func (s *scanner) setValue(n *node, v value) {
 	for _, slot := range n.slots {
 		s.found[slot] = v
 	}
 	s.left -= len(n.slots)
 }
 
-// noteAt stores, for the pointers that end at a node, the kind of the value that begins at start.
-func (s *scanner) noteAt(n *node, k kind, start int) {
-	s.note(n, value{kind: k, json: s.text[start : start+1]})
+// setKind stores, for the pointers that end at a node, the kind of the value that begins at start.
+func (s *scanner) setKind(n *node, k kind, start int) {
+	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }
 
 // readMembers scans the members of an object.
@@ -146,7 +146,7 @@ func (s *scanner) readMembers(n *node) {
 			continue
 		}
 		s.seen[next.number] = true
-		s.value(next)
+		s.scanNode(next)
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *scanner) readElements(n *node) {
 			s.scanValue()
 			continue
 		}
-		s.value(next)
+		s.scanNode(next)
 	}
 }
 

@@ -8,60 +8,60 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// Member is one member of an event's JSON line.
-type Member struct {
+// Field is one member of an event's JSON line.
+type Field struct {
 	// Name is the member's name in the JSON object.
 	Name string
 
-	kind   memberKind
+	kind   fieldKind
 	text   string
 	number float64
 }
 
-type memberKind uint8
+type fieldKind uint8
 
 const (
-	textMember memberKind = iota
-	numberMember
-	boolMember
-	jsonMember // a text that is already JSON
+	fieldText fieldKind = iota
+	fieldNumber
+	fieldBool
+	fieldJSON // a text that is already JSON
 )
 
 // Text returns a member with a string.
-func Text(name, value string) Member { return Member{Name: name, text: value} }
+func Text(name, value string) Field { return Field{Name: name, text: value} }
 
 // Number returns a member with a number.
-func Number[N int | float64](name string, value N) Member {
-	return Member{Name: name, kind: numberMember, number: float64(value)}
+func Number[N int | float64](name string, value N) Field {
+	return Field{Name: name, kind: fieldNumber, number: float64(value)}
 }
 
 // True returns a member with the value true.
-func True(name string) Member { return Member{Name: name, kind: boolMember} }
+func True(name string) Field { return Field{Name: name, kind: fieldBool} }
 
 // value returns the value that logrus logs for the member.
-func (m Member) value() any {
+func (m Field) value() any {
 	switch m.kind {
-	case numberMember:
+	case fieldNumber:
 		return m.number
-	case boolMember:
+	case fieldBool:
 		return true
-	case textMember, jsonMember:
+	case fieldText, fieldJSON:
 	}
 	return m.text
 }
 
-func (m Member) append(line []byte) []byte {
+func (m Field) append(line []byte) []byte {
 	switch m.kind {
-	case numberMember:
+	case fieldNumber:
 		if whole := int64(m.number); float64(whole) == m.number {
 			return strconv.AppendInt(line, whole, 10)
 		}
 		return strconv.AppendFloat(line, m.number, 'f', -1, 64)
-	case boolMember:
+	case fieldBool:
 		return append(line, "true"...)
-	case jsonMember:
+	case fieldJSON:
 		return append(line, m.text...)
-	case textMember:
+	case fieldText:
 	}
 	return appendText(line, m.text)
 }
@@ -78,7 +78,7 @@ func LogEvent(
 	level logrus.Level,
 	at time.Time,
 	message string,
-	members []Member,
+	members []Field,
 ) {
 	if !log.IsLevelEnabled(level) {
 		return

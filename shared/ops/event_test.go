@@ -13,7 +13,7 @@ import (
 
 func newLog(t *testing.T, out io.Writer) *logrus.Logger {
 	t.Helper()
-	log, err := NewLog("ingress", "info")
+	log, err := NewLogger("ingress", "info")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,15 +24,15 @@ func newLog(t *testing.T, out io.Writer) *logrus.Logger {
 // The line of an event equals the line that logrus would have written.
 func TestEventIsWhatLogrusWrites(t *testing.T) {
 	t.Parallel()
-	members := func() []Member {
-		return []Member{
+	members := func() []Field {
+		return []Field{
 			Number("status", 200), Number("duration_ms", 0.25), Text("workflow_id", "a\"\n\u2028é"),
 			Text("code", ""),
 			True("deduplicated"), Text("node", "n"), Text("publish", "p"), Text("zone", "z"),
 		}
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("", 3600))
-	for _, list := range [][]Member{members(), nil} {
+	for _, list := range [][]Field{members(), nil} {
 		var fast, slow bytes.Buffer
 		lines := &batchedLineWriter{out: &fast}
 		LogEvent(newLog(t, lines), logrus.WarnLevel, at, "webhook", list)

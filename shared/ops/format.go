@@ -13,16 +13,16 @@ import (
 // reflection, which caused a third of a request's allocations.
 type jsonLines struct{ program string }
 
-// own lists the members that every line contains, sorted by name.
-var own = []string{"level", "msg", "program", "time"}
+// standardFields lists the members that every line contains, sorted by name.
+var standardFields = []string{"level", "msg", "program", "time"}
 
 // Format implements logrus.Formatter.
 func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
-	var room [24]Member
+	var room [24]Field
 	members := room[:0]
 	for name, value := range e.Data {
-		if !slices.Contains(own, name) {
-			members = append(members, memberOf(name, value))
+		if !slices.Contains(standardFields, name) {
+			members = append(members, fieldOf(name, value))
 		}
 	}
 	line := make([]byte, 0, 512)
@@ -34,21 +34,21 @@ func (f jsonLines) Format(e *logrus.Entry) ([]byte, error) {
 
 // append appends a line to line, with the members sorted by name. It sorts members in place.
 func (f jsonLines) append(
-	line []byte, level logrus.Level, at time.Time, message string, members []Member,
+	line []byte, level logrus.Level, at time.Time, message string, members []Field,
 ) []byte {
-	slices.SortFunc(members, func(a, b Member) int {
+	slices.SortFunc(members, func(a, b Field) int {
 		if a.Name < b.Name {
 			return -1
 		}
 		return 1
 	})
 	line = append(line, '{')
-	for _, name := range own {
+	for _, name := range standardFields {
 		for len(members) > 0 && members[0].Name < name {
 			line = append(members[0].append(appendName(line, members[0].Name)), ',')
 			members = members[1:]
 		}
-		line = append(f.appendStandardMember(appendName(line, name), name, level, at, message), ',')
+		line = append(f.appendStandardField(appendName(line, name), name, level, at, message), ',')
 	}
 	for _, m := range members {
 		line = append(m.append(appendName(line, m.Name)), ',')
@@ -57,8 +57,8 @@ func (f jsonLines) append(
 	return append(line, '\n')
 }
 
-// appendStandardMember appends the value of a member that every line contains.
-func (f jsonLines) appendStandardMember(
+// appendStandardField appends the value of a member that every line contains.
+func (f jsonLines) appendStandardField(
 	line []byte, name string, level logrus.Level, at time.Time, message string,
 ) []byte {
 	switch name {
@@ -76,8 +76,8 @@ func (f jsonLines) appendStandardMember(
 
 func appendName(line []byte, name string) []byte { return append(appendText(line, name), ':') }
 
-// memberOf returns a member for a value of any type.
-func memberOf(name string, value any) Member {
+// fieldOf returns a member for a value of any type.
+func fieldOf(name string, value any) Field {
 	switch v := value.(type) {
 	case string:
 		return Text(name, v)
@@ -94,7 +94,7 @@ func memberOf(name string, value any) Member {
 	if err != nil {
 		return Text(name, fmt.Sprint(value))
 	}
-	return Member{Name: name, kind: jsonMember, text: string(text)}
+	return Field{Name: name, kind: fieldJSON, text: string(text)}
 }
 
 // appendText appends a string as JSON. Nearly all strings need no escaping.

@@ -13,12 +13,12 @@ var stderr = &batchedLineWriter{out: os.Stderr}
 // Flush writes the collected lines of the log. It must be called before the process exits.
 func Flush() { stderr.flush() }
 
-// lateBy is how long an event's line may be held back. If the process is killed, the lines of that
-// period are lost.
-const lateBy = 5 * time.Millisecond
+// maxLineDelay is how long an event's line may be held back. If the process is killed, the lines of
+// that period are lost.
+const maxLineDelay = 5 * time.Millisecond
 
-// maxWaiting is the maximum total size in bytes of the lines that are held back.
-const maxWaiting = 32 << 10
+// maxBufferedBytes is the maximum total size in bytes of the lines that are held back.
+const maxBufferedBytes = 32 << 10
 
 // batchedLineWriter collects lines and writes them together. It is safe for concurrent use.
 type batchedLineWriter struct {
@@ -44,12 +44,12 @@ func (w *batchedLineWriter) add(line []byte, now time.Time) {
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, line...)
 	switch {
-	case len(w.waiting) > maxWaiting, !w.timer && now.Sub(w.written) >= lateBy:
+	case len(w.waiting) > maxBufferedBytes, !w.timer && now.Sub(w.written) >= maxLineDelay:
 		w.written = now
 		_ = w.write() // like logrus, go on if the log cannot be written
 	case !w.timer:
 		w.timer = true
-		time.AfterFunc(lateBy, w.flush)
+		time.AfterFunc(maxLineDelay, w.flush)
 	}
 }
 

@@ -20,9 +20,9 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// Seconds holds buckets for durations between half a millisecond and 4 s, for scrapers that do not
-// support native histograms.
-var Seconds = prometheus.ExponentialBuckets(0.0005, 2, 14)
+// SecondsBuckets holds buckets for durations between half a millisecond and 4 s, for scrapers that
+// do not support native histograms.
+var SecondsBuckets = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
 // Histogram returns the options of a histogram that is both native, with a precision of 10 % and a
 // bounded size, and classic, with the given buckets.

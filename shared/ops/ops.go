@@ -77,14 +77,14 @@ func New() *Ops {
 	return &Ops{Metrics: newMetrics(), Ready: &Readiness{}}
 }
 
-// NewLogAndOps returns the log and the Ops of a service. If log is nil, it creates one. If given is
-// nil, it creates an Ops and serves it on addr until stop is called; otherwise it returns given,
+// NewLoggerAndOps returns the log and the Ops of a service. If log is nil, it creates one. If given
+// is nil, it creates an Ops and serves it on addr until stop is called; otherwise it returns given,
 // and stop does nothing.
-func NewLogAndOps(
+func NewLoggerAndOps(
 	ctx context.Context, service string, given *Ops, log *logrus.Logger, level, addr string,
 ) (o *Ops, l *logrus.Logger, bound string, stop func(), err error) {
 	if log == nil {
-		if log, err = NewLog(service, level); err != nil {
+		if log, err = NewLogger(service, level); err != nil {
 			return nil, nil, "", nil, err
 		}
 	}
@@ -112,7 +112,7 @@ func (o *Ops) Serve(
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          ServerLog(log),
+		ErrorLog:          NewServerLogger(log),
 	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -159,9 +159,9 @@ func rootCause(err error) error {
 
 const levels = "error, warn, info or debug"
 
-// NewLog returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
+// NewLogger returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
 // Lines of LogEvent may be delayed, so call Flush before the process exits.
-func NewLog(program, level string) (*logrus.Logger, error) {
+func NewLogger(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
 		return nil, fmt.Errorf("--log-level %q: use %s", level, levels)

@@ -187,10 +187,10 @@ func TestProfiles(t *testing.T) {
 }
 
 func TestNewLog(t *testing.T) {
-	if _, err := ops.NewLog("x", "loud"); err == nil {
+	if _, err := ops.NewLogger("x", "loud"); err == nil {
 		t.Error("a level that does not exist was accepted")
 	}
-	log, err := ops.NewLog("ingress", "warn")
+	log, err := ops.NewLogger("ingress", "warn")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// ServerLog returns a logger for an http.Server's messages about connections. Failures to accept
-// connections are logged as warnings. All other messages are about clients' mistakes and are logged
-// at level debug.
-func ServerLog(log logrus.FieldLogger) *stdlog.Logger { return stdlog.New(serverLog{log}, "", 0) }
+// NewServerLogger returns a logger for an http.Server's messages about connections. Failures to
+// accept connections are logged as warnings. All other messages are about clients' mistakes and are
+// logged at level debug.
+func NewServerLogger(
+	log logrus.FieldLogger,
+) *stdlog.Logger {
+	return stdlog.New(serverLog{log}, "", 0)
+}
 
 type serverLog struct{ log logrus.FieldLogger }
 

@@ -33,7 +33,7 @@ func TestServerLog(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&out)
 	log.SetFormatter(&logrus.JSONFormatter{})
-	server := http.Server{ErrorLog: ops.ServerLog(log)}
+	server := http.Server{ErrorLog: ops.NewServerLogger(log)}
 	if err := server.Serve(&exhausted{Listener: &net.TCPListener{}}); !errors.Is(err,
 		net.ErrClosed) {
 		t.Error(err)

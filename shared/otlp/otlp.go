@@ -22,9 +22,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// stopWait is how long sending the last spans may take: an unavailable collector must not delay the
-// exit.
-const stopWait = 2 * time.Second
+// shutdownTimeout is how long sending the last spans may take: an unavailable collector must not
+// delay the exit.
+const shutdownTimeout = 2 * time.Second
 
 // Start returns the provider of a process's spans, or nil if tracing is off. stop sends the
 // remaining spans. If too many spans are waiting, further ones are dropped; the program never waits
@@ -54,7 +54,7 @@ func Start(
 	}
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	stop = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil {
 			log.WithError(err).Warn("the last traces were not sent")

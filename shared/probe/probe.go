@@ -64,23 +64,24 @@ type Answerer struct {
 	key []byte
 
 	mu    sync.Mutex
-	asked [remembered]string // the nonces of the last questions
+	asked [maxNonces]string // the nonces of the last questions
 	next  int
 }
 
-// remembered is the number of nonces that are kept to refuse replayed questions.
-const remembered = 1000
+// maxNonces is the number of nonces that are kept to refuse replayed questions.
+const maxNonces = 1000
 
 // NewAnswerer returns an Answerer for questions that are signed with the key.
 func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 
-// longest limits the length of a question in bytes. A question to maxKeys ingresses is shorter.
-const longest = 2 << 10
+// maxQuestionBytes limits the length of a question in bytes. A question to maxKeys ingresses is
+// shorter.
+const maxQuestionBytes = 2 << 10
 
 // Answer returns the answer to a question, or "" if the question is malformed, is not signed with
 // this ingress's key, or has been asked before.
 func (a *Answerer) Answer(question string) string {
-	if question == "" || len(question) > longest {
+	if question == "" || len(question) > maxQuestionBytes {
 		return ""
 	}
 	nonce, signatures, _ := strings.Cut(question, ".")
@@ -103,7 +104,7 @@ func (a *Answerer) isNewNonce(nonce string) bool {
 		return false
 	}
 	a.asked[a.next] = nonce
-	a.next = (a.next + 1) % remembered
+	a.next = (a.next + 1) % maxNonces
 	return true
 }
 

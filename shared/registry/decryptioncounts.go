@@ -24,7 +24,7 @@ func (s *DecryptionCounts) Count(err error) {
 	case err == nil:
 		s.Opened++
 		return
-	case !errors.Is(err, seal.ErrNoKey) && !errors.Is(err, seal.ErrBroken):
+	case !errors.Is(err, seal.ErrNoKey) && !errors.Is(err, seal.ErrInvalidBox):
 		return // the keys are not the cause
 	}
 	s.Closed++
@@ -80,11 +80,11 @@ func (s *DecryptionCounts) CountWorkflow(keys *seal.Keys, w *Workflow) {
 		}
 		for _, secret := range node.Sender.Secrets {
 			if len(secret.Sealed) > 0 { // otherwise it is a public key
-				try(secret.Sealed, SecretPurpose(w.ID, node.NodeID, secret.ID))
+				try(secret.Sealed, SecretSealPurpose(w.ID, node.NodeID, secret.ID))
 			}
 		}
 		for name, box := range node.Sender.SealedSettings {
-			try(box, SettingPurpose(w.ID, node.NodeID, name))
+			try(box, SettingSealPurpose(w.ID, node.NodeID, name))
 		}
 	}
 }

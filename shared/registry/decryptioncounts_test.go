@@ -38,13 +38,13 @@ func TestSurvey(t *testing.T) {
 		ID: "wf",
 		Triggers: []registry.Trigger{{NodeID: "n", Sender: &registry.Sender{
 			Secrets: []registry.SenderSecret{
-				{ID: "s", Sealed: box(first, registry.SecretPurpose("wf", "n", "s"))}, {
+				{ID: "s", Sealed: box(first, registry.SecretSealPurpose("wf", "n", "s"))}, {
 					ID:        "p",
 					PublicKey: "in clear",
 				},
 			},
 			SealedSettings: map[string][]byte{
-				"v": box(second, registry.SettingPurpose("wf", "n", "v")),
+				"v": box(second, registry.SettingSealPurpose("wf", "n", "v")),
 			},
 		}}, {NodeID: "plain"}},
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// OperatorEvents makes an account's events start one of its workflows.
-type OperatorEvents struct {
+// EventSubscription makes an account's events start one of its workflows.
+type EventSubscription struct {
 	WorkflowID string `audit:"workflowId"` // a workflow of the account
 	// Kinds holds the kinds of events that start the workflow, sorted. Empty means all kinds.
 	Kinds []string `audit:"kinds"`
@@ -22,25 +22,27 @@ type OperatorEvents struct {
 
 // The kinds of operator events. A kind with the Recovered suffix reports that a condition is over.
 const (
-	ExecutionFailed = "execution.failed"
-	QueueUnattended = "queue.unattended"
-	SenderRefused   = "sender.refused"
-	SenderSilent    = "sender.silent"
-	StorageLow      = "storage.low"
+	EventExecutionFailed = "execution.failed"
+	EventQueueUnattended = "queue.unattended"
+	EventSenderRefused   = "sender.refused"
+	EventSenderSilent    = "sender.silent"
+	EventStorageLow      = "storage.low"
 
-	Recovered = ".recovered"
+	RecoveredSuffix = ".recovered"
 )
 
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string {
 	return []string{
-		ExecutionFailed, QueueUnattended, QueueUnattended + Recovered, SenderRefused,
-		SenderRefused + Recovered,
-		SenderSilent, SenderSilent + Recovered, StorageLow, StorageLow + Recovered,
+		EventExecutionFailed, EventQueueUnattended, EventQueueUnattended +
+			RecoveredSuffix, EventSenderRefused,
+		EventSenderRefused + RecoveredSuffix,
+		EventSenderSilent, EventSenderSilent + RecoveredSuffix, EventStorageLow, EventStorageLow +
+			RecoveredSuffix,
 	}
 }
 
 // Wants reports whether events of a kind start the workflow. It returns false if e is nil.
-func (e *OperatorEvents) Wants(kind string) bool {
+func (e *EventSubscription) Wants(kind string) bool {
 	return e != nil && (len(e.Kinds) == 0 || slices.Contains(e.Kinds, kind))
 }

@@ -18,20 +18,20 @@ const (
 
 // While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
 // concerned. These constants limit how long that may last. The executor that copies the IDs
-// finishes, or gives up, within ClosedFor. If it is killed and no other executor takes over,
+// finishes, or gives up, within MaxClosedTime. If it is killed and no other executor takes over,
 // everything is stored where it was before as soon as reopenAfter has passed. That is safe because
 // no process can miss a new target: an executor that finishes the copying stores the new target
-// within ClosedFor, and a process that serves requests has applied every change that is older than
-// its lease, which is valid for 2 s.
+// within MaxClosedTime, and a process that serves requests has applied every change that is older
+// than its lease, which is valid for 2 s.
 const (
-	ClosedFor   = 1800 * time.Millisecond
-	reopenAfter = 4 * time.Second
+	MaxClosedTime = 1800 * time.Millisecond
+	reopenAfter   = 4 * time.Second
 )
 
 // monotonicNow returns a monotonic time in nanoseconds. It never returns 0.
-func monotonicNow() int64 { return int64(time.Since(origin)) + 1 }
+func monotonicNow() int64 { return int64(time.Since(monotonicOrigin)) + 1 }
 
-var origin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
+var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of the monotonic clock
 
 // queueGate holds the target of one queue, and the number of requests that are storing something
 // there. A request is counted before it reads the target. A change of the target is in force once
@@ -60,7 +60,7 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	}
 	if target == TargetClosed {
 		before := TargetShared
-		if record.Stream.Phase == ClosedOut {
+		if record.Stream.Phase == PhaseClosedOut {
 			before = TargetOwn
 		}
 		q.before.Store(uint32(before))
@@ -81,12 +81,12 @@ func (q *queueGate) currentTarget() StoreTarget {
 	return target
 }
 
-// hasReopened reports whether a queue or workflow that was closed at the given clock reading is
+// hasReopened reports whether a queue or workflow that was closedAt at the given clock reading is
 // open again because no executor finished the copying in time.
 func hasReopened(
-	closed int64,
+	closedAt int64,
 ) bool {
-	return closed != 0 && monotonicNow()-closed > int64(reopenAfter)
+	return closedAt != 0 && monotonicNow()-closedAt > int64(reopenAfter)
 }
 
 // enter counts a request that is about to read the target. The request must call leave with the
@@ -138,7 +138,7 @@ type workflowGate struct {
 	closed atomic.Int64
 }
 
-const moved = -1
+const gateMoved = -1
 
 func (d *workflowGate) init(queue *queueGate, closed bool) {
 	d.queue = queue
@@ -147,12 +147,12 @@ func (d *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// replace marks d as moved if next differs from it, and reports whether it does.
-func (d *workflowGate) replace(next *workflowGate) (differs bool) {
+// supersedeWith marks d as moved if next differs from it, and reports whether it does.
+func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
 	}
-	d.closed.Store(moved)
+	d.closed.Store(gateMoved)
 	return true
 }
 
@@ -178,7 +178,7 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	}
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
-	case closed == moved:
+	case closed == gateMoved:
 		p.Target, p.Moved = TargetClosed, true
 	case closed != 0 && !hasReopened(closed):
 		p.Target = TargetClosed
@@ -235,9 +235,9 @@ type pendingMoves struct {
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// awaitMove waits in the background until a change of the queue's target, made by revision, is in
+// trackMove waits in the background until a change of the queue's target, made by revision, is in
 // force.
-func (d *pendingMoves) awaitMove(q *queueGate, revision uint64) {
+func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
 	}

@@ -38,12 +38,12 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		phase  registry.StreamPhase
 		target registry.StoreTarget
 	}{
-		{registry.MovingIn, registry.TargetShared},
-		{registry.ClosedIn, registry.TargetClosed},
-		{registry.Own, registry.TargetOwn},
-		{registry.MovingOut, registry.TargetOwn},
-		{registry.ClosedOut, registry.TargetClosed},
-		{registry.Draining, registry.TargetShared},
+		{registry.PhaseMovingIn, registry.TargetShared},
+		{registry.PhaseClosedIn, registry.TargetClosed},
+		{registry.PhaseOwn, registry.TargetOwn},
+		{registry.PhaseMovingOut, registry.TargetOwn},
+		{registry.PhaseClosedOut, registry.TargetClosed},
+		{registry.PhaseDraining, registry.TargetShared},
 		{99, registry.TargetClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
@@ -66,12 +66,12 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
-	s.Apply(queue(2, registry.MovingIn))
+	s.Apply(queue(2, registry.PhaseMovingIn))
 	before := workflow().AcquirePermit()
 	if since, _ := s.Pending(); since != 0 {
 		t.Errorf("a phase in the same target waits: %d", since)
 	}
-	s.Apply(queue(3, registry.ClosedIn))
+	s.Apply(queue(3, registry.PhaseClosedIn))
 	since, settled := s.Pending()
 	if since != 3 {
 		t.Fatalf("revision 3 is in force while a request stores in the old target (%d)", since)

@@ -59,7 +59,7 @@ type Account struct {
 	LastTransition Transition `audit:"-"`
 	// Events makes the account's events start a workflow. nil means that they start none. The value
 	// is shared and must not be modified.
-	Events *OperatorEvents `audit:"events"`
+	Events *EventSubscription `audit:"events"`
 
 	unknown unknownFields `audit:"-"`
 }
@@ -101,7 +101,8 @@ type Workflow struct {
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
 	// Closed means that no request for the workflow is accepted while an executor copies its
-	// delivery IDs to the stream of another queue. That takes a few seconds at most: see ClosedFor.
+	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
+	// MaxClosedTime.
 	Closed bool `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
@@ -118,7 +119,7 @@ type Trigger struct {
 	Filter string `audit:"filter"`
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
-	Answer *Answer `audit:"answer"`
+	Answer *SyncResponse `audit:"answer"`
 	// OrderKey identifies where a request contains its order key. "" means that the executions are
 	// not ordered.
 	OrderKey string `audit:"orderKey"`
@@ -126,8 +127,8 @@ type Trigger struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// Answer makes the response to a request wait until its execution has finished.
-type Answer struct {
+// SyncResponse makes the response to a request wait until its execution has finished.
+type SyncResponse struct {
 	WaitSeconds int64 `audit:"waitSeconds"` // maximum wait in seconds
 	Raw         bool  `audit:"raw"`         // the execution's output is the response body
 
@@ -135,7 +136,7 @@ type Answer struct {
 }
 
 // Clone returns a copy, or nil if a is nil.
-func (a *Answer) Clone() *Answer {
+func (a *SyncResponse) Clone() *SyncResponse {
 	if a == nil {
 		return nil
 	}
@@ -169,15 +170,15 @@ type Sender struct {
 	// Secrets holds the secrets, newest first. Expired secrets may still be among them.
 	Secrets []SenderSecret `audit:"secrets,hidden"`
 	// Settings holds the settings that are not secret, keyed by the preset's setting names.
-	// SealedSettings holds the secret settings, each encrypted for SettingPurpose.
+	// SealedSettings holds the secret settings, each encrypted for SettingSealPurpose.
 	Settings       map[string]string `audit:"settings,hidden"`
 	SealedSettings map[string][]byte `audit:"sealedSettings,hidden"`
 
 	unknown unknownFields `audit:"-"`
 }
 
-// Sealed returns every encrypted value in the record.
-func (w *Workflow) Sealed() (boxes [][]byte) {
+// SealedValues returns every encrypted value in the record.
+func (w *Workflow) SealedValues() (boxes [][]byte) {
 	for _, node := range w.Triggers {
 		if node.Sender == nil {
 			continue
@@ -196,8 +197,9 @@ func (w *Workflow) Sealed() (boxes [][]byte) {
 
 // SenderSecret is a secret or a public key with which a sender's requests are verified.
 type SenderSecret struct {
-	ID        string // identifies the secret where its text must not appear
-	Sealed    []byte // the text, encrypted for SecretPurpose; empty means that it is a public key
+	ID string // identifies the secret where its text must not appear
+	// the text, encrypted for SecretSealPurpose; empty means that it is a public key
+	Sealed    []byte
 	PublicKey string // the text of a public key; "" means that Sealed holds a secret
 	Last4     string // the last characters of the text, for display; "" if the text is short
 	SetAt     time.Time
@@ -209,8 +211,8 @@ type SenderSecret struct {
 	unknown unknownFields
 }
 
-// Key is a key of the operators' API.
-type Key struct {
+// APIKey is a key of the operators' API.
+type APIKey struct {
 	ID   string `audit:"-"` // key_ followed by random base64url characters
 	Name string `audit:"name"`
 	Role string `audit:"role"` // viewer, editor or admin
@@ -278,41 +280,41 @@ type StreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
 const (
-	// MovingIn means that start messages are stored in the shared stream, while the delivery IDs
-	// are copied to the queue's own stream.
-	MovingIn StreamPhase = iota + 1
-	// ClosedIn means that no start messages are accepted, while the last delivery IDs are copied to
-	// the own stream.
-	ClosedIn
-	// Own means that start messages are stored in the own stream.
-	Own
-	// MovingOut means that start messages are stored in the own stream, while the delivery IDs are
+	// PhaseMovingIn means that start messages are stored in the shared stream, while the delivery
+	// IDs are copied to the queue's own stream.
+	PhaseMovingIn StreamPhase = iota + 1
+	// PhaseClosedIn means that no start messages are accepted, while the last delivery IDs are
+	// copied to the own stream.
+	PhaseClosedIn
+	// PhaseOwn means that start messages are stored in the own stream.
+	PhaseOwn
+	// PhaseMovingOut means that start messages are stored in the own stream, while the delivery IDs
+	// are copied to the shared stream.
+	PhaseMovingOut
+	// PhaseClosedOut means that no start messages are accepted, while the last delivery IDs are
 	// copied to the shared stream.
-	MovingOut
-	// ClosedOut means that no start messages are accepted, while the last delivery IDs are copied
-	// to the shared stream.
-	ClosedOut
-	// Draining means that start messages are stored in the shared stream. The own stream is kept
-	// until it is empty.
-	Draining
+	PhaseClosedOut
+	// PhaseDraining means that start messages are stored in the shared stream. The own stream is
+	// kept until it is empty.
+	PhaseDraining
 )
 
-// streamPhases are the names of the phases in the operators' API.
-var streamPhases = [...]string{
+// streamPhaseNames are the names of the phases in the operators' API.
+var streamPhaseNames = [...]string{
 	"", "movingIn", "closedIn", "own", "movingOut", "closedOut", "draining",
 }
 
 // String returns the name of the phase in the operators' API, or "" for an unknown phase.
 func (p StreamPhase) String() string {
-	if p < 0 || int(p) >= len(streamPhases) {
+	if p < 0 || int(p) >= len(streamPhaseNames) {
 		return ""
 	}
-	return streamPhases[p]
+	return streamPhaseNames[p]
 }
 
 // IsMoving reports whether the queue is moving to its own stream or back.
 func (p StreamPhase) IsMoving() bool {
-	return p == MovingIn || p == ClosedIn || p == MovingOut || p == ClosedOut
+	return p == PhaseMovingIn || p == PhaseClosedIn || p == PhaseMovingOut || p == PhaseClosedOut
 }
 
 // StoreTarget returns where an ingress stores the start messages of the queue. q may be nil.
@@ -320,11 +322,11 @@ func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:
 		return TargetShared
-	case q.Stream.Phase == ClosedIn || q.Stream.Phase == ClosedOut:
+	case q.Stream.Phase == PhaseClosedIn || q.Stream.Phase == PhaseClosedOut:
 		return TargetClosed
-	case q.Stream.Phase == Own || q.Stream.Phase == MovingOut:
+	case q.Stream.Phase == PhaseOwn || q.Stream.Phase == PhaseMovingOut:
 		return TargetOwn
-	case q.Stream.Phase == MovingIn || q.Stream.Phase == Draining || q.Stream.Phase == 0:
+	case q.Stream.Phase == PhaseMovingIn || q.Stream.Phase == PhaseDraining || q.Stream.Phase == 0:
 		return TargetShared
 	}
 	return TargetClosed // a phase that only a later version defines
@@ -360,8 +362,8 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed holds Tokens and SamplePayload, encrypted for TriggerPurpose; the two fields are then
-	// empty. If Sealed is empty, they are not encrypted.
+	// Sealed holds Tokens and SamplePayload, encrypted for TriggerSealPurpose; the two fields are
+	// then empty. If Sealed is empty, they are not encrypted.
 	Sealed []byte
 
 	unknown unknownFields

@@ -28,8 +28,8 @@ const Stream = "KV_" + Bucket
 // Streams returns the names of the streams behind the buckets.
 func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 
-// CopyStreams returns the names of the streams behind the ingresses' copy: see edit.EnsureCopy.
-func CopyStreams() []string { return []string{Stream} }
+// MirrorStreams returns the names of the streams behind the ingresses' copy: see edit.EnsureMirror.
+func MirrorStreams() []string { return []string{Stream} }
 
 // The keys of Bucket. There is one key for the plan catalog, one for the installation's identity,
 // and one for each account, workflow, key of the operators' API, and queue that has settings. For
@@ -57,8 +57,8 @@ type Change struct {
 	Plans    Plans // the plans; may be empty, but not nil
 	Account  *Account
 	Workflow *Workflow
-	APIKey   *Key   // ingresses ignore it
-	Queue    *Queue // queues are never deleted
+	APIKey   *APIKey // ingresses ignore it
+	Queue    *Queue  // queues are never deleted
 	// Installation is zero if the record was deleted.
 	Installation *Installation
 
@@ -99,7 +99,7 @@ func DecodeChange(
 	case kind == APIKeyPrefix && deleted:
 		c.DeletedAPIKey = id
 	case kind == APIKeyPrefix:
-		c.APIKey, err = DecodeKey(data)
+		c.APIKey, err = DecodeAPIKey(data)
 	case kind == QueuePrefix && !deleted:
 		c.Queue, err = DecodeQueue(data)
 	default:

@@ -11,26 +11,26 @@ import (
 // Every secret is encrypted for exactly one of these purposes, so no box can be substituted for
 // another.
 
-// TriggerPurpose returns the purpose for which the tokens and the sample payload of a node are
+// TriggerSealPurpose returns the purpose for which the tokens and the sample payload of a node are
 // encrypted.
-func TriggerPurpose(workflowID, nodeID string) string {
+func TriggerSealPurpose(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
-// SecretPurpose returns the purpose for which a secret in a node's sender record is encrypted.
-func SecretPurpose(workflowID, nodeID, secretID string) string {
+// SecretSealPurpose returns the purpose for which a secret in a node's sender record is encrypted.
+func SecretSealPurpose(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }
 
-// SettingPurpose returns the purpose for which a secret setting in a node's sender record is
+// SettingSealPurpose returns the purpose for which a secret setting in a node's sender record is
 // encrypted.
-func SettingPurpose(workflowID, nodeID, name string) string {
+func SettingSealPurpose(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
-// CapturedPurpose returns the purpose for which a secret that was received from a node's provider
-// is encrypted on its way to the executors.
-func CapturedPurpose(workflowID, nodeID string) string {
+// CapturedSealPurpose returns the purpose for which a secret that was received from a node's
+// provider is encrypted on its way to the executors.
+func CapturedSealPurpose(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 
@@ -50,7 +50,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 		return string(text), err
 	}
 	for name, box := range record.SealedSettings {
-		text, err := open(box, SettingPurpose(workflowID, nodeID, name))
+		text, err := open(box, SettingSealPurpose(workflowID, nodeID, name))
 		if err != nil {
 			return config, err
 		}
@@ -62,7 +62,7 @@ func OpenSender(keys *seal.Keys, workflowID, nodeID string, record *Sender) (sen
 	for _, s := range record.Secrets {
 		secret := sender.Secret{ID: s.ID, Text: s.PublicKey, ExpiresAt: s.ExpiresAt}
 		if len(s.Sealed) > 0 {
-			text, err := open(s.Sealed, SecretPurpose(workflowID, nodeID, s.ID))
+			text, err := open(s.Sealed, SecretSealPurpose(workflowID, nodeID, s.ID))
 			if err != nil {
 				return config, err
 			}

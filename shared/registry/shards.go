@@ -14,10 +14,10 @@ type keyed interface {
 	key() string
 }
 
-// shards is a hash table for one writer and many readers. Readers take no lock. With a million
+// shardedMap is a hash table for one writer and many readers. Readers take no lock. With a million
 // values it takes 33 bytes per value, where a map takes 57, because it does not store the keys. A
 // change copies one shard, which is 8 KB in a table of that size.
-type shards[V keyed] struct {
+type shardedMap[V keyed] struct {
 	seed maphash.Seed
 	// published reports whether the table is complete. Before that, the writer fills the shards in
 	// place and readers find nothing.
@@ -38,7 +38,7 @@ type slot[V keyed] struct {
 	value V
 }
 
-func (s *shards[V]) init() {
+func (s *shardedMap[V]) init() {
 	s.seed = maphash.MakeSeed()
 	empty := &shard[V]{slots: make([]slot[V], 1)}
 	for i := range s.shard {
@@ -46,13 +46,13 @@ func (s *shards[V]) init() {
 	}
 }
 
-func (s *shards[V]) shardOf(
+func (s *shardedMap[V]) shardOf(
 	hash uint64,
 ) *atomic.Pointer[shard[V]] {
 	return &s.shard[hash%shardCount]
 }
 
-func (s *shards[V]) get(key string) (v V, found bool) {
+func (s *shardedMap[V]) get(key string) (v V, found bool) {
 	if !s.published.Load() {
 		return v, false
 	}
@@ -60,13 +60,13 @@ func (s *shards[V]) get(key string) (v V, found bool) {
 }
 
 // latest returns the latest value that the writer has set, whether or not the table is published.
-func (s *shards[V]) latest(key string) (V, bool) {
+func (s *shardedMap[V]) latest(key string) (V, bool) {
 	hash := maphash.String(s.seed, key)
 	at := s.shardOf(hash).Load().find(hash, key)
 	return at.value, at.value != *new(V)
 }
 
-func (s *shards[V]) set(v V) {
+func (s *shardedMap[V]) set(v V) {
 	key := v.key()
 	hash := maphash.String(s.seed, key)
 	where := s.shardOf(hash)
@@ -85,7 +85,7 @@ func (s *shards[V]) set(v V) {
 	where.Store(in)
 }
 
-func (s *shards[V]) remove(key string) {
+func (s *shardedMap[V]) remove(key string) {
 	hash := maphash.String(s.seed, key)
 	where := s.shardOf(hash)
 	in := where.Load()
@@ -94,9 +94,9 @@ func (s *shards[V]) remove(key string) {
 	}
 }
 
-func (s *shards[V]) publish() { s.published.Store(true) }
+func (s *shardedMap[V]) publish() { s.published.Store(true) }
 
-func (s *shards[V]) len() int {
+func (s *shardedMap[V]) len() int {
 	n := 0
 	if !s.published.Load() {
 		return n

@@ -11,7 +11,7 @@ import (
 // again.
 func TestShardsAreAMap(t *testing.T) {
 	t.Parallel()
-	var table shards[*Webhook]
+	var table shardedMap[*Webhook]
 	table.init()
 	want := map[string]*Webhook{}
 	random := rand.New(rand.NewPCG(1, 2))

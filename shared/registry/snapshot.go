@@ -22,7 +22,7 @@ type Webhook struct {
 	index      uint32    // index in owner.active; for the writer only
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
-	Nodes      []Node
+	Nodes      []TriggerNode
 	door       workflowGate // determines where the workflow's start messages are stored
 }
 
@@ -33,8 +33,8 @@ func (w *Webhook) compare(other *Webhook) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
 
-// Node is the part of a webhook trigger node that is needed to handle a request.
-type Node struct {
+// TriggerNode is the part of a webhook trigger node that is needed to handle a request.
+type TriggerNode struct {
 	ID     string
 	Tokens []NodeToken // newest first; expired tokens may still be among them
 	// Sender verifies the node's requests. If it is nil, only the token is checked, unless Unusable
@@ -48,15 +48,15 @@ type Node struct {
 	OrderKey *filter.OrderKey
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
-	Answer *Answer
+	Answer *SyncResponse
 	// Unusable is the reason why the node cannot handle requests: this process cannot decrypt the
 	// secrets of its sender, or cannot interpret its sender, its filter or its order key. Such a
 	// node must refuse every request. nil means that the node is usable.
 	Unusable error
 }
 
-// View is a workflow and its account's plan, as needed to handle a request.
-type View struct {
+// WorkflowView is a workflow and its account's plan, as needed to handle a request.
+type WorkflowView struct {
 	Workflow *Webhook
 	Plan     *Plan // nil means that the account or its plan is unknown, and nothing is allowed
 	// WithinPlan reports whether the plan allows the workflow to be active.
@@ -65,10 +65,10 @@ type View struct {
 
 // PlanHasWebhooks reports whether the plan allows webhook triggers. It returns false if Plan is
 // nil.
-func (v View) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
+func (v WorkflowView) PlanHasWebhooks() bool { return v.Plan != nil && v.Plan.WebhookTriggers }
 
 // Limit returns the rate limit in force. Plan must not be nil unless the workflow has a limit.
-func (v View) Limit() RateLimit {
+func (v WorkflowView) Limit() RateLimit {
 	if v.Workflow.RateLimit.Requests > 0 {
 		return v.Workflow.RateLimit
 	}
@@ -117,15 +117,16 @@ type Snapshot struct {
 // change replaces the shard of its key: a write copies one shard, which takes about 10 µs with a
 // million workflows, and a read takes no lock.
 type tables struct {
-	workflows shards[*Webhook]
-	accounts  shards[*account]
+	workflows shardedMap[*Webhook]
+	accounts  shardedMap[*account]
 
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
 	loading bool
 	plans   Plans
 	owners  map[string]*accountState // by account ID
 	texts   map[string]string        // strings that many records share: see intern
-	// unusable holds, for each workflow with an unusable sender, the reason (see Node.Unusable).
+	// unusable holds, for each workflow with an unusable sender, the reason (see
+	// TriggerNode.Unusable).
 	unusable map[string]error
 	// opened holds the workflows that have encrypted senders' secrets, all of which could be
 	// decrypted.
@@ -158,7 +159,7 @@ func newTables(keys *seal.Keys) *tables {
 }
 
 // Lookup returns the workflow and its account's plan, and reports whether the workflow exists.
-func (s *Snapshot) Lookup(workflowID string) (View, bool) {
+func (s *Snapshot) Lookup(workflowID string) (WorkflowView, bool) {
 	return s.current.Load().lookup(workflowID)
 }
 
@@ -223,7 +224,7 @@ func (s *Snapshot) Apply(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.filling.apply(c) {
-		s.drains.awaitMove(q, c.Revision)
+		s.drains.trackMove(q, c.Revision)
 	}
 }
 
@@ -238,7 +239,7 @@ func (s *Snapshot) Pending() (since uint64, settled <-chan struct{}) {
 func (s *Snapshot) Loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.filling.loaded()
+	s.filling.publish()
 	s.current.Store(s.filling)
 }
 
@@ -249,11 +250,11 @@ func (s *Snapshot) Reset() {
 	s.filling = newTables(s.keys)
 }
 
-func (t *tables) lookup(workflowID string) (View, bool) {
+func (t *tables) lookup(workflowID string) (WorkflowView, bool) {
 	for {
 		w, ok := t.workflows.get(workflowID)
 		if !ok {
-			return View{}, false
+			return WorkflowView{}, false
 		}
 		view := t.newView(w)
 		if view.WithinPlan || !w.Active {
@@ -267,8 +268,8 @@ func (t *tables) lookup(workflowID string) (View, bool) {
 	}
 }
 
-func (t *tables) newView(w *Webhook) View {
-	view := View{Workflow: w}
+func (t *tables) newView(w *Webhook) WorkflowView {
+	view := WorkflowView{Workflow: w}
 	if a, ok := t.accounts.get(w.AccountID); ok {
 		view.Plan, view.WithinPlan = a.plan, a.allows(w)
 	}
@@ -307,8 +308,8 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 	return nil
 }
 
-// loaded publishes the tables for Lookup.
-func (t *tables) loaded() {
+// publish publishes the tables for Lookup.
+func (t *tables) publish() {
 	t.loading = false
 	t.recomputeAllActive()
 	// Publish the accounts first: a lookup that finds a workflow must also find its account.
@@ -339,7 +340,7 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	if existed && !stays {
 		t.removeFromActive(before)
 	}
-	if existed && before.door.replace(&w.door) {
+	if existed && before.door.supersedeWith(&w.door) {
 		moved = []*queueGate{before.door.queue}
 	}
 	return moved
@@ -405,7 +406,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	// Most workflows have one node with one token. One allocation is enough for those.
 	whole := &struct {
 		Webhook
-		node  [1]Node
+		node  [1]TriggerNode
 		token [1]NodeToken
 	}{}
 	whole.Webhook = Webhook{
@@ -420,11 +421,11 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	}
 	delete(t.unusable, w.ID)
 	delete(t.opened, w.ID)
-	if len(r.Sealed()) > 0 {
+	if len(r.SealedValues()) > 0 {
 		t.opened[w.ID] = struct{}{}
 	}
 	for _, trigger := range r.Triggers {
-		node := Node{
+		node := TriggerNode{
 			ID:     t.intern(trigger.NodeID),
 			Tokens: append(tokens, trigger.Tokens...),
 			Answer: trigger.Answer,
@@ -472,16 +473,16 @@ func compileOrderKey(workflowID, nodeID, text string) (*filter.OrderKey, error) 
 	return k, nil
 }
 
-// maxTexts is the maximum number of strings kept for sharing. If every workflow has different node
-// IDs, keeping all of them would take more memory than it saves.
-const maxTexts = 10_000
+// maxInternedStrings is the maximum number of strings kept for sharing. If every workflow has
+// different node IDs, keeping all of them would take more memory than it saves.
+const maxInternedStrings = 10_000
 
 // intern returns a string equal to text. A string used by many records is thus in memory only once.
 func (t *tables) intern(text string) string {
 	if same, ok := t.texts[text]; ok {
 		return same
 	}
-	if len(t.texts) < maxTexts {
+	if len(t.texts) < maxInternedStrings {
 		t.texts[text] = text
 	}
 	return text

@@ -15,8 +15,8 @@ import (
 // The functions in this file encode and decode the stored form of the records in NATS. No other
 // file of this package depends on the encoding.
 
-// marshal is the deterministic encoding: equal messages have equal encodings.
-var marshal = proto.MarshalOptions{Deterministic: true}
+// marshalOptions is the deterministic encoding: equal messages have equal encodings.
+var marshalOptions = proto.MarshalOptions{Deterministic: true}
 
 // Encode implements Record.
 func (p Plans) Encode() ([]byte, error) {
@@ -30,7 +30,7 @@ func (p Plans) Encode() ([]byte, error) {
 			BytesPerDay:               limitToWire(plan.BytesPerDay),
 		})
 	}
-	return marshal.Marshal(catalog)
+	return marshalOptions.Marshal(catalog)
 }
 
 // DecodePlans decodes the plan catalog.
@@ -86,7 +86,7 @@ func (a *Account) Encode() ([]byte, error) {
 		e.unknown.addTo(wire.Events)
 	}
 	a.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
 // DecodeAccount decodes an account.
@@ -117,7 +117,7 @@ func DecodeAccount(data []byte) (*Account, error) {
 		}
 	}
 	if e := wire.GetEvents(); e != nil {
-		a.Events = &OperatorEvents{
+		a.Events = &EventSubscription{
 			WorkflowID:  e.GetWorkflowId(),
 			Kinds:       e.GetKinds(),
 			SilentAfter: time.Duration(e.GetSilentAfterSeconds()) * time.Second,
@@ -162,7 +162,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		wire.Triggers = append(wire.Triggers, node)
 	}
 	w.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
 // DecodeWorkflow decodes a workflow.
@@ -201,7 +201,7 @@ func decodeAnyWorkflow(data []byte) (*Workflow, error) {
 			Sender:   senderFromWire(node.GetSender()),
 			Filter:   node.GetFilter(),
 			OrderKey: node.GetOrderKey(),
-			Answer:   answerFromWire(node.GetAnswer()),
+			Answer:   syncResponseFromWire(node.GetAnswer()),
 			unknown:  unknownFieldsOf(node),
 		}
 		for _, token := range node.GetTokens() {
@@ -273,7 +273,7 @@ func senderFromWire(wire *hookstartv1.Sender) *Sender {
 	return s
 }
 
-func (a *Answer) toWire() *hookstartv1.Answer {
+func (a *SyncResponse) toWire() *hookstartv1.Answer {
 	if a == nil {
 		return nil
 	}
@@ -282,17 +282,17 @@ func (a *Answer) toWire() *hookstartv1.Answer {
 	return wire
 }
 
-func answerFromWire(wire *hookstartv1.Answer) *Answer {
+func syncResponseFromWire(wire *hookstartv1.Answer) *SyncResponse {
 	if wire == nil {
 		return nil
 	}
-	return &Answer{
+	return &SyncResponse{
 		WaitSeconds: wire.GetWaitSeconds(), Raw: wire.GetRaw(), unknown: unknownFieldsOf(wire),
 	}
 }
 
 // Encode implements Record.
-func (k *Key) Encode() ([]byte, error) {
+func (k *APIKey) Encode() ([]byte, error) {
 	wire := &hookstartv1.Key{
 		Id:        k.ID,
 		Name:      k.Name,
@@ -303,16 +303,16 @@ func (k *Key) Encode() ([]byte, error) {
 		ExpiresAt: timeToWire(k.ExpiresAt),
 	}
 	k.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
-// DecodeKey decodes a key.
-func DecodeKey(data []byte) (*Key, error) {
+// DecodeAPIKey decodes a key.
+func DecodeAPIKey(data []byte) (*APIKey, error) {
 	var wire hookstartv1.Key
 	if err := proto.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("a key: %w", err)
 	}
-	k := &Key{
+	k := &APIKey{
 		ID:        wire.GetId(),
 		Name:      wire.GetName(),
 		Role:      wire.GetRole(),
@@ -334,7 +334,7 @@ func (i *Installation) Encode() ([]byte, error) {
 		Life:      i.Life,
 	}
 	i.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
 // DecodeInstallation decodes the installation's identity.
@@ -376,7 +376,7 @@ func (q *Queue) Encode() ([]byte, error) {
 		s.unknown.addTo(wire.Stream)
 	}
 	q.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
 // DecodeQueue decodes the settings of a queue.
@@ -418,7 +418,7 @@ func (s *TriggerSecrets) Encode() ([]byte, error) {
 		wire.Tokens = append(wire.Tokens, encoded)
 	}
 	s.unknown.addTo(wire)
-	return marshal.Marshal(wire)
+	return marshalOptions.Marshal(wire)
 }
 
 // DecodeTriggerSecrets decodes the secrets of a node.
@@ -506,7 +506,7 @@ func limitFromWire(n *int64) int64 {
 // it starts, perhaps a million, and this function takes a third of the time and memory of
 // proto.Unmarshal.
 func decodePlainWorkflow(data []byte) *Workflow {
-	w, f := &Workflow{Triggers: []Trigger{}}, fields{rest: data}
+	w, f := &Workflow{Triggers: []Trigger{}}, fieldReader{rest: data}
 	for f.next() {
 		switch f.number {
 		case 1:
@@ -541,8 +541,9 @@ func decodePlainWorkflow(data []byte) *Workflow {
 	return w
 }
 
-// fields reads the fields of a message, which must be sorted by number. It fails if they are not.
-type fields struct {
+// fieldReader reads the fields of a message, which must be sorted by number. It fails if they are
+// not.
+type fieldReader struct {
 	rest   []byte
 	failed bool
 
@@ -555,7 +556,7 @@ type fields struct {
 }
 
 // next reads a field. It returns false at the end and after a failure.
-func (f *fields) next() bool {
+func (f *fieldReader) next() bool {
 	if f.failed || len(f.rest) == 0 {
 		return false
 	}
@@ -579,33 +580,33 @@ func (f *fields) next() bool {
 	return false
 }
 
-func (f *fields) integer() int64 {
+func (f *fieldReader) integer() int64 {
 	f.failed = f.failed || f.again || f.kind != protowire.VarintType
 	return int64(f.value) //nolint:gosec // so they are encoded
 }
 
-func (f *fields) message() fields {
+func (f *fieldReader) message() fieldReader {
 	f.failed = f.failed || f.kind != protowire.BytesType
-	return fields{rest: f.bytes}
+	return fieldReader{rest: f.bytes}
 }
 
-func (f *fields) text() string {
+func (f *fieldReader) text() string {
 	f.failed = f.failed || f.again || f.kind != protowire.BytesType || !utf8.Valid(f.bytes)
 	return string(f.bytes)
 }
 
-func (f *fields) time() time.Time {
+func (f *fieldReader) time() time.Time {
 	seconds, nanos := f.pair()
 	return time.Unix(seconds, int64(int32(nanos))).UTC() //nolint:gosec // so they are encoded
 }
 
-func (f *fields) rateLimit() RateLimit {
+func (f *fieldReader) rateLimit() RateLimit {
 	requests, seconds := f.pair()
 	return RateLimit{Requests: requests, Window: time.Duration(seconds) * time.Second}
 }
 
 // pair reads a message of two integers.
-func (f *fields) pair() (first, second int64) {
+func (f *fieldReader) pair() (first, second int64) {
 	nested := f.message()
 	for nested.next() {
 		switch nested.number {
@@ -621,7 +622,7 @@ func (f *fields) pair() (first, second int64) {
 	return first, second
 }
 
-func (f *fields) trigger() Trigger {
+func (f *fieldReader) trigger() Trigger {
 	t, nested := Trigger{Tokens: []NodeToken{}}, f.message()
 	for nested.next() {
 		switch nested.number {
@@ -639,7 +640,7 @@ func (f *fields) trigger() Trigger {
 	return t
 }
 
-func (f *fields) token() (t NodeToken) {
+func (f *fieldReader) token() (t NodeToken) {
 	nested := f.message()
 	for nested.next() {
 		switch {

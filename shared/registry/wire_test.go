@@ -101,7 +101,7 @@ func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 			return w.Clone(), nil
 		}},
 		{&hookstartv1.Key{}, func(b []byte) (registry.Record, error) {
-			return registry.DecodeKey(b)
+			return registry.DecodeAPIKey(b)
 		}},
 		{&hookstartv1.Installation{}, func(b []byte) (registry.Record, error) {
 			return registry.DecodeInstallation(b)
@@ -204,7 +204,7 @@ func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 			}
 		}
 	}
-	for _, record := range []any{registry.Account{}, registry.Workflow{}, registry.Key{}} {
+	for _, record := range []any{registry.Account{}, registry.Workflow{}, registry.APIKey{}} {
 		check(reflect.TypeOf(record))
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// AskTimeout limits the wait for one response. A cluster without a leader does not respond at all,
-// so the request must be retried.
-const AskTimeout = 2 * time.Second
+// AttemptTimeout limits the wait for one response. A cluster without a leader does not respond at
+// all, so the request must be retried.
+const AttemptTimeout = 2 * time.Second
 
-// Do calls question up to four times a second until it returns nil or ctx ends. It returns the
-// error of the last call. Each call's context ends after AskTimeout.
-func Do(ctx context.Context, question func(context.Context) error) (err error) {
+// Do calls attempt up to four times a second until it returns nil or ctx ends. It returns the
+// error of the last call. Each call's context ends after AttemptTimeout.
+func Do(ctx context.Context, attempt func(context.Context) error) (err error) {
 	Until(ctx, 250*time.Millisecond, func() bool {
-		asking, cancel := context.WithTimeout(ctx, AskTimeout)
+		asking, cancel := context.WithTimeout(ctx, AttemptTimeout)
 		defer cancel()
-		err = question(asking)
+		err = attempt(asking)
 		return err == nil
 	})
 	return err

@@ -16,15 +16,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// maxError is the maximum number of bytes of the error in a report.
-const maxError = 4000
+// maxErrorBytes is the maximum number of bytes of the error in a report.
+const maxErrorBytes = 4000
 
 // reportOverhead is the number of bytes that a report needs in addition to the output.
 const reportOverhead = 16 << 10
 
 // begin handles one message. The handler runs in a separate goroutine, and occupies a concurrency
 // slot until it has returned or has been abandoned. o is nil for a message without an order key.
-func (r *runner) begin(msg jetstream.Msg, o *laneState) {
+func (r *runner) begin(msg jetstream.Msg, o *leaseState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
@@ -70,7 +70,7 @@ func (r *runner) failExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
-	r.end(m, execution.Progress{Status: execution.Failed}, failure(err))
+	r.reportFinal(m, execution.Progress{Status: execution.Failed}, failure(err))
 	r.freeSlot()
 }
 
@@ -90,7 +90,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		_ = m.Ack()
 		r.markDone(m)
 	case m.attempt > r.Attempts:
-		r.endSpan(ctx, failure(errNotRun))
+		r.endSpan(ctx, failure(errHandlerNotCalled))
 		r.failExhausted(m)
 		return
 	case canceled:
@@ -98,12 +98,12 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		return
 	default:
 		//nolint:contextcheck // the heartbeat is sent after ctx has ended, too
-		again := time.AfterFunc(secondHeartbeat, func() { r.underway.renewLease(m) })
+		again := time.AfterFunc(secondHeartbeatDelay, func() { r.underway.renewLease(m) })
 		defer again.Stop()
 		r.run(ctx, m)
 		return
 	}
-	r.endSpan(ctx, failure(errNotRun))
+	r.endSpan(ctx, failure(errHandlerNotCalled))
 	r.freeSlot()
 }
 
@@ -120,15 +120,18 @@ func (r *runner) prepareOrdered(ctx context.Context, m *message) (
 			return held, ended, false, err
 		}
 		canceled, err = r.cancellations.isCanceled(ctx, m.start.ID)
-		if err != nil || canceled || r.underway.leaseLasts(m) {
+		if err != nil || canceled || r.underway.hasFreshLease(m) {
 			return held, ended, canceled, err
 		}
 	}
 }
 
-// errNotRun is the error recorded in the span of an attempt in which the handler was not called.
-var errNotRun = errors.New("the handler was not called: the execution has ended, or another " +
-	"member may have it")
+// errHandlerNotCalled is the error recorded in the span of an attempt in which the handler was not
+// called.
+var errHandlerNotCalled = errors.New(
+	"the handler was not called: the execution has ended, or another " +
+		"member may have it",
+)
 
 // run calls the handler. ctx contains the attempt's span.
 func (r *runner) run(ctx context.Context, m *message) {
@@ -171,18 +174,18 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	case !r.underway.hasLease(m):
 		r.dropExpired(m, o)
 	case o.err == nil:
-		r.end(m, execution.Progress{
+		r.reportFinal(m, execution.Progress{
 			Status:    execution.Succeeded,
 			StartedAt: m.calledAt,
 			Output:    o.output,
 		}, o)
 	case errors.Is(context.Cause(ctx), ErrCanceled):
-		r.end(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
+		r.reportFinal(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
 	case r.working.Err() != nil:
 		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)
 	case o.permanent, m.attempt == r.Attempts:
-		r.end(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
+		r.reportFinal(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
 	default:
 		r.reportAttempt(m.start, m.attempt, m.began, TriedAgain, o)
 		r.handBack(m, r.retryDelay(m.attempt, o))
@@ -200,9 +203,9 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// end reports a final state, and acknowledges the message once the report is confirmed. If the
-// report is not confirmed, the execution runs again.
-func (r *runner) end(m *message, p execution.Progress, o outcome) {
+// reportFinal reports a final state, and acknowledges the message once the report is confirmed. If
+// the report is not confirmed, the execution runs again.
+func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
 	report, err := r.progressMessage(m, p)
@@ -264,8 +267,8 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 	if p.At.IsZero() {
 		p.At = time.Now()
 	}
-	if len(p.Error) > maxError {
-		p.Error = p.Error[:maxError] + " …"
+	if len(p.Error) > maxErrorBytes {
+		p.Error = p.Error[:maxErrorBytes] + " …"
 	}
 	p.Error = strings.ToValidUTF8(p.Error, "\uFFFD")
 	return m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)

@@ -31,17 +31,17 @@ import (
 var ErrCanceled = errors.New("the execution is canceled")
 
 const (
-	// cancelPoll is the interval at which the runner looks for cancellations of the executions that
-	// its handlers are working on.
-	cancelPoll = time.Second
-	// cancelAsk is the maximum duration of one request.
-	cancelAsk = 2 * time.Second
-	// cancelTries is the number of failed requests after which a runner that has never received a
-	// response runs executions without looking for cancellations.
-	cancelTries = 3
-	// cancelAgain is how long such a runner waits before it tries again. Either the executor is too
-	// old to have the bucket, or the runner's NATS account may not read it.
-	cancelAgain = 30 * time.Second
+	// cancelPollInterval is the interval at which the runner looks for cancellations of the
+	// executions that its handlers are working on.
+	cancelPollInterval = time.Second
+	// cancelReadTimeout is the maximum duration of one request.
+	cancelReadTimeout = 2 * time.Second
+	// maxCancelReadFailures is the number of failed requests after which a runner that has never
+	// received a response runs executions without looking for cancellations.
+	maxCancelReadFailures = 3
+	// cancelRetryDelay is how long such a runner waits before it tries again. Either the executor
+	// is too old to have the bucket, or the runner's NATS account may not read it.
+	cancelRetryDelay = 30 * time.Second
 )
 
 // cancellations tracks the executions that have been canceled. It is safe for concurrent use.
@@ -147,7 +147,7 @@ func (c *cancellations) catchUp() error {
 		c.mu.Lock()
 		from := c.last + 1
 		c.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), cancelAsk)
+		ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
 		id, revision, err := stream.NextCancellation(ctx, c.nc, from)
 		cancel()
 		c.mu.Lock()
@@ -161,11 +161,12 @@ func (c *cancellations) catchUp() error {
 			c.ids[id], c.last = struct{}{}, revision
 		case errors.Is(err, jetstream.ErrBucketNotFound):
 			// If the bucket is recreated, it begins again with the first revision.
-			c.last, c.offUntil = 0, time.Now().Add(cancelAsk)
+			c.last, c.offUntil = 0, time.Now().Add(cancelReadTimeout)
 			c.mu.Unlock()
 			return nil
-		case !c.readable && (errors.Is(err, nats.ErrNoResponders) || c.failures >= cancelTries):
-			c.failures, c.offUntil = 0, time.Now().Add(cancelAgain)
+		case !c.readable && (errors.Is(err, nats.ErrNoResponders) ||
+			c.failures >= maxCancelReadFailures):
+			c.failures, c.offUntil = 0, time.Now().Add(cancelRetryDelay)
 			c.mu.Unlock()
 			return nil
 		default:
@@ -196,7 +197,7 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 
 // endCanceled reports that an execution was canceled before its handler was called.
 func (r *runner) endCanceled(ctx context.Context, m *message) {
-	r.end(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
+	r.reportFinal(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
 	r.endSpan(ctx, failure(ErrCanceled))
 	r.freeSlot()
 }
@@ -204,7 +205,7 @@ func (r *runner) endCanceled(ctx context.Context, m *message) {
 // watchCancellations cancels the contexts of the handlers whose executions have been canceled,
 // until ctx ends.
 func (r *runner) watchCancellations(ctx context.Context) {
-	tick := time.NewTicker(cancelPoll)
+	tick := time.NewTicker(cancelPollInterval)
 	defer tick.Stop()
 	for {
 		select {

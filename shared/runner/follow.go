@@ -19,18 +19,22 @@ import (
 // consumes from both.
 
 const (
-	// followEvery is the interval at which a runner reads its queue's record.
-	followEvery = 2 * time.Second
-	// followReading is the maximum duration of one read.
-	followReading = 5 * time.Second
+	// settingsPollInterval is the interval at which a runner reads its queue's record.
+	settingsPollInterval = 2 * time.Second
+	// settingsReadTimeout is the maximum duration of one read.
+	settingsReadTimeout = 5 * time.Second
 )
 
-// follow consumes executions from the queue's lanes and its own stream, as soon as these exist,
-// until ctx ends. main is the group's consumer in the shared stream.
-func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo) {
+// followSettings consumes executions from the queue's lanes and its own stream, as soon as these
+// exist, until ctx ends. main is the group's consumer in the shared stream.
+func (r *runner) followSettings(
+	ctx context.Context,
+	js jetstream.JetStream,
+	main *jetstream.ConsumerInfo,
+) {
 	var taking sync.WaitGroup
 	defer taking.Wait()
-	tick := time.NewTicker(followEvery)
+	tick := time.NewTicker(settingsPollInterval)
 	defer tick.Stop()
 	leave := func() {} // stops consuming from the queue's own stream
 	begun := 0         // number of lanes that are already being consumed
@@ -65,7 +69,7 @@ func (r *runner) follow(ctx context.Context, js jetstream.JetStream, main *jetst
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
-	ctx, cancel := context.WithTimeout(ctx, followReading)
+	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
 	defer cancel()
 	if !r.ownAccount {
 		s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
@@ -74,7 +78,8 @@ func (r *runner) readSettings(
 		}
 	}
 	for ; ; s.Lanes++ {
-		if _, err := js.Consumer(ctx, stream.Name, r.group().LaneConsumer(s.Lanes)); err != nil {
+		if _, err := js.Consumer(ctx, stream.ExecutionsName,
+			r.group().LaneConsumer(s.Lanes)); err != nil {
 			r.ownAccount = r.ownAccount || s.Lanes > 0
 			return s, false
 		}
@@ -116,7 +121,7 @@ func (r *runner) consumeOwnStream(
 func (r *runner) ensureOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) (jetstream.Consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, followReading)
+	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
 	defer cancel()
 	return stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().OwnConfig(main))
 }

@@ -33,10 +33,10 @@ var ErrLost = errors.New("another member may have the execution: the runner was 
 	"off, or NATS delivered the message again")
 
 const (
-	// laneHold is how long a concurrency slot is reserved for the response to a request for the
+	// slotHoldTime is how long a concurrency slot is reserved for the response to a request for the
 	// next message of a lane. The server does not respond immediately while a message of the lane
 	// is unacknowledged.
-	laneHold = 50 * time.Millisecond
+	slotHoldTime = 50 * time.Millisecond
 	// pullExpiryShared is the expiry of a request for executions without an order key when others
 	// also need concurrency slots: the request reserves slots that they could use.
 	pullExpiryShared = time.Second
@@ -70,25 +70,25 @@ func (r *runner) consumeLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, number int,
 ) {
 	l := &lane{number: number, own: laneConsumer{Layout: stream.Layout{Own: true}}}
-	wait := soonest
+	wait := minPullPause
 	for ctx.Err() == nil {
 		if !r.findLane(ctx, js, main, l) {
-			pause(ctx, followEvery)
+			pause(ctx, settingsPollInterval)
 			continue
 		}
 		taken, err := r.runNext(ctx, js, l)
 		switch {
 		case err != nil:
-			pause(ctx, latest)
+			pause(ctx, maxPullPause)
 		case taken:
-			wait = soonest
+			wait = minPullPause
 		default:
 			pause(ctx, wait)
-			wait = min(wait*3/2, latest)
+			wait = min(wait*3/2, maxPullPause)
 		}
 	}
 	if l.held != nil {
-		_ = l.held.release().NakWithDelay(returnDelay) // not begun: for another member
+		_ = l.held.release().NakWithDelay(nakDelay) // not begun: for another member
 	}
 }
 
@@ -98,7 +98,7 @@ func (r *runner) findLane(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
 ) bool {
 	find := func(c *laneConsumer, main *jetstream.ConsumerInfo) bool {
-		if c.consumer != nil && c.failed < pullErrors {
+		if c.consumer != nil && c.failed < maxPullFailures {
 			return true
 		}
 		found, err := stream.EnsureRunnerConsumer(ctx, js, r.group(),
@@ -127,7 +127,7 @@ func (r *runner) runNext(
 		return r.runNextFrom(ctx, js, l, &l.shared)
 	}
 	older, newer := &l.own, &l.shared
-	if stream.Phase(r.phase.Load()).NewestLayout().Own {
+	if stream.QueueStreamPhase(r.phase.Load()).NewestLayout().Own {
 		older, newer = newer, older
 	}
 	if older.consumer != nil {
@@ -216,7 +216,7 @@ func (r *runner) mayBegin(
 				return drained
 			}
 		}
-		pause(ctx, latest)
+		pause(ctx, maxPullPause)
 	}
 	return false
 }
@@ -225,7 +225,12 @@ func (r *runner) mayBegin(
 func (r *runner) laneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) (bool, error) {
-	return stream.Drained(ctx, js, layout.Name(r.Queue), r.group().LaneConsumer(l.number))
+	return stream.IsConsumerDrained(
+		ctx,
+		js,
+		layout.StreamName(r.Queue),
+		r.group().LaneConsumer(l.number),
+	)
 }
 
 // logLaneFailure logs that the consumer of a lane cannot be used.
@@ -270,11 +275,11 @@ func (h *heldMessage) release() jetstream.Msg {
 func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
-		_ = msg.NakWithDelay(returnDelay)
+		_ = msg.NakWithDelay(nakDelay)
 		return
 	}
 	r.unacknowledged.Add(1)
-	o := &laneState{ended: make(chan struct{})}
+	o := &leaseState{ended: make(chan struct{})}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.begin(msg, o)
 	<-o.ended
@@ -295,7 +300,7 @@ func (r *runner) pullLane(
 		r.freeSlot()
 		return nil, err
 	}
-	hold := time.NewTimer(laneHold)
+	hold := time.NewTimer(slotHoldTime)
 	defer hold.Stop()
 	select {
 	case msg = <-batch.Messages():
@@ -319,7 +324,7 @@ func (r *runner) pullLane(
 	case <-slotTimeout.C:
 	case <-ctx.Done():
 	}
-	_ = msg.NakWithDelay(returnDelay)
+	_ = msg.NakWithDelay(nakDelay)
 	return nil, nil
 }
 
@@ -341,8 +346,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// laneState is the part of the state of a message in flight that only messages of a lane have.
-type laneState struct {
+// leaseState is the part of the state of a message in flight that only messages of a lane have.
+type leaseState struct {
 	until time.Time     // end of the lease, zero before takeLease; guarded by inFlight.mu
 	lost  bool          // whether the lease has expired; guarded by inFlight.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
@@ -363,7 +368,7 @@ type laneState struct {
 //
 // A leader confirms a heartbeat before its followers know of it. If the leader stops at that
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
-// before the next leader would redeliver the message: see secondHeartbeat.
+// before the next leader would redeliver the message: see secondHeartbeatDelay.
 
 // leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
 // ack wait before another member may get the message. The runner may take up to a tenth of
@@ -372,9 +377,9 @@ func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
 
-// secondHeartbeat is the time from the start of a handler to the second heartbeat. A new leader of
-// a consumer redelivers nothing within the first 0.5 s.
-const secondHeartbeat = 250 * time.Millisecond
+// secondHeartbeatDelay is the time from the start of a handler to the second heartbeat. A new
+// leader of a consumer redelivers nothing within the first 0.5 s.
+const secondHeartbeatDelay = 250 * time.Millisecond
 
 // hasLease reports whether the lease of a message is still valid. It returns true for a message
 // without an order key, which needs no lease.
@@ -387,9 +392,9 @@ func (u *inFlight) hasLease(m *message) bool {
 	return u.hasLeaseLocked(m, time.Now())
 }
 
-// leaseLasts reports whether the lease of a message of a lane will be valid for another half of
+// hasFreshLease reports whether the lease of a message of a lane will be valid for another half of
 // AckWait at least.
-func (u *inFlight) leaseLasts(m *message) bool {
+func (u *inFlight) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.ordered.until) >= u.ackWait/2
@@ -461,22 +466,22 @@ func (u *inFlight) sendHeartbeat(
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
-		ended, err := stream.HasEnded(ctx, r.nc, subject)
+		ended, err := stream.HasFinalReport(ctx, r.nc, subject)
 		switch {
 		case err == nil:
 			return ended, nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case errors.Is(err, nats.ErrNoResponders) && tries >= reportTries:
+		case errors.Is(err, nats.ErrNoResponders) && tries >= maxReportReadFailures:
 			return false, nil
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
 }
 
-// reportTries is how many requests for the last report may fail with no responders. After that, the
-// runner's NATS account is assumed to lack the permission to read reports.
-const reportTries = 20
+// maxReportReadFailures is how many requests for the last report may fail with no responders. After
+// that, the runner's NATS account is assumed to lack the permission to read reports.
+const maxReportReadFailures = 20
 
 // dropExpired abandons a message whose lease has expired. The message is neither acknowledged nor
 // handed back, because another member may have it.

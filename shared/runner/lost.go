@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// lookEvery is the interval at which a runner that has reconnected looks for its consumer, until
-// NATS responds.
-const lookEvery = time.Second
+// consumerCheckInterval is the interval at which a runner that has reconnected looks for its
+// consumer, until NATS responds.
+const consumerCheckInterval = time.Second
 
 // replaceConsumer recreates the group's consumer after NATS has lost its storage. It runs until ctx
 // ends, and looks for the consumer after each reconnect. The server reports the deletion of a
@@ -31,7 +31,7 @@ func (r *runner) replaceConsumer(
 ) {
 	connected := r.nc.StatusChanged(nats.CONNECTED)
 	defer r.nc.RemoveStatusListener(connected)
-	known, err := js.Stream(ctx, stream.Name)
+	known, err := js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (r *runner) replaceConsumer(
 		case <-connected:
 		}
 		for ctx.Err() == nil {
-			now, err := js.Stream(ctx, stream.Name)
+			now, err := js.Stream(ctx, stream.ExecutionsName)
 			if err == nil && !now.CachedInfo().Created.Equal(created) {
 				if _, err = ensureConsumer(ctx, js, r.Options); err == nil {
 					created = now.CachedInfo().Created
@@ -52,10 +52,10 @@ func (r *runner) replaceConsumer(
 			if err == nil {
 				err = r.replaceOwnConsumer(ctx, js, main)
 			}
-			if err == nil || errors.Is(err, stream.ErrOtherConsumer) {
+			if err == nil || errors.Is(err, stream.ErrConsumerConflict) {
 				break
 			}
-			pause(ctx, lookEvery)
+			pause(ctx, consumerCheckInterval)
 		}
 	}
 }

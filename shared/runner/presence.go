@@ -13,6 +13,6 @@ import (
 // show this process as a member of the group.
 func (r *runner) announcePresence(ctx context.Context) {
 	subject := r.group().PresenceSubject(nuid.Next())
-	retry.Every(ctx, stream.RunnerHeartbeat, func() { _ = r.nc.Publish(subject, nil) })
-	_ = r.nc.Publish(subject, []byte(stream.RunnerLeaves))
+	retry.Every(ctx, stream.RunnerHeartbeatInterval, func() { _ = r.nc.Publish(subject, nil) })
+	_ = r.nc.Publish(subject, []byte(stream.RunnerLeavingData))
 }

@@ -55,10 +55,10 @@ type message struct {
 	messageKey
 	layout   stream.Layout // where the start message is stored
 	start    *execution.Start
-	attempt  int        // counts from 1
-	began    time.Time  // when the message arrived
-	calledAt time.Time  // when the handler was called
-	ordered  *laneState // nil for a message without an order key
+	attempt  int         // counts from 1
+	began    time.Time   // when the message arrived
+	calledAt time.Time   // when the handler was called
+	ordered  *leaseState // nil for a message without an order key
 
 	// guarded by inFlight.mu
 	jetstream.Msg           // the last delivery

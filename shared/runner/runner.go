@@ -335,7 +335,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	go r.watchCancellations(working)
 	go r.replaceConsumer(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
-	following.Go(func() { r.follow(taking, js, consumer.CachedInfo()) })
+	following.Go(func() { r.followSettings(taking, js, consumer.CachedInfo()) })
 	if err = r.consumeSource(taking, &source{consumer: consumer}); err != nil {
 		stop()
 	}
@@ -360,8 +360,8 @@ func (r *runner) notifyReady() {
 	r.OnReady()
 }
 
-// waitAtStart is how long Run waits for the stream and the consumer that the executor creates.
-const waitAtStart = 30 * time.Second
+// startTimeout is how long Run waits for the stream and the consumer that the executor creates.
+const startTimeout = 30 * time.Second
 
 // ensureConsumer returns the group's consumer, and creates it if it does not exist. A runner in a
 // separate NATS account may not create it, and waits until the executor has.
@@ -372,13 +372,13 @@ func ensureConsumer(
 	if o.OnlyNew {
 		config.DeliverPolicy = jetstream.DeliverNewPolicy
 	}
-	ctx, cancel := context.WithTimeout(ctx, waitAtStart)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var consumer jetstream.Consumer
 	var refused error // an error that waiting cannot resolve
 	err := retry.Do(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
-		if errors.Is(err, stream.ErrOtherConsumer) {
+		if errors.Is(err, stream.ErrConsumerConflict) {
 			refused, err = err, nil
 		}
 		return err

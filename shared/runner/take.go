@@ -26,7 +26,7 @@ type source struct {
 // consumeSource begins executions of a source until ctx ends. It returns an error if the source
 // cannot be used anymore; executions that have begun may finish.
 func (r *runner) consumeSource(ctx context.Context, s *source) error {
-	wait, failed := soonest, 0
+	wait, failed := minPullPause, 0
 	for {
 		free := receiveTokens(ctx, r.slots)
 		if free == 0 {
@@ -45,32 +45,37 @@ func (r *runner) consumeSource(ctx context.Context, s *source) error {
 		}
 		switch {
 		case began > 0:
-			wait, failed = soonest, 0
+			wait, failed = minPullPause, 0
 			r.ownActive.Store(s.Own)
-		case err == nil && !r.pullsWait(s):
+		case err == nil && !r.usesLongPoll(s):
 			failed = 0
 			pause(ctx, wait)
-			wait = min(wait*3/2, latest)
+			wait = min(wait*3/2, maxPullPause)
 		}
 		if err == nil {
 			continue
 		}
 		// The server is restarting or has no leader, or the consumer no longer exists.
 		failed++
-		if !isTemporary(err) || s.Own && failed >= pullErrors {
-			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.Name(r.Queue), err)
+		if !isTemporary(err) || s.Own && failed >= maxPullFailures {
+			return fmt.Errorf(
+				"runner: consumer %s of %s: %w",
+				r.consumer(),
+				s.StreamName(r.Queue),
+				err,
+			)
 		}
-		pause(ctx, latest)
+		pause(ctx, maxPullPause)
 	}
 }
 
 const (
-	// soonest and latest are the shortest and the longest pause between two requests that the
-	// server answers immediately because there are no messages.
-	soonest, latest = 50 * time.Millisecond, 500 * time.Millisecond
-	// pullErrors is the number of consecutive failed requests after which a consumer is looked up
-	// again. The consumer in the shared stream is looked up only at the start.
-	pullErrors = 5
+	// minPullPause and maxPullPause are the shortest and the longest pause between two requests
+	// that the server answers immediately because there are no messages.
+	minPullPause, maxPullPause = 50 * time.Millisecond, 500 * time.Millisecond
+	// maxPullFailures is the number of consecutive failed requests after which a consumer is looked
+	// up again. The consumer in the shared stream is looked up only at the start.
+	maxPullFailures = 5
 )
 
 // isTemporary reports whether a request for messages that has failed may succeed later.
@@ -82,10 +87,10 @@ func isTemporary(err error) bool {
 // errPull means that the message iterator of a request has failed.
 var errPull = errors.New("the request for messages has failed")
 
-// pullsWait reports whether requests to a source wait until there are messages. If the queue has
+// usesLongPoll reports whether requests to a source wait until there are messages. If the queue has
 // its own stream, only requests to the source of the last execution wait, because a waiting request
 // reserves concurrency slots. The other source is polled at intervals.
-func (r *runner) pullsWait(s *source) bool {
+func (r *runner) usesLongPoll(s *source) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
@@ -139,7 +144,7 @@ func (r *runner) pull(ctx context.Context, s *source, slots int) (began int, err
 // lanes or the other source can use the slots.
 func (r *runner) pullShared(ctx context.Context, s *source, slots int) (began int, err error) {
 	var batch jetstream.MessageBatch
-	if r.pullsWait(s) {
+	if r.usesLongPoll(s) {
 		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpiryShared))
 	} else {
 		batch, err = s.consumer.FetchNoWait(slots)
@@ -155,16 +160,16 @@ func (r *runner) pullShared(ctx context.Context, s *source, slots int) (began in
 	return began, ignoreNoMessage(batch.Error())
 }
 
-// returnDelay is the delay before a message that a stopping runner has not begun is redelivered.
+// nakDelay is the delay before a message that a stopping runner has not begun is redelivered.
 // Without a delay, the server could give it to the same runner again, whose request has not ended
 // yet, until no attempt is left.
-const returnDelay = 100 * time.Millisecond
+const nakDelay = 100 * time.Millisecond
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
 // it hands the message back to the group and returns false.
 func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
-		_ = msg.NakWithDelay(returnDelay)
+		_ = msg.NakWithDelay(nakDelay)
 		return false
 	}
 	r.unacknowledged.Add(1)

@@ -26,10 +26,10 @@ func (r *runner) tracer() (tracer trace.Tracer) {
 func (r *runner) startSpan(m *message, subject string) (ctx context.Context) {
 	ctx = r.working //nolint:wastedassign // the result if the provider panics
 	defer r.logOptionPanic("Traces")
-	ctx, _ = tracing.StartProcess(r.working, r.spans, "process", r.consumer(), m.start.Trace,
+	ctx, _ = tracing.StartProcessSpan(r.working, r.spans, "process", r.consumer(), m.start.Trace,
 		subject, m.start.ID,
-		trace.WithAttributes(tracing.WorkflowID.String(m.start.WorkflowID),
-			tracing.NodeID.String(m.start.NodeID), tracing.Attempt.Int(m.attempt)))
+		trace.WithAttributes(tracing.WorkflowIDKey.String(m.start.WorkflowID),
+			tracing.NodeIDKey.String(m.start.NodeID), tracing.AttemptKey.Int(m.attempt)))
 	if own := tracing.Traceparent(ctx); own != "" {
 		m.start.Trace = own
 	}

@@ -32,21 +32,21 @@ type DeliveryID struct {
 	Signed bool
 }
 
-// parseIDSource parses a source of a delivery ID. A source from the built-in table (own is true)
-// may consist of several parts, joined by " + "; "!" marks a part that must be absent.
-func parseIDSource(text string, own bool) (idSource, error) {
+// parseIDSource parses a source of a delivery ID. A source from the built-in table (builtIn is
+// true) may consist of several parts, joined by " + "; "!" marks a part that must be absent.
+func parseIDSource(text string, builtIn bool) (idSource, error) {
 	texts := []string{text}
-	if own {
+	if builtIn {
 		texts = strings.Split(text, " + ")
 	}
 	id := idSource{text: text}
 	for _, t := range texts {
 		t, absent := strings.CutPrefix(t, "!")
-		s, err := parseSource(t, own)
+		s, err := parseSource(t, builtIn)
 		if err != nil {
 			return id, err
 		}
-		if absent && own {
+		if absent && builtIn {
 			id.absent = append(id.absent, s)
 			continue
 		}
@@ -56,14 +56,14 @@ func parseIDSource(text string, own bool) (idSource, error) {
 	return id, nil
 }
 
-// maxSources is the maximum number of sources that an operator may set.
-const maxSources = 16
+// maxDeliveryIDSources is the maximum number of sources that an operator may set.
+const maxDeliveryIDSources = 16
 
-// DeliverySources returns the sources of a sender's delivery IDs, in order and in the notation of
+// DeliveryIDSources returns the sources of a sender's delivery IDs, in order and in the notation of
 // the deliveryId setting: first those that the signature covers, then the others. A source of the
 // preset may consist of several parts, joined by " + "; a part after "!" must be absent. Secret
 // settings may be omitted.
-func DeliverySources(
+func DeliveryIDSources(
 	preset string, settings map[string]string,
 ) (signed, other []string, err error) {
 	e, err := findEntry(preset)
@@ -74,7 +74,7 @@ func DeliverySources(
 	if err := s.compileMethods(e, e.withDefaults(settings)); err != nil {
 		return nil, nil, err
 	}
-	if s.delivery, err = e.deliverySources(settings, s.methods); err != nil {
+	if s.delivery, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
 		return nil, nil, err
 	}
 	for i := range s.delivery {
@@ -87,9 +87,11 @@ func DeliverySources(
 	return signed, other, nil
 }
 
-// configuredDeliverySources returns the sources that an operator has set, or else the entry's own
-// sources. own is true for the entry's own sources.
-func (e *entry) configuredDeliverySources(settings map[string]string) (texts []string, own bool) {
+// configuredDeliveryIDSources returns the sources that an operator has set, or else the entry's
+// builtIn sources. builtIn is true for the entry's builtIn sources.
+func (e *presetEntry) configuredDeliveryIDSources(
+	settings map[string]string,
+) (texts []string, builtIn bool) {
 	if set := settings[settingDeliveryID]; set != "" {
 		texts = strings.Split(set, ",")
 		for i := range texts {
@@ -100,12 +102,12 @@ func (e *entry) configuredDeliverySources(settings map[string]string) (texts []s
 	if header := settings["idHeader"]; header != "" { // a setting of the hmac preset
 		return []string{"header:" + header}, false
 	}
-	return e.builtInDeliverySources(), true
+	return e.builtInDeliveryIDSources(), true
 }
 
-// builtInDeliverySources returns the signed sources of the entry's methods, followed by its other
+// builtInDeliveryIDSources returns the signed sources of the entry's methods, followed by its other
 // sources.
-func (e *entry) builtInDeliverySources() []string {
+func (e *presetEntry) builtInDeliveryIDSources() []string {
 	var texts []string
 	for i := range e.Verify {
 		for _, text := range e.Verify[i].Delivery {
@@ -117,11 +119,14 @@ func (e *entry) builtInDeliverySources() []string {
 	return append(texts, e.Delivery...)
 }
 
-// deliverySources compiles the sources of delivery IDs and determines which of them each method's
-// signature covers.
-func (e *entry) deliverySources(settings map[string]string, methods []method) ([]idSource, error) {
-	texts, own := e.configuredDeliverySources(settings)
-	if len(texts) > maxSources {
+// compileDeliveryIDSources compiles the sources of delivery IDs and determines which of them each
+// method's signature covers.
+func (e *presetEntry) compileDeliveryIDSources(
+	settings map[string]string,
+	methods []method,
+) ([]idSource, error) {
+	texts, own := e.configuredDeliveryIDSources(settings)
+	if len(texts) > maxDeliveryIDSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
 	var sources []idSource
@@ -139,23 +144,23 @@ func (e *entry) deliverySources(settings map[string]string, methods []method) ([
 	return sources, nil
 }
 
-// DeliveryInBody reports whether the body may contain the delivery ID.
-func (s *Sender) DeliveryInBody() bool {
+// DeliveryIDInBody reports whether the body may contain the delivery ID.
+func (s *Sender) DeliveryIDInBody() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return id.body })
 }
 
-// SignsDelivery reports whether a signature may cover the delivery ID. In that case, the delivery
+// SignsDeliveryID reports whether a signature may cover the delivery ID. In that case, the delivery
 // ID is known only once the request has been verified.
-func (s *Sender) SignsDelivery() bool {
+func (s *Sender) SignsDeliveryID() bool {
 	return slices.ContainsFunc(s.delivery, func(id idSource) bool {
 		return slices.Contains(id.signedBy, true)
 	})
 }
 
-// SignedDelivery returns the delivery ID that is covered by the signature that verified the
+// SignedDeliveryID returns the delivery ID that is covered by the signature that verified the
 // request. If there is one, nothing else in the request is used as a delivery ID. A signed body is
 // interpreted without the headers, because they are not signed.
-func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
+func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
 		return DeliveryID{}
 	}
@@ -177,10 +182,10 @@ func (s *Sender) SignedDelivery(r *Request, v Verdict) DeliveryID {
 	return DeliveryID{}
 }
 
-// UnsignedDelivery returns the ID from the first source that contains one. It ignores sources that
-// are covered by the signature that verified the request: see SignedDelivery. An ID that is too
-// long or not printable is hashed, because the sender cannot change it.
-func (s *Sender) UnsignedDelivery(r *Request, v Verdict) DeliveryID {
+// UnsignedDeliveryID returns the ID from the first source that contains one. It ignores sources
+// that are covered by the signature that verified the request: see SignedDeliveryID. An ID that is
+// too long or not printable is hashed, because the sender cannot change it.
+func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	for i := range s.delivery {
 		id := &s.delivery[i]
 		if v.method > 0 && id.signedBy[v.method-1] {
@@ -231,9 +236,9 @@ func (id *idSource) find(r *Request, signed bool) string {
 		return all[0]
 	}
 	for i := range all { // different lists must not result in the same text
-		all[i] = joined.Replace(all[i])
+		all[i] = partEscaper.Replace(all[i])
 	}
 	return strings.Join(all, "|")
 }
 
-var joined = strings.NewReplacer("%", "%25", "|", "%7C")
+var partEscaper = strings.NewReplacer("%", "%25", "|", "%7C")

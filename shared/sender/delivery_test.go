@@ -117,18 +117,18 @@ func TestDeliveryIDs(t *testing.T) {
 		if name, value, ok := strings.Cut(c.header, ": "); ok {
 			r.Header[name] = []string{value}
 		}
-		if got := compile(t, config).UnsignedDelivery(r, sender.Verdict{}); got.ID != c.want ||
+		if got := compile(t, config).UnsignedDeliveryID(r, sender.Verdict{}); got.ID != c.want ||
 			got.Derived != c.derived || got.Signed {
 			t.Errorf("%s %s %.80s: %+v, want %q", c.preset, c.set, c.body, got, c.want)
 		}
 	}
 	events := compile(t, sender.Config{Preset: "cloudevents"})
-	if got := events.UnsignedDelivery(&sender.Request{
+	if got := events.UnsignedDeliveryID(&sender.Request{
 		Header: map[string][]string{"Ce-Source": {"/s"}, "Ce-Id": {"1"}},
 	}, sender.Verdict{}); got.ID != "/s|1" || got.Derived {
 		t.Errorf("%+v", got)
 	}
-	if got := events.UnsignedDelivery(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
+	if got := events.UnsignedDeliveryID(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
 		sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
 		t.Errorf("%+v", got)
 	}
@@ -198,7 +198,7 @@ func TestSignedDeliveryIDs(t *testing.T) {
 				if got := signedID(t, s, r); got != want {
 					t.Errorf("with one more %s the ID is %+v, not %+v", name, got, want)
 				}
-				if d := s.UnsignedDelivery(r, s.Verify(r, noon)); d.Signed || d.ID == want.ID {
+				if d := s.UnsignedDeliveryID(r, s.Verify(r, noon)); d.Signed || d.ID == want.ID {
 					t.Errorf("the ID that is signed is one that is not, too: %+v", d)
 				}
 			}
@@ -218,7 +218,7 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	if !v.OK() {
 		t.Logf("%v: %+v", r.Header["Content-Type"], v)
 	}
-	return s.SignedDelivery(r, v)
+	return s.SignedDeliveryID(r, v)
 }
 
 // The ID is taken from the data that is signed according to the method that verified the request.

@@ -31,7 +31,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		now := time.Unix(1_790_000_000, 0)
 		r := Request{
-			Method: post,
+			Method: deliveryMethod,
 			Header: map[string][]string{},
 			URL:    "https://x/",
 			Body:   []byte("abc"),
@@ -49,7 +49,7 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatalf("%q does not sign the body", message)
 		}
 		if v := s.Verify(&Request{
-			Method: post,
+			Method: deliveryMethod,
 			Header: signed.Header,
 			URL:    r.URL,
 			Body:   []byte("abc"),
@@ -70,7 +70,7 @@ func FuzzSplitters(f *testing.F) {
 		f.Add(seed, "1790000000", []byte("{}"))
 	}
 	var senders []*Sender
-	for _, e := range table() {
+	for _, e := range presetTable() {
 		if e.Secret == nil {
 			continue
 		}
@@ -99,7 +99,7 @@ func FuzzSplitters(f *testing.F) {
 			for i := range s.methods {
 				m := &s.methods[i]
 				r := &Request{
-					Method: post,
+					Method: deliveryMethod,
 					Header: map[string][]string{"Content-Type": {formType}},
 					URL:    "https://x/?a=b",
 					Body:   body,
@@ -121,11 +121,11 @@ func FuzzSplitters(f *testing.F) {
 				if v.OK() && s.entry.ID != "msgraph" {
 					t.Fatalf("%s takes %q for a signature", s.entry.ID, value)
 				}
-				if h := s.Handshake(r, now); h != nil && len(h.Response.Body) > 3*maxEcho {
+				if h := s.Handshake(r, now); h != nil && len(h.Response.Body) > 3*maxEchoLength {
 					t.Fatalf("%s responds with %d bytes", s.entry.ID, len(h.Response.Body))
 				}
-				_ = s.SignedDelivery(r, v)
-				_ = s.UnsignedDelivery(r, v)
+				_ = s.SignedDeliveryID(r, v)
+				_ = s.UnsignedDeliveryID(r, v)
 				_ = s.Response(r)
 			}
 		}
@@ -253,7 +253,7 @@ func FuzzIdentify(f *testing.F) {
 			}
 			return
 		}
-		if d := s.UnsignedDelivery(r, Verdict{}); d.ID != "d-1" || !d.Derived {
+		if d := s.UnsignedDeliveryID(r, Verdict{}); d.ID != "d-1" || !d.Derived {
 			t.Fatalf("at %q of %q the ID is %+v", pointer, r.Body, d)
 		}
 		var before, after map[string]json.RawMessage

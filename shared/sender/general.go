@@ -7,16 +7,18 @@ import (
 
 // methods returns the entry's verification methods. The methods of a general preset are built from
 // its settings. drop lists the headers that contain the secret.
-func (e *entry) methods(settings map[string]string) (specs []methodSpec, drop []string, err error) {
+func (e *presetEntry) methods(
+	settings map[string]string,
+) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
 	if e.General != "" && !validHeaderName(header) {
 		return nil, nil, &ConfigError{"settings.header", "is not a valid header name"}
 	}
 	switch e.General {
-	case generalHMAC:
+	case generalPresetHMAC:
 		spec, err := hmacMethod(settings)
 		return []methodSpec{spec}, nil, err
-	case generalHeader:
+	case generalPresetHeader:
 		return []methodSpec{{Scheme: schemeStatic, Signature: "header:" + header}}, []string{
 			textproto.CanonicalMIMEHeaderKey(header),
 		}, nil

@@ -152,13 +152,13 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 			t.Errorf("%+v", h.Response.Header)
 		}
 	}
-	if m := meta.Methods(); len(m) != 1 || m[0] != "GET" {
+	if m := meta.HandshakeMethods(); len(m) != 1 || m[0] != "GET" {
 		t.Errorf("Meta's methods: %v", m)
 	}
-	if m := events.Methods(); len(m) != 1 || m[0] != "OPTIONS" {
+	if m := events.HandshakeMethods(); len(m) != 1 || m[0] != "OPTIONS" {
 		t.Errorf("CloudEvents' methods: %v", m)
 	}
-	if m := graph.Methods(); len(m) != 0 {
+	if m := graph.HandshakeMethods(); len(m) != 0 {
 		t.Errorf("Graph's methods: %v", m)
 	}
 }
@@ -227,10 +227,10 @@ func TestWhatIsSpecial(t *testing.T) {
 		t.Error("GitLab")
 	}
 	if s := compile(t, configOf(t, "header")); s.GivesUpOn4xx() ||
-		s.SecretHeaders()[0] != "X-Api-Key" || s.HandshakeInBody() || s.DeliveryInBody() {
+		s.SecretHeaders()[0] != "X-Api-Key" || s.HandshakeNeedsBody() || s.DeliveryIDInBody() {
 		t.Error("header")
 	}
-	if s := compile(t, configOf(t, "slack")); !s.HandshakeInBody() || !s.DeliveryInBody() ||
+	if s := compile(t, configOf(t, "slack")); !s.HandshakeNeedsBody() || !s.DeliveryIDInBody() ||
 		s.NeedsURL() || s.Preset() != "slack" {
 		t.Error("slack")
 	}

@@ -23,16 +23,16 @@ import (
 
 // The verification schemes.
 const (
-	schemeStatic  = "static"     // the signature is the secret
-	schemeBasic   = "basic"      // basic authentication
-	schemeHMAC    = "hmac"       //
-	schemeDigest  = "digest"     // a hash of a message that contains the secret
-	schemeEd25519 = "ed25519"    //
-	schemeECDSA   = "ecdsa-p256" //
-	schemeTwilio  = "twilio"     // HMAC of the URL and the sorted fields of a form
-	generalHMAC   = schemeHMAC   // a preset whose method is built from its settings
-	generalHeader = "header"     //
-	hashNamed     = "named"      // the signature names its hash: sha256=…
+	schemeStatic         = "static"     // the signature is the secret
+	schemeBasic          = "basic"      // basic authentication
+	schemeHMAC           = "hmac"       //
+	schemeDigest         = "digest"     // a hash of a message that contains the secret
+	schemeEd25519        = "ed25519"    //
+	schemeECDSA          = "ecdsa-p256" //
+	schemeTwilio         = "twilio"     // HMAC of the URL and the sorted fields of a form
+	generalPresetHMAC    = schemeHMAC   // a preset whose method is built from its settings
+	generalPresetHeader  = "header"     //
+	hashNamedInSignature = "named"      // the signature names its hash: sha256=…
 )
 
 // methodSpec is one verification method in the built-in table.
@@ -113,13 +113,13 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	if c.message, err = parseTemplate(message, m.id == nil && m.by == "", m.id); err != nil {
 		return c, err
 	}
-	if err := m.checkTime(&c); err != nil {
+	if err := m.compileTime(&c); err != nil {
 		return c, err
 	}
 	return c, m.check()
 }
 
-func (m *methodSpec) checkTime(c *method) error {
+func (m *methodSpec) compileTime(c *method) error {
 	if m.Time == nil {
 		if c.message.has(partTime) {
 			return errors.New("the message has {time}, so the time's source (timeHeader) is " +
@@ -158,7 +158,7 @@ func (m *methodSpec) check() error {
 		return fmt.Errorf("unknown scheme %q", m.Scheme)
 	}
 	if known := newHash(m.Hash) != nil ||
-		(m.Hash == hashNamed && m.Scheme == schemeHMAC); known != needsHash {
+		(m.Hash == hashNamedInSignature && m.Scheme == schemeHMAC); known != needsHash {
 		return fmt.Errorf("scheme %s with hash %q", m.Scheme, m.Hash)
 	}
 	if known := m.Encoding == "hex" || m.Encoding == "base64"; known != needsEncoding {
@@ -199,9 +199,9 @@ type candidate struct {
 // key. Such verification is slow.
 const maxSignatures = 16
 
-// twoTimes replaces the time if a value contains two different times, because it is not known which
-// of them was signed.
-const twoTimes = "two times"
+// ambiguousTime replaces the time if a value contains two different times, because it is not known
+// which of them was signed.
+const ambiguousTime = "two times"
 
 // candidates decodes the signatures in a value, appends them to found and returns the result. It
 // omits those that cannot be decoded. It also returns the time, if the value contains one.
@@ -219,7 +219,7 @@ func (m *method) candidates(found []candidate, value string) (all []candidate, t
 			case timeText == "":
 				timeText = assigned
 			default:
-				timeText = twoTimes
+				timeText = ambiguousTime
 			}
 			if name != s.Take {
 				continue
@@ -253,7 +253,7 @@ func (m *method) decode(item string) (candidate, bool) {
 		return candidate{}, false
 	}
 	c := candidate{text: item[len(prefix):], hash: m.spec.Hash}
-	if c.hash == hashNamed {
+	if c.hash == hashNamedInSignature {
 		name, text, _ := strings.Cut(c.text, "=")
 		if newHash(name) == nil {
 			return candidate{}, false
@@ -300,7 +300,7 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 		}
 	}
 	if closest.Code != webhook.SignatureExpired {
-		closest.Reason += s.likelySender(r)
+		closest.Reason += s.likelySenderHint(r)
 	}
 	return closest
 }
@@ -355,7 +355,7 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 		}
 	}
 	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
-		return s.compareEach(i, values, now)
+		return s.compareBodySecrets(i, values, now)
 	}
 	var found []candidate
 	timeText := ""
@@ -374,7 +374,7 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 			Reason: "there is no time in " + m.time.String(),
 		}
 	}
-	if timeText == twoTimes {
+	if timeText == ambiguousTime {
 		return Verdict{
 			Code:   webhook.SignatureInvalid,
 			Reason: m.signature.String() + " has two times",
@@ -387,18 +387,18 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 		}
 	}
 	if m.message.has(partPayload) {
-		if beside := r.fieldsBesidePayload(); beside != "" {
+		if beside := r.describeUnsignedFields(); beside != "" {
 			return Verdict{Code: webhook.SignatureInvalid, Reason: beside}
 		}
 	}
 	if m.spec.RefuseEmptyBody && len(r.Body) == 0 {
 		return Verdict{Code: webhook.SignatureInvalid, Reason: "the body is empty"}
 	}
-	return s.compare(i, r, found, timeText, now)
+	return s.compareSignatures(i, r, found, timeText, now)
 }
 
-// compare tries every secret with every signature and then checks the time.
-func (s *Sender) compare(
+// compareSignatures tries every secret with every signature and then checks the time.
+func (s *Sender) compareSignatures(
 	i int, r *Request, found []candidate, timeText string, now time.Time,
 ) Verdict {
 	m, match := &s.methods[i], -1
@@ -433,8 +433,8 @@ func (s *Sender) compare(
 	return Verdict{SecretID: s.keys[match].id, method: i + 1}
 }
 
-// compareEach compares the secrets in a body. All of them must match.
-func (s *Sender) compareEach(i int, values []string, now time.Time) Verdict {
+// compareBodySecrets compares the secrets in a body. All of them must match.
+func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdict {
 	id, all := "", 1
 	for _, value := range values {
 		right := 0
@@ -478,7 +478,7 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 			right |= subtle.ConstantTimeCompare(sums[c.hash], c.raw)
 		}
 	case schemeTwilio:
-		for _, sum := range twilioSums(k.bytes, r) {
+		for _, sum := range twilioSignatures(k.bytes, r) {
 			for _, c := range found {
 				right |= subtle.ConstantTimeCompare(sum, c.raw)
 			}

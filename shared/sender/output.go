@@ -15,7 +15,7 @@ type outputSpec struct {
 	Form OutputForm        `json:"form"`
 }
 
-type output struct {
+type conditionalOutputForm struct {
 	when []condition
 	form OutputForm
 }
@@ -24,30 +24,30 @@ type output struct {
 type OutputForm string
 
 const (
-	// asText is a JSON object that contains the text: {"text": "…"}. An output that is an object is
-	// left unchanged.
-	asText OutputForm = "text"
-	// asMessage and asSpeech are TwiML that contains the text as a message or as speech. An output
-	// that is already TwiML is left unchanged.
-	asMessage OutputForm = "twiml-message"
-	asSpeech  OutputForm = "twiml-say"
-	// orNoContent is the output itself. A response without a body must have the status 204.
-	orNoContent OutputForm = "json-or-no-content"
+	// outputFormText is a JSON object that contains the text: {"text": "…"}. An output that is an
+	// object is left unchanged.
+	outputFormText OutputForm = "text"
+	// outputFormTwiMLMessage and outputFormTwiMLSay are TwiML that contains the text as a message
+	// or as speech. An output that is already TwiML is left unchanged.
+	outputFormTwiMLMessage OutputForm = "twiml-message"
+	outputFormTwiMLSay     OutputForm = "twiml-say"
+	// outputFormNoContent is the output itself. A response without a body must have the status 204.
+	outputFormNoContent OutputForm = "json-or-no-content"
 )
 
-func (e *entry) compileOutputs() ([]output, error) {
-	outputs := make([]output, 0, len(e.Outputs))
+func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
+	outputs := make([]conditionalOutputForm, 0, len(e.Outputs))
 	for _, spec := range e.Outputs {
 		when, err := compileConditions(spec.When)
 		if err != nil {
 			return nil, err
 		}
 		switch spec.Form {
-		case asText, asMessage, asSpeech, orNoContent:
+		case outputFormText, outputFormTwiMLMessage, outputFormTwiMLSay, outputFormNoContent:
 		default:
 			return nil, fmt.Errorf("there is no form of outputs %q", spec.Form)
 		}
-		outputs = append(outputs, output{when, spec.Form})
+		outputs = append(outputs, conditionalOutputForm{when, spec.Form})
 	}
 	return outputs, nil
 }
@@ -65,7 +65,7 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 
 // EmptyStatus returns the status of a response without a body, unless the output sets one.
 func (f OutputForm) EmptyStatus() int {
-	if f == orNoContent {
+	if f == outputFormNoContent {
 		return 204
 	}
 	return 200
@@ -76,7 +76,7 @@ func (f OutputForm) EmptyStatus() int {
 func (f OutputForm) Response(output []byte) *Response {
 	text, isText := outputText(output)
 	switch f {
-	case asText:
+	case outputFormText:
 		if strings.HasPrefix(string(bytes.TrimSpace(output)), "{") {
 			return nil
 		}
@@ -88,12 +88,12 @@ func (f OutputForm) Response(output []byte) *Response {
 			panic(err) // strings can always be marshaled
 		}
 		return &Response{Status: 200, ContentType: "application/json", Body: body}
-	case asMessage, asSpeech:
+	case outputFormTwiMLMessage, outputFormTwiMLSay:
 		if !isText {
 			return &Response{Status: 200} // it cannot become TwiML
 		}
 		return &Response{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
-	case orNoContent: // the output itself
+	case outputFormNoContent: // the output itself
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (f OutputForm) twiml(text string) []byte {
 		return []byte(strings.TrimSpace(text))
 	}
 	verb := "Message"
-	if f == asSpeech {
+	if f == outputFormTwiMLSay {
 		verb = "Say"
 	}
 	var body bytes.Buffer

@@ -10,36 +10,38 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Place identifies a value in a request, in the notation of a trigger node's settings.
-type Place struct{ source source }
+// ValueRef identifies a value in a request, in the notation of a trigger node's settings.
+type ValueRef struct{ source source }
 
-var errPlace = errors.New("a place is header:Name, ptr:/json/pointer, form:field or query:name")
+var errInvalidValueRef = errors.New(
+	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
+)
 
-// ParsePlace parses a place. It refuses places that contain a secret, because both places and the
-// values that they are compared with are shown to operators.
-func ParsePlace(text string) (Place, error) {
+// ParseValueRef parses a place. It refuses places that contain a secret, because both places and
+// the values that they are compared with are shown to operators.
+func ParseValueRef(text string) (ValueRef, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	s, err := parseSource(text, false)
 	switch {
 	case kind == "query" && rest != "":
 		if rest == "token" || rest == "access_token" {
-			return Place{}, fmt.Errorf("the parameter %s holds the node's token", rest)
+			return ValueRef{}, fmt.Errorf("the parameter %s holds the node's token", rest)
 		}
-		return Place{source{kind: fromQuery, name: rest}}, nil
+		return ValueRef{source{kind: fromQuery, name: rest}}, nil
 	case errors.Is(err, errSource):
-		return Place{}, errPlace
+		return ValueRef{}, errInvalidValueRef
 	case err != nil:
-		return Place{}, err
+		return ValueRef{}, err
 	case s.kind == fromHeader &&
-		slices.Contains(credentials, textproto.CanonicalMIMEHeaderKey(rest)):
-		return Place{},
+		slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(rest)):
+		return ValueRef{},
 			fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
 	}
-	return Place{s}, nil
+	return ValueRef{s}, nil
 }
 
 // Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
-func (p Place) Pointer() []string {
+func (p ValueRef) Pointer() []string {
 	if p.source.kind != fromPointer {
 		return nil
 	}
@@ -48,7 +50,7 @@ func (p Place) Pointer() []string {
 
 // Text returns the decoded value at a place that is not a JSON pointer: the first value of a
 // header, form field or query parameter. ok reports whether there is a value, which may be empty.
-func (p Place) Text(r *Request) (text string, ok bool) {
+func (p ValueRef) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case fromHeader:
 		if values := r.Header[p.source.name]; len(values) > 0 {
@@ -64,9 +66,9 @@ func (p Place) Text(r *Request) (text string, ok bool) {
 	return "", false
 }
 
-// Document returns the JSON text that pointers refer to: the payload form field, or else the body.
-// It returns nil if that is not JSON.
-func (r *Request) Document() []byte {
+// JSONDocument returns the JSON text that pointers refer to: the payload form field, or else the
+// body. It returns nil if that is not JSON.
+func (r *Request) JSONDocument() []byte {
 	text := r.Body
 	if payload, ok := r.formValue("payload"); ok {
 		text = []byte(payload)

@@ -30,7 +30,7 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 				continue
 			}
 			if found := from.find(&try, false); strings.Contains(found, id) ||
-				strings.Contains(found, joined.Replace(id)) {
+				strings.Contains(found, partEscaper.Replace(id)) {
 				*r = try
 				return true
 			}
@@ -70,7 +70,8 @@ func (s source) looksLikeID() bool {
 	return strings.HasSuffix(strings.ToLower(name), "id")
 }
 
-// set sets the value at a source. It returns ErrBody if the form of the body does not allow that.
+// set sets the value at a source. It returns ErrUnsupportedBody if the form of the body does not
+// allow that.
 func (s source) set(r *Request, value string) error {
 	switch s.kind {
 	case fromHeader:
@@ -82,7 +83,7 @@ func (s source) set(r *Request, value string) error {
 		return s.setField(r, value)
 	case fromQuery, fromSignature: // no preset has a signature or an ID there
 	}
-	return ErrBody
+	return ErrUnsupportedBody
 }
 
 func (s source) setJSON(r *Request, value string) error {
@@ -92,16 +93,16 @@ func (s source) setJSON(r *Request, value string) error {
 	if len(bytes.TrimSpace(r.Body)) == 0 {
 		document = map[string]any{}
 	} else if !r.json().Exists() || decoder.Decode(&document) != nil {
-		return ErrBody
+		return ErrUnsupportedBody
 	}
 	if !setMember(document, s.pointer, s.every, value) {
-		return ErrBody
+		return ErrUnsupportedBody
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if encoder.Encode(document) != nil {
-		return ErrBody
+		return ErrUnsupportedBody
 	}
 	r.changeBody(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 	return nil
@@ -111,7 +112,7 @@ func (s source) setJSON(r *Request, value string) error {
 func (s source) setField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(mediaType), formType) {
-		return ErrBody
+		return ErrUnsupportedBody
 	}
 	var pairs []string
 	for pair := range strings.SplitSeq(string(r.Body), "&") {

@@ -100,9 +100,9 @@ func TestIdentify(t *testing.T) {
 			Body:   signed.Body,
 		}
 		v := s.Verify(again, noon)
-		d := s.SignedDelivery(again, v)
+		d := s.SignedDeliveryID(again, v)
 		if d.ID == "" {
-			d = s.UnsignedDelivery(again, v)
+			d = s.UnsignedDeliveryID(again, v)
 		}
 		if d.ID != c.id {
 			t.Errorf("%+v: the delivery ID is %q", c, d.ID)
@@ -124,11 +124,11 @@ func TestWhatCannotBeTried(t *testing.T) {
 		t.Error("an empty ID is none")
 	}
 	for preset, want := range map[string]error{
-		"mailgun": sender.ErrBody,
-		"msgraph": sender.ErrBody,
+		"mailgun": sender.ErrUnsupportedBody,
+		"msgraph": sender.ErrUnsupportedBody,
 		"square":  sender.ErrNoURL,
 		"twilio":  sender.ErrNoURL,
-		"discord": sender.ErrPublicKey,
+		"discord": sender.ErrPublicKeyOnly,
 	} {
 		s := compile(t, configOf(t, preset))
 		if _, err := s.Sign(sender.Request{
@@ -180,13 +180,13 @@ func TestDeliverySources(t *testing.T) {
 		},
 		{"cloudevents", nil, "", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},
 	} {
-		signed, other, err := sender.DeliverySources(c.preset, c.settings)
+		signed, other, err := sender.DeliveryIDSources(c.preset, c.settings)
 		if err != nil || strings.Join(signed, " ") != c.signed ||
 			strings.Join(other, " ") != c.other {
 			t.Errorf("%+v: %q, %q, %v", c, signed, other, err)
 		}
 	}
-	if _, _, err := sender.DeliverySources("nobody", nil); err == nil {
+	if _, _, err := sender.DeliveryIDSources("nobody", nil); err == nil {
 		t.Error("there is no such preset")
 	}
 }

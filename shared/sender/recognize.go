@@ -13,11 +13,11 @@ import (
 // headerInMessage matches the headers in a message template.
 var headerInMessage = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
-// telltales maps each header that only one preset uses to that preset. GitHub's X-Hub-Signature-256
-// is not among them, because others also send it.
-var telltales = sync.OnceValue(func() map[string]*entry {
-	owners := map[string][]*entry{}
-	for _, e := range table() {
+// presetByUniqueHeader maps each header that only one preset uses to that preset. GitHub's
+// X-Hub-Signature-256 is not among them, because others also send it.
+var presetByUniqueHeader = sync.OnceValue(func() map[string]*presetEntry {
+	owners := map[string][]*presetEntry{}
+	for _, e := range presetTable() {
 		named := map[string]bool{}
 		note := func(sources ...string) {
 			for _, s := range sources {
@@ -42,7 +42,7 @@ var telltales = sync.OnceValue(func() map[string]*entry {
 			owners[name] = append(owners[name], e)
 		}
 	}
-	unique := map[string]*entry{}
+	unique := map[string]*presetEntry{}
 	for name, all := range owners {
 		if len(all) == 1 && name != "Authorization" {
 			unique[name] = all[0]
@@ -62,11 +62,11 @@ func Recognize(r *Request) (p Preset, ok bool) {
 }
 
 // recognize is like Recognize, but also returns one of the headers that identify the preset.
-func recognize(r *Request) (best *entry, header string) {
-	found := map[*entry]int{}
-	seen := map[*entry]string{}
+func recognize(r *Request) (best *presetEntry, header string) {
+	found := map[*presetEntry]int{}
+	seen := map[*presetEntry]string{}
 	for name := range r.Header {
-		if e := telltales()[name]; e != nil {
+		if e := presetByUniqueHeader()[name]; e != nil {
 			found[e]++
 			if seen[e] == "" || name < seen[e] {
 				seen[e] = name
@@ -88,9 +88,9 @@ func recognize(r *Request) (best *entry, header string) {
 	return best, seen[best]
 }
 
-// IsURLCheck reports whether a request is the check that Slack, and providers with the same kind of
-// check, use to verify a webhook URL. A node without a sender does not respond to it.
-func IsURLCheck(r *Request) bool {
+// IsURLVerification reports whether a request is the check that Slack, and providers with the same
+// kind of check, use to verify a webhook URL. A node without a sender does not respond to it.
+func IsURLVerification(r *Request) bool {
 	if !r.IsJSON {
 		return false
 	}
@@ -98,9 +98,9 @@ func IsURLCheck(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// likelySender returns a hint for a refused request that looks like one from a different provider
-// than the node's. It returns "" if there is no such provider.
-func (s *Sender) likelySender(r *Request) string {
+// likelySenderHint returns a hint for a refused request that looks like one from a different
+// provider than the node's. It returns "" if there is no such provider.
+func (s *Sender) likelySenderHint(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {
 		return ""

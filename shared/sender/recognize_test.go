@@ -67,11 +67,11 @@ func TestIsURLCheck(t *testing.T) {
 		`"url_verification"`:                                      false,
 	} {
 		r := sender.Request{Body: []byte(body), IsJSON: true}
-		if got := sender.IsURLCheck(&r); got != want {
+		if got := sender.IsURLVerification(&r); got != want {
 			t.Errorf("%s: %v", body, got)
 		}
 	}
-	if sender.IsURLCheck(&sender.Request{Body: []byte(`{"type":"url_verification","challenge":"x"}`)}) {
+	if sender.IsURLVerification(&sender.Request{Body: []byte(`{"type":"url_verification","challenge":"x"}`)}) {
 		t.Error("a body that is not known to be JSON is taken for one")
 	}
 }

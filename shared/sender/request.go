@@ -49,7 +49,7 @@ func (r *Request) header(canonical string) string {
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		var document gjson.Result
-		if text := r.Document(); text != nil {
+		if text := r.JSONDocument(); text != nil {
 			document = gjson.ParseBytes(text)
 		}
 		r.document = &document
@@ -68,9 +68,9 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// fieldsBesidePayload describes the contents of a form other than its payload field, which alone is
-// signed. It returns "" if there are none.
-func (r *Request) fieldsBesidePayload() string {
+// describeUnsignedFields describes the contents of a form other than its payload field, which alone
+// is signed. It returns "" if there are none.
+func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
 	}
@@ -98,8 +98,8 @@ type form struct {
 	typed  bool // whether Content-Type declares the body a form
 }
 
-// isForm reports whether Content-Type declares the body a form. f may be nil.
-func (f *form) isForm() bool { return f != nil && f.typed }
+// isDeclared reports whether Content-Type declares the body a form. f may be nil.
+func (f *form) isDeclared() bool { return f != nil && f.typed }
 
 // first returns the first value of a field.
 func (f *form) first(name string) (value string, ok bool) {

@@ -84,11 +84,11 @@ func fixedResponse(status int, text string) (Response, error) {
 	return r, nil
 }
 
-func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, error) {
+func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake, error) {
 	all := make([]handshake, 0, len(e.Handshakes))
 	for i := range e.Handshakes {
 		spec := &e.Handshakes[i]
-		h := handshake{spec: spec, method: cmp.Or(spec.Method, post)}
+		h := handshake{spec: spec, method: cmp.Or(spec.Method, deliveryMethod)}
 		var err error
 		if h.when, err = compileConditions(spec.When); err != nil {
 			return nil, err
@@ -121,13 +121,13 @@ func (e *entry) compileHandshakes(settings map[string]string) ([]handshake, erro
 	return all, nil
 }
 
-// maxEcho is the maximum length in bytes of a value that is echoed.
-const maxEcho = 4 << 10
+// maxEchoLength is the maximum length in bytes of a value that is echoed.
+const maxEchoLength = 4 << 10
 
-// HandshakeInBody reports whether the body is needed to recognize a POST as a handshake.
-func (s *Sender) HandshakeInBody() bool {
+// HandshakeNeedsBody reports whether the body is needed to recognize a POST as a handshake.
+func (s *Sender) HandshakeNeedsBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
-		return h.method == post && inBody(h.when)
+		return h.method == deliveryMethod && inBody(h.when)
 	}) || s.WaitsForSecret()
 }
 
@@ -146,7 +146,7 @@ func (s *Sender) Handshake(r *Request, now time.Time) *Handshake {
 		}
 		value := ""
 		if h.has {
-			if value = h.value.value(r); value == "" || len(value) > maxEcho {
+			if value = h.value.value(r); value == "" || len(value) > maxEchoLength {
 				continue
 			}
 		}
@@ -225,7 +225,7 @@ func responseHeader(from string, r *Request) string {
 	if kind == "rate" {
 		return permittedRate(value, r.PerMinute)
 	}
-	if len(value) > maxEcho {
+	if len(value) > maxEchoLength {
 		return ""
 	}
 	return value
@@ -279,7 +279,7 @@ type conditionalResponse struct {
 	response Response
 }
 
-func (e *entry) compileResponses() ([]conditionalResponse, error) {
+func (e *presetEntry) compileResponses() ([]conditionalResponse, error) {
 	responses := make([]conditionalResponse, 0, len(e.Responses))
 	for _, spec := range e.Responses {
 		when, err := compileConditions(spec.When)

@@ -65,13 +65,13 @@ func (v Verdict) OK() bool { return v.Code == "" }
 // Sender verifies and interprets the requests of one trigger node. It is immutable and safe for
 // concurrent use.
 type Sender struct {
-	entry      *entry
+	entry      *presetEntry
 	methods    []method
 	keys       []key
 	delivery   []idSource
 	handshakes []handshake
 	responses  []conditionalResponse
-	outputs    []output
+	outputs    []conditionalOutputForm
 	drop       []string
 	challenge  string
 	tolerance  time.Duration // 0 means that the time is not checked
@@ -79,7 +79,7 @@ type Sender struct {
 
 // Compile returns the sender for a Config, or a *ConfigError.
 func Compile(c Config) (*Sender, error) {
-	s, settings, err := build(c)
+	s, settings, err := newWithoutSecrets(c)
 	if err != nil {
 		return nil, err
 	}
@@ -96,31 +96,31 @@ func Compile(c Config) (*Sender, error) {
 	return s, err
 }
 
-// build returns a sender with its methods and the sources of its delivery IDs, but without its
-// secrets. settings holds the validated settings, including defaults.
-func build(c Config) (s *Sender, settings map[string]string, err error) {
+// newWithoutSecrets returns a sender with its methods and the sources of its delivery IDs, but
+// without its secrets. settings holds the validated settings, including defaults.
+func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err error) {
 	e, err := findEntry(c.Preset)
 	if err != nil {
 		return nil, nil, err
 	}
-	if settings, err = e.settings(c.Settings); err != nil {
+	if settings, err = e.resolveSettings(c.Settings); err != nil {
 		return nil, nil, err
 	}
 	s = &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.challenge()}
-	if s.tolerance, err = tolerance(settings[settingTolerance]); err != nil {
+	if s.tolerance, err = parseTolerance(settings[settingTolerance]); err != nil {
 		return nil, nil, err
 	}
 	if err := s.compileMethods(e, settings); err != nil {
 		return nil, nil, err
 	}
-	if s.delivery, err = e.deliverySources(settings, s.methods); err != nil {
+	if s.delivery, err = e.compileDeliveryIDSources(settings, s.methods); err != nil {
 		return nil, nil, err
 	}
 	s.delivery = withoutSecrets(s.delivery, s.drop)
 	return s, settings, nil
 }
 
-func (s *Sender) compileMethods(e *entry, settings map[string]string) error {
+func (s *Sender) compileMethods(e *presetEntry, settings map[string]string) error {
 	specs, drop, err := e.methods(settings)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *Sender) parseSecrets(secrets []Secret) error {
 		if err := checkSecret(secret.Text); err != nil {
 			return err
 		}
-		for _, other := range s.entry.otherKeys() {
+		for _, other := range s.entry.otherKeyPrefixes() {
 			if strings.HasPrefix(secret.Text, other) {
 				return &ConfigError{
 					"secrets",
@@ -228,19 +228,19 @@ func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
-// Methods returns the HTTP methods other than POST that handshakes use.
-func (s *Sender) Methods() []string {
+// HandshakeMethods returns the HTTP methods other than POST that handshakes use.
+func (s *Sender) HandshakeMethods() []string {
 	var methods []string
 	for i := range s.handshakes {
-		if m := s.handshakes[i].method; m != post && !slices.Contains(methods, m) {
+		if m := s.handshakes[i].method; m != deliveryMethod && !slices.Contains(methods, m) {
 			methods = append(methods, m)
 		}
 	}
 	return methods
 }
 
-// post is the method of every delivery.
-const post = "POST"
+// deliveryMethod is the method of every delivery.
+const deliveryMethod = "POST"
 
 // Names of settings that are not specific to one preset.
 const (
@@ -253,7 +253,7 @@ const (
 	maxTolerance     = 7 * 24 * 60 * 60
 )
 
-func tolerance(text string) (time.Duration, error) {
+func parseTolerance(text string) (time.Duration, error) {
 	if text == "" {
 		return defaultTolerance * time.Second, nil
 	}
@@ -268,7 +268,7 @@ func tolerance(text string) (time.Duration, error) {
 }
 
 // withDefaults returns the given settings, completed by defaults.
-func (e *entry) withDefaults(given map[string]string) map[string]string {
+func (e *presetEntry) withDefaults(given map[string]string) map[string]string {
 	values := maps.Clone(given)
 	if values == nil {
 		values = map[string]string{}
@@ -279,8 +279,8 @@ func (e *entry) withDefaults(given map[string]string) map[string]string {
 	return values
 }
 
-// settings validates an operator's settings and adds the defaults.
-func (e *entry) settings(given map[string]string) (map[string]string, error) {
+// resolveSettings validates an operator's resolveSettings and adds the defaults.
+func (e *presetEntry) resolveSettings(given map[string]string) (map[string]string, error) {
 	known := e.allSettings()
 	values := make(map[string]string, len(known))
 	for _, k := range known {

@@ -179,7 +179,7 @@ func TestSign(t *testing.T) {
 			}
 			signed, err := sender.Sign(c, r, noon)
 			if g.preset == "discord" || g.preset == "sendgrid" || strings.HasPrefix(key, "whpk_") {
-				if !errors.Is(err, sender.ErrPublicKey) {
+				if !errors.Is(err, sender.ErrPublicKeyOnly) {
 					t.Errorf("%v", err)
 				}
 				return

@@ -9,18 +9,18 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// shownHeaders lists the canonical names of headers whose values are recorded separately from a
+// nonSecretHeaders lists the canonical names of headers whose values are recorded separately from a
 // request's other headers, or that have a meaning in HTTP. A secret in one of them would be shown
 // or lost.
-var shownHeaders = canonicalNames(slices.Concat(
-	webhook.FirstDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
+var nonSecretHeaders = canonicalNames(slices.Concat(
+	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
 		"Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
 		"Host", "User-Agent", "Traceparent", "Tracestate",
 	},
 ))
 
-var credentials = canonicalNames(webhook.SecretHeaders())
+var credentialHeaders = canonicalNames(webhook.SecretHeaders())
 
 // CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
 // delivery ID or as another part of a record. Its error is a *ConfigError. Compile accepts such a
@@ -31,12 +31,12 @@ func CheckSecretsHidden(c Config) error {
 	if err != nil {
 		return err
 	}
-	settings, err := e.settings(c.Settings)
+	settings, err := e.resolveSettings(c.Settings)
 	if err != nil {
 		return err
 	}
 	header := textproto.CanonicalMIMEHeaderKey(settings["header"])
-	if e.General == generalHeader && slices.Contains(shownHeaders, header) {
+	if e.General == generalPresetHeader && slices.Contains(nonSecretHeaders, header) {
 		return &ConfigError{
 			"settings.header",
 			fmt.Sprintf("what %s holds is not kept secret: choose a header that has no other "+
@@ -47,8 +47,8 @@ func CheckSecretsHidden(c Config) error {
 	if err != nil {
 		return err
 	}
-	secret := slices.Concat(credentials, canonicalNames(e.Drop), drop)
-	texts, _ := e.configuredDeliverySources(settings)
+	secret := slices.Concat(credentialHeaders, canonicalNames(e.Drop), drop)
+	texts, _ := e.configuredDeliveryIDSources(settings)
 	for _, text := range texts {
 		name, ok := strings.CutPrefix(text, "header:")
 		if ok && slices.Contains(secret, textproto.CanonicalMIMEHeaderKey(name)) {
@@ -78,7 +78,7 @@ func withoutSecrets(sources []idSource, drop []string) []idSource {
 	return slices.DeleteFunc(sources, func(id idSource) bool {
 		return slices.ContainsFunc(id.parts, func(s source) bool {
 			return s.kind == fromHeader &&
-				(slices.Contains(credentials, s.name) || slices.Contains(drop, s.name))
+				(slices.Contains(credentialHeaders, s.name) || slices.Contains(drop, s.name))
 		})
 	})
 }

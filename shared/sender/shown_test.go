@@ -101,7 +101,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 			Body:   []byte("{}"),
 			Header: map[string][]string{test.header: {"Bearer " + secret}},
 		}
-		id := compile(t, config).UnsignedDelivery(r, sender.Verdict{})
+		id := compile(t, config).UnsignedDeliveryID(r, sender.Verdict{})
 		if strings.Contains(id.ID, secret) {
 			t.Errorf("%s %v: the delivery ID is the secret", test.preset, test.settings)
 		}

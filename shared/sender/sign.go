@@ -14,22 +14,24 @@ import (
 
 // Errors of Sign. Their texts are for an operator who tests a trigger.
 var (
-	// ErrPublicKey means that only the provider can sign, because Hookstart has only its public
+	// ErrPublicKeyOnly means that only the provider can sign, because Hookstart has only its public
 	// key.
-	ErrPublicKey = errors.New("only the provider itself can sign its requests: hookstart has " +
+	ErrPublicKeyOnly = errors.New("only the provider itself can sign its requests: hookstart has " +
 		"just its public key")
 	// ErrNoSecret means that the sender has no secret that has not expired.
 	ErrNoSecret = errors.New("the sender has no secret that works")
 	// ErrNoURL means that the URL is signed but unknown.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
-	// ErrBody means that the sender signs only bodies in a certain format, and this body is not in
-	// that format.
-	ErrBody = errors.New("the signature of this sender depends on the form of the body, and this " +
-		"body has another one")
+	// ErrUnsupportedBody means that the sender signs only bodies in a certain format, and this body
+	// is not in that format.
+	ErrUnsupportedBody = errors.New(
+		"the signature of this sender depends on the form of the body, and this " +
+			"body has another one",
+	)
 )
 
-// Signed is a request as the sender would send it.
-type Signed struct {
+// SignedRequest is a request as the sender would send it.
+type SignedRequest struct {
 	Header map[string][]string // all headers, including the signature's
 	Query  string              // as sent; for Twilio, with the hash of a body that is not a form
 	Body   []byte              // differs from the original if the signature is in the body
@@ -38,16 +40,16 @@ type Signed struct {
 // Sign signs a request as the sender would, with its newest secret, to test a trigger. Verify
 // accepts the result if it is called with the same now. If the preset does not verify requests,
 // Sign changes nothing.
-func Sign(c Config, r Request, now time.Time) (Signed, error) {
+func Sign(c Config, r Request, now time.Time) (SignedRequest, error) {
 	s, err := Compile(c)
 	if err != nil {
-		return Signed{}, err
+		return SignedRequest{}, err
 	}
 	return s.Sign(r, now)
 }
 
 // Sign signs a request in the same way as the Sign function.
-func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
+func (s *Sender) Sign(r Request, now time.Time) (SignedRequest, error) {
 	why := ErrNoSecret
 	if !s.Verifies() {
 		why = nil
@@ -59,14 +61,14 @@ func (s *Sender) Sign(r Request, now time.Time) (Signed, error) {
 		}
 		try := r.mutableCopy()
 		if why = s.methods[k.method].sign(&try, k, now); why == nil && !s.Verify(&try, now).OK() {
-			why = ErrBody
+			why = ErrUnsupportedBody
 		}
 		if why == nil {
 			r = try
 			break
 		}
 	}
-	return Signed{Header: r.Header, Query: r.Query, Body: r.Body}, why
+	return SignedRequest{Header: r.Header, Query: r.Query, Body: r.Body}, why
 }
 
 // mutableCopy returns a copy of a request with an empty cache, whose headers can be modified.
@@ -91,7 +93,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	}
 	switch m.scheme {
 	case schemeEd25519, schemeECDSA:
-		return ErrPublicKey
+		return ErrPublicKeyOnly
 	case schemeStatic:
 		return m.signature.set(r, m.spec.Prefix+string(k.bytes))
 	case schemeBasic:
@@ -130,13 +132,13 @@ func (m *method) signatureAndHash(
 	k *key, r *Request, timeText string,
 ) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
-		if sums := twilioSums(k.bytes, r); len(sums) > 0 {
+		if sums := twilioSignatures(k.bytes, r); len(sums) > 0 {
 			return sums[0], ""
 		}
 		return nil, ""
 	}
 	hashName = m.spec.Hash
-	if hashName == hashNamed {
+	if hashName == hashNamedInSignature {
 		hashName = "sha256"
 	}
 	return m.computeSignature(hashName, k, r, timeText), hashName
@@ -148,7 +150,7 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 	if m.spec.Encoding == "base64" {
 		text = base64.StdEncoding.EncodeToString(sum)
 	}
-	if m.spec.Hash == hashNamed {
+	if m.spec.Hash == hashNamedInSignature {
 		text = hashName + "=" + text
 	}
 	text = m.spec.Prefix + text
@@ -172,7 +174,7 @@ func (r *Request) addBodyHash() {
 	if r.Query != "" {
 		separator = "&"
 	}
-	added := separator + bodyHash + "=" + hex.EncodeToString(sum[:])
+	added := separator + bodyHashParam + "=" + hex.EncodeToString(sum[:])
 	if r.Query == "" {
 		r.URL += "?"
 	}

@@ -51,11 +51,11 @@ func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
 	// The names and values of the form are signed, not its bytes.
-	case m.scheme == schemeTwilio && r.queryOfURL(bodyHash) == "":
+	case m.scheme == schemeTwilio && r.queryOfURL(bodyHashParam) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
 	case m.scheme == schemeTwilio || m.message.has(partBody):
-		view.readSigned(r)
+		view.parseSignedBody(r)
 	case m.message.has(partPayload):
 		text := r.payload()
 		var document gjson.Result
@@ -71,11 +71,11 @@ func (m *method) signedView(r *Request) *Request {
 	return view
 }
 
-// readSigned parses a body regardless of its Content-Type: as JSON, or else as a form. The form's
-// payload field may contain JSON.
-func (r *Request) readSigned(sent *Request) {
+// parseSignedBody parses a body regardless of its Content-Type: as JSON, or else as a form. The
+// form's payload field may contain JSON.
+func (r *Request) parseSignedBody(sent *Request) {
 	document := sent.json()
-	if !document.Exists() || sent.form.isForm() {
+	if !document.Exists() || sent.form.isDeclared() {
 		// The headers may have caused the body to be interpreted differently.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {

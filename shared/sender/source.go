@@ -39,9 +39,9 @@ func validHeaderName(name string) bool {
 
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource parses a source. If own is true, text is from the built-in table: then more kinds are
-// allowed, and a "*" token in a pointer means every element.
-func parseSource(text string, own bool) (source, error) {
+// parseSource parses a source. If builtIn is true, text is from the built-in table: then more kinds
+// are allowed, and a "*" token in a pointer means every element.
+func parseSource(text string, builtIn bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "header":
@@ -51,7 +51,7 @@ func parseSource(text string, own bool) (source, error) {
 		return source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil
 	case "ptr":
 		pointer, err := parsePointer(rest)
-		return source{kind: fromPointer, pointer: pointer, every: own}, err
+		return source{kind: fromPointer, pointer: pointer, every: builtIn}, err
 	case "form":
 		if rest == "" {
 			return source{}, errors.New("form: needs the name of a field")
@@ -59,16 +59,16 @@ func parseSource(text string, own bool) (source, error) {
 		return source{kind: fromForm, name: rest}, nil
 	}
 	switch {
-	case own && kind == "query" && rest != "":
+	case builtIn && kind == "query" && rest != "":
 		return source{kind: fromQuery, name: rest}, nil
-	case own && kind == "signature" && rest != "":
+	case builtIn && kind == "signature" && rest != "":
 		return source{kind: fromSignature, name: rest}, nil
 	}
 	return source{}, errSource
 }
 
-// maxPointer is the maximum number of tokens in a pointer.
-const maxPointer = 32
+// maxPointerTokens is the maximum number of tokens in a pointer.
+const maxPointerTokens = 32
 
 // parsePointer parses a JSON pointer (RFC 6901). The pointer must not refer to the whole document.
 func parsePointer(text string) ([]string, error) {
@@ -76,8 +76,8 @@ func parsePointer(text string) ([]string, error) {
 		return nil, fmt.Errorf("the JSON pointer %q must begin with a slash", text)
 	}
 	tokens := strings.Split(text[1:], "/")
-	if len(tokens) > maxPointer {
-		return nil, fmt.Errorf("the JSON pointer has more than %d parts", maxPointer)
+	if len(tokens) > maxPointerTokens {
+		return nil, fmt.Errorf("the JSON pointer has more than %d parts", maxPointerTokens)
 	}
 	for i, token := range tokens {
 		for at := range len(token) {
@@ -106,7 +106,7 @@ func (s source) values(r *Request) []string {
 		}
 		return values
 	case fromPointer:
-		values, ok := s.appendAt(nil, r.json(), s.pointer)
+		values, ok := s.appendPointerValues(nil, r.json(), s.pointer)
 		if !ok {
 			return nil
 		}
@@ -138,9 +138,9 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON null
-// unless null is true.
-func (s source) hasValue(r *Request, null bool) bool {
+// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON
+// allowNull unless allowNull is true.
+func (s source) hasValue(r *Request, allowNull bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""
 	}
@@ -148,15 +148,16 @@ func (s source) hasValue(r *Request, null bool) bool {
 	for _, token := range s.pointer {
 		at = jsonChild(at, token)
 	}
-	return at.Exists() && (null || at.Type != gjson.Null)
+	return at.Exists() && (allowNull || at.Type != gjson.Null)
 }
 
-// maxValues is the maximum number of values that a pointer may collect. If there are more, the
-// pointer has no value.
-const maxValues = 1000
+// maxPointerValues is the maximum number of values that a pointer may collect. If there are more,
+// the pointer has no value.
+const maxPointerValues = 1000
 
-// appendAt appends the strings and numbers that a pointer refers to. ok is false if any is missing.
-func (s source) appendAt(
+// appendPointerValues appends the strings and numbers that a pointer refers to. ok is false if any
+// is missing.
+func (s source) appendPointerValues(
 	values []string, at gjson.Result, pointer []string,
 ) (all []string, ok bool) {
 	if len(pointer) == 0 {
@@ -170,15 +171,15 @@ func (s source) appendAt(
 		}
 	}
 	if pointer[0] != "*" || !s.every {
-		return s.appendAt(values, jsonChild(at, pointer[0]), pointer[1:])
+		return s.appendPointerValues(values, jsonChild(at, pointer[0]), pointer[1:])
 	}
 	if !at.IsArray() {
 		return values, false
 	}
 	ok = false // an empty array has no value
 	at.ForEach(func(_, element gjson.Result) bool {
-		values, ok = s.appendAt(values, element, pointer[1:])
-		ok = ok && len(values) <= maxValues
+		values, ok = s.appendPointerValues(values, element, pointer[1:])
+		ok = ok && len(values) <= maxPointerValues
 		return ok
 	})
 	return values, ok

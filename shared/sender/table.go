@@ -60,8 +60,8 @@ type Setting struct {
 	Values  []string `json:"values"` // the valid values; empty means that any value is valid
 }
 
-// entry is one entry of presets.json.
-type entry struct {
+// presetEntry is one entry of presets.json.
+type presetEntry struct {
 	ID       string       `json:"id"`
 	Aliases  []string     `json:"aliases"`
 	Title    string       `json:"title"`
@@ -92,17 +92,17 @@ type secretSpec struct {
 	Not []string `json:"not"`
 }
 
-func (e *entry) otherKeys() []string {
+func (e *presetEntry) otherKeyPrefixes() []string {
 	if e.Secret == nil {
 		return nil
 	}
 	return e.Secret.Not
 }
 
-func (e *entry) capturesSecret() bool { return e.Secret != nil && e.Secret.Captured != "" }
+func (e *presetEntry) capturesSecret() bool { return e.Secret != nil && e.Secret.Captured != "" }
 
-// table returns the built-in table of senders. A test ensures that it can be parsed.
-var table = sync.OnceValue(func() []*entry {
+// presetTable returns the built-in table of senders. A test ensures that it can be parsed.
+var presetTable = sync.OnceValue(func() []*presetEntry {
 	entries, err := readTable(presetsJSON)
 	if err != nil {
 		panic(err)
@@ -111,10 +111,10 @@ var table = sync.OnceValue(func() []*entry {
 })
 
 // readTable parses a table of senders. Unknown members and duplicate IDs are errors.
-func readTable(text []byte) ([]*entry, error) {
+func readTable(text []byte) ([]*presetEntry, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	var entries []*entry
+	var entries []*presetEntry
 	if err := decoder.Decode(&entries); err != nil {
 		return nil, fmt.Errorf("presets: %w", err)
 	}
@@ -135,7 +135,7 @@ func readTable(text []byte) ([]*entry, error) {
 
 // check returns an error if the entry is incomplete, or if its verification would accept any
 // request.
-func (e *entry) check() error {
+func (e *presetEntry) check() error {
 	verifies := len(e.Verify) > 0 || e.General != ""
 	switch {
 	case e.Title == "" || e.Docs == "" || len(e.Setup) == 0:
@@ -150,7 +150,7 @@ func (e *entry) check() error {
 		if err != nil {
 			return err
 		}
-		if err := m.checkDelivery(e.Verify[i].Delivery); err != nil {
+		if err := m.checkDeliveryIDSources(e.Verify[i].Delivery); err != nil {
 			return err
 		}
 	}
@@ -173,8 +173,9 @@ func (e *entry) check() error {
 	return err
 }
 
-// checkDelivery refuses a source of delivery IDs that the method's signature does not cover.
-func (m *method) checkDelivery(texts []string) error {
+// checkDeliveryIDSources refuses a source of delivery IDs that the method's signature does not
+// cover.
+func (m *method) checkDeliveryIDSources(texts []string) error {
 	for _, text := range texts {
 		id, err := parseIDSource(text, true)
 		if err != nil {
@@ -189,8 +190,8 @@ func (m *method) checkDelivery(texts []string) error {
 }
 
 // findEntry returns the entry with the given ID or alias. Its error is a *ConfigError.
-func findEntry(id string) (*entry, error) {
-	for _, e := range table() {
+func findEntry(id string) (*presetEntry, error) {
+	for _, e := range presetTable() {
 		if e.ID == id || slices.Contains(e.Aliases, id) {
 			return e, nil
 		}
@@ -200,7 +201,7 @@ func findEntry(id string) (*entry, error) {
 
 // allSettings returns the preset's own settings, followed by the settings that all presets of its
 // kind have.
-func (e *entry) allSettings() []Setting {
+func (e *presetEntry) allSettings() []Setting {
 	all := slices.Clone(e.Settings)
 	if e.hasTime() {
 		all = append(all, Setting{
@@ -215,15 +216,15 @@ func (e *entry) allSettings() []Setting {
 	})
 }
 
-func (e *entry) hasTime() bool {
-	return e.General == generalHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
+func (e *presetEntry) hasTime() bool {
+	return e.General == generalPresetHMAC || slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
 		return m.Time != nil
 	})
 }
 
 // Presets returns all presets, in the order of the built-in table.
 func Presets() []Preset {
-	entries := table()
+	entries := presetTable()
 	presets := make([]Preset, len(entries))
 	for i, e := range entries {
 		presets[i] = e.preset()
@@ -240,11 +241,11 @@ func Lookup(id string) (Preset, bool) {
 	return e.preset(), true
 }
 
-func (e *entry) preset() Preset {
+func (e *presetEntry) preset() Preset {
 	p := Preset{
 		ID: e.ID, Aliases: e.Aliases, Title: e.Title, Docs: e.Docs, Verifies: e.Secret != nil,
 		Settings: e.allSettings(), Setup: e.Setup,
-		DeliveryID: e.builtInDeliverySources(), Notes: e.notes(),
+		DeliveryID: e.builtInDeliveryIDSources(), Notes: e.notes(),
 	}
 	p.SignedIDs = p.DeliveryID[:len(p.DeliveryID)-len(e.Delivery)]
 	if e.Secret != nil {
@@ -267,14 +268,14 @@ func (e *entry) preset() Preset {
 
 // notes returns the entry's notes. If a delivery ID is not signed, it adds a note about the
 // consequences.
-func (e *entry) notes() []string {
+func (e *presetEntry) notes() []string {
 	signs := slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
 		return m.Scheme != schemeStatic && m.Scheme != schemeBasic
 	})
 	places := strings.Join(e.Delivery, " and ")
 	switch {
 	case len(e.Verify) > 0 && places != "":
-	case signs && len(e.builtInDeliverySources()) == 0:
+	case signs && len(e.builtInDeliveryIDSources()) == 0:
 		places = "a header"
 	default:
 		return e.Notes
@@ -289,7 +290,7 @@ const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one 
 
 // challenge returns the value of the WWW-Authenticate header. Except for the standard schemes, its
 // parameter is the preset's ID, which is a valid token.
-func (e *entry) challenge() string {
+func (e *presetEntry) challenge() string {
 	switch e.ID {
 	case "bearer":
 		return `Bearer realm="webhook"`

@@ -28,10 +28,10 @@ const (
 	partSource
 )
 
-// parseTemplate parses a template. own reports whether text comes from the built-in table of
+// parseTemplate parses a template. builtIn reports whether text comes from the built-in table of
 // senders rather than from a user's setting. Only then may it also contain {payload}, {secret},
 // {ptr:…} and {form:…}. id is the source of {id}.
-func parseTemplate(text string, own bool, id *source) (template, error) {
+func parseTemplate(text string, builtIn bool, id *source) (template, error) {
 	var t template
 	for text != "" {
 		literal, rest, opens := strings.Cut(text, "{")
@@ -48,7 +48,7 @@ func parseTemplate(text string, own bool, id *source) (template, error) {
 		if !closes {
 			return nil, errors.New("the message has a { without a }")
 		}
-		p, err := parsePart(name, own, id)
+		p, err := parsePart(name, builtIn, id)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func parseTemplate(text string, own bool, id *source) (template, error) {
 	return t, nil
 }
 
-func parsePart(name string, own bool, id *source) (part, error) {
+func parsePart(name string, builtIn bool, id *source) (part, error) {
 	switch name {
 	case "body":
 		return part{kind: partBody}, nil
@@ -74,12 +74,12 @@ func parsePart(name string, own bool, id *source) (part, error) {
 		return part{kind: partSource, source: *id}, nil
 	}
 	switch {
-	case own && name == "payload":
+	case builtIn && name == "payload":
 		return part{kind: partPayload}, nil
-	case own && name == "secret":
+	case builtIn && name == "secret":
 		return part{kind: partSecret}, nil
-	case own || strings.HasPrefix(name, "header:"):
-		s, err := parseSource(name, own)
+	case builtIn || strings.HasPrefix(name, "header:"):
+		s, err := parseSource(name, builtIn)
 		if err != nil {
 			return part{}, fmt.Errorf("the message's part {%s}: %w", name, err)
 		}

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// bodyHash is the URL parameter that contains the hash of a body that is not a form.
-const bodyHash = "bodySHA256"
+// bodyHashParam is the URL parameter that contains the hash of a body that is not a form.
+const bodyHashParam = "bodySHA256"
 
-// twilioSums returns the signatures that a request from Twilio may have. Twilio signs the URL, with
-// or without its port, and for a form also every name with its values, sorted. For other bodies,
-// the URL contains the hash of the body. If the request cannot be from Twilio, twilioSums returns
-// nil.
-func twilioSums(secret []byte, r *Request) [][]byte {
+// twilioSignatures returns the signatures that a request from Twilio may have. Twilio signs the
+// URL, with or without its port, and for a form also every name with its values, sorted. For other
+// bodies, the URL contains the hash of the body. If the request cannot be from Twilio,
+// twilioSignatures returns nil.
+func twilioSignatures(secret []byte, r *Request) [][]byte {
 	var tail []byte
-	if claimed := r.queryOfURL(bodyHash); claimed != "" {
+	if claimed := r.queryOfURL(bodyHashParam); claimed != "" {
 		sum := sha256.Sum256(r.Body)
 		given, err := hex.DecodeString(claimed)
 		if err != nil || subtle.ConstantTimeCompare(sum[:], given) != 1 {

@@ -161,9 +161,9 @@ func (v *outsideVector) check(t *testing.T) {
 		t.Errorf("%+v, want signature_expired", verdict)
 	}
 	if v.Valid && v.DeliveryID != nil {
-		d := s.SignedDelivery(r, verdict)
+		d := s.SignedDeliveryID(r, verdict)
 		if d.ID == "" {
-			d = s.UnsignedDelivery(r, verdict)
+			d = s.UnsignedDeliveryID(r, verdict)
 		}
 		if d.ID != *v.DeliveryID {
 			t.Errorf("delivery ID %q, want %q", d.ID, *v.DeliveryID)

@@ -13,17 +13,17 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// DecodeBrief is like Decode but omits the data that is not kept in the database: a start message
-// is decoded without headers, query and body, and bodyBytes is the size of the body. DecodeBrief
+// DecodeSummary is like Decode but omits the data that is not kept in the database: a start message
+// is decoded without headers, query and body, and bodyBytes is the size of the body. DecodeSummary
 // refuses exactly the messages that Decode refuses. Its results share no memory with data.
-func DecodeBrief(
+func DecodeSummary(
 	subject string, header nats.Header, data []byte,
 ) (event DecodedMessage, bodyBytes int, err error) {
 	if !IsStart(subject) {
 		event, err = Decode(subject, header, data)
 		return event, 0, err
 	}
-	event.Start, bodyBytes, err = decodeStartBrief(data)
+	event.Start, bodyBytes, err = decodeStartSummary(data)
 	if err != nil {
 		return DecodedMessage{}, 0, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
@@ -38,11 +38,11 @@ var (
 	errNotUTF8   = errors.New("a text is not UTF-8")
 )
 
-// decodeStartBrief reads the fields of a start message one by one, in the format that encodeStart
+// decodeStartSummary reads the fields of a start message one by one, in the format that encodeStart
 // writes. It does not use proto.Unmarshal, which would copy the body and create a message for each
 // header. A test compares the results with those of the generated code.
-func decodeStartBrief(data []byte) (*execution.Start, int, error) {
-	s := &briefStart{Start: execution.Start{Source: execution.Webhook}}
+func decodeStartSummary(data []byte) (*execution.Start, int, error) {
+	s := &startDecoder{Start: execution.Start{Source: execution.SourceWebhook}}
 	bodyBytes := 0
 	err := eachField(data, func(field protowire.Number, number uint64, value []byte) error {
 		switch {
@@ -68,16 +68,16 @@ func decodeStartBrief(data []byte) (*execution.Start, int, error) {
 	return &s.Start, bodyBytes, err
 }
 
-// briefStart is a start message that is being decoded. The parts of a timestamp may arrive
+// startDecoder is a start message that is being decoded. The parts of a timestamp may arrive
 // separately.
-type briefStart struct {
+type startDecoder struct {
 	execution.Start
 	kind           int32
 	timed          bool
 	seconds, nanos int64
 }
 
-func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
+func (s *startDecoder) takeBytes(field protowire.Number, value []byte) error {
 	var text *string
 	switch field { //nolint:exhaustive // numbers, not states
 	case 1:
@@ -118,7 +118,7 @@ func (s *briefStart) takeBytes(field protowire.Number, value []byte) error {
 	return nil
 }
 
-func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
+func (s *startDecoder) takeVarint(field protowire.Number, value uint64) {
 	switch field { //nolint:exhaustive // numbers, not states
 	case 6:
 		//nolint:gosec // as in the generated code
@@ -133,7 +133,7 @@ func (s *briefStart) takeVarint(field protowire.Number, value uint64) {
 }
 
 // takeTime decodes a google.protobuf.Timestamp.
-func (s *briefStart) takeTime(data []byte) error {
+func (s *startDecoder) takeTime(data []byte) error {
 	s.timed = true
 	return eachField(data, func(field protowire.Number, number uint64, value []byte) error {
 		switch {
@@ -148,11 +148,12 @@ func (s *briefStart) takeTime(data []byte) error {
 }
 
 // The bounds of the seconds of a valid Timestamp, which covers the years 1 to 9999.
-const minSeconds, maxSeconds = -62135596800, 253402300799
+const minTimestampSeconds, maxTimestampSeconds = -62135596800, 253402300799
 
 // timeFromParts returns the time that a Timestamp represents, or the zero time if it is invalid.
 func timeFromParts(seconds, nanos int64) time.Time {
-	if seconds < minSeconds || seconds > maxSeconds || nanos < 0 || nanos > 999_999_999 {
+	if seconds < minTimestampSeconds || seconds > maxTimestampSeconds || nanos < 0 ||
+		nanos > 999_999_999 {
 		return time.Time{}
 	}
 	return time.Unix(seconds, nanos).UTC()

@@ -27,7 +27,7 @@ func full(t *testing.T) *nats.Msg {
 		NodeID:          "node",
 		AccountID:       "acme",
 		Queue:           "gpu",
-		Source:          execution.Rerun,
+		Source:          execution.SourceRerun,
 		DeliveryID:      "d ü",
 		RerunOf:         id,
 		ReplayOf:        id,
@@ -40,7 +40,7 @@ func full(t *testing.T) *nats.Msg {
 		DeliveryDerived: true,
 		Payload: execution.Payload{
 			ContentType: "text/plain",
-			Kind:        execution.Text,
+			Kind:        execution.BodyText,
 			Body:        []byte(strings.Repeat("body", 500)),
 		},
 		Headers: execution.Values{"X-One": {"1", ""}, "X-Two": {"ü"}},
@@ -59,11 +59,11 @@ func full(t *testing.T) *nats.Msg {
 	return msg
 }
 
-// same compares the results of DecodeBrief and Decode.
+// same compares the results of DecodeSummary and Decode.
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)
-	brief, bodyBytes, err := stream.DecodeBrief(subject, header, data)
+	brief, bodyBytes, err := stream.DecodeSummary(subject, header, data)
 	if (err == nil) != (wantErr == nil) || err != nil && !errors.Is(err, stream.ErrUnreadable) {
 		t.Fatalf("%s: %v, Decode says %v: %x", what, err, wantErr, data)
 	}
@@ -78,7 +78,7 @@ func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	}
 }
 
-func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
+func TestDecodeSummaryIsDecodeWithoutTheBody(t *testing.T) {
 	t.Parallel()
 	msg := full(t)
 	same(t, "full", msg.Subject, msg.Header, msg.Data)
@@ -121,8 +121,8 @@ func TestDecodeBriefIsDecodeWithoutTheBody(t *testing.T) {
 	same(t, "another subject", "executions.other", nil, msg.Data)
 }
 
-// DecodeBrief handles every field of a start message.
-func TestDecodeBriefKnowsEveryField(t *testing.T) {
+// DecodeSummary handles every field of a start message.
+func TestDecodeSummaryKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	var m hookstartv1.ExecutionStart
 	if err := proto.Unmarshal(full(t).Data, &m); err != nil {
@@ -131,13 +131,13 @@ func TestDecodeBriefKnowsEveryField(t *testing.T) {
 	fields := m.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if !m.ProtoReflect().Has(fields.Get(i)) {
-			t.Errorf("the start has no %s: read it in DecodeBrief, and set it in the test",
+			t.Errorf("the start has no %s: read it in DecodeSummary, and set it in the test",
 				fields.Get(i).Name())
 		}
 	}
 }
 
-func FuzzDecodeBrief(f *testing.F) {
+func FuzzDecodeSummary(f *testing.F) {
 	f.Add([]byte("\x0a\x01a"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		same(t, "fuzzed", "executions.start.q.wf.n", nil, data)

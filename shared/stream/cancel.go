@@ -71,7 +71,7 @@ func PutCancellation(
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {
-	msg, err := leader.Get(ctx, nc, CancellationsStream, leader.Question{
+	msg, err := leader.Get(ctx, nc, CancellationsStream, leader.Query{
 		Sequence:      max(from, 1),
 		NextBySubject: cancellationsPrefix + "*",
 	})

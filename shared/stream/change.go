@@ -18,9 +18,9 @@ type State struct {
 
 // ReadState returns the state of EXECUTIONS.
 func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
-	s, err := js.Stream(ctx, Name)
+	s, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
-		return State{}, fmt.Errorf("stream %s: %w", Name, err)
+		return State{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)
 	}
 	info := s.CachedInfo()
 	state := State{
@@ -48,21 +48,21 @@ func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) er
 	if err := to.Validate(); err != nil {
 		return err
 	}
-	for _, name := range []string{Name, ProgressName} {
+	for _, name := range []string{ExecutionsName, ProgressName} {
 		s, err := js.Stream(ctx, name)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 		config := s.CachedInfo().Config
 		config.MaxAge = to.MaxAge
-		if name == Name {
+		if name == ExecutionsName {
 			config.Duplicates, config.MaxBytes = to.DedupWindow, to.Config().MaxBytes
 		}
 		if _, err := js.UpdateStream(ctx, config); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
-	owned, err := OwnQueues(ctx, js)
+	owned, err := QueuesWithOwnStreams(ctx, js)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// consumedEvery is the interval at which AwaitConsumed polls the consumer.
-const consumedEvery = 20 * time.Millisecond
+// consumedPollInterval is the interval at which AwaitConsumed polls the consumer.
+const consumedPollInterval = 20 * time.Millisecond
 
 // Idle reports whether a consumer has delivered every message of its stream, and every one of them
 // is acknowledged.
@@ -31,7 +31,7 @@ func CaughtUp(info *jetstream.ConsumerInfo, last uint64) bool {
 func AwaitConsumed(ctx context.Context, js jetstream.JetStream, streamName, consumer string) {
 	const unknown = math.MaxUint64
 	last := uint64(unknown)
-	tick := time.NewTicker(consumedEvery)
+	tick := time.NewTicker(consumedPollInterval)
 	defer tick.Stop()
 	for {
 		found, err := js.Consumer(ctx, streamName, consumer)

@@ -12,14 +12,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// roomForFields is the approximate size of an encoded start message without its body.
-const roomForFields = 1 << 10
+// startSizeHint is the approximate size of an encoded start message without its body.
+const startSizeHint = 1 << 10
 
 // encodeStart encodes a start message as proto.Marshal does, but without generated code: it needs
 // one allocation instead of about three for each header. A test compares the results with those of
 // the generated code. It writes to buffer, or to a new one if buffer is too small.
 func encodeStart(buffer []byte, s *execution.Start) ([]byte, error) {
-	e := encoder{slices.Grow(buffer[:0], roomForFields+len(s.Payload.Body)), nil}
+	e := encoder{slices.Grow(buffer[:0], startSizeHint+len(s.Payload.Body)), nil}
 	e.text(1, s.ID)
 	e.text(2, s.WorkflowID)
 	e.text(3, s.NodeID)

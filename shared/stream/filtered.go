@@ -17,8 +17,9 @@ import (
 // filters.
 const FilteredSubject = "reports.filtered"
 
-// Filtered counts the requests that did not match one trigger node's filter since the last report.
-type Filtered struct {
+// FilteredCount counts the requests that did not match one trigger node's filter since the last
+// report.
+type FilteredCount struct {
 	WorkflowID, NodeID string
 
 	Count int64             // number of requests; Last holds the most recent ones
@@ -29,19 +30,19 @@ type Filtered struct {
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
 	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" if it has none
-	Place      string    // where the condition failed, such as a path; at most MaxPlace bytes
+	Place      string    // where the condition failed, such as a path; at most MaxPlaceBytes bytes
 }
 
 const (
 	// MaxFilteredRequests is the maximum number of requests of one node in a report.
 	MaxFilteredRequests = 20
-	// MaxPlace is the maximum number of bytes of FilteredRequest.Place.
-	MaxPlace = 500
+	// MaxPlaceBytes is the maximum number of bytes of FilteredRequest.Place.
+	MaxPlaceBytes = 500
 )
 
 // FilteredMessage encodes a report. The message may be sent more than once, but is applied only
 // once. 1,000 nodes with 700 requests in total fit into NATS's default max_payload of 1 MB.
-func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg, error) {
+func FilteredMessage(reportID string, at time.Time, nodes []FilteredCount) (*nats.Msg, error) {
 	report := &hookstartv1.FilterReport{ReportId: reportID, At: timestamppb.New(at)}
 	for _, n := range nodes {
 		node := &hookstartv1.FilteredNode{
@@ -53,7 +54,7 @@ func FilteredMessage(reportID string, at time.Time, nodes []Filtered) (*nats.Msg
 			node.Last = append(node.Last, &hookstartv1.FilteredRequest{
 				At:         timestamppb.New(r.At),
 				DeliveryId: truncate(r.DeliveryID, execution.MaxDeliveryID),
-				Place:      truncate(r.Place, MaxPlace),
+				Place:      truncate(r.Place, MaxPlaceBytes),
 			})
 		}
 		report.Nodes = append(report.Nodes, node)
@@ -67,7 +68,7 @@ func truncate(text string, length int) string {
 }
 
 // DecodeFiltered decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
-func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtered, err error) {
+func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []FilteredCount, err error) {
 	var report hookstartv1.FilterReport
 	if err := proto.Unmarshal(data, &report); err != nil {
 		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -80,12 +81,16 @@ func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtere
 			n.GetCount() <= 0 {
 			continue
 		}
-		node := Filtered{WorkflowID: n.GetWorkflowId(), NodeID: n.GetNodeId(), Count: n.GetCount()}
+		node := FilteredCount{
+			WorkflowID: n.GetWorkflowId(),
+			NodeID:     n.GetNodeId(),
+			Count:      n.GetCount(),
+		}
 		for _, r := range n.GetLast()[:min(len(n.GetLast()), MaxFilteredRequests)] {
 			node.Last = append(node.Last, FilteredRequest{
 				At:         timeFromWire(r.GetAt()),
 				DeliveryID: truncate(r.GetDeliveryId(), execution.MaxDeliveryID),
-				Place:      truncate(r.GetPlace(), MaxPlace),
+				Place:      truncate(r.GetPlace(), MaxPlaceBytes),
 			})
 		}
 		nodes = append(nodes, node)

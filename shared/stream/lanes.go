@@ -32,9 +32,9 @@ func LaneSubject(queue string, lane int) string {
 // key.
 func OrderedSubjects(queue string) string { return orderedPrefix + queue + ".>" }
 
-// ConsumerSubject returns the filter subject of the runners' consumers that receive the start
+// RunnerFilterSubject returns the filter subject of the runners' consumers that receive the start
 // message with the given subject. It returns "" for the subject of any other message.
-func ConsumerSubject(subject string) string {
+func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {
 	case !ok:
@@ -46,9 +46,9 @@ func ConsumerSubject(subject string) string {
 	}
 }
 
-// HasEnded reports whether the last report on a subject is final. The subject must be that of one
-// execution's reports. Any replica may respond, and it may lag a moment behind the leader.
-func HasEnded(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
+// HasFinalReport reports whether the last report on a subject is final. The subject must be that of
+// one execution's reports. Any replica may respond, and it may lag a moment behind the leader.
+func HasFinalReport(ctx context.Context, nc *nats.Conn, subject string) (bool, error) {
 	msg, err := nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+StreamOf(subject)+"."+subject, nil)
 	if err != nil {
 		return false, fmt.Errorf("the last report on %s: %w", subject, err)

@@ -72,9 +72,9 @@ func (r *StartEncoder) MessageAt(p Layout, s execution.Start) (*nats.Msg, error)
 	return &r.msg, nil
 }
 
-// Trim frees the buffer of the data if its capacity exceeds most bytes.
-func (r *StartEncoder) Trim(most int) {
-	if cap(r.msg.Data) > most {
+// Trim frees the buffer of the data if its capacity exceeds maxBytes bytes.
+func (r *StartEncoder) Trim(maxBytes int) {
+	if cap(r.msg.Data) > maxBytes {
 		r.msg.Data = nil
 	}
 }
@@ -266,7 +266,7 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 	}
 	// Accept a kind that only a later version defines, so that the rejection can still be looked
 	// up.
-	kind := execution.NoBody
+	kind := execution.BodyNone
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {
 		kind = execution.BodyKind(k)
@@ -358,11 +358,11 @@ func isUUID(s string) bool {
 
 func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
 	switch s {
-	case execution.Rerun:
+	case execution.SourceRerun:
 		return hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN
-	case execution.Event:
+	case execution.SourceEvent:
 		return hookstartv1.ExecutionSource_EXECUTION_SOURCE_EVENT
-	case execution.Webhook:
+	case execution.SourceWebhook:
 	}
 	return hookstartv1.ExecutionSource_EXECUTION_SOURCE_WEBHOOK
 }
@@ -372,14 +372,14 @@ func sourceToWire(s execution.Source) hookstartv1.ExecutionSource {
 func sourceFromWire(s hookstartv1.ExecutionSource) execution.Source {
 	switch s { //nolint:exhaustive // the others are requests
 	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_RERUN:
-		return execution.Rerun
+		return execution.SourceRerun
 	case hookstartv1.ExecutionSource_EXECUTION_SOURCE_EVENT:
-		return execution.Event
+		return execution.SourceEvent
 	}
-	return execution.Webhook
+	return execution.SourceWebhook
 }
 
-var states = map[hookstartv1.ExecutionState]execution.Status{
+var statusByWireState = map[hookstartv1.ExecutionState]execution.Status{
 	hookstartv1.ExecutionState_EXECUTION_STATE_RUNNING:   execution.Running,
 	hookstartv1.ExecutionState_EXECUTION_STATE_SUCCEEDED: execution.Succeeded,
 	hookstartv1.ExecutionState_EXECUTION_STATE_FAILED:    execution.Failed,
@@ -387,7 +387,7 @@ var states = map[hookstartv1.ExecutionState]execution.Status{
 }
 
 func stateFromWire(s hookstartv1.ExecutionState) (execution.Status, error) {
-	status, ok := states[s]
+	status, ok := statusByWireState[s]
 	if !ok {
 		return "", fmt.Errorf("state %d is not known", s)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nudges are the durations for which Next waits before it calls the iterator again, to make the
-// iterator send a pull request that it omitted.
-var nudges = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
+// nextRetryWaits are the durations for which Next waits before it calls the iterator again, to make
+// the iterator send a pull request that it omitted.
+var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
 // Next returns the next message of a consumer. It blocks until there is one. It fails if the
 // iterator was stopped or cannot continue; missed heartbeats are not errors.
@@ -30,7 +30,7 @@ func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 }
 
 func next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
-	for _, wait := range nudges {
+	for _, wait := range nextRetryWaits {
 		msg, err := messages.Next(jetstream.NextMaxWait(wait))
 		if !errors.Is(err, nats.ErrTimeout) {
 			return msg, err

@@ -30,22 +30,22 @@ import (
 // consumer for it, and the executor does not record it.
 
 const (
-	ownNamePrefix     = "QUEUE_"
-	ownProgressPrefix = "PROGRESS_"
-	ownPrefix         = "executions.queue."
-	reportsPrefix     = "executions.reports."
-	rememberedPrefix  = "executions.remembered."
+	ownStreamPrefix          = "QUEUE_"
+	ownProgressStreamPrefix  = "PROGRESS_"
+	ownSubjectPrefix         = "executions.queue."
+	ownProgressSubjectPrefix = "executions.reports."
+	msgIDSubjectPrefix       = "executions.remembered."
 )
 
 // OwnStreamName returns the name of a queue's own stream.
-func OwnStreamName(queue string) string { return ownNamePrefix + queue }
+func OwnStreamName(queue string) string { return ownStreamPrefix + queue }
 
 // OwnProgressStreamName returns the name of a queue's own stream of reports.
-func OwnProgressStreamName(queue string) string { return ownProgressPrefix + queue }
+func OwnProgressStreamName(queue string) string { return ownProgressStreamPrefix + queue }
 
 // QueueOfStream returns the queue whose own stream of start messages has the given name. ok is
 // false if the name belongs to another stream.
-func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownNamePrefix) }
+func QueueOfStream(name string) (queue string, ok bool) { return queueOf(name, ownStreamPrefix) }
 
 func queueOf(name, prefix string) (queue string, ok bool) {
 	if queue, ok = strings.CutPrefix(name, prefix); !ok || !execution.ValidName(queue) {
@@ -57,7 +57,7 @@ func queueOf(name, prefix string) (queue string, ok bool) {
 // QueueOfProgressStream returns the queue whose own stream of reports has the given name. ok is
 // false if the name belongs to another stream.
 func QueueOfProgressStream(name string) (queue string, ok bool) {
-	return queueOf(name, ownProgressPrefix)
+	return queueOf(name, ownProgressStreamPrefix)
 }
 
 // Layout determines the streams and the subjects of a queue's messages: those that all queues
@@ -66,17 +66,17 @@ type Layout struct {
 	Own bool // true for the queue's own stream
 }
 
-// Name returns the name of the stream in which start messages and rejections are stored.
-func (l Layout) Name(queue string) string {
+// StreamName returns the name of the stream in which start messages and rejections are stored.
+func (l Layout) StreamName(queue string) string {
 	if l.Own {
 		return OwnStreamName(queue)
 	}
-	return Name
+	return ExecutionsName
 }
 
-// ProgressName returns the name of the stream of reports on executions whose start messages are in
-// l.
-func (l Layout) ProgressName(queue string) string {
+// ProgressStreamName returns the name of the stream of reports on executions whose start messages
+// are in l.
+func (l Layout) ProgressStreamName(queue string) string {
 	if l.Own {
 		return OwnProgressStreamName(queue)
 	}
@@ -86,7 +86,7 @@ func (l Layout) ProgressName(queue string) string {
 // StartSubject returns the subject of a start message without an order key.
 func (l Layout) StartSubject(queue, workflowID, nodeID string) string {
 	if l.Own {
-		return ownPrefix + queue + ".start." + workflowID + "." + nodeID
+		return ownSubjectPrefix + queue + ".start." + workflowID + "." + nodeID
 	}
 	return StartSubject(queue, workflowID, nodeID)
 }
@@ -94,7 +94,9 @@ func (l Layout) StartSubject(queue, workflowID, nodeID string) string {
 // OrderedSubject returns the subject of a start message with an order key.
 func (l Layout) OrderedSubject(queue string, lane int, workflowID, nodeID string) string {
 	if l.Own {
-		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + "." + workflowID + "." +
+		return ownSubjectPrefix + queue + ".ordered." + strconv.Itoa(
+			lane,
+		) + "." + workflowID + "." +
 			nodeID
 	}
 	return OrderedSubject(queue, lane, workflowID, nodeID)
@@ -103,7 +105,7 @@ func (l Layout) OrderedSubject(queue string, lane int, workflowID, nodeID string
 // RejectedSubject returns the subject of a rejected request.
 func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 	if l.Own {
-		return ownPrefix + queue + ".rejected." + workflowID + "." + nodeID
+		return ownSubjectPrefix + queue + ".rejected." + workflowID + "." + nodeID
 	}
 	return RejectedSubject(queue, workflowID, nodeID)
 }
@@ -112,15 +114,15 @@ func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 // workflow's start messages in another stream.
 func (l Layout) MsgIDSubject(queue, workflowID string) string {
 	if l.Own {
-		return ownPrefix + queue + ".remembered." + workflowID
+		return ownSubjectPrefix + queue + ".remembered." + workflowID
 	}
-	return rememberedPrefix + queue + "." + workflowID
+	return msgIDSubjectPrefix + queue + "." + workflowID
 }
 
 // ProgressSubject returns the subject of a runner's reports about one execution.
 func (l Layout) ProgressSubject(queue, workflowID, executionID string) string {
 	if l.Own {
-		return reportsPrefix + queue + "." + workflowID + "." + executionID
+		return ownProgressSubjectPrefix + queue + "." + workflowID + "." + executionID
 	}
 	return ProgressSubject(queue, workflowID, executionID)
 }
@@ -129,7 +131,7 @@ func (l Layout) ProgressSubject(queue, workflowID, executionID string) string {
 // key.
 func (l Layout) QueueSubject(queue string) string {
 	if l.Own {
-		return ownPrefix + queue + ".start.>"
+		return ownSubjectPrefix + queue + ".start.>"
 	}
 	return QueueSubject(queue)
 }
@@ -138,7 +140,7 @@ func (l Layout) QueueSubject(queue string) string {
 // key.
 func (l Layout) OrderedSubjects(queue string) string {
 	if l.Own {
-		return ownPrefix + queue + ".ordered.>"
+		return ownSubjectPrefix + queue + ".ordered.>"
 	}
 	return OrderedSubjects(queue)
 }
@@ -146,7 +148,7 @@ func (l Layout) OrderedSubjects(queue string) string {
 // LaneSubject returns the wildcard subject of all start messages in one lane of a queue.
 func (l Layout) LaneSubject(queue string, lane int) string {
 	if l.Own {
-		return ownPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
+		return ownSubjectPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
 	}
 	return LaneSubject(queue, lane)
 }
@@ -174,7 +176,7 @@ func LayoutOf(subject string) (p Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Layout{Own: true}, queue
 	}
-	if rest, ok := strings.CutPrefix(subject, reportsPrefix); ok {
+	if rest, ok := strings.CutPrefix(subject, ownProgressSubjectPrefix); ok {
 		queue, _, _ = strings.Cut(rest, ".")
 		return Layout{Own: true}, queue
 	}
@@ -186,23 +188,23 @@ func LayoutOf(subject string) (p Layout, queue string) {
 func StreamOf(subject string) string {
 	p, queue := LayoutOf(subject)
 	if IsProgress(subject) {
-		return p.ProgressName(queue)
+		return p.ProgressStreamName(queue)
 	}
-	return p.Name(queue)
+	return p.StreamName(queue)
 }
 
 // parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the
 // tail. The tail begins like the part that follows "executions." in the shared stream's subjects.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
-	rest, ok := strings.CutPrefix(subject, ownPrefix)
+	rest, ok := strings.CutPrefix(subject, ownSubjectPrefix)
 	if !ok {
 		return "", "", false
 	}
 	return strings.Cut(rest, ".")
 }
 
-// StartParts holds the parts of a start message's subject.
-type StartParts struct {
+// StartSubjectParts holds the parts of a start message's subject.
+type StartSubjectParts struct {
 	Layout
 	Queue      string
 	Lane       int // -1 means that there is no order key
@@ -212,7 +214,7 @@ type StartParts struct {
 
 // ParseStartSubject splits the subject of a start message into its parts. ok is false for any other
 // subject.
-func ParseStartSubject(subject string) (s StartParts, ok bool) {
+func ParseStartSubject(subject string) (s StartSubjectParts, ok bool) {
 	s.Lane = -1
 	ordered := false
 	var rest string
@@ -228,21 +230,21 @@ func ParseStartSubject(subject string) (s StartParts, ok bool) {
 		s.Queue, rest, _ = strings.Cut(rest, ".")
 	}
 	if !ok && !ordered {
-		return StartParts{}, false
+		return StartSubjectParts{}, false
 	}
 	if ordered {
 		var number string
 		number, rest, _ = strings.Cut(rest, ".")
 		lane, err := strconv.Atoi(number)
 		if err != nil || lane < 0 || strconv.Itoa(lane) != number {
-			return StartParts{}, false
+			return StartSubjectParts{}, false
 		}
 		s.Lane = lane
 	}
 	s.WorkflowID, s.NodeID, ok = strings.Cut(rest, ".")
 	if !ok || s.Queue == "" || s.WorkflowID == "" || s.NodeID == "" ||
 		strings.Contains(s.NodeID, ".") {
-		return StartParts{}, false
+		return StartSubjectParts{}, false
 	}
 	return s, true
 }
@@ -252,18 +254,18 @@ func IsMsgIDSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
 	}
-	return strings.HasPrefix(subject, rememberedPrefix)
+	return strings.HasPrefix(subject, msgIDSubjectPrefix)
 }
 
-// Phase identifies where a queue's start messages are stored while the queue moves to its own
-// stream or back. The values are those of hookstartv1.QueueStreamPhase.
-type Phase int32
+// QueueStreamPhase identifies where a queue's start messages are stored while the queue moves to
+// its own stream or back. The values are those of hookstartv1.QueueStreamPhase.
+type QueueStreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
 const (
 	// PhaseShared means that start messages are stored in the shared stream, and that the queue
 	// does not have its own stream.
-	PhaseShared Phase = iota
+	PhaseShared QueueStreamPhase = iota
 	// PhaseMovingIn means that start messages are stored in the shared stream, while delivery IDs
 	// are copied to the queue's own stream.
 	PhaseMovingIn
@@ -285,7 +287,7 @@ const (
 
 // Layout returns where the queue's start messages are stored. open is false if none are accepted at
 // the moment; layout is then the one that the queue is leaving.
-func (p Phase) Layout() (layout Layout, open bool) {
+func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
 		return Layout{Own: true}, true
@@ -300,7 +302,7 @@ func (p Phase) Layout() (layout Layout, open bool) {
 
 // QueueStream is a queue's own stream, according to the queue's record. The zero value means none.
 type QueueStream struct {
-	Phase  Phase             // where start messages are stored now
+	Phase  QueueStreamPhase  // where start messages are stored now
 	Limits QueueStreamLimits // as set by an operator
 }
 
@@ -341,7 +343,7 @@ func (l QueueStreamLimits) placement() *jetstream.Placement {
 // OwnConfig returns the configuration of a queue's own stream of start messages and rejections.
 func (s Settings) OwnConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
-	config.Name, config.Subjects = OwnStreamName(queue), []string{ownPrefix + queue + ".>"}
+	config.Name, config.Subjects = OwnStreamName(queue), []string{ownSubjectPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
 	config.Placement = limits.placement()
 	return config
@@ -351,14 +353,14 @@ func (s Settings) OwnConfig(queue string, limits QueueStreamLimits) jetstream.St
 func (s Settings) OwnProgressConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).ProgressConfig()
 	config.Name, config.Subjects = OwnProgressStreamName(queue),
-		[]string{reportsPrefix + queue + ".*.*"}
+		[]string{ownProgressSubjectPrefix + queue + ".*.*"}
 	config.Description = "hookstart: what runners report of executions of the queue " + queue
 	config.Placement = limits.placement()
 	return config
 }
 
-// ErrNoPlacement means that placement tags were given but the server is not in a cluster.
-var ErrNoPlacement = errors.New("placement tags need a cluster of NATS servers")
+// ErrPlacementNeedsCluster means that placement tags were given but the server is not in a cluster.
+var ErrPlacementNeedsCluster = errors.New("placement tags need a cluster of NATS servers")
 
 // EnsureOwnStreams creates a queue's own streams, or changes their limits if they exist. s holds
 // the settings of EXECUTIONS. A shorter maximum age deletes older messages immediately.
@@ -370,13 +372,13 @@ func EnsureOwnStreams(
 		return err
 	}
 	if len(limits.PlacementTags) > 0 {
-		shared, err := js.Stream(ctx, Name)
+		shared, err := js.Stream(ctx, ExecutionsName)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", Name, err)
+			return fmt.Errorf("stream %s: %w", ExecutionsName, err)
 		}
 		// A server that is not in a cluster reports a cluster without a name.
 		if cluster := shared.CachedInfo().Cluster; cluster == nil || cluster.Name == "" {
-			return ErrNoPlacement
+			return ErrPlacementNeedsCluster
 		}
 	}
 	starts, reports := s.OwnConfig(queue, limits), s.OwnProgressConfig(queue, limits)
@@ -421,7 +423,7 @@ func createOrUpdate(
 		_, err = js.UpdateStream(ctx, config)
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, tooFewServers(err, want.Replicas))
+		return fmt.Errorf("stream %s: %w", want.Name, explainTooFewServers(err, want.Replicas))
 	}
 	return nil
 }
@@ -446,7 +448,7 @@ func Streams(ctx context.Context, js jetstream.JetStream) (starts, reports []str
 		_, own := QueueOfStream(name)
 		_, ownReports := QueueOfProgressStream(name)
 		switch {
-		case own || name == Name:
+		case own || name == ExecutionsName:
 			starts = append(starts, name)
 		case ownReports || name == ProgressName:
 			reports = append(reports, name)

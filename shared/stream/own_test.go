@@ -17,8 +17,8 @@ import (
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []stream.Layout{{}, {Own: true}} {
-		starts := layout.Name("q")
-		for subject, want := range map[string]stream.StartParts{
+		starts := layout.StreamName("q")
+		for subject, want := range map[string]stream.StartSubjectParts{
 			layout.StartSubject("q", "wf", "n"): {
 				Layout:     layout,
 				Queue:      "q",
@@ -46,7 +46,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 				stream.IsProgress(subject) || stream.IsMsgIDSubject(subject) {
 				t.Errorf("%s: %v\n%s", subject, ok, diff)
 			}
-			if name := stream.StreamOf(subject); name != layout.Name(want.Queue) {
+			if name := stream.StreamOf(subject); name != layout.StreamName(want.Queue) {
 				t.Errorf("%s is in %s", subject, name)
 			}
 		}
@@ -58,7 +58,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			"nonsense",
 		} {
 			if _, ok := stream.ParseStartSubject(subject); ok ||
-				stream.ConsumerSubject(subject) != "" {
+				stream.RunnerFilterSubject(subject) != "" {
 				t.Errorf("%s is a start", subject)
 			}
 		}
@@ -71,14 +71,14 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			!stream.IsProgress(report) {
 			t.Error(report, queue, workflowID, executionID, ok)
 		}
-		if stream.StreamOf(report) != layout.ProgressName("q") ||
+		if stream.StreamOf(report) != layout.ProgressStreamName("q") ||
 			stream.StreamOf(rejected) != starts || stream.StreamOf(remembered) != starts {
 			t.Error(stream.StreamOf(report), stream.StreamOf(rejected))
 		}
-		ordinary := stream.ConsumerSubject(layout.StartSubject("q", "wf", "n"))
+		ordinary := stream.RunnerFilterSubject(layout.StartSubject("q", "wf", "n"))
 		if layout.QueueSubject("q") != ordinary ||
 			layout.LaneSubject("q",
-				3) != stream.ConsumerSubject(layout.OrderedSubject("q", 3, "wf", "n")) {
+				3) != stream.RunnerFilterSubject(layout.OrderedSubject("q", 3, "wf", "n")) {
 			t.Error("the filters of runners' consumers do not match")
 		}
 		group := stream.RunnerGroup{Queue: "q", Group: "g-3"}

@@ -33,13 +33,13 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 
 // NewestLayout returns the Layout of the queue's newest start messages: where they are stored now
 // or, if none are accepted at the moment, where they were stored last.
-func (p Phase) NewestLayout() Layout {
+func (p QueueStreamPhase) NewestLayout() Layout {
 	layout, _ := p.Layout()
 	return layout
 }
 
 // HasOwnStream reports whether the queue's own stream exists in this phase.
-func (p Phase) HasOwnStream() bool { return p != PhaseShared }
+func (p QueueStreamPhase) HasOwnStream() bool { return p != PhaseShared }
 
 // ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
 // It makes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
@@ -65,9 +65,9 @@ func ReadQueueSettings(
 	return DecodeQueueSettings(msg.Data)
 }
 
-// EncodePhase encodes the settings of a queue that has lanes or its own stream, and no other
-// settings.
-func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
+// EncodeQueueSettings encodes the settings of a queue that has lanes or its own stream, and no
+// other settings.
+func EncodeQueueSettings(queue string, lanes int, phase QueueStreamPhase) ([]byte, error) {
 	settings := &hookstartv1.QueueSettings{Queue: queue, Lanes: int64(lanes)}
 	if phase.HasOwnStream() {
 		settings.Stream = &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)}
@@ -75,10 +75,10 @@ func EncodePhase(queue string, lanes int, phase Phase) ([]byte, error) {
 	return proto.Marshal(settings)
 }
 
-// Drained reports whether a consumer has delivered all messages and all of them have been
-// acknowledged. The information comes from the consumer's leader. Drained returns true if the
-// consumer or the stream does not exist.
-func Drained(
+// IsConsumerDrained reports whether a consumer has delivered all messages and all of them have been
+// acknowledged. The information comes from the consumer's leader. IsConsumerDrained returns true if
+// the consumer or the stream does not exist.
+func IsConsumerDrained(
 	ctx context.Context, js jetstream.JetStream, streamName, consumer string,
 ) (bool, error) {
 	found, err := js.Consumer(ctx, streamName, consumer)
@@ -92,14 +92,14 @@ func Drained(
 	return Idle(found.CachedInfo()), nil
 }
 
-// OrderedDrained reports whether no execution of a queue that has an order key is still waiting in
+// AreLanesDrained reports whether no execution of a queue that has an order key is still waiting in
 // a stream. That is the case if every group with lanes there has acknowledged all of them or, if no
 // group has lanes there, if no such execution is stored. It returns true if the stream does not
 // exist.
-func OrderedDrained(
+func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {
-	name := layout.Name(queue)
+	name := layout.StreamName(queue)
 	found, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, nil
@@ -131,14 +131,17 @@ func OrderedDrained(
 	return taken, nil
 }
 
-// OwnQueue is a queue that has its own streams.
-type OwnQueue struct {
+// QueueWithOwnStreams is a queue that has its own streams.
+type QueueWithOwnStreams struct {
 	Queue  string
 	Limits QueueStreamLimits // according to the queue's record; zero if there is none
 }
 
-// OwnQueues returns the queues that have their own streams.
-func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []OwnQueue, err error) {
+// QueuesWithOwnStreams returns the queues that have their own streams.
+func QueuesWithOwnStreams(
+	ctx context.Context,
+	js jetstream.JetStream,
+) (queues []QueueWithOwnStreams, err error) {
 	starts, _, err := Streams(ctx, js)
 	if err != nil {
 		return nil, err
@@ -152,18 +155,18 @@ func OwnQueues(ctx context.Context, js jetstream.JetStream) (queues []OwnQueue, 
 		if err != nil {
 			return nil, err
 		}
-		queues = append(queues, OwnQueue{queue, settings.Stream.Limits})
+		queues = append(queues, QueueWithOwnStreams{queue, settings.Stream.Limits})
 	}
 	return queues, nil
 }
 
-// EnsureOwnGroups creates consumers in a queue's own stream: one for each group that has a consumer
-// in the shared stream, unless it already exists. So a group that is offline while its queue moves,
-// or that may not create consumers, finds its consumer when it comes back.
-func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) error {
-	shared, err := js.Stream(ctx, Name)
+// EnsureOwnConsumers creates consumers in a queue's own stream: one for each group that has a
+// consumer in the shared stream, unless it already exists. So a group that is offline while its
+// queue moves, or that may not create consumers, finds its consumer when it comes back.
+func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue string) error {
+	shared, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", Name, err)
+		return fmt.Errorf("stream %s: %w", ExecutionsName, err)
 	}
 	names := shared.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -171,7 +174,7 @@ func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) 
 		if !ok {
 			continue
 		}
-		consumer, err := js.Consumer(ctx, Name, name)
+		consumer, err := js.Consumer(ctx, ExecutionsName, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue // it has been deleted meanwhile
 		}
@@ -188,7 +191,7 @@ func EnsureOwnGroups(ctx context.Context, js jetstream.JetStream, queue string) 
 		}
 	}
 	if err := names.Err(); err != nil {
-		return fmt.Errorf("list the consumers of %s: %w", Name, err)
+		return fmt.Errorf("list the consumers of %s: %w", ExecutionsName, err)
 	}
 	return nil
 }

@@ -31,15 +31,17 @@ const (
 	settingsPrefix = "queue."
 )
 
-// maxInFlight is the MaxAckPending of a group that has no limit.
-const maxInFlight = 10_000
+// defaultMaxAckPending is the MaxAckPending of a group that has no limit.
+const defaultMaxAckPending = 10_000
 
-// forever is the end of a pause that has no end, because in JetStream every pause must have one.
-var forever = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+// endlessPauseEnd is the end of a pause that has no end, because in JetStream every pause must have
+// one.
+var endlessPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// mark is added to the end time of a pause by an operator. It distinguishes such a pause from
-// others, for example one during the restoring of a backup, whose end time is a whole microsecond.
-const mark = time.Nanosecond
+// operatorPauseMark is added to the end time of a pause by an operator. It distinguishes such a
+// pause from others, for example one during the restoring of a backup, whose end time is a whole
+// microsecond.
+const operatorPauseMark = time.Nanosecond
 
 // QueueSettings holds the settings that an operator has stored for a queue. The zero value means no
 // settings.
@@ -76,7 +78,7 @@ func DecodeQueueSettings(data []byte) (s QueueSettings, err error) {
 }
 
 func queueStreamFromWire(wire *hookstartv1.QueueStream) QueueStream {
-	return QueueStream{Phase(wire.GetPhase()), QueueStreamLimits{
+	return QueueStream{QueueStreamPhase(wire.GetPhase()), QueueStreamLimits{
 		MaxBytes: wire.GetMaxBytes(), MaxAge: time.Duration(wire.GetMaxAgeSeconds()) * time.Second,
 		Replicas: int(wire.GetReplicas()), PlacementTags: wire.GetPlacementTags(),
 	}}
@@ -108,8 +110,12 @@ func readQueueSettings(
 // ReadPhase returns the Phase in a queue's record, which determines where the queue's start
 // messages are stored. The request is sent to the leader of the registry's stream, so ReadPhase
 // sees every phase that was stored before the call.
-func ReadPhase(ctx context.Context, js jetstream.JetStream, queue string) (Phase, error) {
-	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Question{
+func ReadPhase(
+	ctx context.Context,
+	js jetstream.JetStream,
+	queue string,
+) (QueueStreamPhase, error) {
+	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Query{
 		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
 	})
 	if errors.Is(err, leader.ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -128,11 +134,11 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
 	}
-	until := forever
+	until := endlessPauseEnd
 	if !s.PausedUntil.IsZero() {
 		until = s.PausedUntil
 	}
-	until = until.Truncate(time.Microsecond).Add(mark)
+	until = until.Truncate(time.Microsecond).Add(operatorPauseMark)
 	return &until
 }
 
@@ -140,16 +146,16 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
 	config.PauseUntil = s.pauseUntil(now)
 	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(*config) {
-		config.MaxAckPending = s.ackPending(limit)
+		config.MaxAckPending = s.maxAckPending(limit)
 	}
 }
 
-// ackPending returns the MaxAckPending of a group's consumer, given a limit for the group. Each
+// maxAckPending returns the MaxAckPending of a group's consumer, given a limit for the group. Each
 // lane may have one more execution in flight, so the number of lanes is subtracted, but the result
 // is at least 1.
-func (s QueueSettings) ackPending(limit int64) int {
+func (s QueueSettings) maxAckPending(limit int64) int {
 	if limit == 0 {
-		return maxInFlight
+		return defaultMaxAckPending
 	}
 	return max(1, int(limit)-s.Lanes)
 }
@@ -171,9 +177,9 @@ func EnforceQueueSettings(
 ) error {
 	now := time.Now()
 	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(info.Config) &&
-		info.Config.MaxAckPending != s.ackPending(limit) {
+		info.Config.MaxAckPending != s.maxAckPending(limit) {
 		config := info.Config
-		config.MaxAckPending = s.ackPending(limit)
+		config.MaxAckPending = s.maxAckPending(limit)
 		config.Metadata = nil // it belongs to the server
 		if _, err := js.UpdateConsumer(ctx, info.Stream, config); err != nil {
 			return fmt.Errorf("consumer %s: set its maximum in flight: %w", info.Name, err)
@@ -183,7 +189,7 @@ func EnforceQueueSettings(
 	if have != nil && !now.Before(*have) {
 		have = nil
 	}
-	own := have != nil && have.Nanosecond()%int(time.Microsecond) == int(mark)
+	own := have != nil && have.Nanosecond()%int(time.Microsecond) == int(operatorPauseMark)
 	switch {
 	case want == nil && own:
 		if _, err := js.ResumeConsumer(ctx, info.Stream, info.Name); err != nil {
@@ -198,8 +204,8 @@ func EnforceQueueSettings(
 	return nil
 }
 
-// pauseWait is the maximum time that pausing a consumer may take in a cluster.
-const pauseWait = 5 * time.Second
+// pauseTimeout is the maximum time that pausing a consumer may take in a cluster.
+const pauseTimeout = 5 * time.Second
 
 // awaitPause waits until the leader of a consumer reports that the consumer is paused. A clustered
 // server responds to a pause request as soon as it has proposed the pause to the others
@@ -211,7 +217,7 @@ func awaitPause(
 	if info.Cluster == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pauseWait)
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
 	paused := false
 	retry.Until(ctx, 10*time.Millisecond, func() bool {
@@ -230,10 +236,10 @@ func awaitPause(
 	return nil
 }
 
-// settingsWait is how long the creation of a consumer waits for the settings of the queue. If they
-// cannot be read in that time, for example because the permission is missing, an executor applies
-// them to the consumer a few seconds later.
-const settingsWait = 5 * time.Second
+// readSettingsTimeout is how long the creation of a consumer waits for the settings of the queue.
+// If they cannot be read in that time, for example because the permission is missing, an executor
+// applies them to the consumer a few seconds later.
+const readSettingsTimeout = 5 * time.Second
 
 // EnsureRunnerConsumer returns the durable consumer of a group. If it does not exist,
 // EnsureRunnerConsumer creates it with the settings of its queue, and then reads the settings
@@ -250,7 +256,7 @@ func EnsureRunnerConsumer(
 		return consumer, checkSubject(consumer, config)
 	}
 	read := func() (s QueueSettings, revision uint64, err error) {
-		reading, cancel := context.WithTimeout(ctx, settingsWait)
+		reading, cancel := context.WithTimeout(ctx, readSettingsTimeout)
 		defer cancel()
 		if s, revision, err = readQueueSettings(reading, js, g.Queue); ctx.Err() == nil &&
 			(reading.Err() != nil || errors.Is(err, nats.ErrNoResponders)) {
@@ -285,15 +291,16 @@ func EnsureRunnerConsumer(
 	}
 }
 
-// ErrOtherConsumer means that a consumer has the name of a group's consumer but different subjects.
-var ErrOtherConsumer = errors.New("the consumer exists with other subjects")
+// ErrConsumerConflict means that a consumer has the name of a group's consumer but different
+// subjects.
+var ErrConsumerConflict = errors.New("the consumer exists with other subjects")
 
-// checkSubject returns ErrOtherConsumer if a consumer's subject differs from the subject in config.
-// That happens if the name of another group of the queue ends with a hyphen and a number.
+// checkSubject returns ErrConsumerConflict if a consumer's subject differs from the subject in
+// config. That happens if the name of another group of the queue ends with a hyphen and a number.
 func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",
-			config.Durable, ErrOtherConsumer, have, config.FilterSubject)
+			config.Durable, ErrConsumerConflict, have, config.FilterSubject)
 	}
 	return nil
 }
@@ -307,6 +314,6 @@ func IsQueueConsumer(config jetstream.ConsumerConfig, queue string) bool {
 	return len(filters) > 0 && !slices.ContainsFunc(filters, func(filter string) bool {
 		return !strings.HasPrefix(filter, startPrefix+queue+".") &&
 			!strings.HasPrefix(filter, orderedPrefix+queue+".") &&
-			!strings.HasPrefix(filter, ownPrefix+queue+".")
+			!strings.HasPrefix(filter, ownSubjectPrefix+queue+".")
 	})
 }

@@ -81,7 +81,7 @@ func DecodeRefusals(data []byte) (reportID string, at time.Time, counts []Refusa
 			Last: RefusedRequest{
 				At:        timeFromWire(c.GetLast().GetAt()),
 				BodyBytes: max(-1, c.GetLast().GetBodyBytes()),
-				UserAgent: UserAgent(c.GetLast().GetUserAgent()),
+				UserAgent: SanitizeUserAgent(c.GetLast().GetUserAgent()),
 			},
 		})
 	}
@@ -92,9 +92,9 @@ func validCode(code string) bool {
 	return code != "" && len(code) <= 64 && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// UserAgent returns the part of a User-Agent header that is kept. Every byte that is not printable
-// ASCII is replaced by a question mark.
-func UserAgent(text string) string {
+// SanitizeUserAgent returns the part of a User-Agent header that is kept. Every byte that is not
+// printable ASCII is replaced by a question mark.
+func SanitizeUserAgent(text string) string {
 	kept := []byte(text[:min(len(text), MaxUserAgent)])
 	for i, c := range kept {
 		if c < ' ' || c > '~' {

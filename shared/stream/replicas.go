@@ -39,7 +39,7 @@ func SetReplicas(
 		if config.Replicas != replicas {
 			config.Replicas = replicas
 			if s, err = js.UpdateStream(ctx, config); err != nil {
-				return fmt.Errorf("stream %s: %w", name, tooFewServers(err, replicas))
+				return fmt.Errorf("stream %s: %w", name, explainTooFewServers(err, replicas))
 			}
 		}
 		if err := awaitReplicas(ctx, s, replicas, progress); err != nil {
@@ -59,9 +59,9 @@ const (
 	codeNoPeers   = 10005
 )
 
-// tooFewServers replaces the server's errors about missing servers with an ErrTooFewServers that
-// explains them to people. It returns other errors unchanged.
-func tooFewServers(err error, replicas int) error {
+// explainTooFewServers replaces the server's errors about missing servers with an ErrTooFewServers
+// that explains them to people. It returns other errors unchanged.
+func explainTooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case ok && uint16(api.ErrorCode) == codeNoCluster:

@@ -54,7 +54,7 @@ func (g RunnerGroup) ConsumerConfigAt(p Layout, ackWait time.Duration) jetstream
 		FilterSubject: p.QueueSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
-		MaxAckPending: maxInFlight,
+		MaxAckPending: defaultMaxAckPending,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
 }
@@ -92,7 +92,7 @@ func LaneOfConsumer(
 ) (group string, lane int, ok bool) {
 	rest, ok := strings.CutPrefix(config.FilterSubject, orderedPrefix+queue+".")
 	if !ok {
-		rest, ok = strings.CutPrefix(config.FilterSubject, ownPrefix+queue+".ordered.")
+		rest, ok = strings.CutPrefix(config.FilterSubject, ownSubjectPrefix+queue+".ordered.")
 	}
 	if !ok {
 		return "", 0, false
@@ -126,26 +126,26 @@ func EnsureConsumer(
 	return consumer, nil
 }
 
-// RunnerPresence is the prefix of the subjects of runners' heartbeats, on core NATS. The rest of a
-// subject is {queue}.{group}.{instance}, where the instance identifies one process. A heartbeat has
-// no data, except for a process's last one, whose data is RunnerLeaves.
-const RunnerPresence = "hookstart.runners."
+// RunnerPresencePrefix is the prefix of the subjects of runners' heartbeats, on core NATS. The rest
+// of a subject is {queue}.{group}.{instance}, where the instance identifies one process. A
+// heartbeat has no data, except for a process's last one, whose data is RunnerLeavingData.
+const RunnerPresencePrefix = "hookstart.runners."
 
-// RunnerLeaves is the data of a runner's last heartbeat.
-const RunnerLeaves = "leaves"
+// RunnerLeavingData is the data of a runner's last heartbeat.
+const RunnerLeavingData = "leaves"
 
-// RunnerHeartbeat is the interval between a runner's heartbeats.
-const RunnerHeartbeat = 3 * time.Second
+// RunnerHeartbeatInterval is the interval between a runner's heartbeats.
+const RunnerHeartbeatInterval = 3 * time.Second
 
 // PresenceSubject returns the subject of the heartbeats of a member of the group.
 func (g RunnerGroup) PresenceSubject(instance string) string {
-	return RunnerPresence + g.Queue + "." + g.Group + "." + instance
+	return RunnerPresencePrefix + g.Queue + "." + g.Group + "." + instance
 }
 
 // ParsePresence splits the subject of a runner's heartbeat into its parts. ok is false for any
 // other subject.
 func ParsePresence(subject string) (group RunnerGroup, instance string, ok bool) {
-	rest, ok := strings.CutPrefix(subject, RunnerPresence)
+	rest, ok := strings.CutPrefix(subject, RunnerPresencePrefix)
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 || !execution.ValidName(parts[0]) || !execution.ValidName(parts[1]) ||
 		!execution.ValidName(parts[2]) {

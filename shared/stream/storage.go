@@ -15,10 +15,10 @@ import (
 // account stores in a stream.
 const StorageSubject = "hookstart.storage"
 
-// StorageConsumer is the name of the consumer through which an executor reads the headers of all
-// messages of a stream, to add up how much each account stores. It does not affect the runners'
+// StorageConsumerName is the name of the consumer through which an executor reads the headers of
+// all messages of a stream, to add up how much each account stores. It does not affect the runners'
 // consumers.
-const StorageConsumer = "storage"
+const StorageConsumerName = "storage"
 
 // MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. The accounts
 // that store least are omitted, which keeps the message below the server's limit.
@@ -67,6 +67,6 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	return message.GetStream(), sums, nil
 }
 
-// MoveConsumer is the name of the consumer through which an executor reads the delivery IDs of a
-// stream when a queue or a workflow leaves the stream. It does not affect the runners' consumers.
-const MoveConsumer = "move"
+// MoveConsumerName is the name of the consumer through which an executor reads the delivery IDs of
+// a stream when a queue or a workflow leaves the stream. It does not affect the runners' consumers.
+const MoveConsumerName = "move"

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Name is the name of the shared stream of start messages and rejections.
-const Name = "EXECUTIONS"
+// ExecutionsName is the name of the shared stream of start messages and rejections.
+const ExecutionsName = "EXECUTIONS"
 
 // The prefixes of the subjects of each kind of message.
 const (
@@ -70,7 +70,8 @@ func ProgressSubject(queue, workflowID, executionID string) string {
 
 // IsProgress reports whether a subject belongs to a runner's report.
 func IsProgress(subject string) bool {
-	return strings.HasPrefix(subject, progressPrefix) || strings.HasPrefix(subject, reportsPrefix)
+	return strings.HasPrefix(subject, progressPrefix) ||
+		strings.HasPrefix(subject, ownProgressSubjectPrefix)
 }
 
 // ParseProgressSubject splits the subject of a runner's report into its parts. ok is false for any
@@ -78,7 +79,7 @@ func IsProgress(subject string) bool {
 func ParseProgressSubject(subject string) (queue, workflowID, executionID string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, progressPrefix)
 	if !ok {
-		rest, ok = strings.CutPrefix(subject, reportsPrefix)
+		rest, ok = strings.CutPrefix(subject, ownProgressSubjectPrefix)
 	}
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 || !isUUID(parts[2]) {
@@ -120,11 +121,11 @@ func (s Settings) Config() jetstream.StreamConfig {
 		maxBytes = -1
 	}
 	return jetstream.StreamConfig{
-		Name:        Name,
+		Name:        ExecutionsName,
 		Description: "hookstart: starts and rejections of executions",
 		Subjects: []string{
 			startPrefix + "*.*.*", rejectedPrefix + "*.*.*", orderedPrefix + "*.*.*.*",
-			rememberedPrefix + "*.*",
+			msgIDSubjectPrefix + "*.*",
 		},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,
@@ -168,11 +169,11 @@ var ErrMismatch = errors.New("exists with other settings")
 // installation.
 func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	want := s.Config()
-	existing, err := js.Stream(ctx, Name)
+	existing, err := js.Stream(ctx, ExecutionsName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		existing, err = js.CreateStream(ctx, want)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another executor has created it
-			existing, err = js.Stream(ctx, Name)
+			existing, err = js.Stream(ctx, ExecutionsName)
 		}
 	}
 	if err != nil {
@@ -299,7 +300,7 @@ func Wait(ctx context.Context, js jetstream.JetStream) error {
 // Find waits until the EXECUTIONS stream exists, and returns it.
 func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
-		found, err = js.Stream(ctx, Name)
+		found, err = js.Stream(ctx, ExecutionsName)
 		return err
 	})
 	return found, err

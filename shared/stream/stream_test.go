@@ -26,14 +26,14 @@ func newStart() execution.Start {
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      "gpu",
-		Source:     execution.Rerun,
+		Source:     execution.SourceRerun,
 		DeliveryID: "d-1",
 		RerunOf:    "01890a5d-ac96-774b-bcce-b302099a8058",
 		ReplayOf:   "01890a5d-ac96-774b-bcce-b302099a8059",
 		AcceptedAt: time.UnixMicro(1_700_000_000_123_456).UTC(),
 		Payload: execution.Payload{
 			ContentType: "application/json",
-			Kind:        execution.JSON,
+			Kind:        execution.BodyJSON,
 			Body:        []byte(`{"a":1}`),
 		},
 		Headers:         execution.Values{"A": {"1", "2"}},
@@ -77,7 +77,7 @@ func TestMessagesKeepEverything(t *testing.T) {
 		At:         start.AcceptedAt,
 		Payload: execution.Payload{
 			ContentType: "text/plain",
-			Kind:        execution.Text,
+			Kind:        execution.BodyText,
 			Body:        []byte("hello"),
 		},
 		DeclaredSize:    5,
@@ -125,15 +125,15 @@ func TestStartsAreEncodedAsGenerated(t *testing.T) {
 		"full": full,
 		"empty": {
 			AcceptedAt: time.Unix(0, 0),
-			Payload:    execution.Payload{Kind: execution.Text},
-			Source:     execution.Webhook,
+			Payload:    execution.Payload{Kind: execution.BodyText},
+			Source:     execution.SourceWebhook,
 		},
 		"odd": {
 			ID:         id,
 			AcceptedAt: time.Unix(-1, 5).UTC(),
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			Payload: execution.Payload{
-				Kind: execution.Binary,
+				Kind: execution.BodyBinary,
 				Body: []byte(strings.Repeat("x", 70_000)),
 			},
 			Headers: execution.Values{

@@ -43,7 +43,7 @@ func TestEnsure(t *testing.T) {
 		!strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
 		t.Errorf("%v", err)
 	}
-	s, err := js.Stream(ctx, stream.Name)
+	s, err := js.Stream(ctx, stream.ExecutionsName)
 	if err != nil || s.CachedInfo().Config.MaxAge != stream.DefaultSettings.MaxAge {
 		t.Errorf("the stream was edited: %v", err)
 	}
@@ -70,7 +70,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	ctx := t.Context()
 	subjects := func() []string {
 		t.Helper()
-		s, err := js.Stream(ctx, stream.Name)
+		s, err := js.Stream(ctx, stream.ExecutionsName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	if _, err := js.Publish(ctx, stream.OrderedSubject("q", 3, "w", "n"), nil); err != nil {
 		t.Error(err)
 	}
-	s, err := js.Stream(ctx, stream.Name)
+	s, err := js.Stream(ctx, stream.ExecutionsName)
 	if err != nil || s.CachedInfo().State.Msgs != 2 ||
 		s.CachedInfo().Config.Metadata["operator"] != "me" {
 		t.Errorf("%v, %+v", err, s.CachedInfo())

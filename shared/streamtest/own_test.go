@@ -55,8 +55,8 @@ func TestEnsureOwn(t *testing.T) {
 		own.RejectedSubject("q", "w", "n"):     "QUEUE_q",
 		own.MsgIDSubject("q", "w"):             "QUEUE_q",
 		own.ProgressSubject("q", "w", id):      "PROGRESS_q",
-		stream.Layout{}.MsgIDSubject("q", "w"): stream.Name,
-		stream.StartSubject("q", "w", "n"):     stream.Name,
+		stream.Layout{}.MsgIDSubject("q", "w"): stream.ExecutionsName,
+		stream.StartSubject("q", "w", "n"):     stream.ExecutionsName,
 	} {
 		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
@@ -81,7 +81,7 @@ func TestEnsureOwn(t *testing.T) {
 	}
 	if err := stream.EnsureOwnStreams(ctx, js, settings, "q", stream.QueueStreamLimits{
 		PlacementTags: []string{"a"},
-	}); !errors.Is(err, stream.ErrNoPlacement) {
+	}); !errors.Is(err, stream.ErrPlacementNeedsCluster) {
 		t.Errorf("placement without a cluster: %v", err)
 	}
 	if err := stream.EnsureOwnStreams(ctx, js, settings, "q",

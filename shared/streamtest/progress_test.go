@@ -46,7 +46,7 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 			t.Errorf("report %d: %+v", n+1, ack)
 		}
 	}
-	if ack := withID(stream.StartSubject("q", "wf", "node")); ack.Stream != stream.Name ||
+	if ack := withID(stream.StartSubject("q", "wf", "node")); ack.Stream != stream.ExecutionsName ||
 		ack.Duplicate {
 		t.Errorf("the start with that ID: %+v", ack)
 	}

@@ -30,26 +30,28 @@ func TestSetReplicas(t *testing.T) {
 		}
 	}
 	var seen []stream.Replication
-	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3, func(r stream.Replication) {
-		seen = append(seen, r)
-	}); err != nil {
+	if err := stream.SetReplicas(ctx, js, []string{stream.ExecutionsName}, 3,
+		func(r stream.Replication) {
+			seen = append(seen, r)
+		}); err != nil {
 		t.Fatal(err)
 	}
-	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 || last.Stream != stream.Name {
+	if last := seen[len(seen)-1]; !last.Done() || last.Current != 3 ||
+		last.Stream != stream.ExecutionsName {
 		t.Errorf("%+v", last)
 	}
-	if err := stream.SetReplicas(ctx, js, []string{stream.Name}, 3,
+	if err := stream.SetReplicas(ctx, js, []string{stream.ExecutionsName}, 3,
 		func(stream.Replication) {}); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 
-	cluster.Stop(cluster.Leader(stream.Name))
-	leader := cluster.Leader(stream.Name)
+	cluster.Stop(cluster.Leader(stream.ExecutionsName))
+	leader := cluster.Leader(stream.ExecutionsName)
 	survivor, err := jetstream.New(cluster.Node(leader).Connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := survivor.Stream(ctx, stream.Name)
+	s, err := survivor.Stream(ctx, stream.ExecutionsName)
 	if err != nil || s.CachedInfo().State.Msgs != messages {
 		t.Errorf("after the loss of a server: %+v, %v", s.CachedInfo().State, err)
 	}

@@ -24,7 +24,7 @@ func TestFirstSince(t *testing.T) {
 	if err := stream.Ensure(ctx, js, stream.DefaultSettings); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := stream.SequenceSince(ctx, js, stream.Name, time.Time{}); !errors.Is(err,
+	if at, err := stream.SequenceSince(ctx, js, stream.ExecutionsName, time.Time{}); !errors.Is(err,
 		jetstream.ErrMsgNotFound) {
 		t.Errorf("an empty stream: %d, %v", at, err)
 	}
@@ -34,7 +34,7 @@ func TestFirstSince(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := js.Stream(ctx, stream.Name)
+	s, err := js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +59,12 @@ func TestFirstSince(t *testing.T) {
 		{stored[3], 4},
 		{stored[5], 5},
 	} {
-		if got, err := stream.SequenceSince(ctx, js, stream.Name, c.since); err != nil ||
+		if got, err := stream.SequenceSince(ctx, js, stream.ExecutionsName, c.since); err != nil ||
 			got != c.want {
 			t.Errorf("since %s: %d, %v, want %d", c.since, got, err, c.want)
 		}
 	}
-	if got, err := stream.SequenceSince(ctx, js, stream.Name,
+	if got, err := stream.SequenceSince(ctx, js, stream.ExecutionsName,
 		stored[5].Add(1)); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("after the last: %d, %v", got, err)
 	}

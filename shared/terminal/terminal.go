@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Is reports whether out is a terminal.
-func Is(out io.Writer) bool {
+// IsTerminal reports whether out is a terminal.
+func IsTerminal(out io.Writer) bool {
 	file, isFile := out.(*os.File)
 	if !isFile {
 		return false
@@ -26,7 +26,7 @@ type Line struct {
 }
 
 // NewLine returns a Line that writes to out.
-func NewLine(out io.Writer) *Line { return &Line{out: out, rewrite: Is(out)} }
+func NewLine(out io.Writer) *Line { return &Line{out: out, rewrite: IsTerminal(out)} }
 
 // Rewrites reports whether a new text replaces the previous one and may therefore be shown often.
 func (l *Line) Rewrites() bool { return l.rewrite }

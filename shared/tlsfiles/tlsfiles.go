@@ -15,8 +15,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// lookEvery is the minimum interval between two checks of the files.
-const lookEvery = 10 * time.Second
+// checkInterval is the minimum interval between two checks of the files.
+const checkInterval = 10 * time.Second
 
 // CheckFlags returns an error if only one of the two file names is set.
 func CheckFlags(certFile, keyFile string) error {
@@ -74,11 +74,11 @@ type fileVersion struct {
 }
 
 // current returns the certificate. It reloads the files if they have changed, but checks them at
-// most once per lookEvery.
+// most once per checkInterval.
 func (f *certificateReloader) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.now(); now.Sub(f.looked) >= lookEvery {
+	if now := f.now(); now.Sub(f.looked) >= checkInterval {
 		f.looked = now
 		if f.fileVersions() != f.seen {
 			if err := f.reloadLocked(); err != nil {

@@ -23,16 +23,16 @@ import (
 
 // Attributes that the semantic conventions do not define.
 const (
-	WorkflowID   = attribute.Key("hookstart.workflow.id")
-	NodeID       = attribute.Key("hookstart.node.id")
-	ExecutionID  = attribute.Key("hookstart.execution.id")
-	Code         = attribute.Key("hookstart.code")         // code of a refusal
-	Deduplicated = attribute.Key("hookstart.deduplicated") // whether the request was a repeat
-	Attempt      = attribute.Key("hookstart.attempt")
+	WorkflowIDKey   = attribute.Key("hookstart.workflow.id")
+	NodeIDKey       = attribute.Key("hookstart.node.id")
+	ExecutionIDKey  = attribute.Key("hookstart.execution.id")
+	RefusalCodeKey  = attribute.Key("hookstart.code")         // code of a refusal
+	DeduplicatedKey = attribute.Key("hookstart.deduplicated") // whether the request was a repeat
+	AttemptKey      = attribute.Key("hookstart.attempt")
 )
 
-// system is the messaging system.
-var system = semconv.MessagingSystemKey.String("nats")
+// messagingSystem is the messaging messagingSystem.
+var messagingSystem = semconv.MessagingSystemKey.String("nats")
 
 // Tracer returns the tracer for one of Hookstart's packages. If provider is nil, tracing is off and
 // Tracer returns nil.
@@ -75,45 +75,55 @@ func Traceparent(ctx context.Context) string {
 	return string(carrier)
 }
 
-// StartSend begins the span of publishing a message to a stream. The message must carry that span.
-func StartSend(
+// StartSendSpan begins the span of publishing a message to a stream. The message must carry that
+// span.
+func StartSendSpan(
 	ctx context.Context, tracer trace.Tracer, subject, executionID string,
 ) (context.Context, trace.Span) {
-	return tracer.Start(ctx, "publish "+template(subject),
+	return tracer.Start(ctx, "publish "+subjectTemplate(subject),
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-			system, semconv.MessagingOperationName("publish"), semconv.MessagingOperationTypeSend,
+			messagingSystem,
+			semconv.MessagingOperationName("publish"),
+			semconv.MessagingOperationTypeSend,
 			semconv.MessagingDestinationName(subject),
-			semconv.MessagingDestinationTemplate(template(subject)),
+			semconv.MessagingDestinationTemplate(subjectTemplate(subject)),
 			semconv.MessagingMessageID(executionID),
 		))
 }
 
-// StartProcess begins the span of processing a message, as a child of parent, the span that the
+// StartProcessSpan begins the span of processing a message, as a child of parent, the span that the
 // message carries. The span's name begins with operation.
-func StartProcess(
+func StartProcessSpan(
 	ctx context.Context, tracer trace.Tracer,
 	operation, consumer, parent, subject, executionID string, options ...trace.SpanStartOption,
 ) (context.Context, trace.Span) {
-	return tracer.Start(WithParent(ctx, parent), operation+" "+template(subject), append(options,
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			system, semconv.MessagingOperationName(operation),
-			semconv.MessagingOperationTypeProcess,
-			semconv.MessagingDestinationName(subject),
-			semconv.MessagingDestinationTemplate(template(subject)),
-			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageID(executionID),
-		))...)
+	return tracer.Start(
+		WithParent(ctx, parent),
+		operation+" "+subjectTemplate(subject),
+		append(options,
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+				messagingSystem,
+				semconv.MessagingOperationName(operation),
+				semconv.MessagingOperationTypeProcess,
+				semconv.MessagingDestinationName(subject),
+				semconv.MessagingDestinationTemplate(subjectTemplate(subject)),
+				semconv.MessagingConsumerGroupName(
+					consumer,
+				),
+				semconv.MessagingMessageID(executionID),
+			))...)
 }
 
-// StartBatch begins the span of processing many messages. It is the root of a new trace; links
+// StartBatchSpan begins the span of processing many messages. It is the root of a new trace; links
 // refer to the messages' spans.
-func StartBatch(
+func StartBatchSpan(
 	ctx context.Context, tracer trace.Tracer, operation, stream, consumer string, messages int,
 	links []trace.Link, options ...trace.SpanStartOption,
 ) (context.Context, trace.Span) {
 	return tracer.Start(ctx, operation+" "+stream,
 		append(options, trace.WithNewRoot(), trace.WithLinks(links...),
 			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-				system, semconv.MessagingOperationName(operation),
+				messagingSystem, semconv.MessagingOperationName(operation),
 				semconv.MessagingOperationTypeProcess,
 				semconv.MessagingDestinationName(stream),
 				semconv.MessagingConsumerGroupName(consumer),
@@ -129,9 +139,9 @@ func Fail(span trace.Span, kind, why string) {
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 }
 
-// template returns a subject with placeholders instead of IDs:
+// subjectTemplate returns a subject with placeholders instead of IDs:
 // executions.start.{queue}.{workflowId}.{nodeId}. It returns "_OTHER" for an unknown subject.
-func template(subject string) string {
+func subjectTemplate(subject string) string {
 	_, rest, _ := strings.Cut(subject, ".")
 	kind, rest, _ := strings.Cut(rest, ".")
 	if kind == "queue" { // in the queue's own stream

@@ -57,14 +57,14 @@ const TokenPrefix = "hst_"
 // of the endpoint that has one.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
-// FirstDeliveryIDHeaders returns the headers that are searched for a delivery ID before all others,
-// regardless of the configuration.
-func FirstDeliveryIDHeaders() []string {
+// PriorityDeliveryIDHeaders returns the headers that are searched for a delivery ID before all
+// others, regardless of the configuration.
+func PriorityDeliveryIDHeaders() []string {
 	return []string{"X-Webhook-Delivery-Id", "X-Partner-Delivery"}
 }
 
 // DefaultDeliveryIDHeaders returns the default list of headers that are searched for a delivery ID
-// after FirstDeliveryIDHeaders. They are the headers of code hosts, Standard Webhooks and other
+// after PriorityDeliveryIDHeaders. They are the headers of code hosts, Standard Webhooks and other
 // widespread senders. Each identifies the delivery and stays the same when the delivery is
 // repeated. Headers that identify the hook (X-Gitlab-Webhook-UUID, X-Gitlab-Event-UUID,
 // X-Hook-UUID) or that proxies set (X-Request-Id) must not be in the list, because all deliveries

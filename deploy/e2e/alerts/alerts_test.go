@@ -108,7 +108,7 @@ func TestNATSServerDown(t *testing.T) {
 		t.Errorf("before: %v", got)
 	}
 
-	gone := (cluster.Leader(stream.Name) + 1) % 3
+	gone := (cluster.Leader(stream.ExecutionsName) + 1) % 3
 	cluster.Stop(gone)
 	within(t, time.Minute, "missing replica", func() bool {
 		return e.gauge(t, "hookstart_executor_stream_replicas", "offline") == 1

@@ -63,7 +63,7 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 		err = edit.EnsureBuckets(tb.Context(), js, 1)
 	}
 	if err == nil {
-		err = edit.EnsureCopy(tb.Context(), copyOf(tb, nc), 1)
+		err = edit.EnsureMirror(tb.Context(), copyOf(tb, nc), 1)
 	}
 	if err == nil {
 		group := stream.RunnerGroup{Queue: "default", Group: "main"}
@@ -141,7 +141,7 @@ func newTarget(tb testing.TB) *target {
 		"executor":        "",
 		"runner-gpu-main": "executions.start.gpu.>",
 	} {
-		if _, err := t.js.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
+		if _, err := t.js.CreateConsumer(ctx, stream.ExecutionsName, jetstream.ConsumerConfig{
 			Durable:       name,
 			FilterSubject: filter,
 			AckPolicy:     jetstream.AckExplicitPolicy,
@@ -150,7 +150,7 @@ func newTarget(tb testing.TB) *target {
 			tb.Fatal(err)
 		}
 	}
-	consumer, err := t.js.Consumer(ctx, stream.Name, "executor")
+	consumer, err := t.js.Consumer(ctx, stream.ExecutionsName, "executor")
 	if err != nil {
 		tb.Fatal(err)
 	}

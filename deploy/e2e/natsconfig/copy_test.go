@@ -27,7 +27,7 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a copy", func() bool { return edit.EnsureCopy(t.Context(), copies, 3) == nil })
+	eventually(t, "a copy", func() bool { return edit.EnsureMirror(t.Context(), copies, 3) == nil })
 	// There is no original yet, so the copy's leader requests its consumer in vain.
 	if _, err := requested.NextMsg(20 * time.Second); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		return stalled != ""
 	})
 
-	monitor, err := edit.NewCopyMonitor(nc, registryCopy, func(context.Context) error {
+	monitor, err := edit.NewMirrorMonitor(nc, registryCopy, func(context.Context) error {
 		return nil // the original has a leader
 	}, logtest.Quiet())
 	if err != nil {

@@ -229,7 +229,7 @@ func addGroups(t *testing.T, d *documented, acks string) {
 		if _, err := presence.NextMsg(10 * time.Second); err != nil {
 			t.Errorf("nobody hears that the runners of %s are there: %v", queue, err)
 		}
-		consumer := acks + stream.Name + "." +
+		consumer := acks + stream.ExecutionsName + "." +
 			stream.RunnerGroup{Queue: queue, Group: "main"}.Consumer()
 		eventually(t, "acknowledged: "+consumer, func() bool {
 			return acknowledgements(consumer) > 0
@@ -277,7 +277,7 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      queue,
-		Source:     execution.Rerun,
+		Source:     execution.SourceRerun,
 		AcceptedAt: time.Now(),
 		Payload:    payload,
 	})

@@ -186,7 +186,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		e, err := operators.Execution(ctx, ordered)
 		return err == nil && e.Status == "succeeded"
 	})
-	lane := acks + stream.Name + "." +
+	lane := acks + stream.ExecutionsName + "." +
 		stream.RunnerGroup{
 			Queue: "default",
 			Group: "main",

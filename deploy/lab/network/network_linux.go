@@ -26,15 +26,15 @@ type Network struct {
 	packetSwitch *packetSwitch
 }
 
-// networks is the maximum number of simultaneous networks on one machine. They use 198.18.0.0/24 to
-// 198.18.255.0/24, which are reserved for benchmark tests.
-const networks = 256
+// maxNetworks is the maximum number of simultaneous maxNetworks on one machine. They use
+// 198.18.0.0/24 to 198.18.255.0/24, which are reserved for benchmark tests.
+const maxNetworks = 256
 
 // maxHosts is the maximum number of hosts. It leaves an address for the program itself.
 const maxHosts = 100
 
-// outside is the last byte of the address of the program that created the network.
-const outside = 254
+// creatorAddrByte is the last byte of the address of the program that created the network.
+const creatorAddrByte = 254
 
 const tunPath = "/dev/net/tun"
 
@@ -77,10 +77,10 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 		return nil, err
 	}
 	n.devices = append(n.devices, device)
-	if err := configure("", n.device(), n.addr(outside)); err != nil {
+	if err := configure("", n.device(), n.addr(creatorAddrByte)); err != nil {
 		return nil, err
 	}
-	addrs := map[netip.Addr]int{n.addr(outside): len(n.hosts)}
+	addrs := map[netip.Addr]int{n.addr(creatorAddrByte): len(n.hosts)}
 	for i, h := range n.hosts {
 		addrs[h.Addr] = i
 	}
@@ -118,7 +118,7 @@ func (n *Network) reserve() error {
 			taken[prefix.Masked()] = true
 		}
 	}
-	for n.number = range networks {
+	for n.number = range maxNetworks {
 		if taken[netip.PrefixFrom(n.addr(0), prefixBits)] {
 			continue
 		}
@@ -167,7 +167,7 @@ func (n *Network) add(h *Host) error {
 		return fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
 	n.created = append(n.created, h)
-	if err := n.nameHosts(h); err != nil {
+	if err := n.writeHostsFile(h); err != nil {
 		return err
 	}
 	if err := ip("-n", h.namespace, "link", "set", "lo", "up"); err != nil {
@@ -181,8 +181,8 @@ func (n *Network) add(h *Host) error {
 	return configure(h.namespace, n.device(), h.Addr)
 }
 
-// nameHosts writes the file that ip netns exec mounts as /etc/hosts for a host's programs.
-func (n *Network) nameHosts(h *Host) error {
+// writeHostsFile writes the file that ip netns exec mounts as /etc/hosts for a host's programs.
+func (n *Network) writeHostsFile(h *Host) error {
 	var text strings.Builder
 	text.WriteString("127.0.0.1 localhost\n")
 	for _, other := range n.hosts {

@@ -11,9 +11,9 @@ import (
 // packetSize is the maximum packet size in bytes.
 const packetSize = 9000
 
-// longestWay is the maximum number of delayed packets that a link queues. Further packets are lost,
-// as in a router whose buffer is full.
-const longestWay = 4096
+// maxQueuedPackets is the maximum number of delayed packets that a link queues. Further packets are
+// lost, as in a router whose buffer is full.
+const maxQueuedPackets = 4096
 
 // packetSwitch forwards packets between the devices.
 type packetSwitch struct {
@@ -50,7 +50,11 @@ func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) 
 		for to, device := range devices {
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(from*len(devices)+to)))
-			w := &oneWayLink{to: device, delayed: make(chan packet, longestWay), random: random}
+			w := &oneWayLink{
+				to:      device,
+				delayed: make(chan packet, maxQueuedPackets),
+				random:  random,
+			}
 			j.passing.Go(w.forwardDelayed)
 			ways = append(ways, w)
 		}
@@ -125,7 +129,7 @@ func (w *oneWayLink) forward(bytes []byte) {
 		at = w.last // packets keep their order
 	}
 	direct := w.waiting == 0 && !at.After(now)
-	lost = lost || !direct && w.waiting == longestWay
+	lost = lost || !direct && w.waiting == maxQueuedPackets
 	if !lost && !direct {
 		w.last = at
 		w.waiting++

@@ -17,5 +17,5 @@ func main() {
 	// A second signal terminates the program immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	os.Exit(cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.StdStreams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

@@ -67,29 +67,36 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for a message put aside that is now recorded, as r or as a
-// report about r. aside is when it was put aside. letter is the message's ID in the list of dead
-// letters. The entry's ID is derived from letter and aside, so repeated attempts add only one
-// entry.
+// RequeueEntry returns the audit entry for a message put putAsideAt that is now recorded, as r or
+// as a report about r. putAsideAt is when it was put putAsideAt. deadLetterID is the message's ID
+// in the list of dead letters. The entry's ID is derived from deadLetterID and putAsideAt, so
+// repeated attempts add only one entry.
 func RequeueEntry(
-	letter string, aside, now time.Time, actor edit.Actor, r store.Record,
+	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
 	id := uuid.NewSHA1(
 		uuid.NameSpaceOID,
 		[]byte(
-			ActionRequeue+" "+letter+" "+store.StoredTime(aside).Format(time.RFC3339Nano),
+			ActionRequeue+" "+deadLetterID+" "+store.StoredTime(putAsideAt).
+				Format(time.RFC3339Nano),
 		),
 	).String()
 	return entryAbout(id, now, actor, ActionRequeue, r,
 		edit.FieldChange{Field: fieldExecution, To: r.ID},
-		edit.FieldChange{Field: fieldDeadLetter, To: letter})
+		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// DismissEntry returns the entry for a dismissed dead letter. letter is its ID in the list of dead
-// letters. r is the record of the failed execution, or zero if the dead letter is a message.
-func DismissEntry(letter string, now time.Time, actor edit.Actor, r store.Record) store.AuditEntry {
+// DismissEntry returns the entry for a dismissed dead deadLetterID. deadLetterID is its ID in the
+// list of dead letters. r is the record of the failed execution, or zero if the dead deadLetterID
+// is a message.
+func DismissEntry(
+	deadLetterID string,
+	now time.Time,
+	actor edit.Actor,
+	r store.Record,
+) store.AuditEntry {
 	return entryAbout(newID(), now, actor, ActionDismiss, r,
-		edit.FieldChange{Field: fieldDeadLetter, To: letter})
+		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
 // CancelEntry returns the entry for a request to cancel an execution. id is the execution's ID, and

@@ -27,7 +27,7 @@ func SetActor(header nats.Header, actor edit.Actor) {
 // start. Only the actor is read from the header; the action is derived from r.
 func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
 	encoded := header.Get(stream.HeaderActor)
-	if encoded == "" || r.Source != execution.Rerun {
+	if encoded == "" || r.Source != execution.SourceRerun {
 		return store.AuditEntry{}, false
 	}
 	actor, err := edit.DecodeActor(encoded)

@@ -25,7 +25,8 @@ func TestStartEntry(t *testing.T) {
 	unreadable := nats.Header{stream.HeaderActor: {"%"}}
 
 	record := store.Record{
-		ID: "new", AccountID: "acme", WorkflowID: "wf", NodeID: "node", Source: execution.Rerun,
+		ID: "new", AccountID: "acme", WorkflowID: "wf", NodeID: "node",
+		Source: execution.SourceRerun,
 	}
 	with := func(change func(*store.Record)) store.Record {
 		changed := record
@@ -68,7 +69,7 @@ func TestStartEntry(t *testing.T) {
 		"no actor": {header: nats.Header{}, record: record},
 		"of a sender": {
 			header: header,
-			record: with(func(r *store.Record) { r.Source = execution.Webhook }),
+			record: with(func(r *store.Record) { r.Source = execution.SourceWebhook }),
 		},
 	} {
 		var want store.AuditEntry

@@ -23,9 +23,9 @@ import (
 
 const subject = "hookstart.executions.changed"
 
-// maxIDs is the maximum number of IDs in one message. It keeps messages well below the server's
-// size limit.
-const maxIDs = 2000
+// maxIDsPerMessage is the maximum number of IDs in one message. It keeps messages well below the
+// server's size limit.
+const maxIDsPerMessage = 2000
 
 // flushTimeout limits the wait for the server's response after a reconnect.
 const flushTimeout = 2 * time.Second
@@ -40,8 +40,8 @@ const StreamName = "CHANGES"
 // Limits of the stream. They are enough for the announcements of a few minutes in a busy
 // installation.
 const (
-	keptFor   = 10 * time.Minute
-	keptBytes = 16 << 20
+	streamMaxAge   = 10 * time.Minute
+	streamMaxBytes = 16 << 20
 )
 
 // loadTimeout limits reading the stream at startup.
@@ -62,8 +62,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 			Discard:   jetstream.DiscardOld,
 			Storage:   jetstream.MemoryStorage,
 			Replicas:  replicas,
-			MaxAge:    keptFor,
-			MaxBytes:  keptBytes,
+			MaxAge:    streamMaxAge,
+			MaxBytes:  streamMaxBytes,
 			// Executors receive announcements whether or not the stream stores them.
 			NoAck: true,
 		})
@@ -74,8 +74,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	return err
 }
 
-// Changes distributes the IDs of changed records to watchers. It is safe for concurrent use.
-type Changes struct {
+// Notifier distributes the IDs of changed records to watchers. It is safe for concurrent use.
+type Notifier struct {
 	nc  *nats.Conn
 	sub *nats.Subscription
 
@@ -90,8 +90,8 @@ type Changes struct {
 }
 
 // New returns a Changes that subscribes to announcements on nc.
-func New(nc *nats.Conn) (*Changes, error) {
-	c := &Changes{
+func New(nc *nats.Conn) (*Notifier, error) {
+	c := &Notifier{
 		nc:       nc,
 		watchers: map[chan Batch]struct{}{},
 		past:     recentBatches{since: now()},
@@ -102,14 +102,14 @@ func New(nc *nats.Conn) (*Changes, error) {
 	if c.sub, err = nc.Subscribe(subject, c.receive); err != nil {
 		return nil, fmt.Errorf("listen for changes: %w", err)
 	}
-	go c.endAfterGaps(nc.StatusChanged(nats.CONNECTED),
+	go c.endWatchesOnGaps(nc.StatusChanged(nats.CONNECTED),
 		c.sub.StatusChanged(nats.SubscriptionSlowConsumer))
 	return c, nil
 }
 
-// endAfterGaps ends all watches when changes may have been missed: after a lost connection, or when
-// this process was too slow.
-func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
+// endWatchesOnGaps ends all watches when changes may have been missed: after a lost connection, or
+// when this process was too slow.
+func (c *Notifier) endWatchesOnGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
 	defer close(c.done)
 	for {
 		select {
@@ -125,24 +125,24 @@ func (c *Changes) endAfterGaps(connected <-chan nats.Status, slow <-chan nats.Su
 				continue
 			}
 		}
-		c.endAll()
+		c.endAllWatches()
 	}
 }
 
 // Stop ends the subscription and all watches. It may be called more than once.
-func (c *Changes) Stop() {
+func (c *Notifier) Stop() {
 	c.stopping.Do(func() {
 		close(c.stop)
 		<-c.done
 		_ = c.sub.Unsubscribe()
-		c.endAll()
+		c.endAllWatches()
 	})
 }
 
-func (c *Changes) endAll() {
+func (c *Notifier) endAllWatches() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.past.begin(c.nextTime())
+	c.past.reset(c.nextTime())
 	for w := range c.watchers {
 		delete(c.watchers, w)
 		close(w)
@@ -153,7 +153,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // nextTime returns the current time in whole microseconds, or a later time if necessary to be later
 // than every previous result. mu must be held.
-func (c *Changes) nextTime() time.Time {
+func (c *Notifier) nextTime() time.Time {
 	at := now()
 	if !at.After(c.last) {
 		at = c.last.Add(time.Microsecond)
@@ -164,17 +164,17 @@ func (c *Changes) nextTime() time.Time {
 
 // Publish announces changed records. If that fails, it ends the watches of this process, because
 // they would not be notified of the change.
-func (c *Changes) Publish(ids []string) error {
+func (c *Notifier) Publish(ids []string) error {
 	err := c.publish(ids)
 	if err != nil {
-		c.endAll()
+		c.endAllWatches()
 	}
 	return err
 }
 
-func (c *Changes) publish(ids []string) error {
+func (c *Notifier) publish(ids []string) error {
 	for len(ids) > 0 {
-		n := min(len(ids), maxIDs)
+		n := min(len(ids), maxIDsPerMessage)
 		data, err := proto.Marshal(&hookstartv1.ExecutionsChanged{ExecutionIds: ids[:n]})
 		if err == nil {
 			err = c.nc.Publish(subject, data)
@@ -197,7 +197,7 @@ type Subscription struct {
 	// Complete reports whether Before contains all changes since the requested time.
 	Complete bool
 	// Changed receives all further batches. It is closed when changes may have been missed, or when
-	// Changes is stopped.
+	// the Notifier is stopped.
 	Changed <-chan Batch
 	// Cancel ends the watch. It must be called.
 	Cancel func()
@@ -206,7 +206,7 @@ type Subscription struct {
 // Watch begins a watch. If after is zero, the watch receives the changes from now on. Otherwise
 // after is the At of a batch that the client has received, from this process or another one, and
 // the watch also receives the batches since then.
-func (c *Changes) Watch(after time.Time) Subscription {
+func (c *Notifier) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *Changes) Watch(after time.Time) Subscription {
 	return watching
 }
 
-func (c *Changes) receive(msg *nats.Msg) {
+func (c *Notifier) receive(msg *nats.Msg) {
 	var changed hookstartv1.ExecutionsChanged
 	if proto.Unmarshal(msg.Data, &changed) != nil {
 		return
@@ -241,9 +241,9 @@ func (c *Changes) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads the announcements made before New from the stream. If it fails, Changes remembers no
-// earlier announcements.
-func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
+// Load reads the announcements made before New from the stream. If it fails, the Notifier remembers
+// no earlier announcements.
+func (c *Notifier) Load(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	s, err := js.Stream(ctx, StreamName)
@@ -251,11 +251,11 @@ func (c *Changes) Load(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	info := s.CachedInfo()
-	before := recentBatches{since: info.TimeStamp.Add(-keptFor)}
+	before := recentBatches{since: info.TimeStamp.Add(-streamMaxAge)}
 	if info.Created.After(before.since) {
 		before.since = info.Created
 	}
-	if info.State.Bytes > keptBytes/2 && info.State.FirstTime.After(before.since) {
+	if info.State.Bytes > streamMaxBytes/2 && info.State.FirstTime.After(before.since) {
 		// Earlier announcements may have been dropped for lack of space.
 		before.since = info.State.FirstTime
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-func listen(t *testing.T, nc *nats.Conn) *changes.Changes {
+func listen(t *testing.T, nc *nats.Conn) *changes.Notifier {
 	t.Helper()
 	c, err := changes.New(nc)
 	if err != nil {
@@ -33,7 +33,7 @@ func next(t *testing.T, changed <-chan changes.Batch) []string {
 	}
 }
 
-func watch(t *testing.T, c *changes.Changes) <-chan changes.Batch {
+func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	t.Helper()
 	w := c.Watch(time.Time{})
 	t.Cleanup(w.Cancel)

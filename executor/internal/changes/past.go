@@ -12,11 +12,12 @@ type Batch struct {
 }
 
 const (
-	// maxPast is the maximum number of IDs kept for clients that resume. They take a few megabytes.
-	maxPast = 50_000
-	// otherClocks is the assumed maximum difference between the clocks of two executors. A client
+	// maxRecentIDs is the maximum number of IDs kept for clients that resume. They take a few
+	// megabytes.
+	maxRecentIDs = 50_000
+	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
 	// that resumes on another executor receives the changes of this duration again.
-	otherClocks = 5 * time.Second
+	maxClockSkew = 5 * time.Second
 )
 
 // recentBatches holds the most recent batches, oldest first.
@@ -29,7 +30,7 @@ type recentBatches struct {
 func (p *recentBatches) add(b Batch) {
 	p.batches = append(p.batches, b)
 	p.ids += len(b.IDs)
-	for p.ids > maxPast {
+	for p.ids > maxRecentIDs {
 		p.since = p.batches[0].At
 		p.ids -= len(p.batches[0].IDs)
 		p.batches[0] = Batch{}
@@ -37,14 +38,14 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// begin discards all batches, and remembers those received after a time from then on.
-func (p *recentBatches) begin(at time.Time) { *p = recentBatches{since: at} }
+// reset discards all batches, and remembers those received after a time from then on.
+func (p *recentBatches) reset(at time.Time) { *p = recentBatches{since: at} }
 
 // after returns the batches received after a time, and those from shortly before it. complete
 // reports whether they include every batch received after that time.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
-		if b.At.After(at.Add(-otherClocks)) {
+		if b.At.After(at.Add(-maxClockSkew)) {
 			return append(batches, p.batches[i:]...), !p.since.After(at)
 		}
 	}

@@ -64,7 +64,7 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 		WorkflowID:     r.WorkflowID,
 		NodeID:         r.NodeID,
 		Queue:          r.Queue,
-		Source:         execution.Webhook,
+		Source:         execution.SourceWebhook,
 		Status:         execution.Rejected,
 		DeliveryID:     r.DeliveryID,
 		TokenID:        r.TokenID,
@@ -79,9 +79,9 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 	}
 }
 
-// ReportProgress returns the progress in a runner's report. If the report has no time, the time at
+// TimedProgress returns the progress in a runner's report. If the report has no time, the time at
 // which the stream stored it is used.
-func ReportProgress(p *execution.Progress, at Position) execution.Progress {
+func TimedProgress(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
@@ -98,7 +98,7 @@ func orElse(own, stored time.Time) time.Time {
 // RecoveryBatch returns a batch that records a message put aside and removes it from the dead
 // letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
-	event, bodyBytes, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
+	event, bodyBytes, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
 		return store.Batch{}, err
 	}
@@ -112,7 +112,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	case event.Rejection != nil:
 		batch.New = []store.Record{RejectionRecord(event.Rejection, at, now)}
 	case event.Progress != nil:
-		batch.Progress = []execution.Progress{ReportProgress(event.Progress, at)}
+		batch.Progress = []execution.Progress{TimedProgress(event.Progress, at)}
 	}
 	return batch, nil
 }

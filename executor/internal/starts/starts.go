@@ -38,11 +38,11 @@ func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
 	var failed error
-	for _, name := range []string{stream.Name, stream.OwnStreamName(queue)} {
+	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
 		msg, err := s.MessageAt(ctx, name, sequence)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-		case errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.Name:
+		case errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.ExecutionsName:
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case msg.Header.Get(stream.HeaderExecutionID) == executionID:
@@ -97,20 +97,20 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 	return found, nil
 }
 
-// ErrMoving means that a queue is moving to another stream and does not accept start messages in
-// the meantime.
-var ErrMoving = errors.New("the queue is being moved to another stream; try again in a moment")
+// ErrQueueMoving means that a queue is moving to another stream and does not accept start messages
+// in the meantime.
+var ErrQueueMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
-	// movingWait is how long Publish waits for a queue that does not accept start messages.
-	movingWait  = 5 * time.Second
-	movingEvery = 50 * time.Millisecond
+	// movingTimeout is how long Publish waits for a queue that does not accept start messages.
+	movingTimeout      = 5 * time.Second
+	movingPollInterval = 50 * time.Millisecond
 )
 
 // Publish stores the start message of an execution of a workflow in its queue's stream. message
 // returns the start message for either stream: the shared one or the queue's own. While the queue
-// is closed because it is moving, Publish waits for up to movingWait, and then fails with
-// ErrMoving.
+// is closed because it is moving, Publish waits for up to movingTimeout, and then fails with
+// ErrQueueMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
 // the other stream. Publish therefore checks again afterwards, and stores the message's ID in the
@@ -149,25 +149,25 @@ func (s *Streams) Publish(
 // awaitLayout waits until the queue accepts start messages, and returns which stream they are
 // stored in.
 func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.Layout, err error) {
-	waiting, cancel := context.WithTimeout(ctx, movingWait)
+	waiting, cancel := context.WithTimeout(ctx, movingTimeout)
 	defer cancel()
 	open := false
-	retry.Until(waiting, movingEvery, func() bool {
-		var phase stream.Phase
+	retry.Until(waiting, movingPollInterval, func() bool {
+		var phase stream.QueueStreamPhase
 		if phase, err = stream.ReadPhase(ctx, s.js, queue); err == nil {
 			layout, open = phase.Layout()
 		}
 		return err != nil || open
 	})
 	if err == nil && !open {
-		err = ErrMoving
+		err = ErrQueueMoving
 	}
 	return layout, err
 }
 
-// inProcess is the server's error code for a message with the same ID as another message that is
-// currently being stored. Storing that other message may still fail.
-const inProcess = 10158
+// duplicateInProcessCode is the server's error code for a message with the same ID as another
+// message that is currently being stored. Storing that other message may still fail.
+const duplicateInProcessCode = 10158
 
 // publishWithRetry publishes a message. It retries while another message with the same ID is being
 // stored.
@@ -177,7 +177,7 @@ func (s *Streams) publishWithRetry(
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.js.PublishMsg(ctx, msg)
 		refused, ok := errors.AsType[*jetstream.APIError](err)
-		return !ok || refused.ErrorCode != inProcess
+		return !ok || refused.ErrorCode != duplicateInProcessCode
 	})
 	return ack, err
 }

@@ -49,7 +49,7 @@ func (r *rig) check(err error) {
 }
 
 // phase stores where the starts of queue q are.
-func (r *rig) phase(phase stream.Phase) {
+func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
 		Queue: "q", Stream: &hookstartv1.QueueStream{Phase: hookstartv1.QueueStreamPhase(phase)},
@@ -70,7 +70,7 @@ func message(id string) func(stream.Layout) (*nats.Msg, error) {
 			Queue:      "q",
 			DeliveryID: "d",
 			AcceptedAt: time.Now(),
-			Payload:    execution.Payload{Kind: execution.Text, Body: []byte(id)},
+			Payload:    execution.Payload{Kind: execution.BodyText, Body: []byte(id)},
 		})
 	}
 }
@@ -82,7 +82,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
 	var ids []string
-	for i, phase := range []stream.Phase{
+	for i, phase := range []stream.QueueStreamPhase{
 		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining,
 	} {
 		if i > 0 {
@@ -94,7 +94,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 		ids = append(ids, id)
 		layout, _ := phase.Layout()
 		ack, err := r.starts.Publish(ctx, "q", "wf", message(id))
-		if err != nil || ack.Stream != layout.Name("q") {
+		if err != nil || ack.Stream != layout.StreamName("q") {
 			t.Errorf("phase %d: %+v, %v", phase, ack, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, after stream.Phase
+		before, after stream.QueueStreamPhase
 		repeat        stream.Layout
 	}{
 		"in":            {stream.PhaseMovingIn, stream.PhaseOwn, own},

@@ -47,13 +47,13 @@ type CurrentState struct {
 // workflow differs from that of a step. Each ID is returned once. Every driver calls ApplyProgress
 // inside its transaction with the records locked, instead of implementing the rules itself.
 func ApplyProgress(
-	standing map[string]CurrentState, steps []execution.Progress,
-) (moves []StateUpdate, unknown, foreign []string) {
+	current map[string]CurrentState, steps []execution.Progress,
+) (updates []StateUpdate, unknown, foreign []string) {
 	moving := make(map[string]*StateUpdate)
 	missing, alien := make(map[string]bool), make(map[string]bool)
 	for _, step := range steps {
 		id := SanitizeText(step.ID)
-		record, recorded := standing[id]
+		record, recorded := current[id]
 		if !recorded {
 			if !missing[step.ID] {
 				missing[step.ID] = true
@@ -88,10 +88,10 @@ func ApplyProgress(
 		move.apply(step)
 	}
 	for _, move := range moving {
-		moves = append(moves, *move)
+		updates = append(updates, *move)
 	}
-	slices.SortFunc(moves, func(a, b StateUpdate) int { return strings.Compare(a.ID, b.ID) })
-	return moves, unknown, foreign
+	slices.SortFunc(updates, func(a, b StateUpdate) int { return strings.Compare(a.ID, b.ID) })
+	return updates, unknown, foreign
 }
 
 func (m *StateUpdate) apply(step execution.Progress) {
@@ -129,12 +129,12 @@ func (m *StateUpdate) setStartedAt(step execution.Progress) {
 
 // ChangedIDs returns the IDs of the records that a batch inserted or changed, each once, for use as
 // Applied.Changed.
-func ChangedIDs(inserted []Record, moves []StateUpdate) []string {
-	ids := make([]string, 0, len(inserted)+len(moves))
+func ChangedIDs(inserted []Record, updates []StateUpdate) []string {
+	ids := make([]string, 0, len(inserted)+len(updates))
 	for _, r := range inserted {
 		ids = append(ids, r.ID)
 	}
-	for _, m := range moves {
+	for _, m := range updates {
 		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)

@@ -2,16 +2,17 @@ package store
 
 import "time"
 
-// Part is a part of a store's content, in a form that every driver reads and writes. A backup is a
-// sequence of parts. Its JSON stays in backups for years, so fields may be added but never renamed.
-type Part struct {
+// BackupPart is a part of a store's content, in a form that every driver reads and writes. A backup
+// is a sequence of parts. Its JSON stays in backups for years, so fields may be added but never
+// renamed.
+type BackupPart struct {
 	// Records have zero Duplicates here. The counts are in a separate field, because a count can
 	// exist before its record does.
 	Records    []Record            `json:",omitempty"`
 	Duplicates []DuplicateCount    `json:",omitempty"`
 	Reports    []AppliedReport     `json:",omitempty"`
 	TokenUses  []TokenUse          `json:",omitempty"`
-	PutAside   []KeptMessage       `json:"Unreadable,omitempty"`
+	PutAside   []AsideMessageRow   `json:"Unreadable,omitempty"`
 	Pending    []PendingProgress   `json:"Early,omitempty"`
 	Minutes    []MinuteCount       `json:",omitempty"`
 	Refusals   []Refusal           `json:",omitempty"`
@@ -20,9 +21,9 @@ type Part struct {
 	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
-// KeptMessage is a message that was put aside, and when it was dismissed. DismissedAt is zero if it
-// was not.
-type KeptMessage struct {
+// AsideMessageRow is a message that was put aside, and when it was dismissed. DismissedAt is zero
+// if it was not.
+type AsideMessageRow struct {
 	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`
 }
@@ -47,20 +48,24 @@ const (
 	partBytes = 1 << 20
 )
 
-// Parts collects rows read by a driver and writes them in parts of limited size.
-type Parts struct {
-	write func(Part) error
-	part  Part // the current part, which has not been written yet
-	rows  int  // number of rows in part
-	bytes int  // approximate size of part
+// BackupWriter collects rows read by a driver and writes them in parts of limited size.
+type BackupWriter struct {
+	write func(BackupPart) error
+	part  BackupPart // the current part, which has not been written yet
+	rows  int        // number of rows in part
+	bytes int        // approximate size of part
 }
 
-// NewParts returns a Parts that passes each part to write.
-func NewParts(write func(Part) error) *Parts { return &Parts{write: write} }
+// NewBackupWriter returns a Parts that passes each part to write.
+func NewBackupWriter(
+	write func(BackupPart) error,
+) *BackupWriter {
+	return &BackupWriter{write: write}
+}
 
 // Add applies change, which adds one row of about the given size, to the current part. It flushes
 // the part when it is full.
-func (p *Parts) Add(bytes int, change func(*Part)) error {
+func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++
 	p.bytes += bytes
@@ -71,26 +76,26 @@ func (p *Parts) Add(bytes int, change func(*Part)) error {
 }
 
 // AddRecord adds a record, without its count of duplicates.
-func (p *Parts) AddRecord(r Record) error {
+func (p *BackupWriter) AddRecord(r Record) error {
 	r.Duplicates = 0
-	return p.Add(len(r.Output)+len(r.Error), func(part *Part) {
+	return p.Add(len(r.Output)+len(r.Error), func(part *BackupPart) {
 		part.Records = append(part.Records, r)
 	})
 }
 
 // Flush writes the rows added since the last flush as one part. It does nothing if there are none.
-func (p *Parts) Flush() error {
+func (p *BackupWriter) Flush() error {
 	if p.rows == 0 {
 		return nil
 	}
 	part := p.part
-	p.part, p.rows, p.bytes = Part{}, 0, 0
+	p.part, p.rows, p.bytes = BackupPart{}, 0, 0
 	return p.write(part)
 }
 
 // Sanitized returns a copy of the part with its values in stored form, except for those that
 // drivers convert when they store them.
-func (p Part) Sanitized() Part {
+func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))
 	for i, r := range p.Records {

@@ -73,7 +73,7 @@ const MaxRefusals = 200_000
 func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
-		if r.Source != execution.Webhook || r.Status == execution.Rejected {
+		if r.Source != execution.SourceWebhook || r.Status == execution.Rejected {
 			continue // the ingress counts rejected requests as refusals
 		}
 		counts = addMinute(counts, MinuteCount{r.AcceptedAt.Truncate(time.Minute), KindAccepted, 1})

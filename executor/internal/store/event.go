@@ -33,17 +33,17 @@ type Event struct {
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// Condition is an ongoing state. An operator event reported its beginning. Kind is the kind of that
-// event; Subject names the object that is in the state.
-type Condition struct {
+// EventCondition is an ongoing state. An operator event reported its beginning. Kind is the kind of
+// that event; Subject names the object that is in the state.
+type EventCondition struct {
 	AccountID, Kind, Subject string
 
 	Since time.Time // when the state began
 }
 
-// ConditionChange is the beginning or the end of a condition.
-type ConditionChange struct {
-	Condition
+// EventConditionChange is the beginning or the end of a condition.
+type EventConditionChange struct {
+	EventCondition
 	// Cause is the event cause of the change; nil means that no event reports the change. It is
 	// stored only if the change takes effect, that is, if a condition that did not exist begins or
 	// an existing one ends.
@@ -55,8 +55,8 @@ type ConditionChange struct {
 const (
 	// MaxEventCauses is the maximum number of causes considered by one decision.
 	MaxEventCauses = 5_000
-	// EventMemory is how long published events are kept.
-	EventMemory = time.Hour
+	// EventRetention is how long published events are kept.
+	EventRetention = time.Hour
 )
 
 // Failure is an execution that has ended as failed, because of a report in a batch or because its
@@ -69,22 +69,22 @@ type Failure struct {
 }
 
 // Failures returns the failures among the state updates of a batch.
-func Failures(standing map[string]CurrentState, moves []StateUpdate) (failures []Failure) {
-	for _, m := range moves {
+func Failures(current map[string]CurrentState, updates []StateUpdate) (failures []Failure) {
+	for _, m := range updates {
 		if m.Status == execution.Failed {
-			failures = append(failures, failureOf(m.ID, standing[m.ID], m.FinishedAt, m.Error))
+			failures = append(failures, failureOf(m.ID, current[m.ID], m.FinishedAt, m.Error))
 		}
 	}
 	return failures
 }
 
-// LostFailures returns a failure for each of the lost executions that were ended, with the given
-// reason.
-func LostFailures(
-	standing map[string]CurrentState, ended []string, at time.Time, reason string,
+// LostExecutionFailures returns a failure for each of the lost executions that were ended, with the
+// given reason.
+func LostExecutionFailures(
+	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []Failure) {
 	for _, id := range ended {
-		failures = append(failures, failureOf(id, standing[id], at, reason))
+		failures = append(failures, failureOf(id, current[id], at, reason))
 	}
 	return failures
 }

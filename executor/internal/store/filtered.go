@@ -42,7 +42,7 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 		}
 		have := byNode[at]
 		byNode[at] = FilteredRequests{
-			at.workflowID, at.nodeID, have.Count + f.Count, LastFiltered(have.Last, last),
+			at.workflowID, at.nodeID, have.Count + f.Count, MergeLatestFiltered(have.Last, last),
 		}
 	}
 	all := make([]FilteredRequests, 0, len(byNode))
@@ -55,9 +55,10 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	return all
 }
 
-// LastFiltered returns the newest requests of two lists, newest first, at most MaxFilteredRequests.
-func LastFiltered(first, other []FilteredRequest) []FilteredRequest {
-	all := slices.Concat(first, other)
+// MergeLatestFiltered returns the newest requests of two lists, newest left, at most
+// MaxFilteredRequests.
+func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
+	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })
 	return all[:min(len(all), MaxFilteredRequests)]
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Range is a range of adjacent stream messages that have been handled, that is, recorded or
+// HandledRange is a range of adjacent stream messages that have been handled, that is, recorded or
 // put aside.
-type Range struct {
+type HandledRange struct {
 	Stream string // the name of the stream
 	// Created identifies the stream. A stream that is deleted and created again keeps its name, but
 	// its sequences start over.
@@ -17,14 +17,18 @@ type Range struct {
 
 // AppendRanges appends the given sequences of a stream to ranges, joining adjacent ones. It sorts
 // sequences in place.
-func AppendRanges(ranges []Range, stream, created string, sequences []uint64) []Range {
+func AppendRanges(
+	ranges []HandledRange,
+	stream, created string,
+	sequences []uint64,
+) []HandledRange {
 	slices.Sort(sequences)
 	for i, sequence := range sequences {
 		if i > 0 && sequence <= ranges[len(ranges)-1].Last+1 {
 			ranges[len(ranges)-1].Last = sequence
 			continue
 		}
-		ranges = append(ranges, Range{
+		ranges = append(ranges, HandledRange{
 			Stream:  stream,
 			Created: created,
 			First:   sequence,
@@ -36,8 +40,8 @@ func AppendRanges(ranges []Range, stream, created string, sequences []uint64) []
 
 // MergeRanges sorts ranges of one stream and joins those that overlap or are adjacent. It reuses
 // the slice.
-func MergeRanges(ranges []Range) []Range {
-	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
+func MergeRanges(ranges []HandledRange) []HandledRange {
+	slices.SortFunc(ranges, func(a, b HandledRange) int { return cmp.Compare(a.First, b.First) })
 	merged := ranges[:0]
 	for _, r := range ranges {
 		if last := len(merged) - 1; last >= 0 && r.First <= merged[last].Last+1 {
@@ -50,8 +54,8 @@ func MergeRanges(ranges []Range) []Range {
 }
 
 // RangesBefore returns the parts of merged ranges that are before a sequence (exclusive).
-func RangesBefore(ranges []Range, sequence uint64) []Range {
-	var before []Range
+func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
+	var before []HandledRange
 	for _, r := range ranges {
 		if r.First < sequence {
 			r.Last = min(r.Last, sequence-1)

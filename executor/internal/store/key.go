@@ -5,18 +5,18 @@ import (
 	"encoding/hex"
 )
 
-// Key is the stored form of an execution ID: the 16 bytes of the UUID. Keys sort in the same order
+// UUID is the stored form of an execution ID: the 16 bytes of the UUID. Keys sort in the same order
 // as IDs.
-type Key [16]byte
+type UUID [16]byte
 
 // idLength is the length of a UUID in text form.
 const idLength = 36
 
-// KeyOf returns the key of an ID. isID is false if the text is not a UUID in lower case, which
+// ParseUUID returns the key of an ID. ok is false if the text is not a UUID in lower case, which
 // every ID on the stream is.
-func KeyOf(id string) (key Key, isID bool) {
+func ParseUUID(id string) (key UUID, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-		return Key{}, false
+		return UUID{}, false
 	}
 	at := 0
 	for i := 0; i < idLength; i += 2 {
@@ -25,7 +25,7 @@ func KeyOf(id string) (key Key, isID bool) {
 		}
 		high, low := nibble(id[i]), nibble(id[i+1])
 		if high > 15 || low > 15 {
-			return Key{}, false
+			return UUID{}, false
 		}
 		key[at] = high<<4 | low
 		at++
@@ -44,7 +44,7 @@ func nibble(c byte) byte {
 }
 
 // String returns the ID.
-func (k Key) String() string {
+func (k UUID) String() string {
 	var id [idLength]byte
 	hex.Encode(id[0:8], k[0:4])
 	hex.Encode(id[9:13], k[4:6])
@@ -55,24 +55,24 @@ func (k Key) String() string {
 	return string(id[:])
 }
 
-// IDKey returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
+// EncodeID returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
 // sanitized form. A zero byte is appended to a text that is 16 bytes long, to distinguish it from a
 // UUID; no sanitized text ends in a zero byte.
-func IDKey(id string) []byte {
-	if key, isID := KeyOf(id); isID {
+func EncodeID(id string) []byte {
+	if key, isID := ParseUUID(id); isID {
 		return key[:]
 	}
 	key := []byte(SanitizeText(id))
-	if len(key) == len(Key{}) {
+	if len(key) == len(UUID{}) {
 		key = append(key, 0)
 	}
 	return key
 }
 
-// IDOf returns the ID for a key made by IDKey.
-func IDOf(key []byte) string {
-	if len(key) == len(Key{}) {
-		return Key(key).String()
+// DecodeID returns the ID for a key made by EncodeID.
+func DecodeID(key []byte) string {
+	if len(key) == len(UUID{}) {
+		return UUID(key).String()
 	}
 	return string(bytes.TrimSuffix(key, []byte{0}))
 }

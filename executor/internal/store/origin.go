@@ -32,7 +32,7 @@ func (r Record) HasComputedID() bool {
 	if r.Status == execution.Rejected {
 		computed = execution.RejectedIDForDelivery
 	}
-	for _, key := range deliveryKeys(r.DeliveryID) {
+	for _, key := range possibleHashInputs(r.DeliveryID) {
 		if r.ID == computed(r.WorkflowID, r.NodeID, key) {
 			return true
 		}
@@ -40,25 +40,25 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// deliveryKeys returns the strings from which the execution ID of a delivery may have been
+// possibleHashInputs returns the strings from which the execution ID of a delivery may have been
 // computed. There is one for each origin of the delivery ID: a header, the body, signed content, or
 // an operator event.
-func deliveryKeys(deliveryID string) [4]string {
+func possibleHashInputs(deliveryID string) [4]string {
 	return [...]string{
 		deliveryID, execution.MarkDerivedID(deliveryID), execution.MarkSignedID(deliveryID),
 		execution.MarkEventID(deliveryID),
 	}
 }
 
-// Node is a trigger node that has, or had, a record.
-type Node struct{ WorkflowID, NodeID string }
+// TriggerNode is a trigger node that has, or had, a record.
+type TriggerNode struct{ WorkflowID, NodeID string }
 
 // PossibleExecutionIDs returns every execution ID that could have been computed from a delivery ID
 // at any of the nodes.
-func PossibleExecutionIDs(nodes []Node, deliveryID string) []string {
+func PossibleExecutionIDs(nodes []TriggerNode, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {
-		for _, id := range deliveryKeys(deliveryID) {
+		for _, id := range possibleHashInputs(deliveryID) {
 			ids = append(ids, execution.IDForDelivery(n.WorkflowID, n.NodeID, id),
 				execution.RejectedIDForDelivery(n.WorkflowID, n.NodeID, id))
 		}

@@ -11,15 +11,15 @@ import (
 // messages that have accumulated. Older progress belongs to executions whose start message never
 // arrives.
 const (
-	// MaxPending is the maximum total number of progress steps that are kept. The limit assumes
-	// steps of a few KB; a larger step counts as several. Beyond the limit, the oldest steps are
-	// dropped.
-	MaxPending = 100_000
-	// MaxPendingOfOne is the maximum number of progress steps that are kept for one execution. A
-	// runner reports two; steps beyond the limit are dropped.
-	MaxPendingOfOne = 8
+	// MaxPendingSteps is the maximum total number of progress steps that are kept. The limit
+	// assumes steps of a few KB; a larger step counts as several. Beyond the limit, the oldest
+	// steps are dropped.
+	MaxPendingSteps = 100_000
+	// MaxPendingStepsPerExecution is the maximum number of progress steps that are kept for one
+	// execution. A runner reports two; steps beyond the limit are dropped.
+	MaxPendingStepsPerExecution = 8
 
-	pendingUnit = 4 << 10
+	pendingStepBytes = 4 << 10
 )
 
 // PendingProgress is a progress step that is kept until its execution is recorded. Positions
@@ -29,9 +29,9 @@ type PendingProgress struct {
 	execution.Progress
 }
 
-// PendingIDs returns, in stored form, the IDs of the progress steps whose records are not in the
-// batch.
-func PendingIDs(batch Batch) []string {
+// UnmatchedProgressIDs returns, in stored form, the IDs of the progress steps whose records are not
+// in the batch.
+func UnmatchedProgressIDs(batch Batch) []string {
 	ids := ProgressIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
 	for _, r := range batch.New {
@@ -125,13 +125,13 @@ func SelectPending(
 		if !missing[step.ID] || kept[keyOf(step)] || !step.Status.Follows(execution.Queued) {
 			continue
 		}
-		if number[step.ID] >= MaxPendingOfOne {
+		if number[step.ID] >= MaxPendingStepsPerExecution {
 			dropped++
 			continue
 		}
 		kept[keyOf(step)] = true
 		number[step.ID]++
-		last += 1 + int64(len(step.Output)+len(step.Error))/pendingUnit
+		last += 1 + int64(len(step.Output)+len(step.Error))/pendingStepBytes
 		keep = append(keep, PendingProgress{last, step})
 	}
 	return keep, dropped

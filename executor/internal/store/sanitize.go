@@ -128,9 +128,10 @@ func SubjectPatterns(workflowID string) (ordered, others string) {
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
 }
 
-// OwnPatterns returns the LIKE patterns that match the subjects of one workflow's start messages
-// and rejections in a queue's own stream (executions.queue.queue.kind.workflow.node).
-func OwnPatterns(workflowID string) [3]string {
+// OwnStreamSubjectPatterns returns the LIKE patterns that match the subjects of one workflow's
+// start messages and rejections in a queue's own stream
+// (executions.queue.queue.kind.workflow.node).
+func OwnStreamSubjectPatterns(workflowID string) [3]string {
 	const queue = "executions.queue.%"
 	escaped := escapedPattern(workflowID)
 	return [3]string{

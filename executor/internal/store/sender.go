@@ -30,8 +30,8 @@ func StorableSenders(seen []SenderObservation) []SenderObservation {
 	byNode := map[node]SenderObservation{}
 	for _, s := range seen {
 		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
-		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = optionalTime(s.VerifiedAt),
-			optionalTime(s.HandshakeAt), optionalTime(s.RefusedAt)
+		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = storedTimeOrZero(s.VerifiedAt),
+			storedTimeOrZero(s.HandshakeAt), storedTimeOrZero(s.RefusedAt)
 		s.RefusedCode, s.RefusedReason = SanitizeText(s.RefusedCode), SanitizeText(s.RefusedReason)
 		at := node{s.WorkflowID, s.NodeID}
 		byNode[at] = byNode[at].merge(s)
@@ -65,8 +65,8 @@ func (s SenderObservation) merge(later SenderObservation) SenderObservation {
 	return merged
 }
 
-// optionalTime is like StoredTime, but returns the zero time unchanged.
-func optionalTime(t time.Time) time.Time {
+// storedTimeOrZero is like StoredTime, but returns the zero time unchanged.
+func storedTimeOrZero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}

@@ -23,11 +23,12 @@ const MaxGetMany = 1_000
 // Limits of a search by delivery ID or by a prefix of one. The drivers do not index most delivery
 // IDs.
 const (
-	// MaxDeliveryNodes is the maximum number of trigger nodes for which a delivery ID is looked up.
-	MaxDeliveryNodes = 10_000
-	// MaxDeliveryRecords is the maximum number of records searched, after the filter's workflow and
-	// time are applied.
-	MaxDeliveryRecords = 100_000
+	// MaxDeliverySearchNodes is the maximum number of trigger nodes for which a delivery ID is
+	// looked up.
+	MaxDeliverySearchNodes = 10_000
+	// MaxDeliverySearchRecords is the maximum number of records searched, after the filter's
+	// workflow and time are applied.
+	MaxDeliverySearchRecords = 100_000
 )
 
 // ErrTooBroad means that too many records match a filter, apart from its delivery ID, to search
@@ -103,7 +104,7 @@ type Batch struct {
 	Audit []AuditEntry
 	// Handled holds the stream messages that the batch records or puts aside. They determine the
 	// database's position in the streams: see Store.HandledRanges.
-	Handled []Range
+	Handled []HandledRange
 }
 
 // Applied is the result of applying a batch.
@@ -113,29 +114,29 @@ type Applied struct {
 	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.
 	Unknown []string
 	// Dropped is the number of progress steps of unrecorded executions that were not kept, or were
-	// deleted, because of the limits MaxPending and MaxPendingOfOne.
+	// deleted, because of the limits MaxPendingSteps and MaxPendingStepsPerExecution.
 	Dropped int
 	// Foreign holds the IDs in Progress whose record has another queue or workflow.
 	Foreign []string
 }
 
-// Lost identifies a record whose start message is no longer in the stream. StreamSequence is the
-// value that the record had when this was detected.
-type Lost struct {
+// LostExecution identifies a record whose start message is no longer in the stream. StreamSequence
+// is the value that the record had when this was detected.
+type LostExecution struct {
 	ID             string
 	StreamSequence uint64 // in the stream with the start messages of the record's queue
 }
 
-// RefusedReason is the prefix of the Reason of a message that was decoded but refused by the
+// RefusedReasonPrefix is the prefix of the Reason of a message that was decoded but refused by the
 // database.
-const RefusedReason = "the database refuses it: "
+const RefusedReasonPrefix = "the database refuses it: "
 
 // AsideMessage is a stream message that was put aside: it cannot be decoded, or the database
 // refuses its content.
 type AsideMessage struct {
 	StreamSequence uint64 // in the stream that holds Subject
 	Subject        string
-	Reason         string    // for people; starts with RefusedReason if it could be decoded
+	Reason         string    // for people; starts with RefusedReasonPrefix if it could be decoded
 	At             time.Time // when the stream stored the message
 }
 
@@ -147,9 +148,9 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStarts is used as the prefix in keys of messages in the shared stream of start messages,
-// because the subjects in that stream have no distinct common prefix.
-const sharedStarts = "-"
+// sharedStartPrefix is used as the prefix in keys of messages in the shared stream of start
+// messages, because the subjects in that stream have no distinct common prefix.
+const sharedStartPrefix = "-"
 
 // Prefix returns the prefix of the subjects in the message's stream. SQL conditions compare it.
 func (k MessageKey) Prefix() string {
@@ -157,7 +158,7 @@ func (k MessageKey) Prefix() string {
 	case k.Queue == "" && k.Progress:
 		return "executions.progress."
 	case k.Queue == "":
-		return sharedStarts
+		return sharedStartPrefix
 	case k.Progress:
 		return "executions.reports." + k.Queue + "."
 	default:
@@ -177,7 +178,7 @@ func MessageKeyOf(sequence uint64, prefix string) MessageKey {
 }
 
 // Refused reports whether the message could be decoded but was refused by the database.
-func (u AsideMessage) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReason) }
+func (u AsideMessage) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReasonPrefix) }
 
 // Filter selects records. Zero fields do not filter.
 type Filter struct {
@@ -386,7 +387,7 @@ type Store interface {
 
 	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that
 	// are final or whose StreamSequence has changed.
-	EndLost(ctx context.Context, lost []Lost, at time.Time, reason string) (ended []string,
+	EndLost(ctx context.Context, lost []LostExecution, at time.Time, reason string) (ended []string,
 		err error)
 
 	// OnFailure sets the function that returns the event cause for an execution that a batch or
@@ -400,7 +401,7 @@ type Store interface {
 	// without their inputs. decide returns the events to store, and the IDs of the causes that
 	// these events report or that no event will report. If an event's ID already exists, the stored
 	// event is kept. No two callers receive the same causes. Published events that are older than
-	// EventMemory are deleted.
+	// EventRetention are deleted.
 	DecideEvents(
 		ctx context.Context, now, since time.Time, decide func(
 			causes []EventCause, decided []Event,
@@ -417,11 +418,11 @@ type Store interface {
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
 	// EventConditions returns all conditions.
-	EventConditions(ctx context.Context) ([]Condition, error)
+	EventConditions(ctx context.Context) ([]EventCondition, error)
 
 	// ChangeEventConditions stores the beginning and end of conditions, in one transaction. If two
 	// callers make the same change, its cause is stored once.
-	ChangeEventConditions(ctx context.Context, changes []ConditionChange) error
+	ChangeEventConditions(ctx context.Context, changes []EventConditionChange) error
 
 	// AcquireEventLead acquires or renews a lease for detecting conditions and reports whether the
 	// caller holds it. Only one caller holds the lease at a time; it expires at the time until of
@@ -440,7 +441,7 @@ type Store interface {
 	// ranges of all batches committed to this database, merged and in order. A database that has
 	// lost transactions has also lost their ranges. created identifies the stream; ranges with
 	// another identity are deleted.
-	HandledRanges(ctx context.Context, stream, created string) ([]Range, error)
+	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
 
 	// ForgetHandled removes the messages at and after a sequence from the ranges that HandledRanges
 	// returns for a stream.
@@ -492,12 +493,12 @@ type Store interface {
 	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
 	// hundred rows, oldest records first. It returns an error from write unchanged. Other callers
 	// can write in the meantime: no locks are held while write runs.
-	Backup(ctx context.Context, write func(Part) error) error
+	Backup(ctx context.Context, write func(BackupPart) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that
 	// already exist do not change, but counts are added to existing counts. Restore each part only
 	// once, into a store for which IsEmpty returned true before the first part.
-	Restore(ctx context.Context, part Part) error
+	Restore(ctx context.Context, part BackupPart) error
 
 	// IsEmpty reports whether there are no records and no counts of accepted requests.
 	IsEmpty(ctx context.Context) (bool, error)

@@ -15,7 +15,7 @@ import (
 
 // Registry looks up workflows.
 type Registry interface {
-	Lookup(workflowID string) (registry.View, bool)
+	Lookup(workflowID string) (registry.WorkflowView, bool)
 }
 
 // Admission decides whether requests are admitted. It is safe for concurrent use.
@@ -30,10 +30,10 @@ func New(r Registry, limits *Limits) *Admission { return &Admission{registry: r,
 // Trigger is the workflow and the trigger node that a request addresses by its path and token.
 type Trigger struct {
 	Workflow *registry.Webhook
-	Node     *registry.Node // the trigger node that the token belongs to
-	NodeID   string         // the ID of Node
-	TokenID  string         // the ID of the token
-	view     registry.View
+	Node     *registry.TriggerNode // the trigger node that the token belongs to
+	NodeID   string                // the ID of Node
+	TokenID  string                // the ID of the token
+	view     registry.WorkflowView
 }
 
 // DeliveryID is the delivery ID of a request.
@@ -142,8 +142,8 @@ func (a *Admission) Workflow(workflowID string) *registry.Webhook {
 	return view.Workflow
 }
 
-// ExistingID returns the ID of an existing workflow, or "" if it does not exist.
-func (a *Admission) ExistingID(workflowID string) string {
+// InternedID returns the ID of an existing workflow, or "" if it does not exist.
+func (a *Admission) InternedID(workflowID string) string {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
 		return ""
@@ -164,7 +164,7 @@ func (t Trigger) ExecutionID(d DeliveryID) string {
 // none, node is nil.
 func nodeOfToken(
 	w *registry.Webhook, token string, at time.Time,
-) (node *registry.Node, tokenID string) {
+) (node *registry.TriggerNode, tokenID string) {
 	hash := registry.HashToken(token)
 	now := at.UnixNano()
 	for i := range w.Nodes {

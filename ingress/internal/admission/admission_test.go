@@ -16,7 +16,7 @@ func TestTokensExpire(t *testing.T) {
 		ID:        "workflow",
 		Active:    true,
 		RateLimit: registry.RateLimit{Requests: 100, Window: time.Minute},
-		Nodes: []registry.Node{
+		Nodes: []registry.TriggerNode{
 			{ID: "other", Tokens: []registry.NodeToken{{Hash: registry.HashToken("other")}}},
 			{ID: "node", Tokens: []registry.NodeToken{
 				{Hash: registry.HashToken("new")},

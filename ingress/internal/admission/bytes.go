@@ -55,7 +55,7 @@ func (l *Limits) ReceiveBytes(accountID string, perDay, n int64, at time.Time) {
 	l.addBytes(accountID, perDay, n, at, false)
 }
 
-func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here bool) {
+func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local bool) {
 	if perDay <= 0 || n <= 0 { // unlimited, or nothing was read
 		return
 	}
@@ -71,7 +71,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, here 
 		byteCost(n, perDay),
 		day,
 	)
-	if here {
+	if local {
 		s.admitted[accountID] += n
 	}
 }

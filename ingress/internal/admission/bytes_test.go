@@ -32,14 +32,14 @@ func TestByteCost(t *testing.T) {
 // per second.
 type bytesOf struct{ plan registry.Plan }
 
-func (b *bytesOf) Lookup(id string) (registry.View, bool) {
-	return registry.View{
+func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
+	return registry.WorkflowView{
 		Workflow: &registry.Webhook{
 			ID:        id,
 			AccountID: "account",
 			Active:    id != "inactive",
 			RateLimit: registry.RateLimit{Requests: 20, Window: time.Minute},
-			Nodes: []registry.Node{
+			Nodes: []registry.TriggerNode{
 				{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
 			},
 		},

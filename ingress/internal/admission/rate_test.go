@@ -207,8 +207,8 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 
 type onlyWorkflow registry.Webhook
 
-func (w *onlyWorkflow) Lookup(string) (registry.View, bool) {
-	return registry.View{
+func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
+	return registry.WorkflowView{
 		Workflow: (*registry.Webhook)(w), WithinPlan: true,
 		Plan: &registry.Plan{
 			WebhookTriggers: true,
@@ -222,7 +222,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",
 		Active: true,
-		Nodes: []registry.Node{
+		Nodes: []registry.TriggerNode{
 			{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
 		},
 	}

@@ -23,26 +23,27 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// MaxPerAccount is the maximum number of requests of one account that wait simultaneously.
-const MaxPerAccount = 1000
+// MaxWaitsPerAccount is the maximum number of requests of one account that wait simultaneously.
+const MaxWaitsPerAccount = 1000
 
 const (
-	// firstLook is the time after which a Wait without a signal reads the stream. The pause doubles
-	// with each read, up to maxLook.
-	firstLook = 250 * time.Millisecond
-	maxLook   = 8 * time.Second
-	// signalLook is the time after which a Wait reads the stream again if it received a signal and
-	// did not find the report. This pause doubles with each read, too.
-	signalLook = time.Millisecond
-	// lookTimeout is the maximum duration of a read before the limit; reaching the limit also ends
-	// such a read. lastTimeout is the maximum duration of the last read, which begins at the limit.
-	lookTimeout = time.Second
-	lastTimeout = 500 * time.Millisecond
-	// maxLooks is the maximum number of simultaneous reads. All requests read the stream when a
-	// lost connection to NATS is restored.
-	maxLooks = 256
-	// signals is the number of reports that a Wait buffers.
-	signals = 4
+	// firstReadDelay is the time after which a Wait without a signal reads the stream. The pause
+	// doubles with each read, up to maxReadDelay.
+	firstReadDelay = 250 * time.Millisecond
+	maxReadDelay   = 8 * time.Second
+	// signalReadDelay is the time after which a Wait reads the stream again if it received a signal
+	// and did not find the report. This pause doubles with each read, too.
+	signalReadDelay = time.Millisecond
+	// readTimeout is the maximum duration of a read before the limit; reaching the limit also ends
+	// such a read. finalReadTimeout is the maximum duration of the last read, which begins at the
+	// limit.
+	readTimeout      = time.Second
+	finalReadTimeout = 500 * time.Millisecond
+	// maxConcurrentReads is the maximum number of simultaneous reads. All requests read the stream
+	// when a lost connection to NATS is restored.
+	maxConcurrentReads = 256
+	// reportBuffer is the number of reports that a Wait buffers.
+	reportBuffer = 4
 )
 
 // Reason describes why a Wait is over.
@@ -50,15 +51,17 @@ type Reason string
 
 // Reasons why a Wait is over.
 const (
-	Ended    Reason = "ended"    // the execution has finished
-	Limit    Reason = "limit"    // the limit has been reached
-	Stopping Reason = "stopping" // the ingress is shutting down
-	Full     Reason = "full"     // too many requests are waiting, so this one did not
-	Gone     Reason = "gone"     // the sender has closed the connection
+	ReasonEnded    Reason = "ended"    // the execution has finished
+	ReasonLimit    Reason = "limit"    // the limit has been reached
+	ReasonStopping Reason = "stopping" // the ingress is shutting down
+	ReasonFull     Reason = "full"     // too many requests are waiting, so this one did not
+	ReasonGone     Reason = "gone"     // the sender has closed the connection
 )
 
 // Reasons returns all reasons.
-func Reasons() []Reason { return []Reason{Ended, Limit, Stopping, Full, Gone} }
+func Reasons() []Reason {
+	return []Reason{ReasonEnded, ReasonLimit, ReasonStopping, ReasonFull, ReasonGone}
+}
 
 // Result is the result of a Wait.
 type Result struct {
@@ -74,7 +77,7 @@ type Waits struct {
 	nc    *nats.Conn
 	most  int
 	looks chan struct{} // semaphore that limits reads
-	first time.Duration // firstLook, except in tests
+	first time.Duration // firstReadDelay, except in tests
 
 	mu      sync.Mutex
 	waiting int
@@ -86,14 +89,14 @@ type Waits struct {
 	back chan struct{}
 }
 
-// New returns a Waits that lets up to most requests wait. It watches the connection until Stop is
-// called or the connection is closed.
-func New(nc *nats.Conn, most int) *Waits {
+// New returns a Waits that lets up to maxWaiting requests wait. It watches the connection until
+// Stop is called or the connection is closed.
+func New(nc *nats.Conn, maxWaiting int) *Waits {
 	w := &Waits{
 		nc:       nc,
-		most:     most,
-		looks:    make(chan struct{}, maxLooks),
-		first:    firstLook,
+		most:     maxWaiting,
+		looks:    make(chan struct{}, maxConcurrentReads),
+		first:    firstReadDelay,
 		accounts: map[string]int{},
 		stopping: make(chan struct{}),
 		back:     make(chan struct{}),
@@ -149,7 +152,7 @@ func (w *Waits) Waiting() int {
 func (w *Waits) enter(accountID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting >= w.most || w.accounts[accountID] >= MaxPerAccount {
+	if w.waiting >= w.most || w.accounts[accountID] >= MaxWaitsPerAccount {
 		return false
 	}
 	w.waiting++
@@ -202,7 +205,7 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	wait := &Wait{
 		waits:     w,
 		execution: execution,
-		reports:   make(chan *nats.Msg, signals),
+		reports:   make(chan *nats.Msg, reportBuffer),
 		back:      w.nextReconnect(),
 	}
 	if err := wait.subscribe(execution.Layout, execution.Queue); err != nil {
@@ -260,10 +263,10 @@ func (w *Wait) signal() {
 }
 
 // Await waits until the execution has finished, the limit is reached, the sender has disconnected,
-// or Waits.Stop is called. ctx is the request's context. take must reserve memory for an output of
-// the given number of bytes and report whether there was enough; if it returns false, Await tries
-// again later.
-func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) bool) Result {
+// or Waits.Stop is called. ctx is the request's context. reserve must reserve memory for an output
+// of the given number of bytes and report whether there was enough; if it returns false, Await
+// tries again later.
+func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes int) bool) Result {
 	atLimit := time.NewTimer(time.Until(limit))
 	defer atLimit.Stop()
 	pause := w.waits.first
@@ -276,31 +279,31 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, take func(bytes int) 
 			if !w.handleReport(msg) {
 				continue
 			}
-			pause = signalLook
+			pause = signalReadDelay
 		case <-w.back:
 			w.back = w.waits.nextReconnect()
 			pause = w.waits.first
 		case <-next.C:
 		case <-atLimit.C:
-			reason = Limit
+			reason = ReasonLimit
 		case <-w.waits.stopping:
-			reason = Stopping
+			reason = ReasonStopping
 		case <-ctx.Done():
-			return w.resultWithoutEnd(Gone)
+			return w.resultWithoutEnd(ReasonGone)
 		}
-		timeout := lastTimeout
+		timeout := finalReadTimeout
 		if reason == "" {
 			// A read to which NATS does not reply must not go on after the limit.
-			timeout = min(lookTimeout, time.Until(limit))
+			timeout = min(readTimeout, time.Until(limit))
 		}
-		if end := w.readEnd(ctx, timeout); end != nil && take(len(end.Output)) {
-			return Result{Ended, end.Status, end.Output, end.Error}
+		if end := w.readEnd(ctx, timeout); end != nil && reserve(len(end.Output)) {
+			return Result{ReasonEnded, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
 			return w.resultWithoutEnd(reason)
 		}
 		next.Reset(pause)
-		pause = min(2*pause, maxLook)
+		pause = min(2*pause, maxReadDelay)
 	}
 }
 

@@ -41,10 +41,10 @@ const attemptTimeout = time.Second
 // back by then.
 const reconnectGrace = time.Second
 
-// lookUpAtLeast is the minimum time allowed for determining whether the stored message belongs to
+// minLookUpTime is the minimum time allowed for determining whether the stored message belongs to
 // this request. If that is not determined in time, the request is refused. With the default
 // --publish-timeout the total stays below the ten seconds that senders wait.
-const lookUpAtLeast = 2 * time.Second
+const minLookUpTime = 2 * time.Second
 
 // Ack is the confirmation that a message has been stored.
 type Ack = ack.Ack
@@ -69,15 +69,15 @@ type storeFailure struct {
 	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// failureLasts is how long an ingress is not ready after the stream has failed to store a message.
+// failureExpiry is how long an ingress is not ready after the stream has failed to store a message.
 // After that, the next request tries again.
-const failureLasts = 15 * time.Second
+const failureExpiry = 15 * time.Second
 
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
-// was stored, or if the failure is older than failureLasts or occurred before the last reconnect.
+// was stored, or if the failure is older than failureExpiry or occurred before the last reconnect.
 // LastFailure sends no test message, because the stream would store it.
 func (p *DeliveryPublisher) LastFailure(now time.Time) error {
-	if t := p.lastFailure.Load(); t != nil && now.Sub(t.at) < failureLasts &&
+	if t := p.lastFailure.Load(); t != nil && now.Sub(t.at) < failureExpiry &&
 		t.reconnects == p.nc.Stats().Reconnects {
 		return t.err
 	}
@@ -104,7 +104,7 @@ func (p *DeliveryPublisher) wrapUnavailable(err error) error {
 // in measurements, more connections were no faster. timeout is the maximum time to wait for the
 // stream's confirmation.
 func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPublisher, error) {
-	p, err := NewFor(nc, stream.Name, timeout)
+	p, err := NewForStream(nc, stream.ExecutionsName, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +117,12 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPu
 	return p, nil
 }
 
-// NewFor returns a DeliveryPublisher for the named stream. It makes no remote call.
-func NewFor(nc *nats.Conn, streamName string, timeout time.Duration) (*DeliveryPublisher, error) {
+// NewForStream returns a DeliveryPublisher for the named stream. It makes no remote call.
+func NewForStream(
+	nc *nats.Conn,
+	streamName string,
+	timeout time.Duration,
+) (*DeliveryPublisher, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("set up publishing: %w", err)
@@ -153,7 +157,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
 		switch o := classify(err); {
-		case o == stored:
+		case o == outcomeStored:
 			if got.Duplicate && unknown {
 				ours, err := p.isOwnMessage(got.Sequence, msg, deadline)
 				if err != nil {
@@ -166,18 +170,18 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 				p.lastFailure.Store(nil)
 			}
 			return got, nil
-		case o == full:
+		case o == outcomeStorageFull:
 			return Ack{}, p.noteFailure(fmt.Errorf("%w: %w", ErrStorageFull, err))
-		case o == tooLong:
+		case o == outcomeMessageTooLong:
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
-		case o == overloaded:
+		case o == outcomeOverloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
-		case o == disconnected && time.Since(start) > reconnectGrace,
-			o == noReply && !repeatable:
+		case o == outcomeDisconnected && time.Since(start) > reconnectGrace,
+			o == outcomeNoReply && !repeatable:
 			return Ack{}, p.wrapUnavailable(err)
-		case o == noReply:
+		case o == outcomeNoReply:
 			unknown = true
-		case o == inProcess, o == noLeader, o == disconnected:
+		case o == outcomeDuplicateInProcess, o == outcomeNoLeader, o == outcomeDisconnected:
 			// Another message with this ID is being stored, perhaps from an earlier attempt of this
 			// call, or there was no server to accept the message.
 		}
@@ -220,73 +224,75 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 type attemptOutcome int
 
 const (
-	stored       attemptOutcome = iota
-	disconnected                // certainly not stored: there is no connection
-	noLeader                    // certainly not stored: the stream has no leader at present
-	noReply                     // perhaps stored
-	inProcess                   // another message with the same ID is being stored
-	overloaded                  // refused
-	full                        // refused
+	outcomeStored       attemptOutcome = iota
+	outcomeDisconnected                // certainly not stored: there is no connection
+	// certainly not stored: the stream has no leader at present
+	outcomeNoLeader
+	outcomeNoReply            // perhaps stored
+	outcomeDuplicateInProcess // another message with the same ID is being stored
+	outcomeOverloaded         // refused
+	outcomeStorageFull        // refused
 	// refused, or never sent: it exceeds the maximum length of the stream or the server
-	tooLong
+	outcomeMessageTooLong
 )
 
 // Error codes of the server; see errors.json of nats-server.
 const (
-	codeStoreFailed         = 10077 // a limit of the stream, or the disk
-	codeStorageExceeded     = 10047
-	codeTooLong             = 10054 // the stream's max_msg_size
-	codeMemoryExceeded      = 10028
-	codeDuplicateInProcess  = 10158
-	codeTooManyRequests     = 10167
-	codeInsufficient        = 10023
-	codeAccountResources    = 10002
-	codeClusterNotAvailable = 10008
-	codeRollup              = 10111 // Nats-Rollup is not allowed, or has a wrong value
+	codeStoreFailed           = 10077 // a limit of the stream, or the disk
+	codeStorageExceeded       = 10047
+	codeMessageTooLong        = 10054 // the stream's max_msg_size
+	codeMemoryExceeded        = 10028
+	codeDuplicateInProcess    = 10158
+	codeTooManyRequests       = 10167
+	codeInsufficientResources = 10023
+	codeAccountResources      = 10002
+	codeClusterNotAvailable   = 10008
+	codeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
 )
 
 func classify(err error) attemptOutcome {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
-		return stored
+		return outcomeStored
 	case refused:
 		switch uint16(api.ErrorCode) {
 		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
-			return full
-		case codeTooLong:
-			return tooLong
+			return outcomeStorageFull
+		case codeMessageTooLong:
+			return outcomeMessageTooLong
 		case codeDuplicateInProcess:
-			return inProcess
-		case codeTooManyRequests, codeInsufficient, codeAccountResources:
-			return overloaded
+			return outcomeDuplicateInProcess
+		case codeTooManyRequests, codeInsufficientResources, codeAccountResources:
+			return outcomeOverloaded
 		case codeClusterNotAvailable:
-			return noReply // the leader may have forwarded the message before it stepped down
+			// the leader may have forwarded the message before it stepped down
+			return outcomeNoReply
 		default:
-			return overloaded // refused for an unknown reason: nothing was stored
+			return outcomeOverloaded // refused for an unknown reason: nothing was stored
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting):
-		return disconnected
+		return outcomeDisconnected
 	case errors.Is(err, nats.ErrMaxPayload):
-		return tooLong
+		return outcomeMessageTooLong
 	case errors.Is(err, nats.ErrNoResponders):
-		return noLeader
+		return outcomeNoLeader
 	default: // a timeout, or a connection that broke before the reply arrived
-		return noReply
+		return outcomeNoReply
 	}
 }
 
 // isOwnMessage reports whether this request sent the stored message. If so, that message has the
 // request's traceparent, whose span is random; a message without a traceparent belongs to another
 // request. A cluster does not reply while it elects a leader, and a replica may lag, so
-// isOwnMessage retries until the deadline. It retries for at least lookUpAtLeast, because after an
+// isOwnMessage retries until the deadline. It retries for at least minLookUpTime, because after an
 // outage many replies arrive at the deadline. If it is still unknown who sent the message, the
 // error is ErrUnavailable.
 func (p *DeliveryPublisher) isOwnMessage(
 	sequence uint64, msg *nats.Msg, deadline time.Time,
 ) (bool, error) {
-	if least := time.Now().Add(lookUpAtLeast); deadline.Before(least) {
+	if least := time.Now().Add(minLookUpTime); deadline.Before(least) {
 		deadline = least
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)

@@ -73,7 +73,7 @@ func message(t *testing.T, deliveryID string) *nats.Msg {
 		AccountID:  "a",
 		Queue:      "q",
 		DeliveryID: deliveryID,
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 		Trace:      fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319c-%016x-01", rand.Uint64()),
 	})
 	if err != nil {
@@ -89,10 +89,14 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := js.OrderedConsumer(t.Context(), stream.Name, jetstream.OrderedConsumerConfig{})
+	consumer, err := js.OrderedConsumer(
+		t.Context(),
+		stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{},
+	)
 	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ {
 		// Retry: no server answers while a cluster elects a leader.
-		consumer, err = js.OrderedConsumer(t.Context(), stream.Name,
+		consumer, err = js.OrderedConsumer(t.Context(), stream.ExecutionsName,
 			jetstream.OrderedConsumerConfig{})
 	}
 	if err != nil {
@@ -187,7 +191,7 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 		})
 	}
 	for range 3 {
-		leader := cluster.Leader(stream.Name)
+		leader := cluster.Leader(stream.ExecutionsName)
 		cluster.Stop(leader)
 		before := total.Load()
 		tick := time.NewTicker(5 * time.Millisecond)
@@ -378,7 +382,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 }
 
 // LastFailure reports that a message was not stored, until another message is stored or
-// failureLasts has passed.
+// failureExpiry has passed.
 func TestTroubleIsRemembered(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())

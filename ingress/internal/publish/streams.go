@@ -67,7 +67,7 @@ func (s *Streams) publisherFor(queue string) (*DeliveryPublisher, error) {
 	if p := have[queue]; p != nil {
 		return p, nil
 	}
-	p, err := NewFor(s.nc, stream.OwnStreamName(queue), s.shared.timeout)
+	p, err := NewForStream(s.nc, stream.OwnStreamName(queue), s.shared.timeout)
 	if err != nil {
 		return nil, s.shared.wrapUnavailable(err)
 	}

@@ -24,27 +24,27 @@ const (
 	maxFilteredRequests = 700 // maximum number kept; further ones are only counted
 )
 
-// Filtered counts the requests that did not match their node's filter. It is safe for concurrent
-// use.
-type Filtered struct {
+// FilteredCounter counts the requests that did not match their node's filter. It is safe for
+// concurrent use.
+type FilteredCounter struct {
 	*periodicSender
 
 	mu       sync.Mutex
-	nodes    map[nodeKey]*stream.Filtered
+	nodes    map[nodeKey]*stream.FilteredCount
 	requests int // number of requests kept in nodes
 }
 
 type nodeKey struct{ workflowID, nodeID string }
 
-// NewFiltered returns a Filtered that sends its reports until Stop is called.
-func NewFiltered(js jetstream.JetStream, log logrus.FieldLogger) *Filtered {
-	f := &Filtered{nodes: map[nodeKey]*stream.Filtered{}}
+// NewFilteredCounter returns a Filtered that sends its reports until Stop is called.
+func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
+	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
 	f.periodicSender = startSender(js, log, "filtered requests", filteredInterval, f.message)
 	return f
 }
 
 // Count counts one request to an existing node.
-func (f *Filtered) Count(workflowID, nodeID string, request stream.FilteredRequest) {
+func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.FilteredRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := nodeKey{workflowID, nodeID}
@@ -53,7 +53,7 @@ func (f *Filtered) Count(workflowID, nodeID string, request stream.FilteredReque
 		if len(f.nodes) >= maxFilteredNodes {
 			return
 		}
-		node = &stream.Filtered{WorkflowID: workflowID, NodeID: nodeID}
+		node = &stream.FilteredCount{WorkflowID: workflowID, NodeID: nodeID}
 		f.nodes[key] = node
 	}
 	node.Count++
@@ -68,16 +68,16 @@ func (f *Filtered) Count(workflowID, nodeID string, request stream.FilteredReque
 	node.Last = append(node.Last, request) // oldest first; message reverses the order
 }
 
-func (f *Filtered) message() (*nats.Msg, error) {
+func (f *FilteredCounter) message() (*nats.Msg, error) {
 	f.mu.Lock()
 	nodes := f.nodes
 	if len(nodes) == 0 {
 		f.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	f.nodes, f.requests = map[nodeKey]*stream.Filtered{}, 0
+	f.nodes, f.requests = map[nodeKey]*stream.FilteredCount{}, 0
 	f.mu.Unlock()
-	all := make([]stream.Filtered, 0, len(nodes))
+	all := make([]stream.FilteredCount, 0, len(nodes))
 	for _, node := range nodes {
 		slices.Reverse(node.Last)
 		all = append(all, *node)

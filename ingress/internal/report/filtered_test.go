@@ -13,12 +13,12 @@ import (
 )
 
 // filteredReport reads reports until they contain want requests.
-func (r *rig) filteredReport(want int64) map[string]stream.Filtered {
+func (r *rig) filteredReport(want int64) map[string]stream.FilteredCount {
 	r.t.Helper()
 	consumer, err := r.js.OrderedConsumer(r.t.Context(), stream.ReportsName,
 		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.FilteredSubject}})
 	r.check(err)
-	all := map[string]stream.Filtered{}
+	all := map[string]stream.FilteredCount{}
 	for total := int64(0); total < want; {
 		msg, err := consumer.Next(jetstream.FetchMaxWait(20 * time.Second))
 		r.check(err)
@@ -37,7 +37,7 @@ func (r *rig) filteredReport(want int64) map[string]stream.Filtered {
 
 func TestFilteredByNode(t *testing.T) {
 	r := start(t)
-	filtered := report.NewFiltered(r.js, r.log)
+	filtered := report.NewFilteredCounter(r.js, r.log)
 	for n := range 50 {
 		filtered.Count("wf", "node", stream.FilteredRequest{
 			At:         noon.Add(time.Duration(n) * time.Second),
@@ -64,14 +64,14 @@ func TestFilteredByNode(t *testing.T) {
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // makes counts accumulate
-	filtered := report.NewFiltered(r.js, r.log)
+	filtered := report.NewFilteredCounter(r.js, r.log)
 	for n := range 1200 {
 		for range 20 {
 			filtered.Count(fmt.Sprintf("%s%04d", strings.Repeat("w", 60), n),
 				strings.Repeat("n", 64), stream.FilteredRequest{
 					At:         noon,
 					DeliveryID: strings.Repeat("d", 255),
-					Place:      strings.Repeat("p", stream.MaxPlace),
+					Place:      strings.Repeat("p", stream.MaxPlaceBytes),
 				})
 		}
 	}

@@ -19,8 +19,9 @@ const refusalsInterval = time.Second
 // Beyond it, further refusals are counted by code only.
 const maxRefusals = 2000
 
-// Refusals counts refused requests by workflow, code and minute. It is safe for concurrent use.
-type Refusals struct {
+// RefusalCounter counts refused requests by workflow, code and minute. It is safe for concurrent
+// use.
+type RefusalCounter struct {
 	*periodicSender
 
 	mu      sync.Mutex
@@ -38,16 +39,16 @@ type refusalEntry struct {
 	last  stream.RefusedRequest
 }
 
-// NewRefusals returns a Refusals that sends its reports until Stop is called.
-func NewRefusals(js jetstream.JetStream, log logrus.FieldLogger) *Refusals {
-	r := &Refusals{entries: map[refusalKey]*refusalEntry{}}
+// NewRefusalCounter returns a Refusals that sends its reports until Stop is called.
+func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
+	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
 	r.periodicSender = startSender(js, log, "refusals", refusalsInterval, r.message)
 	return r
 }
 
 // Count counts one refusal. workflowID must be "" unless the workflow exists, so that strangers
 // cannot create counters.
-func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest) {
+func (r *RefusalCounter) Count(workflowID, code string, request stream.RefusedRequest) {
 	key := refusalKey{workflowID, code, request.At.Unix() / 60}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +65,7 @@ func (r *Refusals) Count(workflowID, code string, request stream.RefusedRequest)
 	entry.last = request
 }
 
-func (r *Refusals) message() (*nats.Msg, error) {
+func (r *RefusalCounter) message() (*nats.Msg, error) {
 	r.mu.Lock()
 	entries := r.entries
 	if len(entries) == 0 {

@@ -83,7 +83,7 @@ func request(second int) stream.RefusedRequest {
 
 func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	r := start(t)
-	refusals := report.NewRefusals(r.js, r.log)
+	refusals := report.NewRefusalCounter(r.js, r.log)
 	for second := range 90 {
 		refusals.Count("a", "token_invalid", request(second))
 	}
@@ -115,7 +115,7 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 // is lost or counted twice.
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
-	refusals := report.NewRefusals(r.js, r.log)
+	refusals := report.NewRefusalCounter(r.js, r.log)
 	refusals.Count("before", "token_invalid", request(0))
 	r.reported(1)
 	r.nats.Stop()
@@ -147,7 +147,7 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 
 func BenchmarkRefusals(b *testing.B) {
 	r := start(b)
-	refusals := report.NewRefusals(r.js, r.log)
+	refusals := report.NewRefusalCounter(r.js, r.log)
 	defer refusals.Stop()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

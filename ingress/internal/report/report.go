@@ -15,38 +15,38 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// interval is the interval between reports of repeats.
-const interval = 200 * time.Millisecond
+// duplicatesInterval is the interval between reports of repeats.
+const duplicatesInterval = 200 * time.Millisecond
 
-// maxExecutions is the maximum number of executions that are counted, which bounds memory use.
-// Beyond it, repeats of further executions are not counted until a report has been sent.
-const maxExecutions = 10_000
+// maxDuplicateExecutions is the maximum number of executions that are counted, which bounds memory
+// use. Beyond it, repeats of further executions are not counted until a report has been sent.
+const maxDuplicateExecutions = 10_000
 
-// Duplicates counts suppressed repeats by execution. It is safe for concurrent use.
-type Duplicates struct {
+// DuplicateCounter counts suppressed repeats by execution. It is safe for concurrent use.
+type DuplicateCounter struct {
 	*periodicSender
 
 	mu     sync.Mutex
 	counts map[string]int64
 }
 
-// NewDuplicates returns a Duplicates that sends its reports until Stop is called.
-func NewDuplicates(js jetstream.JetStream, log logrus.FieldLogger) *Duplicates {
-	d := &Duplicates{counts: map[string]int64{}}
-	d.periodicSender = startSender(js, log, "suppressed repeats", interval, d.message)
+// NewDuplicateCounter returns a Duplicates that sends its reports until Stop is called.
+func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
+	d := &DuplicateCounter{counts: map[string]int64{}}
+	d.periodicSender = startSender(js, log, "suppressed repeats", duplicatesInterval, d.message)
 	return d
 }
 
 // Count counts one suppressed repeat.
-func (d *Duplicates) Count(executionID string) {
+func (d *DuplicateCounter) Count(executionID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.counts[executionID]; ok || len(d.counts) < maxExecutions {
+	if _, ok := d.counts[executionID]; ok || len(d.counts) < maxDuplicateExecutions {
 		d.counts[executionID]++
 	}
 }
 
-func (d *Duplicates) message() (*nats.Msg, error) {
+func (d *DuplicateCounter) message() (*nats.Msg, error) {
 	counts := d.drainCounts()
 	if len(counts) == 0 {
 		return nil, nil //nolint:nilnil // nothing to say is no error
@@ -55,7 +55,7 @@ func (d *Duplicates) message() (*nats.Msg, error) {
 }
 
 // drainCounts returns the counts and resets them. It returns nil if there are none.
-func (d *Duplicates) drainCounts() map[string]int64 {
+func (d *DuplicateCounter) drainCounts() map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.counts) == 0 {

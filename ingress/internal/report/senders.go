@@ -32,8 +32,8 @@ type SenderObservation struct {
 	WithoutID   bool      // the stored delivery had no delivery ID
 }
 
-// Senders collects observations about the senders of nodes. It is safe for concurrent use.
-type Senders struct {
+// SenderCounter collects observations about the senders of nodes. It is safe for concurrent use.
+type SenderCounter struct {
 	*periodicSender
 
 	mu   sync.Mutex
@@ -44,16 +44,16 @@ type Senders struct {
 // replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
-// NewSenders returns a Senders that sends its reports until Stop is called.
-func NewSenders(js jetstream.JetStream, log logrus.FieldLogger) *Senders {
-	s := &Senders{seen: map[senderKey]*stream.SenderObservation{}}
+// NewSenderCounter returns a Senders that sends its reports until Stop is called.
+func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
+	s := &SenderCounter{seen: map[senderKey]*stream.SenderObservation{}}
 	s.periodicSender = startSender(js, log, "senders", sendersInterval, s.message)
 	return s
 }
 
 // Count adds what one request to an existing node showed about the node's sender. preset is that
 // sender's preset.
-func (s *Senders) Count(workflowID, nodeID, preset string, seen SenderObservation) {
+func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderObservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := senderKey{workflowID, nodeID, preset}
@@ -87,7 +87,7 @@ func (s *Senders) Count(workflowID, nodeID, preset string, seen SenderObservatio
 	}
 }
 
-func (s *Senders) message() (*nats.Msg, error) {
+func (s *SenderCounter) message() (*nats.Msg, error) {
 	s.mu.Lock()
 	entries := s.seen
 	if len(entries) == 0 {

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// count is the number of shards. It exceeds the number of processors several times, so that two
-// requests rarely need the same shard.
-const count = 64
+// shardCount is the number of shards. It exceeds the number of processors several times, so that
+// two requests rarely need the same shard.
+const shardCount = 64
 
 // Shards holds the state of all IDs. It is safe for concurrent use.
 type Shards[T any] struct {
 	seed   maphash.Seed
-	shards [count]Shard[T]
+	shards [shardCount]Shard[T]
 }
 
 // Shard holds the state of the IDs that share a lock. The lock must be held while State is used.
@@ -36,7 +36,7 @@ func New[T any](newState func() T) *Shards[T] {
 
 // Of returns the shard of an ID, not locked.
 func (s *Shards[T]) Of(id string) *Shard[T] {
-	return &s.shards[maphash.String(s.seed, id)%count]
+	return &s.shards[maphash.String(s.seed, id)%shardCount]
 }
 
 // ForEach calls f with the state of each shard while it holds the shard's lock.

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// asking is the interval at which the stream's usage is polled.
-	asking = time.Second
-	// askingSoon is the minimum interval; it applies while the stream is nine tenths full and
+	// pollInterval is the interval at which the stream's usage is polled.
+	pollInterval = time.Second
+	// minPollInterval is the minimum interval; it applies while the stream is nine tenths full and
 	// requests arrive.
-	askingSoon = 100 * time.Millisecond
+	minPollInterval = 100 * time.Millisecond
 )
 
 // Follower keeps a Space up to date.
@@ -59,15 +59,15 @@ func (f *Follower) Stop() {
 
 func (f *Follower) run(ctx context.Context) {
 	defer close(f.done)
-	timer := time.NewTimer(asking)
+	timer := time.NewTimer(pollInterval)
 	defer timer.Stop()
-	soon := time.NewTimer(askingSoon)
+	soon := time.NewTimer(minPollInterval)
 	defer soon.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-soon.C: // not earlier than askingSoon after the last poll
+		case <-soon.C: // not earlier than minPollInterval after the last poll
 		}
 		select {
 		case <-ctx.Done():
@@ -76,8 +76,8 @@ func (f *Follower) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		f.requestInfo(ctx)
-		timer.Reset(asking)
-		soon.Reset(askingSoon)
+		timer.Reset(pollInterval)
+		soon.Reset(minPollInterval)
 	}
 }
 
@@ -98,7 +98,8 @@ func (f *Follower) set(info *jetstream.StreamInfo) {
 }
 
 func (f *Follower) receive(msg *nats.Msg) {
-	if name, sums, err := stream.DecodeStorage(msg.Data); err == nil && name == stream.Name {
+	if name, sums, err := stream.DecodeStorage(msg.Data); err == nil &&
+		name == stream.ExecutionsName {
 		f.space.SetSums(sums)
 	}
 }

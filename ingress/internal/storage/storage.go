@@ -58,22 +58,22 @@ import (
 
 // Thresholds, in twentieths of the stream's size.
 const (
-	// From nearFrom on, the ingress also counts the bytes that are not yet in the sums. Below it,
-	// sums are discarded.
-	nearFrom    = 14
-	sharedFrom  = 18 // from here on, accounts that hold their equal share are refused
-	scarceFrom  = 19 // from here on, the share shrinks
-	twentieths  = 20
-	knownEnough = 10 // at most 1/knownEnough of the content may be unknown
+	// From nearFullThreshold on, the ingress also counts the bytes that are not yet in the sums.
+	// Below it, sums are discarded.
+	nearFullThreshold = 14
+	sharingThreshold  = 18 // from here on, accounts that hold their equal share are refused
+	scarceThreshold   = 19 // from here on, the share shrinks
+	thresholdUnits    = 20
+	maxUnknownDivisor = 10 // at most 1/maxUnknownDivisor of the content may be unknown
 )
 
-// announceAfter sets a threshold: once the unannounced space exceeds 1/announceAfter of the
+// announceDivisor sets a threshold: once the unannounced space exceeds 1/announceDivisor of the
 // stream's maximum size, it is announced to the other ingresses immediately.
-const announceAfter = 256
+const announceDivisor = 256
 
-// ages is the number of generations of an ingress's counts; the oldest generation expires when a
-// new one starts.
-const ages = 8
+// numGenerations is the number of generations of an ingress's counts; the oldest generation expires
+// when a new one starts.
+const numGenerations = 8
 
 // Space tracks the space of one stream, and shares it among accounts. It is safe for concurrent
 // use.
@@ -111,11 +111,11 @@ type shard struct {
 
 // accountUsage is the space in the stream that one account's messages occupy, in bytes.
 type accountUsage struct {
-	counts   [ages]int64 // bytes counted by this process, by generation
-	sum      int64       // bytes of the account according to an executor's last sums
-	previous int64       // counted between the last two sums
-	latest   int64       // counted since the last sums, or since near was set
-	untold   int64       // the part of counts not yet announced to the other ingresses
+	counts   [numGenerations]int64 // bytes counted by this process, by generation
+	sum      int64                 // bytes of the account according to an executor's last sums
+	previous int64                 // counted between the last two sums
+	latest   int64                 // counted since the last sums, or since near was set
+	untold   int64                 // the part of counts not yet announced to the other ingresses
 }
 
 func (h *accountUsage) counted() (n int64) {
@@ -151,7 +151,7 @@ func (s *Space) Reserve(accountID string, bytes int64) bool {
 	defer locked.Unlock()
 	sh := &locked.State
 	h := s.usageOf(sh, accountID)
-	if free <= limit/twentieths*(twentieths-sharedFrom) {
+	if free <= limit/thresholdUnits*(thresholdUnits-sharingThreshold) {
 		signal(s.Crossed)
 		if !s.fits(h, limit, free) {
 			return false
@@ -208,13 +208,13 @@ func (s *Space) fits(h *accountUsage, limit, free int64) bool {
 	}
 	holders := min(s.holders.Load()+1, accounts)
 	share := limit / holders
-	if scarce := limit / twentieths * (twentieths - scarceFrom); free < scarce {
+	if scarce := limit / thresholdUnits * (thresholdUnits - scarceThreshold); free < scarce {
 		share = int64(float64(share) * float64(max(free, 0)) / float64(scarce))
 	}
 	if s.summed.Load() {
 		return h.sum+h.previous+h.latest < share
 	}
-	if used := limit - free; used-s.counted.Load() > used/knownEnough {
+	if used := limit - free; used-s.counted.Load() > used/maxUnknownDivisor {
 		share = min(share, free/(2*holders))
 	}
 	return h.counted() < share
@@ -229,7 +229,7 @@ func (s *Space) count(sh *shard, h *accountUsage, bytes, untold int64) {
 	h.untold += untold
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
-	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceAfter {
+	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceDivisor {
 		signal(s.Announce)
 	}
 }
@@ -261,7 +261,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	}
 	s.used.Store(used)
 	s.limit.Store(limit)
-	near := used >= limit/twentieths*nearFrom
+	near := used >= limit/thresholdUnits*nearFullThreshold
 	if s.near.Swap(near) && !near {
 		s.summed.Store(false)
 		s.shards.ForEach(func(sh *shard) {
@@ -274,7 +274,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	if s.turned.IsZero() {
 		s.turned = now
 	}
-	if maxAge > 0 && now.Sub(s.turned) >= maxAge/ages {
+	if maxAge > 0 && now.Sub(s.turned) >= maxAge/numGenerations {
 		s.turned = now
 		s.rotate()
 	}
@@ -283,7 +283,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 // rotate starts a new generation of counts, which replaces the oldest one.
 func (s *Space) rotate() {
 	s.shards.ForEach(func(sh *shard) {
-		sh.age = (sh.age + 1) % ages
+		sh.age = (sh.age + 1) % numGenerations
 		for _, h := range sh.accounts {
 			s.counted.Add(-h.counts[sh.age])
 			h.counts[sh.age] = 0

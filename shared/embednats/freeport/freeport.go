@@ -12,14 +12,14 @@ import (
 // The ports are below the range of ephemeral ports, because an outgoing connection could otherwise
 // take the port of a stopped server.
 const (
-	first = 20000
-	last  = 32000
+	minPort = 20000
+	maxPort = 32000
 )
 
-// next determines where the next search begins. Each process begins at a random port.
-var next atomic.Int64
+// nextOffset determines where the next search begins. Each process begins at a random port.
+var nextOffset atomic.Int64
 
-func init() { next.Store(rand.Int64N(last - first)) } //nolint:gosec // not a secret
+func init() { nextOffset.Store(rand.Int64N(maxPort - minPort)) } //nolint:gosec // not a secret
 
 // Port is a TCP port on 127.0.0.1 that is reserved until Release.
 type Port struct {
@@ -31,8 +31,8 @@ type Port struct {
 // Reserve finds a free port and reserves it by binding the UDP port with the same number. Other
 // callers, including those in other processes, then see the port as taken.
 func Reserve() (*Port, error) {
-	for range last - first {
-		p := &Port{Number: first + int(next.Add(1)%(last-first))}
+	for range maxPort - minPort {
+		p := &Port{Number: minPort + int(nextOffset.Add(1)%(maxPort-minPort))}
 		var err error
 		//nolint:noctx // it does not block
 		p.reservation, err = net.ListenPacket("udp", p.Addr())
@@ -47,7 +47,7 @@ func Reserve() (*Port, error) {
 		_ = l.Close()
 		return p, nil
 	}
-	return nil, fmt.Errorf("no port between %d and %d is free", first, last)
+	return nil, fmt.Errorf("no port between %d and %d is free", minPort, maxPort)
 }
 
 // Addr returns the host:port of the port.

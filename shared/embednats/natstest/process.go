@@ -24,15 +24,15 @@ import (
 // server's options in JSON.
 const serverEnv = "HOOKSTART_NATSTEST_SERVER"
 
-// ready is the first line that a server process writes once it has started. Any other line is the
-// reason why it could not start.
-const ready = "ready"
+// readyLine is the first line that a server process writes once it has started. Any other line is
+// the reason why it could not start.
+const readyLine = "ready"
 
 // processTimeout limits how long a server process may take to start and to stop.
 const processTimeout = 30 * time.Second
 
-// servesIfAsked reports whether the test binary can run as a server process.
-var servesIfAsked atomic.Bool
+// canServe reports whether the test binary can run as a server process.
+var canServe atomic.Bool
 
 // Main runs the tests of a package that starts server processes; call it in TestMain. In a server
 // process it runs the server and does not return.
@@ -45,7 +45,7 @@ func Main(m *testing.M) (code int) {
 // other process it returns immediately. A TestMain that cannot call Main must call ServeIfAsked
 // first.
 func ServeIfAsked() {
-	servesIfAsked.Store(true)
+	canServe.Store(true)
 	//nolint:forbidigo // there is no cmd: the process is any package's test binary
 	text := os.Getenv(serverEnv)
 	if text == "" {
@@ -73,7 +73,7 @@ func runServer(o embednats.Options) int {
 		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
-	fmt.Fprintln(os.Stdout, ready)
+	fmt.Fprintln(os.Stdout, readyLine)
 	select {
 	case <-stop:
 		server.Shutdown()
@@ -92,7 +92,7 @@ type process struct {
 
 // startProcess starts a server and waits until it is ready.
 func startProcess(o embednats.Options) (*process, error) {
-	if !servesIfAsked.Load() {
+	if !canServe.Load() {
 		return nil,
 			errors.New("a server process is this test binary, started once more: the package " +
 				"needs func TestMain(m *testing.M) { os.Exit(natstest.Main(m)) }")
@@ -122,7 +122,7 @@ func startProcess(o embednats.Options) (*process, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
 	defer cancel()
 	line, err := output.Await(ctx, p.Process, firstLine)
-	if err == nil && line[1] == ready {
+	if err == nil && line[1] == readyLine {
 		return p, nil
 	}
 	p.Kill()

@@ -9,23 +9,31 @@ import "slices"
 type Capability string
 
 const (
-	// Senders is the capability to verify a trigger node's requests according to its sender.
-	Senders Capability = "senders"
-	// Filters is the capability to start executions only for the requests that match a trigger
-	// node's filter.
-	Filters Capability = "filters"
-	// Answers is the capability to delay the response to a request until its execution has
-	// finished.
-	Answers Capability = "answers"
-	// OrderKeys is the capability to order a trigger node's executions by order key.
-	OrderKeys Capability = "orderKey"
-	// OwnStreams is the capability to store a queue's start messages in the queue's own stream.
-	OwnStreams Capability = "ownStreams"
+	// CapabilitySenders is the capability to verify a trigger node's requests according to its
+	// sender.
+	CapabilitySenders Capability = "senders"
+	// CapabilityFilters is the capability to start executions only for the requests that match a
+	// trigger node's filter.
+	CapabilityFilters Capability = "filters"
+	// CapabilityAnswers is the capability to delay the response to a request until its execution
+	// has finished.
+	CapabilityAnswers Capability = "answers"
+	// CapabilityOrderKeys is the capability to order a trigger node's executions by order key.
+	CapabilityOrderKeys Capability = "orderKey"
+	// CapabilityOwnStreams is the capability to store a queue's start messages in the queue's own
+	// stream.
+	CapabilityOwnStreams Capability = "ownStreams"
 )
 
 // Capabilities returns the capabilities of an ingress of this version.
 func Capabilities() []Capability {
-	return []Capability{Senders, Filters, Answers, OrderKeys, OwnStreams}
+	return []Capability{
+		CapabilitySenders,
+		CapabilityFilters,
+		CapabilityAnswers,
+		CapabilityOrderKeys,
+		CapabilityOwnStreams,
+	}
 }
 
 // capabilityNames returns the names under which capabilities are announced.

@@ -26,7 +26,7 @@ func TestEveryChangeIsInForceWhenItReturns(t *testing.T) {
 	r := registrytest.Start(t, server.Connect(t))
 	one, _ := registrytest.StartIngress(t, server.Connect(t))
 	two, _ := registrytest.StartIngress(t, server.Connect(t))
-	token := r.Workflow(t, "wf", "free", false)
+	token := r.CreateWorkflow(t, "wf", "free", false)
 
 	for round := range 100 {
 		active := round%2 == 0
@@ -75,7 +75,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	slow, announcer := registrytest.StartIngress(t, server.Connect(t))
-	r.Workflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
 	// The change is stored within that time.
@@ -108,7 +108,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "wf", "free", false)
 	nc := server.Connect(t)
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -201,7 +201,7 @@ func TestASnapshotLoadsWhatIsThere(t *testing.T) {
 		t.Error("not empty")
 	}
 	for n := range 50 {
-		r.Workflow(t, fmt.Sprintf("wf-%d", n), "pro", n%2 == 0)
+		r.CreateWorkflow(t, fmt.Sprintf("wf-%d", n), "pro", n%2 == 0)
 	}
 	if err := r.DeleteWorkflow(t.Context(), "wf-49"); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestFollowingGoesOnAfterTheServerWasAway(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	server.Restart()
 	for attempt := 0; ; attempt++ {
 		_, err := r.Deactivate(t.Context(), "wf")
@@ -268,7 +268,7 @@ func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "wf", "pro", false)
+	r.CreateWorkflow(t, "wf", "pro", false)
 	link := server.NewLink(t)
 	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))

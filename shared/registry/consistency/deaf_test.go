@@ -127,7 +127,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "wf", "free", false)
 	announced, presence := connectByLink(t, server)
 	nc := server.Connect(t)
 	js, err := jetstream.New(nc)

@@ -20,21 +20,23 @@
 //  1. P has announced R or a later revision. It announces a revision after the sink has applied it,
 //     so the next request at P sees the change.
 //
-//  2. P has been silent for lifetime and is presumed dead. Let H be when the last announcement from
-//     P was received; P is presumed dead from H+lifetime on. If P requested its lease after the
-//     change was stored, the lease covers the change: that is case 1, except that the announcement
-//     was lost. So a stale lease was requested before the change was stored, and expires relyFor
-//     after the request. P sends a heartbeat as long as it can renew its lease. With up to three
-//     heartbeats in a row lost, H is at most four heartbeat intervals before the request for the
-//     last stale lease. So that lease has expired by the time P is presumed dead, because
+//  2. P has been silent for livenessTimeout and is presumed dead. Let H be when the last
+//     announcement from P was received; P is presumed dead from H+livenessTimeout on. If P
+//     requested its lease after the change was stored, the lease covers the change: that is case 1,
+//     except that the announcement was lost. So a stale lease was requested before the change was
+//     stored, and expires leaseDuration after the request. P sends a heartbeat as long as it can
+//     renew its lease. With up to three heartbeats in a row lost, H is at most four heartbeat
+//     intervals before the request for the last stale lease. So that lease has expired by the time
+//     P is presumed dead, because
 //
-//     relyFor + 4 × heartbeat ≤ lifetime
+//     leaseDuration + 4 × heartbeatInterval ≤ livenessTimeout
 //
 //     P may also be silent because two servers of a cluster are partitioned while both reach the
 //     leader of the registry: then P still renews its lease. So Membership.Wait keeps track of a
-//     silent process for forgetAfter, and waits until relyFor after the change was stored: by then
-//     every lease that does not cover the change has expired. A single server cannot be
-//     partitioned: there, Wait does not wait for a process that has been silent for lifetime.
+//     silent process for forgetMemberAfter, and waits until leaseDuration after the change was
+//     stored: by then every lease that does not cover the change has expired. A single server
+//     cannot be partitioned: there, Wait does not wait for a process that has been silent for
+//     livenessTimeout.
 //
 //     A process that was frozen and resumes finds its lease expired, too: Lease.IsValid reads the
 //     clock for each request, and the process responds with 503 until the lease is renewed.
@@ -47,16 +49,16 @@
 //     or a later revision, and P serves only with R applied.
 //
 // A membership receives nothing before it starts or while its connection is lost. So Wait returns
-// no earlier than lifetime after the membership started or reconnected. By then the membership has
-// received an announcement from every process that is connected, or that lost NATS after that
-// moment, with up to three announcements in a row lost. The lease of a process that lost NATS
-// before that moment has expired, by the same inequality. A caller that knows that no other process
-// existed before, because it has just started NATS itself, skips this wait (JoinFirst).
+// no earlier than livenessTimeout after the membership started or reconnected. By then the
+// membership has received an announcement from every process that is connected, or that lost NATS
+// after that moment, with up to three announcements in a row lost. The lease of a process that lost
+// NATS before that moment has expired, by the same inequality. A caller that knows that no other
+// process existed before, because it has just started NATS itself, skips this wait (JoinFirst).
 //
 // Another bucket under the same name (recreated, or restored from an older copy) reuses the
-// revisions. A Follower detects it, and switches to it only after relyFor. By then all leases on
-// the old bucket have expired, so no process uses the old one when the new one accepts its
-// first change.
+// revisions. A Follower detects it, and switches to it only after leaseDuration. By then all leases
+// on the old bucket have expired, so no process uses the old one when the new one accepts its first
+// change.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. Without an identity, and while it states that a backup is being
@@ -71,21 +73,22 @@
 //
 //   - The clocks of the processes run at about the same rate; their time of day does not matter. A
 //     virtual machine that is suspended as a whole, including its monotonic clock, and resumed
-//     elsewhere may go on using its lease for what remains of relyFor.
+//     elsewhere may go on using its lease for what remains of leaseDuration.
 //   - NATS delivers the messages of one connection in order.
 //   - If two servers of a cluster both reach the leader of the registry, they are not partitioned
-//     from each other for longer than forgetAfter, and no process starts at one of them meanwhile.
+//     from each other for longer than forgetMemberAfter, and no process starts at one of them
+//     meanwhile.
 //   - The response that renews a lease, or that an executor bases a decision on (Follower.CatchUp),
 //     comes from the leader of the registry's stream. A leader that is partitioned from the other
 //     servers goes on responding (with nats-server 2.15.2 for more than ten minutes), while the
 //     others may elect another leader and store changes. So its response counts only if a majority
-//     has replied to it within heardWithin: those servers elect no other leader before
-//     electionTimeout, and heardWithin + relyFor ≤ electionTimeout. One case remains: a server that
-//     has lost its leader calls an election, and a server that has only just heard from the old
-//     leader votes for it. The old leader learns of this at its next heartbeat (1 s). Only if it is
-//     partitioned from that server within that second may a process on its side refuse requests
-//     according to an outdated registry, for at most heardWithin + relyFor. It accepts none,
-//     because it cannot store anything.
+//     has replied to it within maxPeerSilence: those servers elect no other leader before
+//     electionTimeout, and maxPeerSilence + leaseDuration ≤ electionTimeout. One case remains: a
+//     server that has lost its leader calls an election, and a server that has only just heard from
+//     the old leader votes for it. The old leader learns of this at its next heartbeat (1 s). Only
+//     if it is partitioned from that server within that second may a process on its side refuse
+//     requests according to an outdated registry, for at most maxPeerSilence + leaseDuration. It
+//     accepts none, because it cannot store anything.
 //   - If Wait fails with a LaggingError, the change is stored. It is in force at every process
-//     within lifetime: by then each process has either applied it or responds with 503.
+//     within livenessTimeout: by then each process has either applied it or responds with 503.
 package consistency

@@ -46,13 +46,13 @@ type PendingReporter interface {
 	Pending() (since uint64, settled <-chan struct{})
 }
 
-// ErrUnidentified means that the registry has no identity: it was lost, or is being restored. It
+// ErrNoIdentity means that the registry has no identity: it was lost, or is being restored. It
 // wraps ErrNotCurrent.
-var ErrUnidentified = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
+var ErrNoIdentity = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
 
-// ErrRestoring means that a backup is being restored into the registry. It wraps ErrUnidentified.
+// ErrRestoring means that a backup is being restored into the registry. It wraps ErrNoIdentity.
 // Everything stored so far has been applied.
-var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrUnidentified)
+var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrNoIdentity)
 
 // ErrNotCurrent means that this process's copy of the registry may be stale. The same call may
 // succeed a moment later.
@@ -62,9 +62,9 @@ var ErrNotCurrent = errors.New("the registry is not known to be current")
 // has applied.
 //
 // It detects that the bucket has been recreated, or restored from an older copy, and then reloads
-// everything. It waits for relyFor first, for two reasons: a cluster may report such a bucket for a
-// moment while it elects a leader, and all leases on the old bucket must have expired before the
-// first process can change the new one.
+// everything. It waits for leaseDuration first, for two reasons: a cluster may report such a bucket
+// for a moment while it elects a leader, and all leases on the old bucket must have expired before
+// the first process can change the new one.
 type Follower struct {
 	js   jetstream.JetStream
 	sink Sink
@@ -246,7 +246,7 @@ var errReconnected = errors.New("the connection to NATS was lost and is back")
 func (f *Follower) nextConsumer(
 	ctx context.Context, connected <-chan nats.Status,
 ) (followedConsumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, retry.AskTimeout)
+	ctx, cancel := context.WithTimeout(ctx, retry.AttemptTimeout)
 	defer cancel()
 	type creation struct {
 		consumer followedConsumer
@@ -375,7 +375,7 @@ func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok boo
 // server deletes the consumer once it has been inactive for a minute.
 func (f *Follower) deleteConsumer(ctx context.Context, name string) {
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AskTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retry.AttemptTimeout)
 		defer cancel()
 		_ = f.js.DeleteConsumer(ctx, registry.Stream, name)
 	}()
@@ -474,9 +474,9 @@ func (f *Follower) Revision() uint64 {
 	return f.revision
 }
 
-// inForce returns the last revision that is in force. It also returns a channel that is closed when
-// an applied revision comes into force; the channel may be nil.
-func (f *Follower) inForce() (revision uint64, settled <-chan struct{}) {
+// revisionInForce returns the last revision that is in force. It also returns a channel that is
+// closed when an applied revision comes into force; the channel may be nil.
+func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) {
 	revision = f.Revision()
 	s, ok := f.sink.(PendingReporter)
 	if !ok {
@@ -503,7 +503,7 @@ func (f *Follower) waitLoaded(ctx context.Context) error { return f.Wait(ctx, 0)
 // ErrNotCurrent if the bucket may be a different one from the followed one, if the responding
 // server may no longer be the leader of the registry's stream, or if the registry has no identity.
 func (f *Follower) CatchUp(ctx context.Context) error {
-	if err := f.CatchUpUnidentified(ctx); err != nil {
+	if err := f.CatchUpWithoutIdentity(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -515,14 +515,14 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	case f.identity.Restoring:
 		return ErrRestoring
 	case id == "" || f.hasRolledBack():
-		return ErrUnidentified
+		return ErrNoIdentity
 	}
 	return nil
 }
 
-// CatchUpUnidentified is like CatchUp, but accepts a registry without an identity. It is for an
+// CatchUpWithoutIdentity is like CatchUp, but accepts a registry without an identity. It is for an
 // executor that is about to write the identity.
-func (f *Follower) CatchUpUnidentified(ctx context.Context) error {
+func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 	// Read this before the request: by the time the response arrives, more may have been stored and
 	// applied.
 	revision := f.Revision()
@@ -577,7 +577,7 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	heard := 1
 	for _, peer := range servers.Replicas {
 		// The server reports 0 for a peer that has not replied to it yet.
-		if peer.Active > 0 && peer.Active < heardWithin {
+		if peer.Active > 0 && peer.Active < maxPeerSilence {
 			heard++
 		}
 	}
@@ -585,8 +585,8 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 }
 
 // checkBucket returns an error if a bucket is not the followed one. Once that has been the case for
-// relyFor, it reloads everything instead. revision is one that had been applied before the bucket
-// was looked up.
+// leaseDuration, it reloads everything instead. revision is one that had been applied before the
+// bucket was looked up.
 func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
@@ -611,7 +611,7 @@ func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) erro
 	switch {
 	case differs.IsZero():
 		return nil
-	case time.Since(differs) < relyFor:
+	case time.Since(differs) < leaseDuration:
 		return fmt.Errorf("%w: its bucket was created anew, or restored", ErrNotCurrent)
 	}
 	f.reload(info)

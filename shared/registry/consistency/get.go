@@ -14,11 +14,11 @@ import (
 // stream's replicas, so its responses may be out of date.
 var ErrNoMajority = errors.New("the stream's leader does not reach a majority of its replicas")
 
-// Get returns one message of a stream from the stream's leader. It fails with leader.ErrNoMessage
-// if there is no such message, and with ErrNoMajority if the leader cannot reach a majority,
-// because its response may then be out of date.
-func Get(
-	ctx context.Context, js jetstream.JetStream, name string, question leader.Question,
+// GetFromLeader returns one message of a stream from the stream's leader. It fails with
+// leader.ErrNoMessage if there is no such message, and with ErrNoMajority if the leader cannot
+// reach a majority, because its response may then be out of date.
+func GetFromLeader(
+	ctx context.Context, js jetstream.JetStream, name string, query leader.Query,
 ) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -27,5 +27,5 @@ func Get(
 	if !HasMajority(s.CachedInfo().Cluster) {
 		return nil, fmt.Errorf("%w: %s", ErrNoMajority, name)
 	}
-	return leader.Get(ctx, js.Conn(), name, question)
+	return leader.Get(ctx, js.Conn(), name, query)
 }

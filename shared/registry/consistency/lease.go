@@ -10,8 +10,8 @@ import (
 )
 
 // Lease reports whether a follower's copy of the registry is current, that is, whether it was known
-// to be complete less than relyFor ago. The lease of a process that was frozen or disconnected from
-// NATS expires, which keeps the process from using a stale copy.
+// to be complete less than leaseDuration ago. The lease of a process that was frozen or
+// disconnected from NATS expires, which keeps the process from using a stale copy.
 type Lease struct {
 	nc       *nats.Conn
 	follower *Follower
@@ -39,7 +39,7 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 		done:     make(chan struct{}),
 	}
 	if f.hasIdentity() {
-		l.until.Store(int64(relyFor))
+		l.until.Store(int64(leaseDuration))
 	}
 	go l.run(ctx)
 	return l
@@ -64,7 +64,7 @@ func (l *Lease) AwaitValid(now time.Time) bool {
 	if l.IsValid(now) {
 		return true
 	}
-	timeout := time.NewTimer(renewEvery + relyFor/4)
+	timeout := time.NewTimer(leaseRenewInterval + leaseDuration/4)
 	defer timeout.Stop()
 	for l.nc.IsConnected() {
 		l.mu.Lock()
@@ -91,14 +91,14 @@ func (l *Lease) Failure() error {
 
 // Age returns how long ago the follower was last known to be complete.
 func (l *Lease) Age(now time.Time) time.Duration {
-	return now.Sub(l.origin) - time.Duration(l.until.Load()) + relyFor
+	return now.Sub(l.origin) - time.Duration(l.until.Load()) + leaseDuration
 }
 
 func (l *Lease) run(ctx context.Context) {
 	defer close(l.done)
 	connected := l.nc.StatusChanged(nats.CONNECTED)
 	defer l.nc.RemoveStatusListener(connected)
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTicker(leaseRenewInterval)
 	defer tick.Stop()
 	for {
 		if l.renew(ctx, connected) {
@@ -118,7 +118,7 @@ func (l *Lease) run(ctx context.Context) {
 // connection was lost, perhaps with the response, and has been re-established.
 func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again bool) {
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, renewWithin)
+	ctx, cancel := context.WithTimeout(ctx, leaseRenewTimeout)
 	defer cancel()
 	caughtUp := make(chan error, 1)
 	go func() { caughtUp <- l.follower.CatchUp(ctx) }()
@@ -133,7 +133,7 @@ func (l *Lease) renew(ctx context.Context, connected <-chan nats.Status) (again 
 	case <-connected:
 		return l.nc.IsConnected()
 	}
-	l.until.Store(int64(asked.Add(relyFor).Sub(l.origin)))
+	l.until.Store(int64(asked.Add(leaseDuration).Sub(l.origin)))
 	l.mu.Lock()
 	l.failed = nil
 	close(l.renewed)

@@ -35,8 +35,8 @@ type member struct {
 	heard time.Time
 }
 
-// isAlive reports whether a heartbeat of the process was received within lifetime.
-func (m member) isAlive() bool { return time.Since(m.heard) < lifetime }
+// isAlive reports whether a heartbeat of the process was received within livenessTimeout.
+func (m member) isAlive() bool { return time.Since(m.heard) < livenessTimeout }
 
 // Join subscribes to the heartbeats. It returns once every connected process has had time to
 // announce itself.
@@ -60,7 +60,7 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 	if r.sub, err = nc.Subscribe(presenceSubject, r.receive); err != nil {
 		return nil, fmt.Errorf("listen for the other processes: %w", err)
 	}
-	timer := time.NewTimer(listenFor)
+	timer := time.NewTimer(joinListenTime)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -107,7 +107,7 @@ func (e *LaggingError) Error() string {
 }
 
 // Wait waits until every process that may serve requests has applied a revision. If the membership
-// started or reconnected less than lifetime ago, Wait first waits for the rest of that time,
+// started or reconnected less than livenessTimeout ago, Wait first waits for the rest of that time,
 // because until then a process whose heartbeats were not received may still have a valid lease. If
 // ctx ends first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
@@ -155,7 +155,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 
 // lagging returns the processes that may serve requests and have not applied a revision. next is
 // how long it takes until the first of them is presumed dead. lagging removes processes that have
-// been silent for forgetAfter. The caller must hold mu.
+// been silent for forgetMemberAfter. The caller must hold mu.
 func (r *Membership) lagging(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
@@ -164,17 +164,17 @@ func (r *Membership) lagging(
 	}
 	// The name is also "" while nc is disconnected.
 	r.clustered = r.clustered || r.nc.ConnectedClusterName() != ""
-	next = lifetime
-	if deaf := lifetime - now.Sub(r.since); deaf > 0 {
+	next = livenessTimeout
+	if deaf := livenessTimeout - now.Sub(r.since); deaf > 0 {
 		list, next = append(list, "a process that was not heard yet"), deaf
 	}
 	for id, m := range r.members {
-		left := lifetime - now.Sub(m.heard)
+		left := livenessTimeout - now.Sub(m.heard)
 		if r.clustered { // the process may be cut off from this one but still renew its lease
-			left = max(left, relyFor-now.Sub(stored))
+			left = max(left, leaseDuration-now.Sub(stored))
 		}
 		switch {
-		case now.Sub(m.heard) > forgetAfter:
+		case now.Sub(m.heard) > forgetMemberAfter:
 			delete(r.members, id)
 		case m.serving && m.revision < revision && left > 0:
 			list = append(list, m.role+" "+id)
@@ -212,7 +212,7 @@ func (r *Membership) Members() []Process {
 	defer r.mu.Unlock()
 	var list []Process
 	for id, m := range r.members {
-		if time.Since(m.heard) < lifetime {
+		if time.Since(m.heard) < livenessTimeout {
 			list = append(list, Process{
 				Instance: id,
 				Role:     m.role,

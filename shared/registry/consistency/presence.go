@@ -67,9 +67,9 @@ func StartHeartbeat(
 		return nc.FlushWithContext(ctx)
 	}
 	err := retry.Do(ctx, heard)
-	go a.run(running) // start now, because catching up may take longer than lifetime
+	go a.run(running) // start now, because catching up may take longer than livenessTimeout
 	if err == nil {
-		err = retry.Do(ctx, f.CatchUpUnidentified)
+		err = retry.Do(ctx, f.CatchUpWithoutIdentity)
 	}
 	if err != nil {
 		a.Stop()
@@ -84,16 +84,16 @@ func (a *Heartbeat) Stop() {
 	<-a.done
 	a.self.leaving = true
 	a.announceOrLog()
-	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for lifetime
+	_ = a.nc.FlushTimeout(time.Second) // if the message is lost, changes wait for livenessTimeout
 }
 
 func (a *Heartbeat) run(ctx context.Context) {
 	defer close(a.done)
-	tick := time.NewTicker(heartbeat)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		moved := a.follower.changed()
-		_, settled := a.follower.inForce()
+		_, settled := a.follower.revisionInForce()
 		a.announceOrLog()
 		select {
 		case <-ctx.Done():
@@ -106,7 +106,7 @@ func (a *Heartbeat) run(ctx context.Context) {
 }
 
 func (a *Heartbeat) announce() error {
-	a.self.revision, _ = a.follower.inForce()
+	a.self.revision, _ = a.follower.revisionInForce()
 	data, err := a.self.encode()
 	if err != nil {
 		return err

@@ -71,7 +71,8 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// inForce changes the registry, and repeats the change until the editor's copy is current again.
+// revisionInForce changes the registry, and repeats the change until the editor's copy is current
+// again.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -94,7 +95,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "kept", "pro", true)
+	r.CreateWorkflow(t, "kept", "pro", true)
 	server.Stop()
 	backup := t.TempDir()
 	fatal(t, os.CopyFS(backup, os.DirFS(server.StoreDir())))
@@ -102,7 +103,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	p := startProcess(t, server)
 	inForce(t, func(ctx context.Context) error { _, err := r.Deactivate(ctx, "kept"); return err })
 	for _, id := range []string{"later", "and-later"} {
-		r.Workflow(t, id, "pro", true)
+		r.CreateWorkflow(t, id, "pro", true)
 	}
 
 	server.Stop()
@@ -112,7 +113,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	server.Restart()
 	// No executor has checked the registry yet: it may be older than the confirmed state.
 	p.neverValid(t, 3*time.Second)
-	registrytest.Identify(t, r.JetStream)
+	registrytest.WriteIdentity(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("later"); found {
 		t.Error("a workflow is in force that the restored registry does not have")
@@ -128,7 +129,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	if view, _ := p.Lookup("kept"); view.Workflow.Active {
 		t.Error("a change after the restoration is not in force")
 	}
-	r.Workflow(t, "new", "pro", true)
+	r.CreateWorkflow(t, "new", "pro", true)
 	if view, found := p.Lookup("new"); !found || !view.Workflow.Active {
 		t.Error("a new workflow is not in force")
 	}
@@ -139,7 +140,7 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "old", "pro", true)
+	r.CreateWorkflow(t, "old", "pro", true)
 	p := startProcess(t, server)
 	ctx := t.Context()
 	for _, bucket := range []string{registry.Bucket, registry.SecretsBucket} {
@@ -148,7 +149,7 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	p.noLongerValid()
 	fatal(t, edit.EnsureBuckets(ctx, r.JetStream, 1))
 	p.neverValid(t, 3*time.Second)
-	registrytest.Identify(t, r.JetStream)
+	registrytest.WriteIdentity(t, r.JetStream)
 	p.validAgain(t)
 	if _, ok := p.Lookup("old"); ok {
 		t.Error("a workflow is in force that is not in the registry")
@@ -156,7 +157,7 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	plans, err := edit.ParsePlans(edit.DefaultPlans)
 	fatal(t, err)
 	inForce(t, func(ctx context.Context) error { return r.PutPlans(ctx, plans) })
-	r.Workflow(t, "new", "pro", true)
+	r.CreateWorkflow(t, "new", "pro", true)
 	if view, ok := p.Lookup("new"); !ok || !view.Workflow.Active || !view.WithinPlan {
 		t.Error("a new workflow is not in force")
 	}

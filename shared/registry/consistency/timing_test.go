@@ -11,28 +11,28 @@ import (
 func TestTimings(t *testing.T) {
 	t.Parallel()
 	const lostInARow = 3
-	if relyFor+(lostInARow+1)*heartbeat > lifetime {
+	if leaseDuration+(lostInARow+1)*heartbeatInterval > livenessTimeout {
 		t.Errorf("a process relies on its lease for %s and is taken for dead after %s: with %d "+
 			"heartbeats of %s lost it answers from an old registry",
-			relyFor, lifetime, lostInARow, heartbeat)
+			leaseDuration, livenessTimeout, lostInARow, heartbeatInterval)
 	}
-	if heardWithin+relyFor > electionTimeout {
+	if maxPeerSilence+leaseDuration > electionTimeout {
 		t.Errorf("a lease of %s that counts from an answer of a leader that was heard %s ago "+
 			"outlives the leader, who may be replaced after %s",
-			relyFor, heardWithin, electionTimeout)
+			leaseDuration, maxPeerSilence, electionTimeout)
 	}
-	if listenFor <= heartbeat {
-		t.Errorf("a new membership listens for %s, and heartbeats come every %s", listenFor,
-			heartbeat)
+	if joinListenTime <= heartbeatInterval {
+		t.Errorf("a new membership listens for %s, and heartbeats come every %s", joinListenTime,
+			heartbeatInterval)
 	}
 	// The reasoning does not need this. It keeps a lease from expiring while nothing is wrong.
-	if renewEvery+renewWithin >= relyFor {
+	if leaseRenewInterval+leaseRenewTimeout >= leaseDuration {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
-			renewEvery, renewWithin, relyFor)
+			leaseRenewInterval, leaseRenewTimeout, leaseDuration)
 	}
-	if stallTimeout >= renewWithin {
+	if stallTimeout >= leaseRenewTimeout {
 		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at "+
-			"most %s", stallTimeout, renewWithin)
+			"most %s", stallTimeout, leaseRenewTimeout)
 	}
 }
 
@@ -43,7 +43,8 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	r := &Membership{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
-	for heard, want := range map[time.Duration]int{lifetime - time.Millisecond: 1, lifetime: 0} {
+	for heard, want := range map[time.Duration]int{livenessTimeout - time.Millisecond: 1,
+		livenessTimeout: 0} {
 		r.members["killed"] = member{
 			heartbeatMessage{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
 		}

@@ -21,18 +21,18 @@ import (
 // is ever stored without the other, no matter which process is killed at which moment. The
 // executors copy the entries, in order, from the buckets' streams to the database, where the
 // entry's ID is unique. The buckets keep a record's earlier revisions until their entries have been
-// copied: see History.
+// copied: see MaxRecordRevisions.
 
-// History is the maximum number of revisions of one record that a bucket keeps. Executors usually
-// copy the audit entries within moments. The limit is high so that no entry is lost while the
-// database is unavailable.
-const History = 1 << 20
+// MaxRecordRevisions is the maximum number of revisions of one record that a bucket keeps.
+// Executors usually copy the audit entries within moments. The limit is high so that no entry is
+// lost while the database is unavailable.
+const MaxRecordRevisions = 1 << 20
 
 // Actor is the operator or program that makes a change.
 type Actor = registry.Actor
 
-// system is the actor of changes that no caller has requested.
-var system = Actor{Kind: "system", Name: "hookstart"}
+// systemActor is the actor of changes that no caller has requested.
+var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
@@ -51,7 +51,7 @@ func ActorOf(ctx context.Context) Actor {
 	if actor, ok := ctx.Value(actorKey{}).(Actor); ok {
 		return actor
 	}
-	return system
+	return systemActor
 }
 
 // AuditEntry is the audit entry of one change.
@@ -74,13 +74,13 @@ type FieldChange struct {
 	To    any    `json:"to,omitempty"`   // nil means that it is not set
 }
 
-// notShown replaces values that are secret or large.
-const notShown = "(not shown)"
+// redactedValue replaces values that are secret or large.
+const redactedValue = "(not shown)"
 
 // Limits on an entry, which must fit into the record's message.
 const (
 	maxChanges     = 100
-	maxChangedText = 300
+	maxValueLength = 300
 )
 
 // EncodeEntry returns the encoded form of an entry, as stored in a header.
@@ -136,7 +136,7 @@ func NewEntry(actor Actor, action string) AuditEntry {
 // AuditBucket returns the bucket whose records contain the audit entries of an action, or "" if the
 // action does not change a record.
 func AuditBucket(action string) string {
-	if action == samplePayloadSet {
+	if action == actionSamplePayloadSet {
 		return registry.SecretsBucket
 	}
 	kind, _, _ := strings.Cut(action, ".")
@@ -171,10 +171,10 @@ func (e *Editor) auditEntryFor(
 		}
 		entry.WorkflowID = id
 	case registry.APIKeyPrefix:
-		if have, exists := e.directory.Key(id); exists {
+		if have, exists := e.directory.APIKey(id); exists {
 			before, entry.AccountID = have.Record, have.Record.AccountID
 		}
-		if k, ok := after.(*registry.Key); ok {
+		if k, ok := after.(*registry.APIKey); ok {
 			entry.AccountID = k.AccountID
 		}
 	case registry.QueuePrefix:
@@ -217,13 +217,19 @@ func auditAction(kind string, before, after registry.Record, fields []string) st
 			return "workflow.activate"
 		}
 		return "workflow.deactivate"
-	case allFields(fields, func(field string) bool { return strings.HasSuffix(field, "].tokens") }):
+	case allFieldsMatch(fields, func(field string) bool {
+		return strings.HasSuffix(field,
+			"].tokens")
+	}):
 		return "token.rotate"
-	case allFields(fields, func(field string) bool {
+	case allFieldsMatch(fields, func(field string) bool {
 		return strings.HasSuffix(field, "].sender.secrets")
 	}):
 		return "sender-secret.change"
-	case allFields(fields, func(field string) bool { return strings.Contains(field, "].sender.") }):
+	case allFieldsMatch(fields, func(field string) bool {
+		return strings.Contains(field,
+			"].sender.")
+	}):
 		if now := fieldsOf(after); slices.ContainsFunc(slices.Collect(maps.Keys(now)), func(
 			field string,
 		) bool {
@@ -239,7 +245,7 @@ func auditAction(kind string, before, after registry.Record, fields []string) st
 
 // queueAuditAction returns the stable name of the action that changed a queue's settings. now holds
 // the fields after the change.
-func queueAuditAction(fields []string, now map[string]value) string {
+func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	if i := slices.IndexFunc(fields, isStreamField); i >= 0 {
 		if slices.ContainsFunc(slices.Collect(maps.Keys(now)), isStreamField) {
 			return "queue-stream.set"
@@ -274,7 +280,7 @@ func isStreamField(field string) bool {
 	return name == "stream" || strings.HasPrefix(name, "stream.")
 }
 
-func allFields(fields []string, holds func(string) bool) bool {
+func allFieldsMatch(fields []string, holds func(string) bool) bool {
 	return !slices.ContainsFunc(fields, func(field string) bool { return !holds(field) })
 }
 
@@ -292,21 +298,21 @@ func commonNode(fields []string) (node string) {
 	return node
 }
 
-// value is the value of a field.
-type value struct {
+// fieldValue is the value of a field.
+type fieldValue struct {
 	shown  any    // nil means that the value is not shown
 	hidden string // distinguishes secret values
 }
 
 // fieldsOf returns the non-zero fields of a record, keyed by the names in their "audit" tags, which
 // are the names in the operators' API.
-func fieldsOf(record registry.Record) map[string]value {
+func fieldsOf(record registry.Record) map[string]fieldValue {
 	return fieldsUnder("", record)
 }
 
 // fieldsUnder is like fieldsOf, but adds a prefix to each name.
-func fieldsUnder(prefix string, record registry.Record) map[string]value {
-	fields := map[string]value{}
+func fieldsUnder(prefix string, record registry.Record) map[string]fieldValue {
+	fields := map[string]fieldValue{}
 	if record != nil {
 		addFields(fields, prefix, reflect.Indirect(reflect.ValueOf(record)))
 	}
@@ -314,7 +320,7 @@ func fieldsUnder(prefix string, record registry.Record) map[string]value {
 }
 
 // addFields adds the non-zero fields of record to a map, with a prefix before each name.
-func addFields(to map[string]value, prefix string, record reflect.Value) {
+func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 	for i := range record.NumField() {
 		tag, option, _ := strings.Cut(record.Type().Field(i).Tag.Get("audit"), ",")
 		v, name := record.Field(i), prefix+tag
@@ -326,24 +332,24 @@ func addFields(to map[string]value, prefix string, record reflect.Value) {
 		}
 		switch content := v.Interface().(type) {
 		case time.Time:
-			to[name] = value{shown: content.Format(time.RFC3339)}
+			to[name] = fieldValue{shown: content.Format(time.RFC3339)}
 		case time.Duration:
-			to[name] = value{shown: int64(content / time.Second)}
+			to[name] = fieldValue{shown: int64(content / time.Second)}
 		case string:
-			to[name] = value{shown: shortened(content)}
+			to[name] = fieldValue{shown: shortened(content)}
 		case []string:
-			to[name] = value{shown: shortened(strings.Join(content, ", "))}
+			to[name] = fieldValue{shown: shortened(strings.Join(content, ", "))}
 		case []registry.Trigger:
 			for _, node := range content {
 				at := name + "[" + node.NodeID + "]"
-				to[at] = value{shown: true}
+				to[at] = fieldValue{shown: true}
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
 			// The audit shows what operators requested, not the phases that the move then goes
 			// through.
-			if content.Phase < registry.MovingOut {
-				to[name] = value{shown: "own"}
+			if content.Phase < registry.PhaseMovingOut {
+				to[name] = fieldValue{shown: "own"}
 				addFields(to, name+".", v)
 			}
 		case []registry.QueueGroup:
@@ -353,26 +359,27 @@ func addFields(to map[string]value, prefix string, record reflect.Value) {
 		default:
 			switch {
 			case option == "hidden" && v.Len() > 0:
-				to[name] = value{hidden: fmt.Sprintf("%#v", content)} // %#v prints maps in order
+				// %#v prints maps in order
+				to[name] = fieldValue{hidden: fmt.Sprintf("%#v", content)}
 			case option == "hidden":
 			case v.Kind() == reflect.Struct:
 				addFields(to, name+".", v)
 			default:
-				to[name] = value{shown: content}
+				to[name] = fieldValue{shown: content}
 			}
 		}
 	}
 }
 
 func shortened(text string) string {
-	if runes := []rune(text); len(runes) > maxChangedText {
-		return string(runes[:maxChangedText]) + "…"
+	if runes := []rune(text); len(runes) > maxValueLength {
+		return string(runes[:maxValueLength]) + "…"
 	}
 	return text
 }
 
 // changedFields returns the names of the fields that differ, sorted.
-func changedFields(was, after map[string]value) (fields []string) {
+func changedFields(was, after map[string]fieldValue) (fields []string) {
 	for field, v := range was {
 		if now, still := after[field]; !still || now != v {
 			fields = append(fields, field)
@@ -388,7 +395,7 @@ func changedFields(was, after map[string]value) (fields []string) {
 }
 
 // changesOf returns the old and new values of at most maxChanges of the fields.
-func changesOf(fields []string, was, now map[string]value) (changes []FieldChange) {
+func changesOf(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
 	for _, field := range fields[:min(len(fields), maxChanges)] {
 		changes = append(
 			changes,
@@ -401,13 +408,13 @@ func changesOf(fields []string, was, now map[string]value) (changes []FieldChang
 	return changes
 }
 
-func shownValue(values map[string]value, field string) any {
+func shownValue(values map[string]fieldValue, field string) any {
 	v, ok := values[field]
 	switch {
 	case !ok:
 		return nil
 	case v.shown == nil:
-		return notShown
+		return redactedValue
 	}
 	return v.shown
 }

@@ -45,10 +45,10 @@ func extendHistory(ctx context.Context, js jetstream.JetStream, stream string) e
 		return err
 	}
 	config := s.CachedInfo().Config
-	if config.MaxMsgsPerSubject == History {
+	if config.MaxMsgsPerSubject == MaxRecordRevisions {
 		return nil
 	}
-	config.MaxMsgsPerSubject = History
+	config.MaxMsgsPerSubject = MaxRecordRevisions
 	_, err = js.UpdateStream(ctx, config)
 	return err
 }

@@ -73,7 +73,7 @@ type recreated struct {
 func startRecreated(t *testing.T) recreated {
 	t.Helper()
 	r := recreated{t, registrytest.Start(t, natstest.Start(t).Connect(t))}
-	r.Workflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "wf", "free", false)
 	return r
 }
 

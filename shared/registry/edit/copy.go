@@ -17,14 +17,14 @@ import (
 // The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
 // the account of the copy.
 const (
-	originalAPI     = "HOOKSTART.API"
-	originalDeliver = "feed.deliver"
+	originalAPIPrefix     = "HOOKSTART.API"
+	originalDeliverPrefix = "feed.deliver"
 )
 
-// EnsureCopy creates a copy of the registry for ingresses that may not read the original: a mirror
-// of the bucket in a separate account. js must have the API prefix under which that account's API
-// is imported. An existing copy is left unchanged.
-func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error {
+// EnsureMirror creates a copy of the registry for ingresses that may not read the original: a
+// mirror of the bucket in a separate account. js must have the API prefix under which that
+// account's API is imported. An existing copy is left unchanged.
+func EnsureMirror(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, registry.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
@@ -33,8 +33,8 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 			Mirror: &jetstream.StreamSource{
 				Name: registry.Stream,
 				External: &jetstream.ExternalStream{
-					APIPrefix:     originalAPI,
-					DeliverPrefix: originalDeliver,
+					APIPrefix:     originalAPIPrefix,
+					DeliverPrefix: originalDeliverPrefix,
 				},
 			},
 			Retention:         jetstream.LimitsPolicy,
@@ -52,22 +52,23 @@ func EnsureCopy(ctx context.Context, js jetstream.JetStream, replicas int) error
 	return nil
 }
 
-// How often a CopyMonitor checks the copy, and how long the copy may receive nothing. The original
-// sends a heartbeat every second, also when nothing changes.
+// How often a MirrorMonitor checks the copy, and how long the copy may receive nothing. The
+// original sends a heartbeat every second, also when nothing changes.
 const (
-	copyCheckInterval = 500 * time.Millisecond
-	copyStalledAfter  = 2 * time.Second
+	mirrorCheckInterval = 500 * time.Millisecond
+	mirrorStallTimeout  = 2 * time.Second
 )
 
-// CopyMonitor makes the copy of the registry follow the original again when it has stopped.
+// MirrorMonitor makes the copy of the registry follow the original again when it has stopped.
 //
 // Ingresses refuse all requests while the copy lags behind a change. NATS lets it lag for 40 s
 // after an ordinary failure: the leader of the mirror requests a consumer of the original once,
 // waits 30 s for a response and 10 s more before it tries again (setupMirrorConsumer of nats-server
 // 2.15.2). A request that is sent while the original has no leader gets no response, and both
 // streams elect their leaders at the same time when a server fails or a partition ends. A new
-// leader of the mirror requests a consumer immediately. So CopyMonitor makes the leader step down.
-type CopyMonitor struct {
+// leader of the mirror requests a consumer immediately. So MirrorMonitor makes the leader step
+// down.
+type MirrorMonitor struct {
 	conn   *nats.Conn
 	prefix string // of the API of the copy's account
 	copies jetstream.JetStream
@@ -79,23 +80,23 @@ type CopyMonitor struct {
 	heard  time.Time // when leader changed, received from the original, or was asked to step down
 }
 
-// NewCopyMonitor returns a monitor of the copy in the account whose API is imported under prefix.
+// NewMirrorMonitor returns a monitor of the copy in the account whose API is imported under prefix.
 // catchUp must return nil only if the original registry has a leader that reaches a majority.
-func NewCopyMonitor(
+func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
-) (*CopyMonitor, error) {
+) (*MirrorMonitor, error) {
 	copies, err := jetstream.NewWithAPIPrefix(nc, prefix)
 	if err != nil {
 		return nil, err
 	}
-	return &CopyMonitor{
+	return &MirrorMonitor{
 		conn: nc, prefix: prefix, copies: copies, catchUp: catchUp, log: log, heard: time.Now(),
 	}, nil
 }
 
 // Run checks the copy until ctx is done.
-func (m *CopyMonitor) Run(ctx context.Context) {
-	tick := time.NewTicker(copyCheckInterval)
+func (m *MirrorMonitor) Run(ctx context.Context) {
+	tick := time.NewTicker(mirrorCheckInterval)
 	defer tick.Stop()
 	for failing := false; ; {
 		select {
@@ -103,7 +104,7 @@ func (m *CopyMonitor) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		trying, cancel := context.WithTimeout(ctx, copyStalledAfter)
+		trying, cancel := context.WithTimeout(ctx, mirrorStallTimeout)
 		err := m.check(trying)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
@@ -116,7 +117,7 @@ func (m *CopyMonitor) Run(ctx context.Context) {
 
 // check makes the copy's leader step down if it receives nothing from an original that could send.
 // It returns an error only if the leader does not step down.
-func (m *CopyMonitor) check(ctx context.Context) error {
+func (m *MirrorMonitor) check(ctx context.Context) error {
 	s, err := m.copies.Stream(ctx, registry.Stream)
 	if err != nil {
 		return nil //nolint:nilerr // the copy has no leader, so none can step down
@@ -127,12 +128,12 @@ func (m *CopyMonitor) check(ctx context.Context) error {
 	}
 	// A leader that has not received anything yet reports no mirror, or -1.
 	receives := info.Mirror != nil && info.Mirror.Active >= 0 &&
-		info.Mirror.Active < copyStalledAfter
+		info.Mirror.Active < mirrorStallTimeout
 	if receives || info.Cluster.Leader != m.leader {
 		m.leader, m.heard = info.Cluster.Leader, time.Now()
 		return nil
 	}
-	if time.Since(m.heard) < copyStalledAfter {
+	if time.Since(m.heard) < mirrorStallTimeout {
 		return nil
 	}
 	if err := m.catchUp(ctx); err != nil {
@@ -148,7 +149,7 @@ func (m *CopyMonitor) check(ctx context.Context) error {
 }
 
 // stepDown makes the copy's leader step down in favor of another server.
-func (m *CopyMonitor) stepDown(ctx context.Context) error {
+func (m *MirrorMonitor) stepDown(ctx context.Context) error {
 	msg, err := m.conn.RequestWithContext(ctx,
 		m.prefix+".STREAM.LEADER.STEPDOWN."+registry.Stream, nil)
 	if err != nil {

@@ -48,14 +48,17 @@ func ReadInstallation(
 	return *read, last.revision, nil
 }
 
-// ErrConcurrent means that another process has written the registry's identity in the meantime.
-var ErrConcurrent = errors.New("another process has written the registry's identity meanwhile")
+// ErrInstallationChanged means that another process has written the registry's identity in the
+// meantime.
+var ErrInstallationChanged = errors.New(
+	"another process has written the registry's identity meanwhile",
+)
 
-// WriteInstallation stores the registry's identity, with a new stamp, replacing the revision over,
-// which ReadInstallation returned. It fails with ErrConcurrent if the identity has a different
-// revision by now.
+// WriteInstallation stores the registry's identity, with a new stamp, replacing the revision
+// lastRev, which ReadInstallation returned. It fails with ErrInstallationChanged if the identity
+// has a different revision by now.
 func WriteInstallation(
-	ctx context.Context, js jetstream.JetStream, i registry.Installation, over uint64,
+	ctx context.Context, js jetstream.JetStream, i registry.Installation, lastRev uint64,
 ) (rev uint64, err error) {
 	i.Stamp = uuid.NewString()
 	data, err := i.Encode()
@@ -65,9 +68,9 @@ func WriteInstallation(
 	msg := &nats.Msg{
 		Subject: registry.SubjectOf(registry.Bucket, registry.InstallationKey), Data: data,
 	}
-	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(over))
+	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(lastRev))
 	if err = mapConflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
-		return 0, ErrConcurrent
+		return 0, ErrInstallationChanged
 	}
 	if err != nil {
 		return 0, err
@@ -93,10 +96,10 @@ func AdvanceRevision(
 }
 
 const (
-	// fillAtOnce is the maximum number of unconfirmed records.
-	fillAtOnce = 500
-	// fillStall is the maximum time that a record may wait to be sent.
-	fillStall = 10 * time.Second
+	// maxUnconfirmed is the maximum number of unconfirmed records.
+	maxUnconfirmed = 500
+	// maxStallWait is the maximum time that a record may wait to be sent.
+	maxStallWait = 10 * time.Second
 )
 
 // RestoreMissing stores the records that have no revision in the bucket, and returns how many it
@@ -130,11 +133,11 @@ func RestoreMissing(
 			Subject: registry.SubjectOf(bucket, r.Key),
 			Data:    r.Data,
 		},
-			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(fillStall))
+			jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithStallWait(maxStallWait))
 		if err != nil {
 			return stored, fmt.Errorf("store %s: %w", r.Key, err)
 		}
-		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == fillAtOnce {
+		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == maxUnconfirmed {
 			if err := confirm(); err != nil {
 				return stored, err
 			}
@@ -152,8 +155,8 @@ type storedRevisions map[string]uint64
 // storedRevisionsKey is the context key of the storedRevisions of a change.
 type storedRevisionsKey struct{}
 
-// recordStored records a revision that a change has stored.
-func recordStored(ctx context.Context, bucket string, revision uint64) {
+// noteStoredRevision records a revision that a change has stored.
+func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 	if m, ok := ctx.Value(storedRevisionsKey{}).(storedRevisions); ok {
 		m[bucket] = max(m[bucket], revision)
 	}

@@ -25,7 +25,7 @@ type Directory struct {
 	// while another copy is being loaded.
 	filling *records
 
-	// keyWatches holds the pending calls of WatchKeyDeletion.
+	// keyWatches holds the pending calls of WatchAPIKeyDeletion.
 	keyWatches map[*keyWatch]struct{}
 }
 
@@ -39,8 +39,8 @@ type records struct {
 	queues    map[string]int                        // number of workflows, by queue
 	settings  map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
-	keys       btree.Map[string, Versioned[*registry.Key]]
-	keysByHash map[[sha256.Size]byte]*registry.Key
+	keys       btree.Map[string, Versioned[*registry.APIKey]]
+	keysByHash map[[sha256.Size]byte]*registry.APIKey
 }
 
 func newRecords() *records {
@@ -49,7 +49,7 @@ func newRecords() *records {
 		closed:     map[string]struct{}{},
 		queues:     map[string]int{},
 		settings:   map[string]Versioned[*registry.Queue]{},
-		keysByHash: map[[sha256.Size]byte]*registry.Key{},
+		keysByHash: map[[sha256.Size]byte]*registry.APIKey{},
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *records) apply(c registry.Change) {
 		r.adjustQueueCount(c.Workflow, 1)
 		r.byAccount.Set(accountKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
-		r.putKey(Versioned[*registry.Key]{c.APIKey, c.Revision})
+		r.putKey(Versioned[*registry.APIKey]{c.APIKey, c.Revision})
 	case c.DeletedAPIKey != "":
 		r.deleteKey(c.DeletedAPIKey)
 	case c.Queue != nil:
@@ -167,8 +167,8 @@ func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	return d.current.accounts.Get(id)
 }
 
-// Events returns an account's OperatorEvents, or nil if its events start no workflow.
-func (d *Directory) Events(accountID string) *registry.OperatorEvents {
+// EventSubscription returns an account's OperatorEvents, or nil if its events start no workflow.
+func (d *Directory) EventSubscription(accountID string) *registry.EventSubscription {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if a := d.current.events[accountID]; a != nil {
@@ -177,8 +177,8 @@ func (d *Directory) Events(accountID string) *registry.OperatorEvents {
 	return nil
 }
 
-// AccountsWithEvents returns the accounts whose events start a workflow, sorted by ID.
-func (d *Directory) AccountsWithEvents() []*registry.Account {
+// AccountsWithEventSubscription returns the accounts whose events start a workflow, sorted by ID.
+func (d *Directory) AccountsWithEventSubscription() []*registry.Account {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	all := make([]*registry.Account, 0, len(d.current.events))
@@ -233,7 +233,7 @@ func (d *Directory) isInUse(accountID string) bool {
 	if len(d.Workflows(accountID, "", 1)) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(d.Keys("", MaxKeys), func(k *registry.Key) bool {
+	return slices.ContainsFunc(d.APIKeys("", MaxAPIKeys), func(k *registry.APIKey) bool {
 		return k.AccountID == accountID
 	})
 }

@@ -62,7 +62,7 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	have, _ := r.Directory.Workflow("wf")
 	var toggling sync.WaitGroup
 	done := make(chan struct{})

@@ -23,7 +23,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
 	ctx := t.Context()
 	for _, id := range []string{"c", "b", "a"} { // not the alphabetical order of their names
-		r.Workflow(t, id, "pro", true)
+		r.CreateWorkflow(t, id, "pro", true)
 	}
 	within := func(id string) bool {
 		view, _ := i.Lookup(id)
@@ -73,7 +73,7 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	ctx := t.Context()
 	workflows := []string{"one", "two"}
 	for _, id := range workflows {
-		editors[0].Workflow(t, id, "free", false)
+		editors[0].CreateWorkflow(t, id, "free", false)
 	}
 	for round := range 50 {
 		var (
@@ -103,8 +103,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
-	r.Workflow(t, "died", "free", false)
-	r.Workflow(t, "next", "free", false)
+	r.CreateWorkflow(t, "died", "free", false)
+	r.CreateWorkflow(t, "next", "free", false)
 	kv, err := r.JetStream.KeyValue(ctx, registry.Bucket)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
 		t.Fatal(err)
 	}
-	r.Workflow(t, "died", "free", false)
+	r.CreateWorkflow(t, "died", "free", false)
 	if _, err := r.Activate(ctx, "next"); err != nil {
 		t.Error(err)
 	}
@@ -159,7 +159,7 @@ func TestPutWorkflow(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
-	token := r.Workflow(t, "wf", "free", true)
+	token := r.CreateWorkflow(t, "wf", "free", true)
 	spec := edit.WorkflowSpec{
 		ID:        "wf",
 		AccountID: "on-free",
@@ -230,7 +230,7 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	ctx := t.Context()
-	first := r.Workflow(t, "wf", "free", true)
+	first := r.CreateWorkflow(t, "wf", "free", true)
 	if err := r.RotateToken(ctx, "wf", "node", time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -97,9 +97,9 @@ func (e *Editor) EnsureCurrent(ctx context.Context) error {
 	return e.follower.CatchUp(ctx)
 }
 
-// EnsureCurrentOrRestoring is like EnsureCurrent, but does not fail while a backup is being
+// EnsureCurrentUnlessRestoring is like EnsureCurrent, but does not fail while a backup is being
 // restored into the registry. The registry is then incomplete.
-func (e *Editor) EnsureCurrentOrRestoring(ctx context.Context) error {
+func (e *Editor) EnsureCurrentUnlessRestoring(ctx context.Context) error {
 	if err := e.EnsureCurrent(ctx); !errors.Is(err, consistency.ErrRestoring) {
 		return err
 	}
@@ -128,7 +128,7 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	if err != nil {
 		return err
 	}
-	recordStored(ctx, registry.Bucket, revision)
+	noteStoredRevision(ctx, registry.Bucket, revision)
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
@@ -224,7 +224,7 @@ func (e *Editor) put(
 		} else {
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
-		recordStored(ctx, kv.Bucket(), stored)
+		noteStoredRevision(ctx, kv.Bucket(), stored)
 		return stored, mapConflict(err, key)
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
@@ -239,15 +239,15 @@ func (e *Editor) put(
 
 // remove deletes a record of the registry if its revision is still the given one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
-	header := nats.Header{kvOperation: {"DEL"}}
+	header := nats.Header{kvOperationHeader: {"DEL"}}
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}
 	return e.publish(ctx, e.registry, key, header, nil, revision)
 }
 
-// kvOperation is the header that marks a message of a bucket as a deletion.
-const kvOperation = "KV-Operation"
+// kvOperationHeader is the header that marks a message of a bucket as a deletion.
+const kvOperationHeader = "KV-Operation"
 
 // publish stores one revision of a record in the same way as the client's KeyValue, but with
 // headers, which KeyValue does not support.
@@ -260,7 +260,7 @@ func (e *Editor) publish(
 	if err != nil {
 		return 0, mapConflict(err, key)
 	}
-	recordStored(ctx, kv.Bucket(), ack.Sequence)
+	noteStoredRevision(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
 }
 

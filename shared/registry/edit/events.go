@@ -11,27 +11,27 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MinSilentAfter and MaxSilentAfter bound how long a trigger node may be without requests before it
-// counts as silent. The executors check every few seconds.
+// MinSilenceThreshold and MaxSilenceThreshold bound how long a trigger node may be without requests
+// before it counts as silent. The executors check every few seconds.
 const (
-	MinSilentAfter = 10 * time.Second
-	MaxSilentAfter = 366 * 24 * time.Hour
+	MinSilenceThreshold = 10 * time.Second
+	MaxSilenceThreshold = 366 * 24 * time.Hour
 )
 
-// PutEvents makes an account's events start a workflow. created means that they started none
-// before.
-func (e *Editor) PutEvents(
-	ctx context.Context, accountID string, events registry.OperatorEvents,
+// PutEventSubscription makes an account's events start a workflow. created means that they started
+// none before.
+func (e *Editor) PutEventSubscription(
+	ctx context.Context, accountID string, events registry.EventSubscription,
 ) (a *registry.Account, created bool, err error) {
 	given := events.Kinds
 	events.Kinds = slices.Compact(slices.Sorted(slices.Values(given)))
-	a, err = e.changeEvents(ctx, accountID,
-		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+	a, err = e.changeEventSubscription(ctx, accountID,
+		func(have *registry.EventSubscription) (*registry.EventSubscription, error) {
 			created = have == nil
-			if err := e.checkEvents(accountID, events, given); err != nil {
+			if err := e.checkEventSubscription(accountID, events, given); err != nil {
 				return nil, err
 			}
-			wanted := registry.OperatorEvents{Since: e.now()}
+			wanted := registry.EventSubscription{Since: e.now()}
 			if have != nil {
 				wanted = *have
 			}
@@ -42,11 +42,11 @@ func (e *Editor) PutEvents(
 	return a, created, err
 }
 
-// RemoveEvents stops an account's events from starting a workflow. It fails with ErrNotFound if
-// the account has no event settings.
-func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
-	_, err := e.changeEvents(ctx, accountID,
-		func(have *registry.OperatorEvents) (*registry.OperatorEvents, error) {
+// RemoveEventSubscription stops an account's events from starting a workflow. It fails with
+// ErrNotFound if the account has no event settings.
+func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) error {
+	_, err := e.changeEventSubscription(ctx, accountID,
+		func(have *registry.EventSubscription) (*registry.EventSubscription, error) {
 			if have == nil {
 				return nil, &NotFoundError{fmt.Sprintf("operator events of account %q", accountID)}
 			}
@@ -55,11 +55,11 @@ func (e *Editor) RemoveEvents(ctx context.Context, accountID string) error {
 	return err
 }
 
-// changeEvents replaces an account's OperatorEvents with those that wanted returns. If wanted
-// returns nil, the account's events start no workflow.
-func (e *Editor) changeEvents(
+// changeEventSubscription replaces an account's OperatorEvents with those that wanted returns. If
+// wanted returns nil, the account's events start no workflow.
+func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
-	wanted func(have *registry.OperatorEvents) (*registry.OperatorEvents, error),
+	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),
 ) (a *registry.Account, err error) {
 	err = e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(accountID)
@@ -74,7 +74,7 @@ func (e *Editor) changeEvents(
 		if registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if err := checkAccount(ctx, have.Record); err != nil {
+		if err := checkAccountCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+accountID, a, have.Revision)
@@ -82,10 +82,10 @@ func (e *Editor) changeEvents(
 	return a, err
 }
 
-// checkEvents validates an account's OperatorEvents. kinds holds the event kinds in the caller's
-// order, for error messages.
-func (e *Editor) checkEvents(
-	accountID string, events registry.OperatorEvents, kinds []string,
+// checkEventSubscription validates an account's OperatorEvents. kinds holds the event kinds in the
+// caller's order, for error messages.
+func (e *Editor) checkEventSubscription(
+	accountID string, events registry.EventSubscription, kinds []string,
 ) (err error) {
 	if w, ok := e.directory.Workflow(events.WorkflowID); !ok || w.Record.AccountID != accountID {
 		err = errors.Join(err, &InvalidError{
@@ -103,11 +103,11 @@ func (e *Editor) checkEvents(
 			})
 		}
 	}
-	if s := events.SilentAfter; s != 0 && (s < MinSilentAfter || s > MaxSilentAfter) {
+	if s := events.SilentAfter; s != 0 && (s < MinSilenceThreshold || s > MaxSilenceThreshold) {
 		err = errors.Join(err, &InvalidError{
 			"silentAfterSeconds",
-			fmt.Sprintf("must be from %d to %d, or absent", MinSilentAfter/time.Second,
-				MaxSilentAfter/time.Second),
+			fmt.Sprintf("must be from %d to %d, or absent", MinSilenceThreshold/time.Second,
+				MaxSilenceThreshold/time.Second),
 		})
 	}
 	return err

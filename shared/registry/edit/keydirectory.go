@@ -6,7 +6,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-func (r *records) putKey(k Versioned[*registry.Key]) {
+func (r *records) putKey(k Versioned[*registry.APIKey]) {
 	r.deleteKey(k.Record.ID)
 	r.keys.Set(k.Record.ID, k)
 	r.keysByHash[k.Record.Hash] = k.Record
@@ -18,31 +18,32 @@ func (r *records) deleteKey(id string) {
 	}
 }
 
-// Key returns a key, and reports whether it exists.
-func (d *Directory) Key(id string) (Versioned[*registry.Key], bool) {
+// APIKey returns a key, and reports whether it exists.
+func (d *Directory) APIKey(id string) (Versioned[*registry.APIKey], bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.current.keys.Get(id)
 }
 
-// KeyByHash returns the key whose text has the given SHA-256 hash, and reports whether it exists.
-func (d *Directory) KeyByHash(sha256 [sha256.Size]byte) (*registry.Key, bool) {
+// APIKeyByHash returns the key whose text has the given SHA-256 hash, and reports whether it
+// exists.
+func (d *Directory) APIKeyByHash(sha256 [sha256.Size]byte) (*registry.APIKey, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	key, ok := d.current.keysByHash[sha256]
 	return key, ok
 }
 
-// Keys returns at most limit keys, sorted by ID, starting after the given ID.
-func (d *Directory) Keys(after string, limit int) []*registry.Key {
+// APIKeys returns at most limit keys, sorted by ID, starting after the given ID.
+func (d *Directory) APIKeys(after string, limit int) []*registry.APIKey {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return page(&d.current.keys, after, limit)
 }
 
-// WatchKeyDeletion returns a channel that is closed once the key no longer exists. The caller must
-// call forget when it stops waiting.
-func (d *Directory) WatchKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
+// WatchAPIKeyDeletion returns a channel that is closed once the key no longer exists. The caller
+// must call forget when it stops waiting.
+func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := &keyWatch{id: id, gone: make(chan struct{})}

@@ -11,11 +11,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// MaxKeys is the maximum number of keys that may exist at the same time.
-const MaxKeys = 10_000
+// MaxAPIKeys is the maximum number of keys that may exist at the same time.
+const MaxAPIKeys = 10_000
 
-// KeySpec describes a key to create.
-type KeySpec struct {
+// APIKeySpec describes a key to create.
+type APIKeySpec struct {
 	ID        string
 	Name      string
 	Role      string            // viewer, editor or admin
@@ -24,16 +24,19 @@ type KeySpec struct {
 	ExpiresAt time.Time         // the zero time means never
 }
 
-// CreateKey stores a key whose ID and hash are new. When it returns, every executor accepts the
+// CreateAPIKey stores a key whose ID and hash are new. When it returns, every executor accepts the
 // key, because an executor that lags behind catches up before it rejects an unknown key.
-func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, err error) {
+func (e *Editor) CreateAPIKey(
+	ctx context.Context,
+	spec APIKeySpec,
+) (k *registry.APIKey, err error) {
 	if err := errors.Join(checkID("id", spec.ID), checkText("name", spec.Name)); err != nil {
 		return nil, err
 	}
 	if spec.Name == "" {
 		return nil, &InvalidError{"name", "is required"}
 	}
-	k = &registry.Key{
+	k = &registry.APIKey{
 		ID: spec.ID, Name: spec.Name, Role: spec.Role, AccountID: spec.AccountID, Hash: spec.SHA256,
 		CreatedAt: e.now(),
 	}
@@ -41,16 +44,16 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 		k.ExpiresAt = spec.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
 	err = e.change(ctx, func() (uint64, error) {
-		if have, ok := e.directory.Key(spec.ID); ok {
+		if have, ok := e.directory.APIKey(spec.ID); ok {
 			// An earlier attempt stored it, but the response was lost.
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
 			return 0, invalidAccount(spec.AccountID)
 		}
-		if len(e.directory.Keys("", MaxKeys)) == MaxKeys {
+		if len(e.directory.APIKeys("", MaxAPIKeys)) == MaxAPIKeys {
 			return 0, &InvalidError{
-				"name", fmt.Sprintf("there are %d keys already; revoke some", MaxKeys),
+				"name", fmt.Sprintf("there are %d keys already; revoke some", MaxAPIKeys),
 			}
 		}
 		return e.put(ctx, e.registry, registry.APIKeyPrefix+spec.ID, k, 0)
@@ -61,10 +64,10 @@ func (e *Editor) CreateKey(ctx context.Context, spec KeySpec) (k *registry.Key, 
 	return k, err
 }
 
-// DeleteKey deletes a key.
-func (e *Editor) DeleteKey(ctx context.Context, id string) error {
+// DeleteAPIKey deletes a key.
+func (e *Editor) DeleteAPIKey(ctx context.Context, id string) error {
 	return e.change(ctx, func() (uint64, error) {
-		have, ok := e.directory.Key(id)
+		have, ok := e.directory.APIKey(id)
 		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}
 		}

@@ -44,7 +44,7 @@ func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
 	bucketsOf(t, cluster)
-	registrytest.Start(t, cluster.Connect(t)).Workflow(t, "wf", "pro", true)
+	registrytest.Start(t, cluster.Connect(t)).CreateWorkflow(t, "wf", "pro", true)
 	left := cluster.Leader(registry.Stream)
 
 	nc := connectTo(t, cluster.Node(left))
@@ -98,7 +98,7 @@ func TestANewTokenIsReadFromTheLeader(t *testing.T) {
 	for i := range 3 {
 		r := registrytest.Start(t, connectTo(t, cluster.Node(i)))
 		id := fmt.Sprint("wf", i)
-		r.Workflow(t, id, "pro", false)
+		r.CreateWorkflow(t, id, "pro", false)
 		for range 100 {
 			before := r.Token(t, id, "node")
 			fatal(t, r.RotateToken(t.Context(), id, "node", 0))

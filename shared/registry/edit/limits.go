@@ -9,11 +9,11 @@ import (
 
 // Limits on a record, which is one NATS message.
 const (
-	MaxTriggers      = 100
-	MaxNameLength    = 200 // characters in a display name
-	MaxTokens        = 10  // valid tokens of one node, including the old ones
-	MaxKeepOld       = 30 * 24 * time.Hour
-	MaxSamplePayload = 512 << 10
+	MaxTriggers         = 100
+	MaxNameLength       = 200 // characters in a display name
+	MaxTokens           = 10  // valid tokens of one node, including the old ones
+	MaxOldTokenLifetime = 30 * 24 * time.Hour
+	MaxSamplePayload    = 512 << 10
 )
 
 func checkID(field, id string) error {

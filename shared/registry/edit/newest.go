@@ -27,8 +27,8 @@ func newestRevision(
 	js jetstream.JetStream,
 	bucket, key string,
 ) (*revision, error) {
-	msg, err := consistency.Get(ctx, js, streamOf(bucket),
-		leader.Question{LastBySubject: registry.SubjectOf(bucket, key)})
+	msg, err := consistency.GetFromLeader(ctx, js, streamOf(bucket),
+		leader.Query{LastBySubject: registry.SubjectOf(bucket, key)})
 	switch {
 	case errors.Is(err, leader.ErrNoMessage):
 		return nil, nil //nolint:nilnil // that is the answer
@@ -40,6 +40,6 @@ func newestRevision(
 	return &revision{
 		revision: msg.Sequence,
 		data:     msg.Data,
-		deleted:  msg.Header.Get(kvOperation) != "",
+		deleted:  msg.Header.Get(kvOperationHeader) != "",
 	}, nil
 }

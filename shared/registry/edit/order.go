@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 )
 
-// prepareOrder prepares for storing a workflow whose nodes have order keys. It fails with
+// prepareOrderKeys prepares for storing a workflow whose nodes have order keys. It fails with
 // ErrIngressTooOld if a live ingress would ignore a new order key. It adds lanes to the workflow's
 // queue before a start message can be stored in one. before is nil if the workflow is new.
-func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workflow) error {
+func (e *Editor) prepareOrderKeys(ctx context.Context, before, after *registry.Workflow) error {
 	added, ordered := false, false
 	for i := range after.Triggers {
 		node := &after.Triggers[i]
@@ -30,7 +30,7 @@ func (e *Editor) prepareOrder(ctx context.Context, before, after *registry.Workf
 		return nil
 	}
 	if added {
-		if err := e.requireCapability(consistency.OrderKeys); err != nil {
+		if err := e.requireCapability(consistency.CapabilityOrderKeys); err != nil {
 			return err
 		}
 	}
@@ -49,7 +49,7 @@ func (e *Editor) addLanes(ctx context.Context, name string) error {
 	if ok {
 		q = have.Record.Clone()
 	}
-	q.Lanes = execution.Lanes
+	q.Lanes = execution.NumLanes
 	_, err := e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
 	return err
 }

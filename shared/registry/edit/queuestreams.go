@@ -81,17 +81,17 @@ func (e *Editor) SetQueueStream(
 		if q.Stream == nil {
 			q.Stream = &registry.QueueStream{}
 		}
-		if q.StoreTarget() == registry.TargetShared && q.Stream.Phase != registry.MovingIn {
-			if err := e.requireCapability(consistency.OwnStreams); err != nil {
+		if q.StoreTarget() == registry.TargetShared && q.Stream.Phase != registry.PhaseMovingIn {
+			if err := e.requireCapability(consistency.CapabilityOwnStreams); err != nil {
 				return err
 			}
 		}
 		switch q.Stream.Phase {
-		case 0, registry.Draining:
-			q.Stream.Phase = registry.MovingIn
-		case registry.MovingOut, registry.ClosedOut:
-			q.Stream.Phase = registry.Own // the queue's own stream still holds everything
-		case registry.MovingIn, registry.ClosedIn, registry.Own:
+		case 0, registry.PhaseDraining:
+			q.Stream.Phase = registry.PhaseMovingIn
+		case registry.PhaseMovingOut, registry.PhaseClosedOut:
+			q.Stream.Phase = registry.PhaseOwn // the queue's own stream still holds everything
+		case registry.PhaseMovingIn, registry.PhaseClosedIn, registry.PhaseOwn:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
 			spec.Replicas
@@ -108,11 +108,11 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 			return nil
 		}
 		switch q.Stream.Phase {
-		case registry.Own:
-			q.Stream.Phase = registry.MovingOut
-		case registry.MovingIn, registry.ClosedIn:
-			q.Stream.Phase = registry.Draining
-		case registry.MovingOut, registry.ClosedOut, registry.Draining:
+		case registry.PhaseOwn:
+			q.Stream.Phase = registry.PhaseMovingOut
+		case registry.PhaseMovingIn, registry.PhaseClosedIn:
+			q.Stream.Phase = registry.PhaseDraining
+		case registry.PhaseMovingOut, registry.PhaseClosedOut, registry.PhaseDraining:
 		}
 		return nil
 	})
@@ -155,11 +155,13 @@ func (e *QueueChangeError) Error() string {
 // ErrQueueMoves means that a queue is moving to its own stream or back.
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
-// ErrOrderedWait means that a queue cannot move to a stream because executions with an order key
-// are still waiting there from an earlier move. Executions would otherwise no longer run in the
-// order in which they were accepted.
-var ErrOrderedWait = errors.New("executions with an order key still wait in the stream to which " +
-	"the queue would move")
+// ErrOrderedExecutionsWaiting means that a queue cannot move to a stream because executions with an
+// order key are still waiting there from an earlier move. Executions would otherwise no longer run
+// in the order in which they were accepted.
+var ErrOrderedExecutionsWaiting = errors.New(
+	"executions with an order key still wait in the stream to which " +
+		"the queue would move",
+)
 
 // checkQueueChange returns an error if a change would move a workflow to a different queue while
 // that is not possible.
@@ -185,7 +187,7 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 }
 
 // SetWorkflowClosed makes ingresses refuse the requests for a workflow temporarily, or accept them
-// again. It does not change UpdatedAt, which is the version that IfUpdatedAt compares.
+// again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition compares.
 func (e *Editor) SetWorkflowClosed(ctx context.Context, id string, closed bool) error {
 	return e.change(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Resealed holds the result of Reseal.
-type Resealed struct {
+// ResealResult holds the result of Reseal.
+type ResealResult struct {
 	Read int // records that have been read
 	// Written is the number of records that were encrypted again. The others contain no secret or
 	// were already encrypted with the first key.
@@ -29,8 +29,8 @@ type Resealed struct {
 // called after each workflow. Reseal needs only the NATS permissions of an executor.
 func Reseal(
 	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
-	progress func(Resealed),
-) (done Resealed, err error) {
+	progress func(ResealResult),
+) (done ResealResult, err error) {
 	directory := NewDirectory(nil) // only used to list the records
 	follower, err := consistency.Follow(ctx, js, directory, log)
 	if err != nil {
@@ -76,8 +76,8 @@ func Reseal(
 	return done, nil
 }
 
-// surveyed is the maximum number of nodes whose tokens CountDecryptable tries to decrypt.
-const surveyed = 1_000
+// maxCheckedNodes is the maximum number of nodes whose tokens CountDecryptable tries to decrypt.
+const maxCheckedNodes = 1_000
 
 // CountDecryptable counts how many secrets the editor's keys can decrypt: it tries those of all
 // senders, and the tokens and sample payloads of some nodes. It stops early when enough returns
@@ -94,7 +94,7 @@ func (e *Editor) CountDecryptable(
 				return found, nil
 			}
 			for _, node := range w.Triggers {
-				if read++; read > surveyed {
+				if read++; read > maxCheckedNodes {
 					break
 				}
 				if err := e.countDecryptableTokens(ctx, w.ID, node.NodeID, &found); err != nil {
@@ -123,14 +123,14 @@ func (e *Editor) countDecryptableTokens(
 	}
 	stored, err := registry.DecodeTriggerSecrets(record.Value())
 	if err == nil && len(stored.Sealed) > 0 {
-		_, err = e.keys.Open(stored.Sealed, registry.TriggerPurpose(workflowID, nodeID))
+		_, err = e.keys.Open(stored.Sealed, registry.TriggerSealPurpose(workflowID, nodeID))
 		found.Count(err)
 	}
 	return nil
 }
 
 // add counts one record. It returns err.
-func (r *Resealed) add(written bool, err error) error {
+func (r *ResealResult) add(written bool, err error) error {
 	if err != nil {
 		return err
 	}
@@ -142,10 +142,10 @@ func (r *Resealed) add(written bool, err error) error {
 }
 
 // resealRecord replaces one record, and retries as long as a concurrent change is stored first. If
-// anew returns nil, the record is left unchanged.
+// reseal returns nil, the record is left unchanged.
 func resealRecord(
 	ctx context.Context, kv jetstream.KeyValue, key string,
-	anew func(data []byte) (registry.Record, error),
+	reseal func(data []byte) (registry.Record, error),
 ) (written bool, err error) {
 	for attempt := 0; ; attempt++ {
 		entry, err := kv.Get(ctx, key)
@@ -155,7 +155,7 @@ func resealRecord(
 		if err != nil {
 			return false, err
 		}
-		record, err := anew(entry.Value())
+		record, err := reseal(entry.Value())
 		if err != nil || record == nil {
 			return false, err
 		}
@@ -181,7 +181,7 @@ func resealTrigger(
 	if err != nil {
 		return nil, err
 	}
-	if keys.IsCurrent(stored.Sealed) {
+	if keys.IsSealedWithCurrentKey(stored.Sealed) {
 		return nil, nil //nolint:nilnil // nothing to do
 	}
 	secrets, err := openTrigger(keys, workflowID, nodeID, data)
@@ -199,7 +199,7 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 	}
 	changed := false
 	anew := func(box []byte, about string) ([]byte, error) {
-		if len(box) == 0 || keys.IsCurrent(box) {
+		if len(box) == 0 || keys.IsSealedWithCurrentKey(box) {
 			return box, nil
 		}
 		changed = true
@@ -215,14 +215,14 @@ func resealWorkflow(keys *seal.Keys, workflowID string, data []byte) (registry.R
 		}
 		for i, s := range node.Sender.Secrets {
 			if node.Sender.Secrets[i].Sealed, err = anew(s.Sealed,
-				registry.SecretPurpose(workflowID, node.NodeID, s.ID)); err != nil {
+				registry.SecretSealPurpose(workflowID, node.NodeID, s.ID)); err != nil {
 				return nil, err
 			}
 		}
 		settings := node.Sender.SealedSettings
 		for name, box := range settings {
 			if settings[name], err = anew(box,
-				registry.SettingPurpose(workflowID, node.NodeID, name)); err != nil {
+				registry.SettingSealPurpose(workflowID, node.NodeID, name)); err != nil {
 				return nil, err
 			}
 		}

@@ -102,9 +102,10 @@ func (e *Editor) findTrigger(
 func (e *Editor) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) error {
-	if keepOld < 0 || keepOld > MaxKeepOld {
+	if keepOld < 0 || keepOld > MaxOldTokenLifetime {
 		return &InvalidError{
-			"keepOldForSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxKeepOld/time.Second)),
+			"keepOldForSeconds", fmt.Sprintf("must be 0 to %d",
+				int64(MaxOldTokenLifetime/time.Second)),
 		}
 	}
 	return e.change(ctx, func() (uint64, error) {
@@ -189,14 +190,14 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 	if have.SamplePayload != nil && bytes.Equal(have.SamplePayload, sample) {
 		return nil
 	}
-	entry := NewEntry(ActorOf(ctx), samplePayloadSet)
+	entry := NewEntry(ActorOf(ctx), actionSamplePayloadSet)
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
 	if w, ok := e.directory.Workflow(workflowID); ok {
 		entry.AccountID = w.Record.AccountID
 	}
-	changed := FieldChange{Field: "samplePayload", To: notShown}
+	changed := FieldChange{Field: "samplePayload", To: redactedValue}
 	if have.SamplePayload != nil {
-		changed.From = notShown
+		changed.From = redactedValue
 	}
 	entry.Changes = []FieldChange{changed}
 	return e.storeInitialSample(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID,
@@ -269,8 +270,8 @@ func (e *Editor) storeSecretsAgain(
 	return nil
 }
 
-// samplePayloadSet is the audit action for a new sample payload.
-const samplePayloadSet = "sample-payload.set"
+// actionSamplePayloadSet is the audit action for a new sample payload.
+const actionSamplePayloadSet = "sample-payload.set"
 
 // secretsKey returns the key of a node's secrets in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }
@@ -302,7 +303,7 @@ func openTrigger(
 	if err != nil || len(stored.Sealed) == 0 {
 		return stored, err
 	}
-	opened, err := keys.Open(stored.Sealed, registry.TriggerPurpose(workflowID, nodeID))
+	opened, err := keys.Open(stored.Sealed, registry.TriggerSealPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +322,7 @@ func sealTrigger(
 	if err != nil {
 		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
-	box, err := keys.Seal(data, registry.TriggerPurpose(workflowID, nodeID))
+	box, err := keys.Seal(data, registry.TriggerSealPurpose(workflowID, nodeID))
 	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
@@ -350,8 +351,9 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// forgetTimeout is the maximum duration of deleting secrets after a change whose context has ended.
-const forgetTimeout = 5 * time.Second
+// deleteSecretsTimeout is the maximum duration of deleting secrets after a change whose context has
+// ended.
+const deleteSecretsTimeout = 5 * time.Second
 
 // deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
 // if err is a LaggingError: the change is stored, and a retry would find no removed nodes. For any
@@ -367,7 +369,7 @@ func (e *Editor) deleteRemovedSecrets(
 	if err != nil && !errors.As(err, &lagging) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteSecretsTimeout)
 	defer cancel()
 	if failed := e.deleteSecrets(ctx, workflowID, nodeIDs); err == nil {
 		err = failed

@@ -49,8 +49,9 @@ type SecretInfo struct {
 // minShownLength is the minimum length of a secret whose last four characters may be shown.
 const minShownLength = 8
 
-// MaxEndAfter is the maximum time that older secrets may stay valid after a new one was set.
-const MaxEndAfter = MaxKeepOld
+// MaxOldSecretLifetime is the maximum time that older secrets may stay valid after a new one was
+// set.
+const MaxOldSecretLifetime = MaxOldTokenLifetime
 
 // Sender returns a node's sender, or nil if the node has none.
 func (e *Editor) Sender(ctx context.Context, workflowID, nodeID string) (*SenderInfo, error) {
@@ -131,10 +132,10 @@ func (e *Editor) PutSender(
 			preset, ok := sender.Lookup(spec.Preset)
 			if !ok {
 				_, err := sender.Compile(sender.Config{Preset: spec.Preset})
-				return nil, invalidSender(err)
+				return nil, asInvalidError(err)
 			}
 			if preset.Verifies {
-				if err := e.requireCapability(consistency.Senders); err != nil {
+				if err := e.requireCapability(consistency.CapabilitySenders); err != nil {
 					return nil, err
 				}
 			}
@@ -173,16 +174,18 @@ func (e *Editor) PutSender(
 	return info, created, err
 }
 
-// AddSenderSecret adds a secret to a node's sender and makes it the newest. endOthers is how long
-// the other secrets stay valid, unless they expire earlier: 0 revokes them immediately, and nil
-// leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
+// AddSenderSecret adds a secret to a node's sender and makes it the newest. othersExpireAfter is
+// how long the other secrets stay valid, unless they expire earlier: 0 revokes them immediately,
+// and nil leaves them unchanged. Errors include *InvalidError, ErrNotFound, ErrTooManySecrets and
 // seal.ErrNoKey.
 func (e *Editor) AddSenderSecret(
-	ctx context.Context, workflowID, nodeID, text string, endOthers *time.Duration,
+	ctx context.Context, workflowID, nodeID, text string, othersExpireAfter *time.Duration,
 ) (info *SenderInfo, err error) {
-	if endOthers != nil && (*endOthers < 0 || *endOthers > MaxEndAfter) {
+	if othersExpireAfter != nil &&
+		(*othersExpireAfter < 0 || *othersExpireAfter > MaxOldSecretLifetime) {
 		return nil, &InvalidError{
-			"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d", int64(MaxEndAfter/time.Second)),
+			"endOthersAfterSeconds", fmt.Sprintf("must be 0 to %d",
+				int64(MaxOldSecretLifetime/time.Second)),
 		}
 	}
 	return e.changeExistingSender(ctx, workflowID, nodeID,
@@ -193,8 +196,8 @@ func (e *Editor) AddSenderSecret(
 			}
 			edit.keepSecrets()
 			edit.addSecret(text)
-			if endOthers != nil {
-				edit.expireOlderSecrets(e.now().Add(*endOthers))
+			if othersExpireAfter != nil {
+				edit.expireOlderSecrets(e.now().Add(*othersExpireAfter))
 			}
 			return edit.compileRecord(before.Settings)
 		})
@@ -233,13 +236,13 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 }
 
 // CaptureSenderSecret stores a secret that was received from a node's provider if the node's sender
-// is waiting for one. box is the secret, encrypted for registry.CapturedPurpose.
+// is waiting for one. box is the secret, encrypted for registry.CapturedSealPurpose.
 // CaptureSenderSecret does nothing if it cannot decrypt the box, because the provider can be made
 // to send the secret again.
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
-	text, err := e.keys.Open(box, registry.CapturedPurpose(workflowID, nodeID))
+	text, err := e.keys.Open(box, registry.CapturedSealPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
@@ -455,10 +458,10 @@ func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender
 		config.Secrets = append(config.Secrets, sender.Secret{Text: secret.text})
 	}
 	if _, err := sender.Compile(config); err != nil {
-		return nil, invalidSender(err)
+		return nil, asInvalidError(err)
 	}
 	if err := sender.CheckSecretsHidden(config); err != nil {
-		return nil, invalidSender(err)
+		return nil, asInvalidError(err)
 	}
 	after := &registry.Sender{Preset: s.preset.ID}
 	for _, secret := range s.secrets {
@@ -506,7 +509,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 	}
 	var err error
 	record.Sealed, err = s.editor.keys.Seal([]byte(secret.text),
-		registry.SecretPurpose(s.workflowID, s.nodeID, record.ID))
+		registry.SecretSealPurpose(s.workflowID, s.nodeID, record.ID))
 	return record, err
 }
 
@@ -527,7 +530,7 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 			if box == nil || s.opened.Settings[known.Name] != value {
 				var err error
 				if box, err = s.editor.keys.Seal([]byte(value),
-					registry.SettingPurpose(s.workflowID, s.nodeID, known.Name)); err != nil {
+					registry.SettingSealPurpose(s.workflowID, s.nodeID, known.Name)); err != nil {
 					return err
 				}
 			}
@@ -540,9 +543,9 @@ func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]str
 	return nil
 }
 
-// invalidSender converts a *sender.ConfigError to an InvalidError. It returns other errors
+// asInvalidError converts a *sender.ConfigError to an InvalidError. It returns other errors
 // unchanged.
-func invalidSender(err error) error {
+func asInvalidError(err error) error {
 	if config, ok := errors.AsType[*sender.ConfigError](err); ok {
 		return &InvalidError{config.Field, config.Detail}
 	}

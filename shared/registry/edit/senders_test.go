@@ -62,10 +62,10 @@ func TestSenders(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	keys := keysOf(t, seal.NewKeyLine())
-	r := registrytest.StartSealed(t, server.Connect(t), keys)
-	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	r := registrytest.StartWithKeys(t, server.Connect(t), keys)
+	one, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), keys)
 	ctx := t.Context()
-	token := r.Workflow(t, "wf", "free", true)
+	token := r.CreateWorkflow(t, "wf", "free", true)
 	if info, err := r.Sender(ctx, "wf", "node"); info != nil || err != nil {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -151,8 +151,8 @@ func TestSenders(t *testing.T) {
 // to learn them by changing the preset.
 func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
-	r.Workflow(t, "wf", "free", true)
+	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
+	r.CreateWorkflow(t, "wf", "free", true)
 	put := func(spec edit.SenderSpec) error {
 		_, _, err := r.PutSender(t.Context(), "wf", "node", spec)
 		return err
@@ -182,8 +182,8 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 
 func TestSendersThatCannotWork(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
-	r.Workflow(t, "wf", "free", true)
+	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
+	r.CreateWorkflow(t, "wf", "free", true)
 	for name, spec := range map[string]edit.SenderSpec{
 		"no preset":       {},
 		"no such preset":  {Preset: "nobody"},
@@ -240,8 +240,8 @@ func TestSendersThatCannotWork(t *testing.T) {
 
 func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
 	t.Parallel()
-	r := registrytest.StartSealed(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
-	r.Workflow(t, "wf", "free", true)
+	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
+	r.CreateWorkflow(t, "wf", "free", true)
 	spec := edit.SenderSpec{
 		Preset:   "meta",
 		Secrets:  []string{first},
@@ -265,7 +265,7 @@ func TestASecretSettingStaysAndIsNotShown(t *testing.T) {
 func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
 		Preset:  "github",
 		Secrets: []string{first},
@@ -297,8 +297,8 @@ func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 func TestWithAKeyNothingInNATSIsInClear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
-	r := registrytest.StartSealed(t, server.Connect(t), keysOf(t, seal.NewKeyLine()))
-	token := r.Workflow(t, "wf", "free", true)
+	r := registrytest.StartWithKeys(t, server.Connect(t), keysOf(t, seal.NewKeyLine()))
+	token := r.CreateWorkflow(t, "wf", "free", true)
 	if _, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
 		Preset:   "meta",
 		Secrets:  []string{first},
@@ -324,26 +324,26 @@ func TestReseal(t *testing.T) {
 	server := natstest.Start(t)
 	before := registrytest.Start(t, server.Connect(t)) // without a key
 	ctx := t.Context()
-	token := before.Workflow(t, "wf", "free", true)
-	before.Workflow(t, "other", "free", false)
+	token := before.CreateWorkflow(t, "wf", "free", true)
+	before.CreateWorkflow(t, "other", "free", false)
 
 	oldLine, newLine := seal.NewKeyLine(), seal.NewKeyLine()
 	old, both, only := keysOf(t, oldLine), keysOf(t, newLine, oldLine), keysOf(t, newLine)
-	reseal := func(keys *seal.Keys, want edit.Resealed) {
+	reseal := func(keys *seal.Keys, want edit.ResealResult) {
 		t.Helper()
 		if done, err := edit.Reseal(ctx, before.JetStream, keys, logtest.Quiet(), func(
-			edit.Resealed,
+			edit.ResealResult,
 		) {
 		}); err != nil || done != want {
 			t.Fatalf("%+v, %v; want %+v", done, err, want)
 		}
 	}
-	reseal(old, edit.Resealed{Read: 4, Written: 2})
-	reseal(old, edit.Resealed{Read: 4})
+	reseal(old, edit.ResealResult{Read: 4, Written: 2})
+	reseal(old, edit.ResealResult{Read: 4})
 	if _, err := before.Trigger(ctx, "wf", "node"); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("who has no key: %v", err)
 	}
-	r := registrytest.StartSealed(t, server.Connect(t), old)
+	r := registrytest.StartWithKeys(t, server.Connect(t), old)
 	if r.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
@@ -355,19 +355,19 @@ func TestReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := edit.Reseal(ctx, before.JetStream, only, logtest.Quiet(),
-		func(edit.Resealed) {}); !errors.Is(err, seal.ErrNoKey) {
+		func(edit.ResealResult) {}); !errors.Is(err, seal.ErrNoKey) {
 		t.Errorf("without the key from before: %v", err)
 	}
-	reseal(both, edit.Resealed{Read: 4, Written: 3})
+	reseal(both, edit.ResealResult{Read: 4, Written: 3})
 
-	after := registrytest.StartSealed(t, server.Connect(t), only)
+	after := registrytest.StartWithKeys(t, server.Connect(t), only)
 	if after.Token(t, "wf", "node") != token {
 		t.Error("the token is another one")
 	}
 	if n, err := after.Directory.UnusableSenders(); n != 0 {
 		t.Errorf("%d senders cannot be used: %v", n, err)
 	}
-	late, _ := registrytest.StartSealedIngress(t, server.Connect(t), old)
+	late, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), old)
 	view, _ := late.Lookup("wf")
 	if n, err := late.UnusableSenders(); n != 1 || !errors.Is(err, seal.ErrNoKey) ||
 		view.Workflow.Nodes[0].Unusable == nil || view.Workflow.Nodes[0].Sender != nil {
@@ -381,10 +381,10 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	keys := keysOf(t, seal.NewKeyLine())
-	r := registrytest.StartSealed(t, server.Connect(t), keys)
-	one, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
-	two, _ := registrytest.StartSealedIngress(t, server.Connect(t), keys)
-	r.Workflow(t, "wf", "free", true)
+	r := registrytest.StartWithKeys(t, server.Connect(t), keys)
+	one, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), keys)
+	two, _ := registrytest.StartIngressWithKeys(t, server.Connect(t), keys)
+	r.CreateWorkflow(t, "wf", "free", true)
 	ctx := t.Context()
 	expect := func(round int, what, want string) {
 		t.Helper()
@@ -425,11 +425,11 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
-	r.Workflow(t, "has", "pro", true)
-	r.Workflow(t, "wf", "pro", true)
+	r.CreateWorkflow(t, "has", "pro", true)
+	r.CreateWorkflow(t, "wf", "pro", true)
 	settings := map[string]edit.TriggerSettings{
 		"filter": {Filter: []byte(`{"ptr:/a":1}`)},
-		"answer": {Answer: &registry.Answer{WaitSeconds: 5}},
+		"answer": {Answer: &registry.SyncResponse{WaitSeconds: 5}},
 	}
 	put := func(id, name string, s edit.TriggerSettings) error {
 		_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
@@ -444,10 +444,10 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 		fatal(t, put("has", "before", s))
 		old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
 			consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{
-				Can: []consistency.Capability{consistency.Senders},
+				Can: []consistency.Capability{consistency.CapabilitySenders},
 			}, logtest.Quiet())
 		fatal(t, err)
-		awaitLacking(t, r, consistency.Answers)
+		awaitLacking(t, r, consistency.CapabilityAnswers)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
 			t.Errorf("%s beside an ingress that does not know it: %v", name, err)
 		}
@@ -471,14 +471,14 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	keys := keysOf(t, seal.NewKeyLine())
-	r := registrytest.StartSealed(t, server.Connect(t), keys)
-	r.Workflow(t, "wf", "pro", true)
-	registrytest.StartSealedIngress(t, server.Connect(t), keys)
+	r := registrytest.StartWithKeys(t, server.Connect(t), keys)
+	r.CreateWorkflow(t, "wf", "pro", true)
+	registrytest.StartIngressWithKeys(t, server.Connect(t), keys)
 	old, err := consistency.StartHeartbeat(t.Context(), server.Connect(t), r.Follower,
 		consistency.RoleIngress, &consistency.IngressSettings{}, consistency.ProcessInfo{},
 		logtest.Quiet())
 	fatal(t, err)
-	awaitLacking(t, r, consistency.Senders)
+	awaitLacking(t, r, consistency.CapabilitySenders)
 	put := func() error {
 		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
 			Preset:  "github",

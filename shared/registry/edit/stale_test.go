@@ -22,11 +22,11 @@ import (
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
-	r.Workflow(t, "on", "pro", true)
-	r.Workflow(t, "off", "pro", false)
-	r.Workflow(t, "gone", "pro", false)
-	r.Workflow(t, "other", "free", true)
-	r.Workflow(t, "first", "free", false)
+	r.CreateWorkflow(t, "on", "pro", true)
+	r.CreateWorkflow(t, "off", "pro", false)
+	r.CreateWorkflow(t, "gone", "pro", false)
+	r.CreateWorkflow(t, "other", "free", true)
+	r.CreateWorkflow(t, "first", "free", false)
 
 	late := &heldDirectory{Directory: edit.NewDirectory(nil)}
 	follower, err := consistency.Follow(t.Context(), r.JetStream, late, logtest.Quiet())
@@ -53,7 +53,7 @@ func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	} {
 		fatal(t, change())
 	}
-	r.Workflow(t, "new", "pro", false)
+	r.CreateWorkflow(t, "new", "pro", false)
 	for lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
@@ -158,7 +158,7 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
-	r.Workflow(t, "wf", "pro", true)
+	r.CreateWorkflow(t, "wf", "pro", true)
 	var tries atomic.Int32
 	editor, err := edit.NewEditor(t.Context(), alwaysRaced{r.JetStream, &tries}, r.Directory,
 		r.Follower, r.Lease, r.Membership)

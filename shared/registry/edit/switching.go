@@ -40,7 +40,7 @@ func (e *Editor) setActive(
 			}
 		}
 		last := account.Record.LastTransition
-		if behind, undone := e.unfinishedSwitch(account.Record); undone {
+		if behind, undone := e.unfinishedTransition(account.Record); undone {
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
@@ -95,9 +95,11 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedSwitch returns the workflow for which the account's last transition has not been
+// unfinishedTransition returns the workflow for which the account's last transition has not been
 // carried out, and reports whether there is one.
-func (e *Editor) unfinishedSwitch(account *registry.Account) (Versioned[*registry.Workflow], bool) {
+func (e *Editor) unfinishedTransition(
+	account *registry.Account,
+) (Versioned[*registry.Workflow], bool) {
 	last := account.LastTransition
 	w, ok := e.directory.Workflow(last.WorkflowID)
 	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number

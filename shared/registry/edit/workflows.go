@@ -30,38 +30,38 @@ type WorkflowSpec struct {
 	IfNew bool
 }
 
-// ifUpdatedAtKey is the context key of the time that IfUpdatedAt sets.
+// ifUpdatedAtKey is the context key of the time that WithUpdatedAtCondition sets.
 type ifUpdatedAtKey struct{}
 
-// IfUpdatedAt returns a context in which changes of a workflow fail with ErrChangedSince unless the
-// workflow was last changed at the given time, to the microsecond. A change that finds the workflow
-// already as requested does not fail, so the change is idempotent. The zero time allows any
-// version.
-func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
+// WithUpdatedAtCondition returns a context in which changes of a workflow fail with ErrChangedSince
+// unless the workflow was last changed at the given time, to the microsecond. A change that finds
+// the workflow already as requested does not fail, so the change is idempotent. The zero time
+// allows any version.
+func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
 }
 
-// ifAccountKey is the context key of the condition that IfAccount sets.
+// ifAccountKey is the context key of the condition that WithAccountCondition sets.
 type ifAccountKey struct{}
 
-// IfAccount returns a context in which changes of an account fail with ErrChangedSince unless holds
-// returns true for the existing account. holds is called with nil if there is no account. A change
-// that finds the account already as requested does not fail.
-func IfAccount(ctx context.Context, holds func(*registry.Account) bool) context.Context {
+// WithAccountCondition returns a context in which changes of an account fail with ErrChangedSince
+// unless holds returns true for the existing account. holds is called with nil if there is no
+// account. A change that finds the account already as requested does not fail.
+func WithAccountCondition(ctx context.Context, holds func(*registry.Account) bool) context.Context {
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
 
-// checkAccount checks the condition of IfAccount for an account that is about to be changed. a is
-// nil if there is no account.
-func checkAccount(ctx context.Context, a *registry.Account) error {
+// checkAccountCondition checks the condition of WithAccountCondition for an account that is about
+// to be changed. a is nil if there is no account.
+func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
 		return ErrChangedSince
 	}
 	return nil
 }
 
-// checkUnchanged checks the condition of IfUpdatedAt for a workflow that is about to be changed. w
-// is nil if there is no workflow.
+// checkUnchanged checks the condition of WithUpdatedAtCondition for a workflow that is about to be
+// changed. w is nil if there is no workflow.
 func checkUnchanged(ctx context.Context, w *registry.Workflow) error {
 	at, _ := ctx.Value(ifUpdatedAtKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
@@ -90,47 +90,50 @@ type TriggerSettings struct {
 	OrderKey string
 	// Answer makes the response to a request wait until its execution has finished. nil means that
 	// the response does not wait.
-	Answer *registry.Answer
+	Answer *registry.SyncResponse
 }
 
-// MaxWaitSeconds is the maximum time that a response may wait for its execution. Senders and
+// MaxAnswerWaitSeconds is the maximum time that a response may wait for its execution. Senders and
 // proxies give up after 30 s.
-const MaxWaitSeconds = 25
+const MaxAnswerWaitSeconds = 25
 
-// check validates the settings. at returns the path of a field, for error messages.
-func (s TriggerSettings) check(at func(field string) string) error {
+// check validates the settings. fieldPath returns the path of a field, for error messages.
+func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	var problems []error
-	if s.Answer != nil && (s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxWaitSeconds) {
+	if s.Answer != nil &&
+		(s.Answer.WaitSeconds < 1 || s.Answer.WaitSeconds > MaxAnswerWaitSeconds) {
 		problems = append(problems, &InvalidError{
-			at("answer.waitSeconds"),
-			fmt.Sprintf("must be 1 to %d, not %d", MaxWaitSeconds, s.Answer.WaitSeconds),
+			fieldPath("answer.waitSeconds"),
+			fmt.Sprintf("must be 1 to %d, not %d", MaxAnswerWaitSeconds, s.Answer.WaitSeconds),
 		})
 	}
 	if isSet(s.Filter) {
 		if _, err := filter.Parse(s.Filter); err != nil {
-			problems = append(problems, &InvalidError{at("filter"), err.Error()})
+			problems = append(problems, &InvalidError{fieldPath("filter"), err.Error()})
 		}
 	}
 	if s.OrderKey != "" {
 		if _, err := filter.ParseOrderKey(s.OrderKey); err != nil {
-			problems = append(problems, &InvalidError{at("orderKey"), err.Error()})
+			problems = append(problems, &InvalidError{fieldPath("orderKey"), err.Error()})
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// newCapabilities returns the capabilities that every ingress must have for the settings that are
-// new compared to the existing node have. have may be nil.
-func (s TriggerSettings) newCapabilities(have *registry.Trigger) (needed []consistency.Capability) {
+// neededCapabilities returns the capabilities that every ingress must have for the settings that
+// are new compared to the existing node have. have may be nil.
+func (s TriggerSettings) neededCapabilities(
+	have *registry.Trigger,
+) (needed []consistency.Capability) {
 	var before, after registry.Trigger
 	if have != nil {
 		before = *have
 	}
 	if s.applyTo(&after); after.Filter != "" && after.Filter != before.Filter {
-		needed = append(needed, consistency.Filters)
+		needed = append(needed, consistency.CapabilityFilters)
 	}
 	if after.Answer != nil && before.Answer == nil {
-		needed = append(needed, consistency.Answers)
+		needed = append(needed, consistency.CapabilityAnswers)
 	}
 	return needed
 }
@@ -267,7 +270,7 @@ func (s *WorkflowSpec) hasSamples() bool {
 // workflow's triggers.
 func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
 	for _, t := range triggers {
-		for _, needed := range t.newCapabilities(have.Trigger(t.NodeID)) {
+		for _, needed := range t.neededCapabilities(have.Trigger(t.NodeID)) {
 			if err := e.requireCapability(needed); err != nil {
 				return err
 			}
@@ -345,7 +348,7 @@ func (e *Editor) replaceWorkflow(
 		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
-		if err := e.prepareStore(ctx, have.Record, w); err != nil {
+		if err := e.prepareWorkflowChange(ctx, have.Record, w); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
@@ -430,14 +433,17 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	return e.deleteRemovedSecrets(ctx, id, nodes, err)
 }
 
-// prepareStore runs the last checks before a changed workflow is stored, and prepares its queue.
-// before is nil if the workflow is new.
-func (e *Editor) prepareStore(ctx context.Context, before, after *registry.Workflow) error {
+// prepareWorkflowChange runs the last checks before a changed workflow is stored, and prepares its
+// queue. before is nil if the workflow is new.
+func (e *Editor) prepareWorkflowChange(
+	ctx context.Context,
+	before, after *registry.Workflow,
+) error {
 	if err := checkUnchanged(ctx, before); err != nil {
 		return err
 	}
 	if err := e.checkQueueChange(before, after); err != nil {
 		return err
 	}
-	return e.prepareOrder(ctx, before, after)
+	return e.prepareOrderKeys(ctx, before, after)
 }

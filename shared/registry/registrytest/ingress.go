@@ -30,11 +30,11 @@ func (i *Ingress) Apply(c registry.Change) {
 // The test must stop the heartbeat.
 func StartIngress(tb testing.TB, nc *nats.Conn) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()
-	return StartSealedIngress(tb, nc, nil)
+	return StartIngressWithKeys(tb, nc, nil)
 }
 
-// StartSealedIngress is like StartIngress, but with keys.
-func StartSealedIngress(
+// StartIngressWithKeys is like StartIngress, but with keys.
+func StartIngressWithKeys(
 	tb testing.TB, nc *nats.Conn, keys *seal.Keys,
 ) (*Ingress, *consistency.Heartbeat) {
 	tb.Helper()

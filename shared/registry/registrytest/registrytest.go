@@ -33,11 +33,11 @@ type Registry struct {
 // an executor. The registry is stopped when the test ends.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
-	return StartSealed(tb, nc, nil)
+	return StartWithKeys(tb, nc, nil)
 }
 
-// StartSealed is like Start, but with keys.
-func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
+// StartWithKeys is like Start, but with keys.
+func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	tb.Cleanup(cancel)
@@ -67,7 +67,7 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 		consistency.ProcessInfo{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
-	Identify(tb, js)
+	WriteIdentity(tb, js)
 	check(r.Follower.CatchUp(ctx))
 	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
@@ -80,9 +80,9 @@ func StartSealed(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// Identify writes the registry's identity, or writes it again, as an executor does once it has
+// WriteIdentity writes the registry's identity, or writes it again, as an executor does once it has
 // confirmed that the registry is the newest.
-func Identify(tb testing.TB, js jetstream.JetStream) {
+func WriteIdentity(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error
 	retry.Until(tb.Context(), 50*time.Millisecond, func() bool {
@@ -99,9 +99,9 @@ func Identify(tb testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// Workflow creates a workflow with the trigger node "node" in an account named after its plan, and
-// returns the node's token.
-func (r *Registry) Workflow(tb testing.TB, id, plan string, active bool) (token string) {
+// CreateWorkflow creates a workflow with the trigger node "node" in an account named after its
+// plan, and returns the node's token.
+func (r *Registry) CreateWorkflow(tb testing.TB, id, plan string, active bool) (token string) {
 	tb.Helper()
 	ctx := tb.Context()
 	if _, _, err := r.PutAccount(ctx, "on-"+plan, "An account", plan); err != nil {

@@ -34,10 +34,12 @@ func (e *MissingKeyError) Error() string {
 // Is reports whether target is ErrNoKey.
 func (*MissingKeyError) Is(target error) bool { return target == ErrNoKey }
 
-// ErrBroken means that a box cannot be opened although its key is present: the box is damaged, or
-// it belongs to another record.
-var ErrBroken = errors.New("the sealed secret cannot be decrypted: it is damaged, or belongs to " +
-	"another record")
+// ErrInvalidBox means that a box cannot be opened although its key is present: the box is damaged,
+// or it belongs to another record.
+var ErrInvalidBox = errors.New(
+	"the sealed secret cannot be decrypted: it is damaged, or belongs to " +
+		"another record",
+)
 
 // Keys seals and opens secrets. It is immutable and safe for concurrent use. A nil *Keys contains
 // no keys.
@@ -49,10 +51,10 @@ type Keys struct {
 // keySize is the size of a key in bytes.
 const keySize = 32
 
-// version is the first byte of every box.
-const version = 1
+// boxVersion is the first byte of every box.
+const boxVersion = 1
 
-var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var keyIDPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // NewKeyLine returns a new random key as a line of a key file, without the newline.
 func NewKeyLine() string {
@@ -93,7 +95,7 @@ func parse(file []byte) (*Keys, error) {
 		id, encoded, _ := strings.Cut(line, ":")
 		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
 		switch {
-		case !validID.MatchString(id) || err != nil || len(key) != keySize:
+		case !keyIDPattern.MatchString(id) || err != nil || len(key) != keySize:
 			return nil, fmt.Errorf("line %d is not id:base64 of %d bytes", number, keySize)
 		case keys.byID[id] != nil:
 			return nil, fmt.Errorf("line %d has the ID of an earlier one", number)
@@ -140,21 +142,21 @@ func KeyID(box []byte) string {
 	return id
 }
 
-// Seal encrypts a secret and returns the box. about names the record that the box is bound to.
+// Seal encrypts a secret and returns the box. purpose names the record that the box is bound to.
 // Without a key it returns ErrNoKey.
-func (k *Keys) Seal(secret []byte, about string) ([]byte, error) {
+func (k *Keys) Seal(secret []byte, purpose string) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("seal a secret: %w: there is no --secrets-key-file", ErrNoKey)
 	}
 	//nolint:gosec // the length was checked when the key was read
-	head := append([]byte{version, byte(len(k.first))}, k.first...)
+	head := append([]byte{boxVersion, byte(len(k.first))}, k.first...)
 	//nolint:gosec // it makes its own random nonce
-	return k.byID[k.first].Seal(head, nil, secret, additionalData(head, about)), nil
+	return k.byID[k.first].Seal(head, nil, secret, additionalData(head, purpose)), nil
 }
 
-// Open returns the secret in a box. about must be the same as when the box was sealed. It returns
-// an error that wraps ErrNoKey or ErrBroken.
-func (k *Keys) Open(box []byte, about string) ([]byte, error) {
+// Open returns the secret in a box. purpose must be the same as when the box was sealed. It returns
+// an error that wraps ErrNoKey or ErrInvalidBox.
+func (k *Keys) Open(box []byte, purpose string) ([]byte, error) {
 	id, head, err := parseHead(box)
 	if err != nil {
 		return nil, err
@@ -162,17 +164,17 @@ func (k *Keys) Open(box []byte, about string) ([]byte, error) {
 	if k == nil || k.byID[id] == nil {
 		return nil, &MissingKeyError{id}
 	}
-	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additionalData(head, about))
+	secret, err := k.byID[id].Open(nil, nil, box[len(head):], additionalData(head, purpose))
 	if err != nil {
 		return nil,
 			fmt.Errorf("%w: it is damaged, of another record, or of another key with the ID %q",
-				ErrBroken, id)
+				ErrInvalidBox, id)
 	}
 	return secret, nil
 }
 
-// IsCurrent reports whether a box is sealed with the key that is now used for sealing.
-func (k *Keys) IsCurrent(box []byte) bool {
+// IsSealedWithCurrentKey reports whether a box is sealed with the key that is now used for sealing.
+func (k *Keys) IsSealedWithCurrentKey(box []byte) bool {
 	id, _, err := parseHead(box)
 	return err == nil && k != nil && id == k.first
 }
@@ -180,8 +182,11 @@ func (k *Keys) IsCurrent(box []byte) bool {
 // parseHead returns the ID of the key that a box is sealed with, and the box's head, which contains
 // that ID.
 func parseHead(box []byte) (id string, head []byte, err error) {
-	if len(box) < 2 || box[0] != version || len(box) < 2+int(box[1]) {
-		return "", nil, fmt.Errorf("%w: it has a form that this version does not know", ErrBroken)
+	if len(box) < 2 || box[0] != boxVersion || len(box) < 2+int(box[1]) {
+		return "", nil, fmt.Errorf(
+			"%w: it has a form that this version does not know",
+			ErrInvalidBox,
+		)
 	}
 	head = box[:2+int(box[1])]
 	return string(head[2:]), head, nil
@@ -189,6 +194,6 @@ func parseHead(box []byte) (id string, head []byte, err error) {
 
 // additionalData returns the additional authenticated data, which binds a box to its head and its
 // record.
-func additionalData(head []byte, about string) []byte {
-	return append(bytes.Clone(head), about...)
+func additionalData(head []byte, purpose string) []byte {
+	return append(bytes.Clone(head), purpose...)
 }

@@ -37,7 +37,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 		!bytes.Equal(opened, secret) {
 		t.Errorf("%q, %v", opened, err)
 	}
-	if both.IsCurrent(boxed) || !before.IsCurrent(boxed) {
+	if both.IsSealedWithCurrentKey(boxed) || !before.IsSealedWithCurrentKey(boxed) {
 		t.Error("which key sealed it")
 	}
 	if _, err := after.Open(boxed, "sender:wf.node:1"); !errors.Is(err, seal.ErrNoKey) ||
@@ -45,7 +45,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 		t.Errorf("without the key: %v", err)
 	}
 	again, err := both.Seal(secret, "sender:wf.node:1")
-	if err != nil || !both.IsCurrent(again) || !after.IsCurrent(again) {
+	if err != nil || !both.IsSealedWithCurrentKey(again) || !after.IsSealedWithCurrentKey(again) {
 		t.Errorf("the first key did not seal: %v", err)
 	}
 	if twice, _ := both.Seal(secret, "sender:wf.node:1"); bytes.Equal(twice, again) {
@@ -61,7 +61,7 @@ func TestABoxIsOfItsRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Open(boxed, "sender:wf.node:2"); !errors.Is(err, seal.ErrBroken) {
+	if _, err := k.Open(boxed, "sender:wf.node:2"); !errors.Is(err, seal.ErrInvalidBox) {
 		t.Errorf("as another record: %v", err)
 	}
 	for i := range boxed {

@@ -59,11 +59,11 @@ func compare(b *testing.B, executions, places int, work func()) {
 			NodeID:     "webhook",
 			AccountID:  "account",
 			Queue:      "default",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: time.Now(),
 			Payload: execution.Payload{
 				ContentType: "application/json",
-				Kind:        execution.JSON,
+				Kind:        execution.BodyJSON,
 				Body:        []byte(`"` + strings.Repeat("x", 1000) + `"`),
 			},
 			Headers: execution.Values{
@@ -134,7 +134,7 @@ func once(
 	b.Helper()
 	nc := server.Connect(b)
 	defer nc.Close()
-	consumer, err := js.CreateConsumer(b.Context(), stream.Name, jetstream.ConsumerConfig{
+	consumer, err := js.CreateConsumer(b.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
 		Durable: "runner-default-" + group, FilterSubject: stream.QueueSubject("default"),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 15 * time.Second, MaxAckPending: 10_000,
 	})
@@ -175,7 +175,7 @@ func once(
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	if err := js.DeleteConsumer(b.Context(), stream.Name, "runner-default-"+group); err != nil {
+	if err := js.DeleteConsumer(b.Context(), stream.ExecutionsName, "runner-default-"+group); err != nil {
 		b.Fatal(err)
 	}
 	if err := s.Purge(b.Context()); err != nil {
@@ -196,7 +196,7 @@ func consume(
 		if err != nil {
 			return err
 		}
-		consumer, err := js.Consumer(ctx, stream.Name, "runner-default-"+group)
+		consumer, err := js.Consumer(ctx, stream.ExecutionsName, "runner-default-"+group)
 		if err != nil {
 			return err
 		}

@@ -186,7 +186,7 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 		Queue: execution.DefaultQueue,
 		Group: "group",
 	}.LaneConsumer(execution.LaneOf("workflow", "a"))
-	if _, err := js.ResetConsumerToSequence(t.Context(), stream.Name, lane, 1); err != nil {
+	if _, err := js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1); err != nil {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)
@@ -222,7 +222,7 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 		})
 	ingress.Start(t, runnertest.Post{OrderKey: "a"})
 	<-begun
-	lane, err := js.Consumer(t.Context(), stream.Name, stream.RunnerGroup{
+	lane, err := js.Consumer(t.Context(), stream.ExecutionsName, stream.RunnerGroup{
 		Queue: execution.DefaultQueue,
 		Group: "group",
 	}.LaneConsumer(execution.LaneOf("workflow", "a")))
@@ -304,7 +304,7 @@ func TestConsumersOfLanes(t *testing.T) {
 	) (any, error) {
 		return nil, nil
 	})
-	if !errors.Is(err, stream.ErrOtherConsumer) {
+	if !errors.Is(err, stream.ErrConsumerConflict) {
 		t.Errorf("a group with the name of a lane: %v", err)
 	}
 }

@@ -385,7 +385,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadly := ingress.Start(t, runnertest.Post{WorkflowID: "deadly"})
-	consumer, err := js.CreateConsumer(t.Context(), stream.Name, jetstream.ConsumerConfig{
+	consumer, err := js.CreateConsumer(t.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
 		Durable:       "runner-default-group",
 		FilterSubject: stream.QueueSubject("default"),
 		AckPolicy:     jetstream.AckExplicitPolicy,
@@ -511,7 +511,9 @@ func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
-	heartbeats, err := nc.SubscribeSync("$JS.ACK." + stream.Name + ".runner-default-group.>")
+	heartbeats, err := nc.SubscribeSync(
+		"$JS.ACK." + stream.ExecutionsName + ".runner-default-group.>",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

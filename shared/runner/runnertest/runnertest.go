@@ -25,8 +25,8 @@ type Ingress struct {
 	js jetstream.JetStream
 
 	mu     sync.Mutex
-	lanes  map[string]bool         // names of queues that have lanes
-	phases map[string]stream.Phase // of the queues that have, or had, their own stream
+	lanes  map[string]bool                    // names of queues that have lanes
+	phases map[string]stream.QueueStreamPhase // of the queues that have, or had, their own stream
 }
 
 // NewIngress returns an Ingress. It creates the streams if they do not exist.
@@ -42,7 +42,7 @@ func NewIngress(tb testing.TB, nc *nats.Conn) *Ingress {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.Phase{}}
+	return &Ingress{js: js, lanes: map[string]bool{}, phases: map[string]stream.QueueStreamPhase{}}
 }
 
 // MoveToOwnStream creates a queue's own stream, as an operator does, or moves the queue back to its
@@ -87,7 +87,7 @@ func (i *Ingress) layoutFor(tb testing.TB, start *execution.Start) stream.Layout
 	return i.phases[start.Queue].NewestLayout()
 }
 
-func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.Phase) {
+func (i *Ingress) setPhase(tb testing.TB, queue string, phase stream.QueueStreamPhase) {
 	tb.Helper()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -100,9 +100,9 @@ func (i *Ingress) storeQueueSettings(tb testing.TB, queue string) {
 	tb.Helper()
 	lanes := 0
 	if i.lanes[queue] {
-		lanes = execution.Lanes
+		lanes = execution.NumLanes
 	}
-	settings, err := stream.EncodePhase(queue, lanes, i.phases[queue])
+	settings, err := stream.EncodeQueueSettings(queue, lanes, i.phases[queue])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		NodeID:     p.NodeID,
 		AccountID:  "account",
 		Queue:      p.Queue,
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: p.DeliveryID,
 		AcceptedAt: time.Now(),
 		Payload:    payload,

@@ -27,7 +27,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.Name +
+		requests, err := nc.SubscribeSync("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName +
 			".runner-default-group")
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 		way.Silence()
 		id := ingress.Start(t, runnertest.Post{})
 		for sent := 0; sent == 0; {
-			consumer, err := js.Consumer(t.Context(), stream.Name, "runner-default-group")
+			consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, "runner-default-group")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,8 +76,8 @@ type result struct {
 	err error
 }
 
-// sweepEvery is the interval between checks of the deadlines, and thus their precision.
-const sweepEvery = 50 * time.Millisecond
+// deadlineCheckInterval is the interval between checks of the deadlines, and thus their precision.
+const deadlineCheckInterval = 50 * time.Millisecond
 
 // New returns a Publisher for a stream. The caller must call Close.
 func New(nc *nats.Conn, streamName string) (*Publisher, error) {
@@ -228,7 +228,7 @@ func (e *Publisher) receive(msg *nats.Msg) {
 func (e *Publisher) watch(lost chan nats.Status) {
 	defer close(e.done)
 	defer e.nc.RemoveStatusListener(lost)
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(deadlineCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -262,10 +262,10 @@ func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 // A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}. Only a duplicate has the last
 // member. A colon may be followed by a space.
 var (
-	ackSequence  = []byte(`"seq":`)
-	ackDuplicate = []byte(`"duplicate":`)
-	ackTrue      = []byte("true")
-	ackError     = []byte(`"error":`)
+	ackSequenceKey  = []byte(`"seq":`)
+	ackDuplicateKey = []byte(`"duplicate":`)
+	jsonTrue        = []byte("true")
+	ackErrorKey     = []byte(`"error":`)
 )
 
 // parse returns the acknowledgment in a reply, or the error that the reply contains.
@@ -274,13 +274,13 @@ func (e *Publisher) parse(msg *nats.Msg) (Ack, error) {
 		return Ack{}, nats.ErrNoResponders
 	}
 	data := msg.Data
-	if bytes.HasPrefix(data, e.start) && !bytes.Contains(data, ackError) {
-		if _, rest, ok := bytes.Cut(data, ackSequence); ok {
+	if bytes.HasPrefix(data, e.start) && !bytes.Contains(data, ackErrorKey) {
+		if _, rest, ok := bytes.Cut(data, ackSequenceKey); ok {
 			if sequence, end := leadingNumber(rest); end > 0 {
-				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicate)
+				_, repeat, _ := bytes.Cut(rest[end:], ackDuplicateKey)
 				return Ack{
 					Sequence:  sequence,
-					Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), ackTrue),
+					Duplicate: bytes.HasPrefix(bytes.TrimLeft(repeat, " "), jsonTrue),
 				}, nil
 			}
 		}

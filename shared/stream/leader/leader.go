@@ -15,8 +15,8 @@ import (
 // ErrNoMessage means that, according to its leader, a stream has no such message.
 var ErrNoMessage = errors.New("the stream has no such message")
 
-// Question selects one message of a stream.
-type Question struct {
+// Query selects one message of a stream.
+type Query struct {
 	// Sequence is the sequence number of the message. With NextBySubject, it is the first sequence
 	// number to be considered. 0 means that LastBySubject selects the message.
 	Sequence      uint64 `json:"seq,omitempty"`
@@ -30,9 +30,9 @@ type Question struct {
 // leader that has lost contact with the other servers does not notice it immediately: see
 // consistency.Get of the registry.
 func Get(
-	ctx context.Context, nc *nats.Conn, name string, question Question,
+	ctx context.Context, nc *nats.Conn, name string, query Query,
 ) (*jetstream.RawStreamMsg, error) {
-	data, err := json.Marshal(question)
+	data, err := json.Marshal(query)
 	if err != nil {
 		return nil, err
 	}

@@ -194,7 +194,7 @@ func (r *rig) twoAccounts() {
 			WorkflowID: account + "-wf",
 			NodeID:     "node",
 			Queue:      execution.DefaultQueue,
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
 		}
 		sequence := r.message(stream.StartMessage(started))

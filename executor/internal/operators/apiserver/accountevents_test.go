@@ -16,15 +16,17 @@ import (
 func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "wf", "pro", true)
-	r.Workflow(t, "other", "free", true)
+	r.CreateWorkflow(t, "wf", "pro", true)
+	r.CreateWorkflow(t, "other", "free", true)
 	const account, path = "/accounts/on-pro", "/accounts/on-pro/events"
 	r.get(path).refused(404, api.CodeNotFound)
 	r.delete(path).refused(404, api.CodeNotFound)
 	r.put("/accounts/nobody/events", `{"workflowId":"wf"}`).refused(404, api.CodeNotFound)
 
-	first := decode[api.Events](r.put(path,
-		`{"workflowId":"wf","kinds":["storage.low","execution.failed","storage.low"],"silentAfterSeconds":60}`).is(201))
+	first := decode[api.Events](r.put(
+		path,
+		`{"workflowId":"wf","kinds":["storage.low","execution.failed","storage.low"],"silentAfterSeconds":60}`,
+	).is(201))
 	if first.WorkflowID != "wf" ||
 		!slices.Equal(first.Kinds, []string{"execution.failed", "storage.low"}) ||
 		first.SilentAfterSeconds != 60 ||
@@ -64,28 +66,34 @@ func TestOperatorEvents(t *testing.T) {
 	}).refused(412, api.CodeChangedSince)
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r.check(r.store.ChangeEventConditions(t.Context(), []store.ConditionChange{
+	r.check(r.store.ChangeEventConditions(t.Context(), []store.EventConditionChange{
 		{
-			Condition: store.Condition{
+			EventCondition: store.EventCondition{
 				AccountID: "on-pro",
-				Kind:      registry.QueueUnattended,
+				Kind:      registry.EventQueueUnattended,
 				Subject:   "default",
 				Since:     now,
 			},
 		},
 		{
-			Condition: store.Condition{
+			EventCondition: store.EventCondition{
 				AccountID: "on-pro",
-				Kind:      registry.SenderSilent,
+				Kind:      registry.EventSenderSilent,
 				Subject:   "wf/node",
 				Since:     now,
 			},
 		},
-		{Condition: store.Condition{AccountID: "on-free", Kind: registry.StorageLow, Since: now}},
+		{
+			EventCondition: store.EventCondition{
+				AccountID: "on-free",
+				Kind:      registry.EventStorageLow,
+				Since:     now,
+			},
+		},
 	}))
 	want := []api.EventCondition{
-		{Kind: registry.QueueUnattended, Since: now, Queue: "default"}, {
-			Kind:       registry.SenderSilent,
+		{Kind: registry.EventQueueUnattended, Since: now, Queue: "default"}, {
+			Kind:       registry.EventSenderSilent,
 			Since:      now,
 			WorkflowID: "wf",
 			NodeID:     "node",

@@ -12,24 +12,24 @@ import (
 )
 
 func (s *server) routeAccounts(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/plans", id: "list-plans", tag: tagAccounts,
 		summary: "List the plans",
 		description: "The plan catalog, in its own order. It is a configuration file of the " +
 			"executor.",
-	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Plan], error) {
+	}, func(ctx context.Context, caller operate.Caller, in *ListInput) (api.List[api.Plan], error) {
 		return s.Operate.Plans(ctx, caller, in.AccountID, in.page())
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/accounts", id: "list-accounts", tag: tagAccounts,
 		summary: "List the accounts", description: "By ID.",
 	},
-		func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Account],
+		func(ctx context.Context, caller operate.Caller, in *ListInput) (api.List[api.Account],
 			error,
 		) {
 			return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
 		})
-	route(to, call{
+	route(to, operationSpec{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*taggedAccount, error) {
@@ -43,7 +43,7 @@ func (s *server) routeAccounts(to huma.API) {
 // routeAccountEvents registers the calls for an account's operator events.
 func (s *server) routeAccountEvents(to huma.API) {
 	const path = "/accounts/{id}/events"
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        path,
 		id:          "get-events",
@@ -54,7 +54,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (api.Events, error) {
 		return s.Operate.Events(ctx, caller, in.ID)
 	})
-	registerPut(to, call{
+	registerPut(to, operationSpec{
 		method:  http.MethodPut,
 		path:    path,
 		id:      "put-events",
@@ -75,7 +75,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 	) (operate.PutResult[api.Events], error) {
 		return s.Operate.PutEvents(ctx, caller, in.ID, in.Body)
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:  http.MethodDelete,
 		path:    path,
 		id:      "delete-events",
@@ -90,7 +90,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 
 // routeAccountChanges registers the calls that change an account.
 func (s *server) routeAccountChanges(to huma.API) {
-	route(to, call{
+	route(to, operationSpec{
 		method:  http.MethodPut,
 		path:    "/accounts/{id}",
 		id:      "put-account",
@@ -113,7 +113,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		return withETag(createdStatus(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
-	routePatch[api.PutAccount](to, call{
+	routePatch[api.PutAccount](to, operationSpec{
 		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.Admin,
 		summary: "Change an account", description: "A change of plan takes effect at once.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -124,7 +124,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
 		return withETag(http.StatusOK, a), err
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:      http.MethodDelete,
 		path:        "/accounts/{id}",
 		id:          "delete-account",
@@ -157,7 +157,7 @@ func (c *AccountChange) withCondition(ctx context.Context) (context.Context, err
 			Problem: "must be one ETag of this account, as an earlier answer had it",
 		})
 	}
-	return operate.IfAccountTag(ctx, tag), nil
+	return operate.WithAccountIfMatch(ctx, tag), nil
 }
 
 // taggedAccount is a response with the account's ETag, which clients can send as the If-Match of
@@ -169,7 +169,7 @@ type taggedAccount struct {
 }
 
 func withETag(status int, a api.Account) *taggedAccount {
-	return &taggedAccount{status, `"` + operate.TagOfAccount(a) + `"`, a}
+	return &taggedAccount{status, `"` + operate.AccountETag(a) + `"`, a}
 }
 
 // AccountID is the path parameter of an account.

@@ -12,7 +12,7 @@ import (
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	const at, node = "/workflows/wf", "/workflows/wf/triggers/node"
 	body := func(answer string) string {
 		return `{"accountId":"on-free","name":"wf","triggers":[{"nodeId":"node","name":""` +

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/requestlog"
 )
 
-// root is the path prefix of all calls.
-const root = "/api/v1"
+// pathPrefix is the path prefix of all calls.
+const pathPrefix = "/api/v1"
 
 type server struct {
 	Config
@@ -30,7 +30,9 @@ func New(c Config) http.Handler {
 	}
 	setUpHuma()
 	s := &server{Config: c}
-	return s.logRequests(s.crossOrigin(s.requireOperator(refuseInvalidQuery(asJSON(s.router())))))
+	return s.logRequests(
+		s.withCORS(s.requireOperator(refuseInvalidQuery(forceJSONContentType(s.router())))),
+	)
 }
 
 // refuseInvalidQuery rejects a request with an invalid query. net/url would ignore the invalid
@@ -49,9 +51,9 @@ func refuseInvalidQuery(next http.Handler) http.Handler {
 	})
 }
 
-// asJSON ensures that every body is read as JSON, regardless of its Content-Type, because curl -d
-// declares the body a form.
-func asJSON(next http.Handler) http.Handler {
+// forceJSONContentType ensures that every body is read as JSON, regardless of its Content-Type,
+// because curl -d declares the body a form.
+func forceJSONContentType(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Content-Type", "application/json")
 		next.ServeHTTP(w, r)
@@ -84,13 +86,13 @@ func (s *server) router() http.Handler {
 	s.routeTriggers(calls)
 	s.routeSenders(calls)
 	s.routeExecutions(calls)
-	s.routeStarts(calls, fixedCalls)
+	s.routeRestarts(calls, fixedCalls)
 	s.routeInstallation(calls)
 	s.routeDeadLetters(calls)
 	s.routeBackup(calls)
 	s.routeEvents(fixedCalls)
 	document := sync.OnceValue(func() []byte { return openAPIDocument(config.OpenAPI) })
-	router.GET(root+"/openapi.json", func(
+	router.GET(pathPrefix+"/openapi.json", func(
 		w http.ResponseWriter, r *http.Request, _ httprouter.Params,
 	) {
 		requestlog.FromContext(r.Context()).Fields["operation"] = "get-openapi"
@@ -110,7 +112,7 @@ func (s *server) router() http.Handler {
 func notFound(w http.ResponseWriter, r *http.Request) {
 	writeProblem(w, r,
 		newProblem(api.CodeNotFound,
-			"The API has no such path. "+root+"/openapi.json lists what it has."))
+			"The API has no such path. "+pathPrefix+"/openapi.json lists what it has."))
 }
 
 func methodNotAllowed(w http.ResponseWriter, r *http.Request) {

@@ -112,7 +112,7 @@ func TestDeedsAreAudited(t *testing.T) {
 			switch c.Field {
 			case "executionId":
 				started, err := r.store.Get(t.Context(), fmt.Sprint(c.To))
-				if err != nil || started.Source != execution.Rerun || started.ID != e.ID {
+				if err != nil || started.Source != execution.SourceRerun || started.ID != e.ID {
 					t.Errorf("%+v: %v", e, err)
 				}
 			default:

@@ -14,7 +14,7 @@ import (
 func (s *server) requireOperator(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := s.SignIn.APICaller(r)
-		if errors.Is(err, signin.ErrUnknown) {
+		if errors.Is(err, signin.ErrUnauthenticated) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			writeProblem(w, r,
 				newProblem(api.CodeUnauthorized,

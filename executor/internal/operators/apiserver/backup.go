@@ -18,7 +18,7 @@ import (
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
-	route(to, call{
+	route(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/backup/records",
 		id:      "back-up-records",
@@ -36,7 +36,7 @@ func (s *server) routeBackup(to huma.API) {
 			},
 		}},
 	}, s.backUpRecords)
-	route(to, call{
+	route(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/backup/audit",
 		id:          "back-up-audit",
@@ -51,7 +51,7 @@ func (s *server) routeBackup(to huma.API) {
 			},
 		}},
 	}, s.backUpAudit)
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:      http.MethodPost,
 		path:        "/backup/records",
 		id:          "restore-records",

@@ -20,9 +20,14 @@ func TestEventStreamsAreBounded(t *testing.T) {
 	var c *config
 	r := start(t, func(of *config, _ *http.Server) { c = of })
 	key, other := r.key("viewer", ""), r.key("viewer", "")
-	by := operate.Caller{Kind: operate.Key, ID: key.ID, Name: key.Name, Role: operate.Viewer}
+	by := operate.Caller{
+		Kind: operate.CallerKindKey,
+		ID:   key.ID,
+		Name: key.Name,
+		Role: operate.Viewer,
+	}
 	var open []operate.Subscription
-	for range operate.MaxStreams {
+	for range operate.MaxEventStreams {
 		watching, err := c.Operate.Watch(t.Context(), by, time.Time{})
 		r.check(err)
 		open = append(open, watching)
@@ -39,7 +44,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		watching.Cancel()
 	}
 	mayWatch(operate.Caller{
-		Kind: operate.Key,
+		Kind: operate.CallerKindKey,
 		ID:   other.ID,
 		Name: other.Name,
 		Role: operate.Viewer,
@@ -58,7 +63,12 @@ func TestRevocationEndsABackup(t *testing.T) {
 	var c *config
 	r := start(t, func(of *config, _ *http.Server) { c = of })
 	key := r.key("admin", "")
-	by := operate.Caller{Kind: operate.Key, ID: key.ID, Name: key.Name, Role: operate.Admin}
+	by := operate.Caller{
+		Kind: operate.CallerKindKey,
+		ID:   key.ID,
+		Name: key.Name,
+		Role: operate.Admin,
+	}
 	parts := func(each func()) (n int, err error) {
 		err = c.Operate.BackUpRecords(t.Context(), by, func(part []byte) error {
 			if n++; !json.Valid(part) {

@@ -122,10 +122,10 @@ func TestRequeueManyAfterACrash(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      "default",
-		Source:     execution.Rerun,
+		Source:     execution.SourceRerun,
 		RerunOf:    id(1),
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 	})
 	r.check(err)
 	msg.Header.Set("Nats-Msg-Id", execution.IDForRequeue(id(1)))

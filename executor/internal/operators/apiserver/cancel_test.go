@@ -24,7 +24,7 @@ func (r *rig) accepted(n int, change ...func(*store.Record)) {
 		WorkflowID: "wf",
 		NodeID:     "node",
 		Queue:      execution.DefaultQueue,
-		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+		Payload:    execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
 	}))
 	r.records(store.Batch{
 		New: []store.Record{

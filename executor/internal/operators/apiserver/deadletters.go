@@ -12,14 +12,14 @@ import (
 )
 
 func (s *server) routeDeadLetters(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/dead-letters", id: "list-dead-letters", tag: tagDeadLetters,
 		summary: "List the dead letters",
 		description: "Executions that failed and were neither requeued nor dismissed, messages " +
 			"that the database refused, and messages that could not be decoded. The newest " +
 			"first, by `at`.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		Listing
+		ListInput
 		WorkflowID string    `query:"workflowId" doc:"Selects the dead letters of this workflow, including messages that could not be decoded but have the workflow in their subject."`
 		Reason     string    `query:"reason" doc:"Selects the dead letters whose reason contains this text. Upper and lower case are distinguished."`
 		Since      time.Time `query:"since" doc:"Selects the dead letters that were accepted at this time or later."`
@@ -34,7 +34,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 			Until:      in.Until,
 		}, in.page())
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/dead-letters/requeue",
 		id:      "requeue-dead-letters",
@@ -51,7 +51,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		) (api.Requeued, error) {
 			return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
 		})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/dead-letters/dismiss",
 		id:      "dismiss-dead-letters",
@@ -68,8 +68,8 @@ func (s *server) routeDeadLetters(to huma.API) {
 		})
 }
 
-func selection(selected api.SelectDeadLetters) operate.Selection {
-	return operate.Selection{IDs: selected.IDs, Filter: operate.DeadLetterFilter{
+func selection(selected api.SelectDeadLetters) operate.DeadLetterSelection {
+	return operate.DeadLetterSelection{IDs: selected.IDs, Filter: operate.DeadLetterFilter{
 		AccountID:  selected.AccountID,
 		WorkflowID: selected.WorkflowID,
 		Reason:     selected.Reason,

@@ -127,13 +127,13 @@ func (r *rig) failed(n int, change func(*execution.Start)) execution.Start {
 		NodeID:     "node",
 		AccountID:  "was",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: fmt.Sprint("d-", n),
 		AcceptedAt: epoch,
 		TokenID:    "t",
 		Payload: execution.Payload{
 			ContentType: "x/y; z",
-			Kind:        execution.Binary,
+			Kind:        execution.BodyBinary,
 			Body:        []byte("a\xff\x00"),
 		},
 		Headers: execution.Values{
@@ -193,9 +193,9 @@ func TestRequeue(t *testing.T) {
 	}
 	got := begun[0]
 	if got.WorkflowID != "wf" || got.NodeID != "node" || got.AccountID != "acme" ||
-		got.Queue != "mine" || got.Source != execution.Rerun ||
+		got.Queue != "mine" || got.Source != execution.SourceRerun ||
 		got.DeliveryID != "" || got.TokenID != "" || got.Payload.ContentType != "x/y; z" ||
-		got.Payload.Kind != execution.Binary ||
+		got.Payload.Kind != execution.BodyBinary ||
 		string(got.Payload.Body) != "a\xff\x00" ||
 		!maps.EqualFunc(got.Headers, original.Headers, slices.Equal) ||
 		!maps.EqualFunc(got.Query, original.Query, slices.Equal) ||
@@ -342,17 +342,17 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: "d",
 		AcceptedAt: epoch,
 		TokenID:    "t",
-		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("body")},
+		Payload:    execution.Payload{Kind: execution.BodyText, Body: []byte("body")},
 	}
 	sequence := r.message(stream.StartMessage(s))
 	aside := store.AsideMessage{
 		StreamSequence: sequence,
 		Subject:        "executions.start.default.wf.node",
-		Reason:         store.RefusedReason + "disk full",
+		Reason:         store.RefusedReasonPrefix + "disk full",
 		At:             epoch,
 	}
 	r.records(store.Batch{PutAside: []store.AsideMessage{aside}})

@@ -22,12 +22,12 @@ import (
 // writeTimeout is how long a write to an event stream may block because the client does not read.
 const writeTimeout = 10 * time.Second
 
-// eventsAtOnce is the maximum number of records looked up for one write. It is small so that, if
-// there are many events, the first ones are sent soon.
-const eventsAtOnce = 100
+// maxEventsPerWrite is the maximum number of records looked up for one write. It is small so that,
+// if there are many events, the first ones are sent soon.
+const maxEventsPerWrite = 100
 
 func (s *server) routeEvents(to huma.API) {
-	route(to, call{
+	route(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/executions/stream",
 		id:      "stream-executions",
@@ -145,7 +145,7 @@ func (s *server) sendEvents(
 		case <-over:
 			return errStreamEnded
 		case <-keepAlive.C:
-			if signin.SignedOut(ctx) {
+			if signin.SessionRevoked(ctx) {
 				return errStreamEnded
 			}
 			if err := to.write(": keep-alive\n\n"); err != nil {
@@ -165,7 +165,7 @@ func (s *server) sendEvents(
 func (s *server) sendBatch(
 	ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput,
 ) error {
-	for chunk := range slices.Chunk(batch.IDs, eventsAtOnce) {
+	for chunk := range slices.Chunk(batch.IDs, maxEventsPerWrite) {
 		events, err := s.executionEvents(ctx, batch.At, chunk, in)
 		if err == nil && events != "" {
 			err = to.write(events)
@@ -181,7 +181,7 @@ func (s *server) sendBatch(
 func (s *server) executionEvents(
 	ctx context.Context, at time.Time, ids []string, in *watchInput,
 ) (string, error) {
-	if signin.SignedOut(ctx) {
+	if signin.SessionRevoked(ctx) {
 		return "", errStreamEnded
 	}
 	changed, err := s.Operate.Changed(ctx, signin.Caller(ctx), ids, in.AccountID, in.WorkflowID)
@@ -194,7 +194,7 @@ func (s *server) executionEvents(
 	}
 	var events strings.Builder
 	for _, batch := range changed {
-		line, err := encodePlain(batch.Execution)
+		line, err := encodeUnescapedJSON(batch.Execution)
 		if err != nil {
 			return "", err
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *server) routeExecutions(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/executions",
 		id:          "list-executions",
@@ -21,7 +21,7 @@ func (s *server) routeExecutions(to huma.API) {
 		summary:     "List the executions",
 		description: "The newest first, by `acceptedAt`. All filters must match.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		Listing
+		ListInput
 		WorkflowID string    `query:"workflowId"`
 		Status     string    `query:"status" enum:"queued,running,succeeded,failed,rejected,canceled"`
 		Source     string    `query:"source" enum:"webhook,rerun,event"`
@@ -48,7 +48,7 @@ func (s *server) routeExecutions(to huma.API) {
 		}
 		return list, err
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/executions/{id}",
 		id:          "get-execution",
@@ -65,9 +65,9 @@ func (s *server) routeExecutions(to huma.API) {
 		})
 }
 
-// routeStarts registers the calls that start executions again or cancel them.
-func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list of calls
-	register(to, call{
+// routeRestarts registers the calls that start executions again or cancel them.
+func (s *server) routeRestarts(to, fixedPaths huma.API) { //nolint:funlen // the list of calls
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/{id}/rerun",
 		id:      "rerun-execution",
@@ -79,7 +79,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
 		return s.Operate.RerunExecution(ctx, caller, in.ID)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/{id}/replay",
 		id:      "replay-execution",
@@ -102,7 +102,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 	) (api.Started, error) {
 		return s.Operate.ReplayExecution(ctx, caller, in.ID, in.Key)
 	})
-	register(fixed, call{
+	register(fixedPaths, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/replay",
 		id:      "replay-rejected",
@@ -126,7 +126,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 			Until:      body.Until,
 		}, in.Key)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/{id}/cancel",
 		id:      "cancel-execution",
@@ -141,7 +141,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 		canceled, err := s.Operate.CancelExecution(ctx, caller, in.ID)
 		return canceled.Execution, err
 	})
-	register(fixed, call{
+	register(fixedPaths, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/cancel",
 		id:      "cancel-executions",
@@ -165,7 +165,7 @@ func (s *server) routeStarts(to, fixed huma.API) { //nolint:funlen // the list o
 				},
 			})
 		})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/{id}/requeue",
 		id:      "requeue-execution",

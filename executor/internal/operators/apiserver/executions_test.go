@@ -36,7 +36,7 @@ func TestExecutionsAreListed(t *testing.T) {
 				rec.Status, rec.DeliveryID = execution.Rejected, "a delivery/&?"
 			}
 			if i == 5 {
-				rec.Source = execution.Rerun
+				rec.Source = execution.SourceRerun
 			}
 		})
 	}
@@ -110,12 +110,12 @@ func TestExecutionRecord(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: "d-1",
 		AcceptedAt: epoch,
 		Payload: execution.Payload{
 			ContentType: "application/json",
-			Kind:        execution.JSON,
+			Kind:        execution.BodyJSON,
 			Body:        []byte(`{ "a" : "<&>" }`),
 		},
 		Headers:  execution.Values{"X-Multi": {"1", "2"}},
@@ -151,7 +151,10 @@ func TestExecutionRecord(t *testing.T) {
 		`","accountId":"acme","workflowId":"wf","nodeId":"node","source":"webhook","status":"succeeded",` +
 		`"deliveryId":"d-1","verified":false,"acceptedAt":"2026-03-01T12:00:00.123456Z","recordedAt":"2026-03-01T12:00:00.124456Z",` +
 		`"startedAt":"2026-03-01T12:00:01.123456Z","finishedAt":"2026-03-01T12:00:02.123456Z","contentType":"application/json",` +
-		fmt.Sprintf(`"bodyBytes":15,"duplicates":3,"queue":"default","attempts":2,"streamSequence":%d`, sequence)
+		fmt.Sprintf(
+			`"bodyBytes":15,"duplicates":3,"queue":"default","attempts":2,"streamSequence":%d`,
+			sequence,
+		)
 	message, err := r.streamHandle().GetMsg(t.Context(), sequence)
 	r.check(err)
 	stored := message.Time.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
@@ -168,11 +171,11 @@ func TestExecutionRecord(t *testing.T) {
 	// A running execution has no fields of later states.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
-		execution.Rerun, "", id(1), nil, nil
+		execution.SourceRerun, "", id(1), nil, nil
 	rerun.OrderKey = ""
 	sequence = r.message(stream.StartMessage(rerun))
 	r.records(store.Batch{New: []store.Record{record(id(2), func(rec *store.Record) {
-		rec.Source, rec.RerunOf, rec.StreamSequence = execution.Rerun, id(1), sequence
+		rec.Source, rec.RerunOf, rec.StreamSequence = execution.SourceRerun, id(1), sequence
 	})}})
 	got := string(r.get("/executions/" + id(2)).is(200).body)
 	for _, absent := range []string{
@@ -219,9 +222,9 @@ func TestExecutionErrors(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: epoch,
-		Payload:    execution.Payload{Kind: execution.Binary, Body: []byte{0xff}},
+		Payload:    execution.Payload{Kind: execution.BodyBinary, Body: []byte{0xff}},
 	}))
 	r.records(store.Batch{
 		New: []store.Record{
@@ -271,11 +274,11 @@ func TestInputsAreUnchanged(t *testing.T) {
 			NodeID:     "node",
 			AccountID:  "acme",
 			Queue:      "default",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
 			Payload: execution.Payload{
 				ContentType: "application/json",
-				Kind:        execution.JSON,
+				Kind:        execution.BodyJSON,
 				Body:        []byte(input),
 			},
 		}))
@@ -310,7 +313,7 @@ func TestExpiredInput(t *testing.T) {
 	r := start(t)
 	payload := execution.Payload{
 		ContentType: "application/json",
-		Kind:        execution.JSON,
+		Kind:        execution.BodyJSON,
 		Body:        []byte(`1`),
 	}
 	of := func(n int) uint64 {
@@ -320,7 +323,7 @@ func TestExpiredInput(t *testing.T) {
 			NodeID:     "node",
 			AccountID:  "acme",
 			Queue:      "default",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
 			Payload:    payload,
 		}))
@@ -347,8 +350,10 @@ func TestReruns(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.account("acme", "none") // neither the plan nor the workflow's state matters
-	r.put("/workflows/wf",
-		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`).is(201)
+	r.put(
+		"/workflows/wf",
+		`{"accountId":"acme","name":"n","queue":"mine","triggers":[{"nodeId":"node","samplePayload":{ "s" :1}},{"nodeId":"bare"}]}`,
+	).is(201)
 
 	check := func(a answer, of string) string {
 		t.Helper()
@@ -356,9 +361,10 @@ func TestReruns(t *testing.T) {
 		begun, sequence := r.lastStart()
 		if begun.ID != started.ExecutionID || begun.WorkflowID != "wf" || begun.NodeID != "node" ||
 			begun.AccountID != "acme" || begun.Queue != "mine" ||
-			begun.Source != execution.Rerun || begun.RerunOf != of || begun.DeliveryID != "" ||
+			begun.Source != execution.SourceRerun || begun.RerunOf != of ||
+			begun.DeliveryID != "" ||
 			begun.TokenID != "" ||
-			begun.Payload.Kind != execution.JSON ||
+			begun.Payload.Kind != execution.BodyJSON ||
 			begun.Payload.ContentType != "application/json" ||
 			string(begun.Payload.Body) != `{ "s" :1}` ||
 			time.Since(begun.AcceptedAt) > time.Minute || len(begun.Trace) != 55 {

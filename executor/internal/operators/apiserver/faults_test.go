@@ -149,7 +149,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"n","samplePayload":1}]}`).is(201)
 	r.records(store.Batch{New: []store.Record{record(id(1))}})
-	r.check(r.JetStream.DeleteStream(t.Context(), stream.Name))
+	r.check(r.JetStream.DeleteStream(t.Context(), stream.ExecutionsName))
 	r.get("/executions/"+id(1)).refused(503, api.CodeUnavailable)
 	r.post("/workflows/wf/triggers/n/rerun", "").refused(503, api.CodeUnavailable)
 	r.check(stream.Ensure(t.Context(), r.JetStream, stream.DefaultSettings))

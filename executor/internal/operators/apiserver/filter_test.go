@@ -15,7 +15,7 @@ import (
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	const at, node = "/workflows/wf", "/workflows/wf/triggers/node"
 	body := func(filter string) string {
 		return fmt.Sprintf(

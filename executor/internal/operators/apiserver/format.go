@@ -38,7 +38,7 @@ func readJSON(text []byte, into any) error {
 	if err := decoder.Decode(form); err != nil {
 		return err
 	}
-	*form = withFloats(*form)
+	*form = numbersToFloat64(*form)
 	return nil
 }
 
@@ -52,20 +52,20 @@ func integerError(err error) error {
 	return err
 }
 
-// withFloats converts the numbers of a document to float64, as huma expects. Numbers that are too
-// large become infinite.
-func withFloats(value any) any {
+// numbersToFloat64 converts the numbers of a document to float64, as huma expects. Numbers that are
+// too large become infinite.
+func numbersToFloat64(value any) any {
 	switch value := value.(type) {
 	case json.Number:
 		number, _ := value.Float64()
 		return number
 	case []any:
 		for i := range value {
-			value[i] = withFloats(value[i])
+			value[i] = numbersToFloat64(value[i])
 		}
 	case map[string]any:
 		for name := range value {
-			value[name] = withFloats(value[name])
+			value[name] = numbersToFloat64(value[name])
 		}
 	}
 	return value
@@ -103,14 +103,14 @@ func encode(v any) ([]byte, error) {
 			Output *struct{} `json:"output,omitempty"`
 		}{ExecutionDetail: v}, rawMember{"input", v.Input}, rawMember{"output", v.Output})
 	default:
-		return encodePlain(v)
+		return encodeUnescapedJSON(v)
 	}
 }
 
 // appendMembers encodes rest as a JSON object and appends members to it. rest must have at least
 // one field.
 func appendMembers(rest any, members ...rawMember) ([]byte, error) {
-	text, err := encodePlain(rest)
+	text, err := encodeUnescapedJSON(rest)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func appendMembers(rest any, members ...rawMember) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// encodePlain is like json.Marshal, but does not escape HTML.
-func encodePlain(v any) ([]byte, error) {
+// encodeUnescapedJSON is like json.Marshal, but does not escape HTML.
+func encodeUnescapedJSON(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

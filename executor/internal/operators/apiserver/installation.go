@@ -13,7 +13,7 @@ import (
 
 // routeInstallation registers the calls that do not concern individual workflows.
 func (s *server) routeInstallation(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/public-url", id: "check-public-url", tag: tagInstallation,
 		summary: "Check the public URL",
 		description: "The executor sends a signed request there, which starts nothing and uses " +
@@ -22,7 +22,7 @@ func (s *server) routeInstallation(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.PublicURL, error) {
 		return s.Operate.CheckPublicURL(ctx, caller)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/members",
 		id:          "list-members",
@@ -33,7 +33,7 @@ func (s *server) routeInstallation(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Members, error) {
 		return s.Operate.Members(ctx, caller)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/size",
 		id:      "get-size",
@@ -46,17 +46,19 @@ func (s *server) routeInstallation(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Size, error) {
 		return s.Operate.Size(ctx, caller)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/queues", id: "list-queues", tag: tagInstallation,
 		summary: "List the queues",
 		description: "What waits in each queue that a workflow names, and which groups of " +
 			"runners take it. By name. Accounts may share a queue: what waits is counted of all " +
 			"of them.",
-	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Queue], error) {
+	}, func(
+		ctx context.Context, caller operate.Caller, in *ListInput,
+	) (api.List[api.Queue], error) {
 		return s.Operate.Queues(ctx, caller, in.AccountID, in.page())
 	})
 	s.routeQueues(to)
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/audit",
 		id:      "list-audit",
@@ -93,7 +95,7 @@ type QueueName struct {
 // routeQueues registers the calls that change queues.
 func (s *server) routeQueues(to huma.API) {
 	const sharing = "A key for one account may do so with a queue that its workflows alone name."
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/queues/{queue}/pause",
 		id:      "pause-queue",
@@ -115,7 +117,7 @@ func (s *server) routeQueues(to huma.API) {
 		}
 		return s.Operate.PauseQueue(ctx, caller, in.Queue, until)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/queues/{queue}/resume",
 		id:      "resume-queue",
@@ -128,7 +130,7 @@ func (s *server) routeQueues(to huma.API) {
 		return s.Operate.ResumeQueue(ctx, caller, in.Queue)
 	})
 	s.routeQueueStreams(to)
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPut,
 		path:    "/queues/{queue}/groups/{group}",
 		id:      "put-queue-group",
@@ -150,7 +152,7 @@ func (s *server) routeQueues(to huma.API) {
 
 // routeQueueStreams registers the calls that move a queue to its own stream and back.
 func (s *server) routeQueueStreams(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPut,
 		path:    "/queues/{queue}/stream",
 		id:      "put-queue-stream",
@@ -173,7 +175,7 @@ func (s *server) routeQueueStreams(to huma.API) {
 	) (api.Queue, error) {
 		return s.Operate.SetQueueStream(ctx, caller, in.Queue, in.Body)
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:  http.MethodDelete,
 		path:    "/queues/{queue}/stream",
 		id:      "delete-queue-stream",

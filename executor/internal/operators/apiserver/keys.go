@@ -11,13 +11,13 @@ import (
 )
 
 func (s *server) routeKeys(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/whoami", id: "get-whoami", tag: tagAccess,
 		summary: "Show who makes the call", description: "And what they may do, and see.",
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.WhoAmI, error) {
 		return s.Operate.WhoAmI(ctx, caller)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/keys",
 		id:          "list-keys",
@@ -25,10 +25,10 @@ func (s *server) routeKeys(to huma.API) {
 		least:       operate.Admin,
 		summary:     "List the keys",
 		description: "By ID. A key that has expired stays in the list for a day.",
-	}, func(ctx context.Context, caller operate.Caller, in *Listing) (api.List[api.Key], error) {
+	}, func(ctx context.Context, caller operate.Caller, in *ListInput) (api.List[api.Key], error) {
 		return s.Operate.Keys(ctx, caller, in.AccountID, in.page())
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/keys",
 		id:      "create-key",
@@ -47,7 +47,7 @@ func (s *server) routeKeys(to huma.API) {
 		) {
 			return s.Operate.CreateKey(ctx, caller, in.Body)
 		})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:  http.MethodDelete,
 		path:    "/keys/{id}",
 		id:      "revoke-key",

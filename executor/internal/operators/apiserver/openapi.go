@@ -86,19 +86,19 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 	if err != nil {
 		panic(err) // a programming error, which would show at every start
 	}
-	// huma writes patternDescription, which it uses in errors, next to the pattern. OpenAPI does
+	// huma writes patternDescriptionRE, which it uses in errors, next to the pattern. OpenAPI does
 	// not define this member, and linters reject it.
-	return patternDescription.ReplaceAll(text, nil)
+	return patternDescriptionRE.ReplaceAll(text, nil)
 }
 
-// patternDescription matches the patternDescription member of a schema, which always has other
+// patternDescriptionRE matches the patternDescriptionRE member of a schema, which always has other
 // members too.
-var patternDescription = regexp.MustCompile(
+var patternDescriptionRE = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,
 )
 
-// call describes one call of the API.
-type call struct {
+// operationSpec describes one call of the API.
+type operationSpec struct {
 	method, path string // path without root
 	id           string // operationId
 	tag          string
@@ -115,7 +115,7 @@ type call struct {
 }
 
 // leastRole returns the lowest role that may make the call.
-func (c call) leastRole() operate.Role {
+func (c operationSpec) leastRole() operate.Role {
 	switch {
 	case c.least != "":
 		return c.least
@@ -141,7 +141,7 @@ func requireRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 
 // register adds a call that responds with a T.
 func register[I, T any](
-	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (T, error),
+	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (T, error),
 ) {
 	type output struct{ Body T }
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
@@ -152,7 +152,7 @@ func register[I, T any](
 
 // registerPut adds a call that creates or replaces a T. It responds with 201 or 200, respectively.
 func registerPut[I, T any](
-	to huma.API, c call,
+	to huma.API, c operationSpec,
 	handle func(context.Context, operate.Caller, *I) (operate.PutResult[T], error),
 ) {
 	type output struct {
@@ -175,7 +175,7 @@ func createdStatus(created bool) int {
 
 // registerNoContent adds a call that responds without a body.
 func registerNoContent[I any](
-	to huma.API, c call, handle func(context.Context, operate.Caller, *I) error,
+	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) error,
 ) {
 	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
 		return nil, handle(ctx, caller, in)
@@ -185,10 +185,10 @@ func registerNoContent[I any](
 // route adds a call that responds with an O, in huma's form. handle may return any error; problemOf
 // converts it to a problem.
 func route[I, O any](
-	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	op := huma.Operation{
-		Method: c.method, Path: root + c.path, OperationID: c.id, Tags: []string{c.tag},
+		Method: c.method, Path: pathPrefix + c.path, OperationID: c.id, Tags: []string{c.tag},
 		Summary: c.summary, Description: c.description, DefaultStatus: c.status,
 		// huma considers a body of exactly the maximum length truncated.
 		MaxBodyBytes: maxBodyBytes + 1, BodyReadTimeout: bodyTimeout, SkipValidateBody: c.anyBody,

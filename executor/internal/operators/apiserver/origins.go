@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// crossOrigin allows the pages of the configured origins to read responses. Preflight requests need
+// withCORS allows the pages of the configured origins to read responses. Preflight requests need
 // no token, because the response reveals only whether the origin is allowed. Browsers send no
 // cookie with cross-origin calls, so such a page needs a token or key.
-func (s *server) crossOrigin(next http.Handler) http.Handler {
+func (s *server) withCORS(next http.Handler) http.Handler {
 	if len(s.Origins) == 0 {
 		return next
 	}

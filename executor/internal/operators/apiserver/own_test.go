@@ -24,7 +24,7 @@ func (r *rig) ownStreams() {
 }
 
 // phase sets which stream stores the start messages of the default queue.
-func (r *rig) phase(phase stream.Phase) {
+func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.t.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
 		Queue:  execution.DefaultQueue,
@@ -50,7 +50,7 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 		AcceptedAt: epoch,
 		Payload: execution.Payload{
 			ContentType: "application/json",
-			Kind:        execution.JSON,
+			Kind:        execution.BodyJSON,
 			Body:        []byte(body),
 		},
 	}))
@@ -62,7 +62,7 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 // ofPlace returns the number of start messages of the default queue in one of its streams.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
-	s, err := r.JetStream.Stream(r.t.Context(), at.Name(execution.DefaultQueue))
+	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
 	r.check(err)
 	info, err := s.Info(r.t.Context(),
 		jetstream.WithSubjectFilter(at.QueueSubject(execution.DefaultQueue)))
@@ -122,7 +122,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: "g"}
 	of := func(at stream.Layout) *jetstream.ConsumerInfo {
 		t.Helper()
-		consumer, err := r.JetStream.Consumer(t.Context(), at.Name(execution.DefaultQueue),
+		consumer, err := r.JetStream.Consumer(t.Context(), at.StreamName(execution.DefaultQueue),
 			group.Consumer())
 		r.check(err)
 		return consumer.CachedInfo()
@@ -158,7 +158,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.put("/queues/default/groups/g", `{"maxInFlight":7}`).is(200)
 	for _, at := range []stream.Layout{{}, own} {
 		if !of(at).Paused {
-			t.Errorf("%s is not paused", at.Name("default"))
+			t.Errorf("%s is not paused", at.StreamName("default"))
 		}
 	}
 	// The limit is divided because start messages are waiting in both streams.
@@ -168,7 +168,7 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	r.post("/queues/default/resume", "").is(200)
 	for _, at := range []stream.Layout{{}, own} {
 		if of(at).Paused {
-			t.Errorf("%s is still paused", at.Name("default"))
+			t.Errorf("%s is still paused", at.StreamName("default"))
 		}
 	}
 }

@@ -14,8 +14,8 @@ type AccountFilter struct {
 	AccountID string `query:"accountId" doc:"Selects the items of this account. Absent: the items of all accounts that the caller may see."`
 }
 
-// Listing is the input of most lists.
-type Listing struct {
+// ListInput is the input of most lists.
+type ListInput struct {
 	Paging
 	AccountFilter
 }

@@ -26,13 +26,13 @@ type patchBody struct {
 type patcher[T any] struct {
 	schemas huma.Registry
 	schema  *huma.Schema
-	// whole lists the members that a patch replaces as a whole: objects in them are not merged.
-	whole []string
+	// unmerged lists the members that a patch replaces as a whole: objects in them are not merged.
+	unmerged []string
 }
 
-func newPatcher[T any](to huma.API, whole ...string) patcher[T] {
+func newPatcher[T any](to huma.API, unmerged ...string) patcher[T] {
 	schemas := to.OpenAPI().Components.Schemas
-	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), whole}
+	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmerged}
 }
 
 // apply returns a function that applies a patch to a T. The result is validated in the same way as
@@ -53,7 +53,7 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 				Problem: "must be a JSON object with the members to change",
 			})
 		}
-		after, err := mergePatch(before, patch, p.whole)
+		after, err := mergePatch(before, patch, p.unmerged)
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -73,7 +73,7 @@ func (p patcher[T]) read(text []byte, into *T) error {
 	if len(found.Errors) > 0 {
 		fields := make([]api.FieldError, len(found.Errors))
 		for i, err := range found.Errors {
-			fields[i] = humaField(err)
+			fields[i] = fieldErrorOf(err)
 		}
 		return invalidFieldsProblem(fields...)
 	}
@@ -86,8 +86,8 @@ func (p patcher[T]) read(text []byte, into *T) error {
 }
 
 // mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
-// and any other value replaces the current one. The members in whole are never merged.
-func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
+// and any other value replaces the current one. The members in unmerged are never merged.
+func mergePatch(target, patch []byte, unmerged []string) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
 		return patch, nil //nolint:nilerr // a patch that is not an object replaces the target
@@ -99,7 +99,7 @@ func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 		switch {
 		case bytes.Equal(bytes.TrimSpace(value), []byte("null")):
 			delete(members, name)
-		case slices.Contains(whole, name):
+		case slices.Contains(unmerged, name):
 			members[name] = value
 		default:
 			merged, err := mergePatch(members[name], value, nil)
@@ -115,7 +115,7 @@ func mergePatch(target, patch []byte, whole []string) ([]byte, error) {
 // routePatch adds a call that patches the settings T of a resource. The body may omit any member of
 // T.
 func routePatch[T, I, O any](
-	to huma.API, c call, handle func(context.Context, operate.Caller, *I) (*O, error),
+	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	c.method, c.anyBody = http.MethodPatch, true
 	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
@@ -128,7 +128,7 @@ func routePatch[T, I, O any](
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
 	part.Required = nil
-	to.OpenAPI().Paths[root+c.path].Patch.RequestBody = &huma.RequestBody{
+	to.OpenAPI().Paths[pathPrefix+c.path].Patch.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content: map[string]*huma.MediaType{
 			patchType: {Schema: &part}, "application/json": {Schema: &part},

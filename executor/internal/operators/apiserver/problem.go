@@ -18,9 +18,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// problemType is the URL prefix of problem types. A problem's code follows as the fragment, which
-// is an anchor in the README.
-const problemType = "https://github.com/hookstart/hookstart#"
+// problemTypePrefix is the URL prefix of problem types. A problem's code follows as the fragment,
+// which is an anchor in the README.
+const problemTypePrefix = "https://github.com/hookstart/hookstart#"
 
 // problemKind holds what all problems with the same code have in common.
 type problemKind struct {
@@ -136,7 +136,7 @@ func newProblem(code, detail string, fields ...api.FieldError) *problem {
 		detail = cmp.Or(kind.detail, operate.Explanation(code))
 	}
 	return &problem{api.Problem{
-		Type:       problemType + code,
+		Type:       problemTypePrefix + code,
 		Title:      kind.title,
 		Status:     kind.status,
 		Detail:     detail,
@@ -202,7 +202,7 @@ func invalidFieldsProblem(fields ...api.FieldError) *problem {
 // setUpHuma sets huma's global variables, which apply to all APIs of a process. It must be called
 // before the first call is registered.
 var setUpHuma = sync.OnceFunc(func() {
-	huma.ErrorFormatter = sprintf
+	huma.ErrorFormatter = sprintfNoExponent
 	huma.ValidateStrictCasing = true // a member AccountID is unknown: only accountId is valid
 	huma.NewErrorWithContext = problemOfHuma
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
@@ -210,8 +210,9 @@ var setUpHuma = sync.OnceFunc(func() {
 	}
 })
 
-// sprintf is like fmt.Sprintf, but formats float64 values without an exponent: 1000000, not 1e+06.
-func sprintf(format string, args ...any) string {
+// sprintfNoExponent is like fmt.Sprintf, but formats float64 values without an exponent: 1000000,
+// not 1e+06.
+func sprintfNoExponent(format string, args ...any) string {
 	for i, arg := range args {
 		if number, ok := arg.(float64); ok {
 			args[i] = strconv.FormatFloat(number, 'f', -1, 64)
@@ -229,7 +230,7 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	} else {
 		var fields []api.FieldError
 		for _, err := range errs {
-			fields = append(fields, humaField(err))
+			fields = append(fields, fieldErrorOf(err))
 		}
 		if len(fields) == 0 {
 			fields = []api.FieldError{{Field: "body", Problem: message}}
@@ -242,9 +243,9 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// humaField returns the error of a field. The field's name is that in the API, without a prefix
+// fieldErrorOf returns the error of a field. The field's name is that in the API, without a prefix
 // such as "body."; the field's value, which may be secret, is omitted.
-func humaField(err error) api.FieldError {
+func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {
 		return api.FieldError{Field: "body", Problem: "cannot be read"}
@@ -255,7 +256,7 @@ func humaField(err error) api.FieldError {
 		location, what = location+"."+name, "is required"
 	}
 	if strings.HasPrefix(location, "query.") && what == "unknown query parameter" {
-		what = "is no parameter of this call; " + root + "/openapi.json lists them"
+		what = "is no parameter of this call; " + pathPrefix + "/openapi.json lists them"
 	}
 	if strings.HasPrefix(what, "invalid date/time") { // followed by the layout in Go's notation
 		what = "must be a time like 2026-01-31T12:00:00Z; a + in it is %2B in a URL"

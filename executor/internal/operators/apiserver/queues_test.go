@@ -30,7 +30,7 @@ func (r *rig) startOf(n int) {
 		WorkflowID: "wf",
 		NodeID:     "node",
 		Queue:      execution.DefaultQueue,
-		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+		Payload:    execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
 	}))
 }
 
@@ -75,10 +75,14 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
-		consumer, err := r.JetStream.Consumer(r.t.Context(), stream.Name, stream.RunnerGroup{
-			Queue: "default",
-			Group: group,
-		}.Consumer())
+		consumer, err := r.JetStream.Consumer(
+			r.t.Context(),
+			stream.ExecutionsName,
+			stream.RunnerGroup{
+				Queue: "default",
+				Group: group,
+			}.Consumer(),
+		)
 		if err != nil {
 			return false
 		}
@@ -104,7 +108,7 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 
 	q := decode[api.Queue](r.post("/queues/default/pause", "").is(200))
 	if q.Paused == nil || q.Paused.Since.IsZero() || !q.Paused.Until.IsZero() ||
-		q.Stream != stream.Name {
+		q.Stream != stream.ExecutionsName {
 		t.Errorf("paused: %+v", q)
 	}
 	r.startOf(2)
@@ -176,16 +180,20 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	close(hold)
 	<-begun
 	stop()
-	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.Name, stream.RunnerGroup{
+	r.check(r.JetStream.DeleteConsumer(t.Context(), stream.ExecutionsName, stream.RunnerGroup{
 		Queue: "default",
 		Group: "g",
 	}.Consumer()))
 	r.group("g", begun, hold)
 	maxPending := func() int {
-		consumer, err := r.JetStream.Consumer(t.Context(), stream.Name, stream.RunnerGroup{
-			Queue: "default",
-			Group: "g",
-		}.Consumer())
+		consumer, err := r.JetStream.Consumer(
+			t.Context(),
+			stream.ExecutionsName,
+			stream.RunnerGroup{
+				Queue: "default",
+				Group: "g",
+			}.Consumer(),
+		)
 		r.check(err)
 		return consumer.CachedInfo().Config.MaxAckPending
 	}
@@ -229,7 +237,7 @@ func TestHeldUpKeysAreListed(t *testing.T) {
 			Queue:      execution.DefaultQueue,
 			OrderKey:   "k",
 			AcceptedAt: accepted.Add(time.Duration(n) * time.Minute),
-			Payload:    execution.Payload{Kind: execution.JSON, Body: []byte("{}")},
+			Payload:    execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
 		}))
 	}
 	_, err = lane.Next()
@@ -318,7 +326,7 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "wf", "pro", true)
+	r.CreateWorkflow(t, "wf", "pro", true)
 	own := func() *api.QueueStream {
 		t.Helper()
 		return decode[api.List[api.Queue]](r.get("/queues").is(200)).Items[0].OwnStream

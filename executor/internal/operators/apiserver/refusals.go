@@ -12,7 +12,7 @@ import (
 )
 
 func (s *server) routeRefusals(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/workflows/{id}/refusals",
 		id:      "list-refusals",
@@ -23,20 +23,20 @@ func (s *server) routeRefusals(to huma.API) {
 		codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowID
-		Listing
+		ListInput
 		RefusedSince
 	},
 	) (api.List[api.Refusal], error) {
 		return s.Operate.Refusals(ctx, caller, in.AccountID, in.ID, in.Since, in.page())
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/refusals", id: "list-all-refusals", tag: tagWorkflows,
 		summary: "Count the refused requests of all workflows",
 		description: "By workflow and code, the last refused first. Requests to workflows that " +
 			"do not exist are counted by code alone; of one that was deleted the counts stay for " +
 			"a week.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		Listing
+		ListInput
 		RefusedSince
 	},
 	) (api.List[api.WorkflowRefusal], error) {

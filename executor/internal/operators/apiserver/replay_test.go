@@ -76,7 +76,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%q: started %.200q, %+v, %+v", body.contentType, got.Payload.Body,
 				got.Headers, got.Query)
 		}
-		if got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.Rerun ||
+		if got.AccountID != "acme" || got.Queue != "mine" || got.Source != execution.SourceRerun ||
 			got.RerunOf != "" || got.DeliveryID != "" || got.TokenID != "" {
 			t.Errorf("started %+v", got)
 		}
@@ -84,7 +84,7 @@ func TestReplay(t *testing.T) {
 	// The record refers to the original, which stays unchanged.
 	r.records(store.Batch{
 		New: []store.Record{record(id(50), func(rec *store.Record) {
-			rec.ReplayOf, rec.Source = id(0), execution.Rerun
+			rec.ReplayOf, rec.Source = id(0), execution.SourceRerun
 		})},
 	})
 	if detail := decode[api.ExecutionDetail](r.get("/executions/" +
@@ -116,7 +116,7 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 		r.failed(n, func(s *execution.Start) {
 			s.OrderKey = key
 			s.Payload = execution.Payload{
-				ContentType: "application/json", Kind: execution.JSON, Body: []byte(`{"order":"body"}`),
+				ContentType: "application/json", Kind: execution.BodyJSON, Body: []byte(`{"order":"body"}`),
 			}
 		})
 	}
@@ -279,7 +279,7 @@ func TestReplayRejected(t *testing.T) {
 	r.rejected(0, func(rejection *execution.Rejection) {
 		rejection.Payload = execution.Payload{
 			ContentType: "x/y",
-			Kind:        execution.Binary,
+			Kind:        execution.BodyBinary,
 			Body:        []byte("a\xff"),
 		}
 		rejection.Sender, rejection.Verified = "github", true
@@ -297,7 +297,7 @@ func TestReplayRejected(t *testing.T) {
 		r.rejected(n, func(rejection *execution.Rejection) {
 			if n != 3 {
 				rejection.Payload = execution.Payload{
-					Kind: execution.Text,
+					Kind: execution.BodyText,
 					Body: []byte{byte('0' + n)},
 				}
 			}
@@ -354,12 +354,12 @@ func TestAnOrderKeyIsTried(t *testing.T) {
 		`{"order":1,"other":"a"}`, `{"order":""}`, `{"order":null}`, `{"order":{}}`, `{"order":"b"}`,
 	} {
 		r.failed(n, func(s *execution.Start) {
-			s.Payload = execution.Payload{Kind: execution.JSON, Body: []byte(body)}
+			s.Payload = execution.Payload{Kind: execution.BodyJSON, Body: []byte(body)}
 		})
 	}
 	r.records(store.Batch{New: []store.Record{
 		record(id(10), func(rec *store.Record) { rec.StreamSequence = 1000 }),
-		record(id(11), func(rec *store.Record) { rec.Source = execution.Rerun }),
+		record(id(11), func(rec *store.Record) { rec.Source = execution.SourceRerun }),
 	}})
 	expect := func(query string, want api.OrderKeyTrial) {
 		t.Helper()

@@ -45,7 +45,7 @@ type rig struct {
 	nats    *natstest.Node
 	nc      *nats.Conn
 	store   store.Store
-	changes *changes.Changes
+	changes *changes.Notifier
 	operate *operate.Service
 	keyring *operate.Keyring
 	server  *httptest.Server
@@ -305,7 +305,7 @@ func (r *rig) records(batch store.Batch) {
 func record(id string, change ...func(*store.Record)) store.Record {
 	rec := store.Record{
 		ID: id, AccountID: "acme", WorkflowID: "wf", NodeID: "node", Queue: execution.DefaultQueue,
-		Source: execution.Webhook, Status: execution.Queued,
+		Source: execution.SourceWebhook, Status: execution.Queued,
 		AcceptedAt: epoch, RecordedAt: epoch.Add(time.Millisecond),
 		ContentType: "application/json", BodyBytes: 2, StreamSequence: 1,
 	}
@@ -323,7 +323,7 @@ func id(n int) string { return fmt.Sprintf("%08x-0000-7000-8000-%012x", n, n) }
 // lastStart returns the newest start message in the stream, and its sequence.
 func (r *rig) lastStart() (*execution.Start, uint64) {
 	r.t.Helper()
-	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	s, err := r.JetStream.Stream(r.t.Context(), stream.ExecutionsName)
 	r.check(err)
 	msg, err := s.GetLastMsgForSubject(r.t.Context(), stream.QueueSubject("*"))
 	r.check(err)
@@ -334,7 +334,7 @@ func (r *rig) lastStart() (*execution.Start, uint64) {
 
 func (r *rig) streamHandle() jetstream.Stream {
 	r.t.Helper()
-	s, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	s, err := r.JetStream.Stream(r.t.Context(), stream.ExecutionsName)
 	r.check(err)
 	return s
 }

@@ -13,7 +13,7 @@ import (
 const senderPath = triggerPath + "/sender"
 
 func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of calls
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/senders",
 		id:          "list-senders",
@@ -26,7 +26,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		) {
 			return s.Operate.SenderPresets(ctx, caller)
 		})
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        senderPath,
 		id:          "get-sender",
@@ -37,7 +37,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Sender, error) {
 		return s.Operate.Sender(ctx, caller, in.ID, in.NodeID)
 	})
-	registerPut(to, call{
+	registerPut(to, operationSpec{
 		method: http.MethodPut, path: senderPath, id: "put-sender", tag: tagTriggers,
 		summary: "Say who calls a trigger node",
 		description: "From the very next request on, requests must be the sender's. What could " +
@@ -54,7 +54,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	) (operate.PutResult[api.Sender], error) {
 		return s.Operate.PutSender(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:  http.MethodDelete,
 		path:    senderPath,
 		id:      "delete-sender",
@@ -64,7 +64,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerChange) error {
 		return s.Operate.RemoveSender(ctx, caller, in.ID, in.NodeID)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    senderPath + "/secrets",
 		id:      "add-sender-secret",
@@ -84,7 +84,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 	) (api.Sender, error) {
 		return s.Operate.AddSenderSecret(ctx, caller, in.ID, in.NodeID, in.Body)
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:  http.MethodDelete,
 		path:    senderPath + "/secrets/{secretId}",
 		id:      "delete-sender-secret",

@@ -34,7 +34,7 @@ func sealed(t *testing.T) *rig {
 		}
 		c.Editor.WithKeys(keys)
 	})
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	return r
 }
 
@@ -169,7 +169,7 @@ func TestSendersThatAreRefused(t *testing.T) {
 func TestSendersWithoutAKey(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "wf", "free", true)
+	r.CreateWorkflow(t, "wf", "free", true)
 	p := r.put(senderAt, `{"preset":"github","secrets":["it's-a-secret"]}`).refused(409,
 		api.CodeSecretsKeyMissing)
 	if !strings.Contains(p.Detail, "--secrets-key-file") {
@@ -190,12 +190,12 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := start(t, func(c *config, _ *http.Server) { c.Editor.WithKeys(keys) })
-	r.Workflow(t, "wf", "free", true)
-	one, _ := registrytest.StartSealedIngress(t, r.nats.Connect(t), keys)
+	r.CreateWorkflow(t, "wf", "free", true)
+	one, _ := registrytest.StartIngressWithKeys(t, r.nats.Connect(t), keys)
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
 	capture := func(text string) {
 		t.Helper()
-		box, err := keys.Seal([]byte(text), registry.CapturedPurpose("wf", "node"))
+		box, err := keys.Seal([]byte(text), registry.CapturedSealPurpose("wf", "node"))
 		r.check(err)
 		r.check(r.CaptureSenderSecret(t.Context(), "wf", "node", box))
 	}

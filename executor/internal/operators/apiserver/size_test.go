@@ -43,7 +43,7 @@ func TestSize(t *testing.T) {
 	} {
 		batch.New = append(batch.New, store.Record{
 			ID: uuid.NewString(), AccountID: "acme", WorkflowID: "wf", NodeID: "node",
-			Queue: "default", Source: execution.Webhook, Status: execution.Queued,
+			Queue: "default", Source: execution.SourceWebhook, Status: execution.Queued,
 			AcceptedAt: at, RecordedAt: at,
 		})
 	}

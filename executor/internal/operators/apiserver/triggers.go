@@ -14,7 +14,7 @@ import (
 const triggerPath = "/workflows/{id}/triggers/{nodeId}"
 
 func (s *server) routeTriggers(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodGet,
 		path:        triggerPath,
 		id:          "get-trigger",
@@ -27,7 +27,7 @@ func (s *server) routeTriggers(to huma.API) {
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
-	routePatch[api.TriggerSettings](to, call{
+	routePatch[api.TriggerSettings](to, operationSpec{
 		path:        triggerPath,
 		id:          "patch-trigger",
 		tag:         tagTriggers,
@@ -41,7 +41,7 @@ func (s *server) routeTriggers(to huma.API) {
 		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID, settings.apply(in.RawBody))
 		return &output{t}, err
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:      http.MethodPut,
 		path:        triggerPath + "/sample-payload",
 		id:          "put-sample-payload",
@@ -57,7 +57,7 @@ func (s *server) routeTriggers(to huma.API) {
 	) (api.Trigger, error) {
 		return s.Operate.SetSamplePayload(ctx, caller, in.ID, in.NodeID, in.RawBody)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    triggerPath + "/rotate-token",
 		id:      "rotate-token",
@@ -80,12 +80,12 @@ func (s *server) routeTriggers(to huma.API) {
 		}
 		return s.Operate.RotateToken(ctx, caller, in.ID, in.NodeID, keepOld)
 	})
-	s.routeTests(to)
+	s.routeTriggerTests(to)
 }
 
-// routeTests registers the calls that test a trigger node.
-func (s *server) routeTests(to huma.API) {
-	register(to, call{
+// routeTriggerTests registers the calls that test a trigger node.
+func (s *server) routeTriggerTests(to huma.API) {
+	register(to, operationSpec{
 		method:  http.MethodGet,
 		path:    triggerPath + "/order-key-trial",
 		id:      "try-order-key",
@@ -101,7 +101,7 @@ func (s *server) routeTests(to huma.API) {
 	) (api.OrderKeyTrial, error) {
 		return s.Operate.TryOrderKey(ctx, caller, in.ID, in.NodeID, in.OrderKey)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    triggerPath + "/rerun",
 		id:      "rerun-trigger",
@@ -113,7 +113,7 @@ func (s *server) routeTests(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
 		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID)
 	})
-	register(to, call{
+	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    triggerPath + "/send-test",
 		id:      "send-test",

@@ -287,7 +287,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 			})
 		}
 	})
-	r.Workflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "wf", "free", false)
 	confirm := r.lag(t)
 	ctx, goAway := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
@@ -324,7 +324,7 @@ func TestAChangeGoesOnWithoutItsClient(t *testing.T) {
 func TestChangesThatAreNotConfirmed(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.ChangeTimeout = time.Second })
-	before := r.Workflow(t, "wf", "free", false)
+	before := r.CreateWorkflow(t, "wf", "free", false)
 	r.lag(t)
 	for _, a := range []answer{
 		r.put("/accounts/on-free", `{"name":"new","plan":"free"}`),

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *server) routeWorkflows(to huma.API) {
-	register(to, call{
+	register(to, operationSpec{
 		method: http.MethodGet, path: "/workflows", id: "list-workflows", tag: tagWorkflows,
 		summary: "List the workflows", description: "By ID; of one account, or of all.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -26,14 +26,14 @@ func (s *server) routeWorkflows(to huma.API) {
 		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID},
 			in.page())
 	})
-	route(to, call{
+	route(to, operationSpec{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
 		w, err := s.Operate.Workflow(ctx, caller, in.ID)
-		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
 	})
-	route(to, call{
+	route(to, operationSpec{
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A " +
@@ -50,10 +50,10 @@ func (s *server) routeWorkflows(to huma.API) {
 	},
 	) (*taggedWorkflow, error) {
 		put, err := s.Operate.PutWorkflow(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
-		return &taggedWorkflow{createdStatus(put.Created), tagOf(put.Value), put.Value}, err
+		return &taggedWorkflow{createdStatus(put.Created), workflowETag(put.Value), put.Value}, err
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
-	routePatch[api.PutWorkflow](to, call{
+	routePatch[api.PutWorkflow](to, operationSpec{
 		path:    "/workflows/{id}",
 		id:      "patch-workflow",
 		tag:     tagWorkflows,
@@ -66,9 +66,9 @@ func (s *server) routeWorkflows(to huma.API) {
 	},
 	) (*taggedWorkflow, error) {
 		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
-		return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+		return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
 	})
-	registerNoContent(to, call{
+	registerNoContent(to, operationSpec{
 		method:      http.MethodDelete,
 		path:        "/workflows/{id}",
 		id:          "delete-workflow",
@@ -84,7 +84,7 @@ func (s *server) routeWorkflows(to huma.API) {
 
 // routeActivation registers the calls that activate and deactivate a workflow.
 func (s *server) routeActivation(to huma.API) {
-	route(to, call{
+	route(to, operationSpec{
 		method:      http.MethodPost,
 		path:        "/workflows/{id}/activate",
 		id:          "activate-workflow",
@@ -100,9 +100,9 @@ func (s *server) routeActivation(to huma.API) {
 			error,
 		) {
 			w, err := s.Operate.Activate(ctx, caller, in.ID)
-			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+			return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
 		})
-	route(to, call{
+	route(to, operationSpec{
 		method:      http.MethodPost,
 		path:        "/workflows/{id}/deactivate",
 		id:          "deactivate-workflow",
@@ -115,7 +115,7 @@ func (s *server) routeActivation(to huma.API) {
 			error,
 		) {
 			w, err := s.Operate.Deactivate(ctx, caller, in.ID)
-			return &taggedWorkflow{http.StatusOK, tagOf(w), w}, err
+			return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
 		})
 }
 
@@ -147,8 +147,8 @@ type conditional interface {
 }
 
 func (c *IfMatchHeader) withCondition(ctx context.Context) (context.Context, error) {
-	version, err := versionOf(c.IfMatch)
-	return operate.IfUpdatedAt(ctx, version), err
+	version, err := parseWorkflowETag(c.IfMatch)
+	return operate.WithWorkflowIfUpdatedAt(ctx, version), err
 }
 
 // taggedWorkflow is a response with the workflow's ETag, which clients can send as the If-Match of
@@ -159,11 +159,11 @@ type taggedWorkflow struct {
 	Body   api.Workflow
 }
 
-// tagOf returns the time of a workflow's last change as an entity tag.
-func tagOf(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
+// workflowETag returns the time of a workflow's last change as an entity tag.
+func workflowETag(w api.Workflow) string { return fmt.Sprintf("\"%x\"", w.UpdatedAt.UnixMicro()) }
 
-// versionOf parses an entity tag returned by tagOf. For "" it returns the zero time.
-func versionOf(tag string) (time.Time, error) {
+// parseWorkflowETag parses an entity tag returned by workflowETag. For "" it returns the zero time.
+func parseWorkflowETag(tag string) (time.Time, error) {
 	if tag == "" {
 		return time.Time{}, nil
 	}

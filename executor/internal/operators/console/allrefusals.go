@@ -20,7 +20,7 @@ type allRefusals struct {
 // refusedRow is the number of requests to a workflow that were refused with the same code.
 type refusedRow struct {
 	refusal
-	operate.Origin
+	operate.ExecutionOrigin
 	WorkflowID string // "" means that the workflow does not exist
 }
 

@@ -15,7 +15,7 @@ import (
 func TestCancelAllIsOffered(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	r.execution("orders", "{}")
 	session := r.signIn()
 	for path, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestCancelAllIsOffered(t *testing.T) {
 func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	const link = `href="/workflows/orders?status=queued#executions"`
 	says := func(want bool, when string) {
@@ -68,7 +68,7 @@ func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 func TestQueueAndAttemptsOfAnExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	id := r.execution("orders", "{}")
 	session := r.signIn()
 	body := r.get("/executions/"+id, session).body
@@ -91,7 +91,7 @@ func TestQueueAndAttemptsOfAnExecution(t *testing.T) {
 func TestFilteredRequestsAreInTheChart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	r.check(r.store.AddFiltered(t.Context(), "report", time.Now(), []store.FilteredRequests{
 		{WorkflowID: "orders", NodeID: "node", Count: 5},
 		{WorkflowID: "others", NodeID: "node", Count: 2},

@@ -58,7 +58,7 @@ func (l deadLetterList) Selected() api.SelectDeadLetters {
 
 type deadLetterRow struct {
 	api.DeadLetter
-	operate.Origin
+	operate.ExecutionOrigin
 }
 
 // Took returns the time between acceptance and failure.

@@ -17,14 +17,14 @@ import (
 // executionPage is the template data of an execution's page.
 type executionPage struct {
 	operate.Execution
-	operate.Origin
+	operate.ExecutionOrigin
 	Steps      []step
 	Waiting    string // what the execution is waiting for; "" means that it has ended
 	Request    request
 	Reruns     []operate.Execution // executions that reran or replayed this one, newest first
 	MoreReruns bool                // there may be reruns that are not shown
 	HasSample  bool                // the node has a sample payload
-	Recognized operate.Recognized
+	Recognized operate.RecognizedProvider
 	OrderKey   string    // "" means that the execution is not ordered
 	Output     *document // nil means no output
 }
@@ -115,7 +115,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
 		OrderKey: detail.OrderKey,
 	}
-	if p.Origin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
+	if p.ExecutionOrigin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
 	}
 	if p.Reruns, p.MoreReruns, err = c.reruns(ctx, p.Execution); err != nil {
@@ -189,9 +189,9 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 	} else if r.IsRequeue {
 		add("Retried", "an operator started the request of one that had failed", "done",
 			r.AcceptedAt)
-	} else if r.Source == string(execution.Event) {
+	} else if r.Source == string(execution.SourceEvent) {
 		add("Event", "an operator event of the account started it", "done", r.AcceptedAt)
-	} else if isRerun := r.Source == string(execution.Rerun); isRerun && r.RerunOf == "" {
+	} else if isRerun := r.Source == string(execution.SourceRerun); isRerun && r.RerunOf == "" {
 		add("Test", "an operator started it on the sample payload", "done", r.AcceptedAt)
 	} else if isRerun {
 		add("Run again", "an operator started it on the sample payload", "done", r.AcceptedAt)
@@ -256,7 +256,7 @@ func (c *Console) reruns(
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
-		WorkflowID: original.WorkflowID, Source: execution.Rerun, Since: original.AcceptedAt,
+		WorkflowID: original.WorkflowID, Source: execution.SourceRerun, Since: original.AcceptedAt,
 	}, operate.Page{Limit: maxReruns})
 	if err != nil && ctx.Err() != nil {
 		return nil, true, nil

@@ -182,7 +182,7 @@ func wantSays(t *testing.T, a answer, status int, parts ...string) {
 func TestSettingsWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	const page, form = "/workflows/orders?node=node", "settings-form"
 	a := r.post(page, form, map[string]string{
@@ -239,7 +239,7 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	const path, form = "/workflows/orders", "settings-form"
 	page := r.get(path, session)
@@ -280,8 +280,8 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 func TestSwitchWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
-	r.Workflow(t, "invoices", "free", false)
+	r.CreateWorkflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "invoices", "free", false)
 	session := r.signIn()
 	a := r.post("/workflows/invoices", "switch-form", map[string]string{"active": "true"}, session)
 	wantSays(t, a, http.StatusConflict, "The account's plan allows no further active workflow.",
@@ -303,7 +303,7 @@ func TestSwitchWithoutJavaScript(t *testing.T) {
 func TestFormsAreProtected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session, viewer := r.signIn(), r.signInAs(api.RoleViewer)
 	const workflow, accounts = "/workflows/orders", "/accounts"
 	for _, form := range [][4]string{

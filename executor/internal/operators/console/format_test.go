@@ -71,7 +71,7 @@ func TestSteps(t *testing.T) {
 	r := operate.Execution{
 		Execution: api.Execution{
 			Queue:      "q",
-			Source:     string(execution.Webhook),
+			Source:     string(execution.SourceWebhook),
 			Status:     string(execution.Succeeded),
 			AcceptedAt: at(0),
 			RecordedAt: at(9),
@@ -87,7 +87,7 @@ func TestSteps(t *testing.T) {
 	r = operate.Execution{
 		Execution: api.Execution{
 			Queue:      "q",
-			Source:     string(execution.Rerun),
+			Source:     string(execution.SourceRerun),
 			Status:     string(execution.Queued),
 			AcceptedAt: at(0),
 			RecordedAt: at(9),
@@ -102,7 +102,7 @@ func TestSteps(t *testing.T) {
 	}
 	r = operate.Execution{
 		Execution: api.Execution{
-			Source:     string(execution.Webhook),
+			Source:     string(execution.SourceWebhook),
 			Status:     string(execution.Rejected),
 			AcceptedAt: at(0),
 			RecordedAt: at(9),

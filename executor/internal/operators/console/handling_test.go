@@ -16,8 +16,8 @@ import (
 func TestAFilterIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
-	r.Workflow(t, "others", "pro", true)
+	r.CreateWorkflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "others", "pro", true)
 	r.execution("orders", `{"action":"opened","n":12345678901234567890,"pull":{"draft":false,"title":"<b>&"},"list":[{"id":1}],"long":"`+strings.Repeat("y", 100)+`"}`)
 	closed := r.execution("orders", `{"action":"closed","n":5}`)
 	r.execution("others", `{"action":"of another workflow"}`)
@@ -75,7 +75,7 @@ func TestAFilterIsTried(t *testing.T) {
 func TestALongValueIsCut(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	for _, c := range []struct{ value, shown string }{
 		{strings.Repeat("x", 60), strings.Repeat("x", 60)},
@@ -97,7 +97,7 @@ func TestALongValueIsCut(t *testing.T) {
 func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	var ids []string
 	for n := range 22 {
 		payload, err := execution.NewPayload("application/json", fmt.Appendf(nil, `{"n":%d}`, n))
@@ -124,7 +124,7 @@ func TestAFilterIsTriedOnTheLastRequests(t *testing.T) {
 func TestPageOfWhatANodeDoes(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	body := r.get("/workflows/orders", session).body
 	for _, part := range []string{
@@ -169,7 +169,7 @@ func TestPageOfWhatANodeDoes(t *testing.T) {
 func TestARequestIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	if strings.Contains(r.get("/workflows/orders", session).body, "check of the URL") {
 		t.Error("without a request it recognises one")
@@ -192,7 +192,7 @@ func TestARequestIsRecognised(t *testing.T) {
 func TestAFormOfGitHubIsRecognised(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	const form, payload = "application/x-www-form-urlencoded", "payload=%7B%7D"
 	from := func(preset string) func(*execution.Start) {

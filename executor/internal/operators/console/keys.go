@@ -39,7 +39,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	for _, key := range found {
 		list.Rows = append(list.Rows, keyRow{
 			key, !key.ExpiresAt.IsZero() &&
-				!now.Before(key.ExpiresAt), caller.Kind == operate.Key &&
+				!now.Before(key.ExpiresAt), caller.Kind == operate.CallerKindKey &&
 				caller.ID == key.ID,
 		})
 	}

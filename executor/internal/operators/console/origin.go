@@ -9,7 +9,10 @@ import (
 
 // origin returns the workflow and the node of an execution or a dead letter. If the workflow has no
 // name, WorkflowName is its ID.
-func (c *Console) origin(ctx context.Context, workflowID, nodeID string) (operate.Origin, error) {
+func (c *Console) origin(
+	ctx context.Context,
+	workflowID, nodeID string,
+) (operate.ExecutionOrigin, error) {
 	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
 	of.WorkflowName = nameOr(of.WorkflowName, workflowID)
 	return of, err

@@ -45,21 +45,30 @@ func wantSecured(t *testing.T, what string, a answer) {
 
 // inline matches markup that violates the content security policy, or that loads something from
 // other hosts.
-var inline = regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`)
+var inline = regexp.MustCompile(
+	`(?i)<style|<script(?:[^>]*)>[^<]|\sstyle=|\son[a-z]+=|javascript:|(?:src|href|action)="?(?:https?:)?//`,
+)
 
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	token := r.Workflow(t, "orders", "free", true)
-	r.Workflow(t, "invoices", "free", false)
-	r.Workflow(t, "grown", "pro", true)
+	token := r.CreateWorkflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "invoices", "free", false)
+	r.CreateWorkflow(t, "grown", "pro", true)
 	_, _, err := r.PutAccount(t.Context(), "on-pro", "Shrunk", "none")
 	r.check(err)
-	r.Workflow(t, "early", "ultra", true)
-	r.Workflow(t, "late", "ultra", true)
+	r.CreateWorkflow(t, "early", "ultra", true)
+	r.CreateWorkflow(t, "late", "ultra", true)
 	_, _, err = r.PutAccount(t.Context(), "on-ultra", "Cut", "free")
 	r.check(err)
-	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"a":"</textarea><script>alert(1)</script>"}`)))
+	r.check(
+		r.SetSamplePayload(
+			t.Context(),
+			"orders",
+			"node",
+			[]byte(`{"a":"</textarea><script>alert(1)</script>"}`),
+		),
+	)
 	hostile := `{"<script>alert(1)</script>":["</script>",1e400,12345678901234567890,{"b":null}]}`
 	id := r.execution("orders", hostile)
 	r.refused("orders", "token_invalid", 17, `<script>alert(1)</script>`)
@@ -176,10 +185,16 @@ func TestEveryPage(t *testing.T) {
 			}
 		}
 	}
-	if body := r.get("/refusals", session).body; strings.Contains(body, `href="/workflows/deleted-one"`) {
+	if body := r.get("/refusals", session).body; strings.Contains(
+		body,
+		`href="/workflows/deleted-one"`,
+	) {
 		t.Error("there is a link to a workflow that does not exist")
 	}
-	if body := r.get("/workflows?q=voic", session).body; strings.Contains(body, `href="/workflows/orders"`) {
+	if body := r.get("/workflows?q=voic", session).body; strings.Contains(
+		body,
+		`href="/workflows/orders"`,
+	) {
 		t.Error("the search shows what does not match")
 	}
 }
@@ -188,7 +203,7 @@ func TestEveryPage(t *testing.T) {
 func TestPagesOfExtremeInput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	for name, input := range map[string]string{
 		"a little too deep": strings.Repeat("[", 32) + strings.Repeat("]", 32),
@@ -214,7 +229,7 @@ func TestPagesOfExtremeInput(t *testing.T) {
 func TestPageOfALongOutput(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	id := r.execution("orders", "{}")
 	long := strings.Repeat("y", 5_000)
 	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
@@ -246,7 +261,7 @@ func (r *rig) start(
 	id := fmt.Sprintf("%08d-0000-8000-8000-000000000000", now.UnixNano()%100_000_000)
 	start := execution.Start{
 		ID: id, WorkflowID: workflowID, NodeID: "node", AccountID: "on-free", Queue: "default",
-		Source: execution.Webhook, DeliveryID: "d-1",
+		Source: execution.SourceWebhook, DeliveryID: "d-1",
 		AcceptedAt: now, Payload: payload, Headers: execution.Values{"X-Request": {"<b>"}},
 		Query: execution.Values{"debug": {"1"}},
 	}
@@ -306,7 +321,7 @@ func TestPagesOfWorkflows(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for i := range 30 {
-		r.Workflow(t, fmt.Sprintf("orders-%02d", i), "pro", false)
+		r.CreateWorkflow(t, fmt.Sprintf("orders-%02d", i), "pro", false)
 	}
 	session := r.signIn()
 	link := regexp.MustCompile(`<a href="/workflows/(orders-\d\d)">`)
@@ -314,7 +329,8 @@ func TestPagesOfWorkflows(t *testing.T) {
 	if found := link.FindAllString(first, -1); len(found) != 25 {
 		t.Errorf("%d rows", len(found))
 	}
-	next := regexp.MustCompile(`href="(/workflows\?account=on-pro&amp;after=[^&"]+&amp;q=ORDERS)"`).FindStringSubmatch(first)
+	next := regexp.MustCompile(`href="(/workflows\?account=on-pro&amp;after=[^&"]+&amp;q=ORDERS)"`).
+		FindStringSubmatch(first)
 	if next == nil || strings.Contains(first, "orders-25") {
 		t.Fatal("no link to the next page, which keeps what is looked for")
 	}
@@ -332,7 +348,7 @@ func TestPagesOfWorkflows(t *testing.T) {
 func TestAnExecutionIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	id := r.execution("orders", `{}`)
 	session := r.signIn()
 	for _, path := range []string{"/executions", "/workflows/orders"} {
@@ -356,13 +372,13 @@ func TestAnExecutionIsFoundByItsID(t *testing.T) {
 func TestPaging(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	var batch store.Batch
 	began := time.Now().UTC().Truncate(time.Microsecond).Add(-time.Hour)
 	for i := range 60 {
 		batch.New = append(batch.New, store.Record{
 			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: "orders",
-			NodeID: "node", Queue: "default", Source: execution.Webhook,
+			NodeID: "node", Queue: "default", Source: execution.SourceWebhook,
 			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i/2) * time.Second),
 			RecordedAt: began, StreamSequence: uint64(i) + 1,
 		})
@@ -370,7 +386,11 @@ func TestPaging(t *testing.T) {
 	_, err := r.store.Apply(t.Context(), batch)
 	r.check(err)
 	session := r.signIn()
-	rows, older := regexp.MustCompile(`data-id="([^"]+)"`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	rows, older := regexp.MustCompile(
+		`data-id="([^"]+)"`,
+	), regexp.MustCompile(
+		`href="([^"]+)" rel="next"`,
+	)
 	var seen []string
 	for path := "/workflows/orders?status=queued"; path != ""; {
 		body := r.get(path, session).body
@@ -420,7 +440,11 @@ func TestPagesOfRefusals(t *testing.T) {
 		})
 	}
 	r.check(r.store.AddRefusals(t.Context(), "report", now, all))
-	rows, older := regexp.MustCompile(`<code>(w-\d\d)</code>`), regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	rows, older := regexp.MustCompile(
+		`<code>(w-\d\d)</code>`,
+	), regexp.MustCompile(
+		`href="([^"]+)" rel="next"`,
+	)
 	for asked, want := range map[string]int{"": 60, "?within=1h": 30, "?within=7d": 60} {
 		var seen []string
 		for path := "/refusals" + asked; path != ""; {
@@ -449,7 +473,7 @@ func TestPagesOfRefusals(t *testing.T) {
 func TestPagesOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	token := r.Workflow(t, "orders", "free", true)
+	token := r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	if a := r.get("/dead-letters", session); !strings.Contains(a.body,
 		"None. An execution appears here when") {
@@ -463,7 +487,7 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	add := func(i int, workflow, node, reason string) {
 		batch.New = append(batch.New, store.Record{
 			ID: fmt.Sprintf("id-%03d", i), AccountID: "on-free", WorkflowID: workflow, NodeID: node,
-			Queue: "default", Source: execution.Webhook,
+			Queue: "default", Source: execution.SourceWebhook,
 			Status: execution.Queued, AcceptedAt: began.Add(time.Duration(i) * time.Second),
 			RecordedAt: began, StreamSequence: uint64(i) + 1,
 		})
@@ -504,7 +528,10 @@ func TestPagesOfDeadLetters(t *testing.T) {
 			t.Errorf("second page: %q is there %d times, want %d", part, got, want)
 		}
 	}
-	if body := r.get("/", session).body; !strings.Contains(body, `<strong>33 dead letters</strong> that nobody works on any more. <a href="/dead-letters">`) {
+	if body := r.get("/", session).body; !strings.Contains(
+		body,
+		`<strong>33 dead letters</strong> that nobody works on any more. <a href="/dead-letters">`,
+	) {
 		t.Error("the overview does not lead to the dead letters")
 	}
 	// A dead letter can also be requeued from the list of executions.
@@ -536,9 +563,9 @@ func TestPlanChange(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	for _, id := range []string{"zeta", "beta", "eta", "alpha", "iota", "gamma", "kappa"} {
-		r.Workflow(t, id, "pro", true)
+		r.CreateWorkflow(t, id, "pro", true)
 	}
-	r.Workflow(t, "inactive", "pro", false)
+	r.CreateWorkflow(t, "inactive", "pro", false)
 	session := r.signIn()
 	code := regexp.MustCompile(`<code class="muted">([a-z]+)</code>`)
 	// ask posts the form of the plan, and returns the dialog that asks for confirmation.
@@ -596,7 +623,7 @@ func TestPlanChange(t *testing.T) {
 	}
 
 	// No workflow stops, but senders may send at a lower rate.
-	r.Workflow(t, "limited", "ultra", true)
+	r.CreateWorkflow(t, "limited", "ultra", true)
 	_, _, err = r.PutWorkflow(t.Context(), edit.WorkflowSpec{
 		ID: "limited", AccountID: "on-ultra", Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 		RateLimit: &registry.RateLimit{Requests: 9, Window: time.Second},
@@ -607,8 +634,8 @@ func TestPlanChange(t *testing.T) {
 	}
 	_, _, err = r.PutAccount(t.Context(), "on-ultra", "On ultra", "ultra")
 	r.check(err)
-	r.Workflow(t, "fast", "ultra", true)
-	r.Workflow(t, "faster", "ultra", true)
+	r.CreateWorkflow(t, "fast", "ultra", true)
+	r.CreateWorkflow(t, "faster", "ultra", true)
 	if dialog, _ := ask("on-ultra", "ultra", "pro"); !strings.Contains(dialog,
 		"Its rate limit is lower:</strong> 600 requests/min, now it is 6,000 requests/min. That "+
 			"holds for 2 active workflows without") || strings.Contains(dialog, "stop") {
@@ -621,7 +648,7 @@ func TestPlanChange(t *testing.T) {
 func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "gone", "free", true)
+	r.CreateWorkflow(t, "gone", "free", true)
 	id := r.execution("gone", "{}")
 	_, err := r.store.Apply(t.Context(), store.Batch{Progress: []execution.Progress{{
 		ID: id, WorkflowID: "gone", Queue: "default", Status: execution.Succeeded, At: time.Now(),
@@ -632,13 +659,16 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 		"/executions": "gone (deleted)", "/executions/" + id: "its workflow is gone",
 	}
 	for path := range pages {
-		if body := r.get(path, session).body; !strings.Contains(body, `href="/workflows/gone`) || !strings.Contains(body, "data-run-again") {
+		if body := r.get(path, session).body; !strings.Contains(body, `href="/workflows/gone`) ||
+			!strings.Contains(body, "data-run-again") {
 			t.Errorf("%s has no link to the workflow, or nothing that runs it again", path)
 		}
 	}
 	r.check(r.DeleteWorkflow(t.Context(), "gone"))
 	for path, says := range pages {
-		if body := r.get(path, session).body; strings.Contains(body, `href="/workflows/gone`) || strings.Contains(body, "data-run-again") || !strings.Contains(body, says) {
+		if body := r.get(path, session).body; strings.Contains(body, `href="/workflows/gone`) ||
+			strings.Contains(body, "data-run-again") ||
+			!strings.Contains(body, says) {
 			t.Errorf("%s, when the workflow is deleted: %s", path, body)
 		}
 	}
@@ -648,8 +678,8 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 func TestAdviceOnAPlanWithoutWebhooks(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "on", "free", true)
-	r.Workflow(t, "off", "free", false)
+	r.CreateWorkflow(t, "on", "free", true)
+	r.CreateWorkflow(t, "off", "free", false)
 	_, _, err := r.PutAccount(t.Context(), "on-free", "Cut", "none")
 	r.check(err)
 	body := r.get("/workflows/off", r.signIn()).body

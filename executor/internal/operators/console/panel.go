@@ -48,7 +48,7 @@ func (f panelFilter) Any() bool { return f != panelFilter{} }
 // row is an execution in a list.
 type row struct {
 	operate.Execution
-	operate.Origin
+	operate.ExecutionOrigin
 	ShowWorkflow bool
 }
 
@@ -204,7 +204,7 @@ func (p executionList) Events() string {
 // to replay.
 func (p executionList) ReplayAll() *api.ReplayRejected {
 	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
-		p.Filter.Source == string(execution.Rerun) || len(p.Rows) == 0 {
+		p.Filter.Source == string(execution.SourceRerun) || len(p.Rows) == 0 {
 		return nil
 	}
 	return &api.ReplayRejected{

@@ -55,15 +55,15 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 			continue // the clocks of the machines differ
 		}
 		add(outcomes, count.Outcome, at, count.Count)
-		if count.Outcome == operate.Refused {
+		if count.Outcome == operate.OutcomeRefused {
 			add(causes, count.Code, at, count.Count)
 		}
 	}
 	kinds := []chartPart{
-		{Name: operate.Accepted, Class: "started"},
-		{Name: operate.Deduplicated, Class: "repeated"},
-		{Name: operate.Filtered, Class: "filtered"},
-		{Name: operate.Refused, Class: "rejected"},
+		{Name: operate.OutcomeAccepted, Class: "started"},
+		{Name: operate.OutcomeDeduplicated, Class: "repeated"},
+		{Name: operate.OutcomeFiltered, Class: "filtered"},
+		{Name: operate.OutcomeRefused, Class: "rejected"},
 	}
 	got := requests{
 		Outcomes: newChart(first, time.Minute, requestMinutes, kinds, outcomes),

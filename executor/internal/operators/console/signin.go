@@ -62,7 +62,7 @@ func (c *Console) signInByToken(w http.ResponseWriter, r *http.Request) {
 	next := localPath(r.PostFormValue("next"))
 	err := c.SignIn.SignInByToken(w, r, r.PostFormValue("token"))
 	switch {
-	case errors.Is(err, signin.ErrUnknown):
+	case errors.Is(err, signin.ErrUnauthenticated):
 		c.askToSignIn(w, r, http.StatusForbidden, next,
 			"That is neither the admin token of this executor nor a key that works.")
 	case err != nil:
@@ -140,7 +140,7 @@ func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case err == nil:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))
-		case !errors.Is(err, signin.ErrUnknown):
+		case !errors.Is(err, signin.ErrUnauthenticated):
 			c.renderCallError(w, r, err)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			c.renderError(w, r, http.StatusUnauthorized, "You are not signed in",

@@ -17,23 +17,23 @@ import (
 const (
 	// unattendedAfter is how long executions must wait without a runner before an event reports it.
 	unattendedAfter = 15 * time.Second
-	// quiet is how long a sender must go without a refused request, in addition to having sent a
-	// verified one, to count as recovered.
-	quiet = 5 * time.Minute
-	// lowFrom is the used fraction of the storage at which its free space starts to count as low.
-	// lowUntil is the fraction below which it no longer does.
-	lowFrom, lowUntil = 0.85, 0.80
-	// maxWorkflows is the maximum number of workflows examined per account.
-	maxWorkflows = 100_000
+	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
+	// having sent a verified one, to count as recovered.
+	senderRecoveryPeriod = 5 * time.Minute
+	// storageLowFrom is the used fraction of the storage at which its free space starts to count as
+	// low. storageLowUntil is the fraction below which it no longer does.
+	storageLowFrom, storageLowUntil = 0.85, 0.80
+	// maxWorkflowsPerAccount is the maximum number of workflows examined per account.
+	maxWorkflowsPerAccount = 100_000
 )
 
 // subjectHealth is the state of a subject that events report on.
 type subjectHealth int
 
 const (
-	unclear subjectHealth = iota // not determined; an ongoing condition continues
-	good
-	bad
+	healthUnknown subjectHealth = iota // not determined; an ongoing condition continues
+	healthGood
+	healthBad
 )
 
 // subjectState is the observed state of one subject.
@@ -52,12 +52,12 @@ type observedStates map[string]map[string]subjectState
 // updateConditions compares the current states with the stored conditions, and stores the
 // differences along with the causes of events that report them.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
-	accounts := e.config.Directory.AccountsWithEvents()
+	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
 	if err != nil || len(accounts)+len(open) == 0 {
 		return err
 	}
-	byAccount := map[string][]store.Condition{}
+	byAccount := map[string][]store.EventCondition{}
 	for _, c := range open {
 		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
 	}
@@ -65,7 +65,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var changes []store.ConditionChange
+	var changes []store.EventConditionChange
 	for _, a := range accounts {
 		found, err := e.currentStates(ctx, now, a, seen, byAccount[a.ID])
 		if err != nil {
@@ -76,7 +76,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	}
 	for _, left := range byAccount { // conditions of accounts that have no operator events
 		for _, c := range left {
-			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
+			changes = append(changes, store.EventConditionChange{EventCondition: c, Ended: true})
 		}
 	}
 	return e.config.Store.ChangeEventConditions(ctx, changes)
@@ -103,12 +103,12 @@ func (e *Events) observe(
 		}
 		return false
 	}
-	if wanted(registry.QueueUnattended) {
+	if wanted(registry.EventQueueUnattended) {
 		if s.queues, err = e.config.Queues.Poll(ctx); err != nil {
 			return s, err
 		}
 	}
-	if wanted(registry.SenderRefused) {
+	if wanted(registry.EventSenderRefused) {
 		all, err := e.config.Store.RefusedSenders(ctx)
 		if err != nil {
 			return s, err
@@ -118,15 +118,15 @@ func (e *Events) observe(
 			s.senders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
 		}
 	}
-	if wanted(registry.StorageLow) {
+	if wanted(registry.EventStorageLow) {
 		s.storage, err = e.storageStates(ctx)
 	}
 	return s, err
 }
 
 // wants reports whether an account has selected a kind of event, or the recovery from it.
-func wants(setting *registry.OperatorEvents, kind string) bool {
-	return setting.Wants(kind) || setting.Wants(kind+registry.Recovered)
+func wants(setting *registry.EventSubscription, kind string) bool {
+	return setting.Wants(kind) || setting.Wants(kind+registry.RecoveredSuffix)
 }
 
 // subjectOfTrigger returns the subject of the events about a trigger node.
@@ -139,36 +139,36 @@ func (e *Events) currentStates(
 	now time.Time,
 	a *registry.Account,
 	seen observations,
-	open []store.Condition,
+	open []store.EventCondition,
 ) (observedStates, error) {
 	found := observedStates{}
 	var workflows []*registry.Workflow
-	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflows) {
+	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflowsPerAccount) {
 		if w.ID != a.Events.WorkflowID {
 			workflows = append(workflows, w)
 		}
 	}
-	if wants(a.Events, registry.QueueUnattended) {
-		found[registry.QueueUnattended] = unattendedQueues(now, workflows, seen.queues)
+	if wants(a.Events, registry.EventQueueUnattended) {
+		found[registry.EventQueueUnattended] = queueStates(now, workflows, seen.queues)
 	}
-	if wants(a.Events, registry.SenderRefused) {
-		found[registry.SenderRefused] = senderStates(now, a.Events, workflows, seen.senders)
+	if wants(a.Events, registry.EventSenderRefused) {
+		found[registry.EventSenderRefused] = senderStates(now, a.Events, workflows, seen.senders)
 	}
-	if wants(a.Events, registry.StorageLow) {
-		found[registry.StorageLow] = storageStatesFor(workflows, seen.storage)
+	if wants(a.Events, registry.EventStorageLow) {
+		found[registry.EventStorageLow] = storageStatesFor(workflows, seen.storage)
 	}
-	if wants(a.Events, registry.SenderSilent) {
-		silent, err := e.silentNodes(ctx, now, a.Events, workflows, open)
+	if wants(a.Events, registry.EventSenderSilent) {
+		silent, err := e.nodeStates(ctx, now, a.Events, workflows, open)
 		if err != nil {
 			return nil, err
 		}
-		found[registry.SenderSilent] = silent
+		found[registry.EventSenderSilent] = silent
 	}
 	return found, nil
 }
 
-// unattendedQueues returns the states of the queues that the workflows use.
-func unattendedQueues(
+// queueStates returns the states of the queues that the workflows use.
+func queueStates(
 	now time.Time, workflows []*registry.Workflow, all []queues.Queue,
 ) map[string]subjectState {
 	named := map[string]bool{}
@@ -187,12 +187,12 @@ func unattendedQueues(
 		}
 		switch waits := q.Unattended(now); {
 		case waits >= unattendedAfter:
-			f.state = bad
+			f.state = healthBad
 		case !q.PausedSince.IsZero():
-			f.state, f.ends = good,
+			f.state, f.ends = healthGood,
 				fmt.Sprintf("Queue %s is paused: its executions wait for an operator.", q.Name)
 		case waits == 0:
-			f.state = good
+			f.state = healthGood
 		}
 		found[q.Name] = f
 	}
@@ -202,7 +202,7 @@ func unattendedQueues(
 // senderStates returns the states of the workflows' senders. A sender is bad after a refusal, until
 // a later request has been verified and no request has been refused for a while.
 func senderStates(
-	now time.Time, setting *registry.OperatorEvents, workflows []*registry.Workflow,
+	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
 	all map[string]store.SenderObservation,
 ) map[string]subjectState {
 	found := map[string]subjectState{}
@@ -223,11 +223,11 @@ func senderStates(
 			}
 			switch {
 			case s.RefusedAt.Before(setting.Since):
-				f.state = good
-			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < quiet:
-				f.state = bad
+				f.state = healthGood
+			case !s.VerifiedAt.After(s.RefusedAt) || now.Sub(s.RefusedAt) < senderRecoveryPeriod:
+				f.state = healthBad
 			default:
-				f.state = good
+				f.state = healthGood
 			}
 			found[subject] = f
 		}
@@ -264,7 +264,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 		return nil, fmt.Errorf("the account of NATS: %w", err)
 	}
 	all := map[string]subjectState{}
-	for _, name := range append(names, stream.Name) {
+	for _, name := range append(names, stream.ExecutionsName) {
 		queue, own := stream.QueueOfStream(name)
 		executions, err := e.config.JetStream.Stream(ctx, name)
 		if own && errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -310,18 +310,23 @@ func usedShare(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of one stream's storage. part is the used fraction, from 0 to 1;
-// place names the storage in the event's text; consequence describes what happens when it is full.
-func storageState(part float64, place, consequence string) subjectState {
+// storageState returns the state of one stream's storage. usedFraction is the used fraction, from 0
+// to 1; storageName names the storage in the event's text; consequence describes what happens when
+// it is full.
+func storageState(usedFraction float64, storageName, consequence string) subjectState {
 	f := subjectState{
-		begins: fmt.Sprintf("%s is %.0f %% full. %s", place, 100*part, consequence),
-		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", place, 100*part),
+		begins: fmt.Sprintf("%s is %.0f %% full. %s", storageName, 100*usedFraction, consequence),
+		ends: fmt.Sprintf(
+			"%s has room again: it is %.0f %% full.",
+			storageName,
+			100*usedFraction,
+		),
 	}
 	switch {
-	case part >= lowFrom:
-		f.state = bad
-	case part < lowUntil:
-		f.state = good
+	case usedFraction >= storageLowFrom:
+		f.state = healthBad
+	case usedFraction < storageLowUntil:
+		f.state = healthGood
 	}
 	return f
 }
@@ -329,8 +334,8 @@ func storageState(part float64, place, consequence string) subjectState {
 // conditionChanges returns the changes to an account's conditions. If a condition ends because its
 // subject no longer exists, no event reports it.
 func conditionChanges(
-	now time.Time, a *registry.Account, found observedStates, open []store.Condition,
-) (changes []store.ConditionChange) {
+	now time.Time, a *registry.Account, found observedStates, open []store.EventCondition,
+) (changes []store.EventConditionChange) {
 	now = store.StoredTime(now)
 	cause := func(kind, subject, text string, f subjectState) *store.EventCause {
 		if !a.Events.Wants(kind) {
@@ -352,20 +357,20 @@ func conditionChanges(
 		f, ok := found[c.Kind][c.Subject]
 		switch {
 		case !ok:
-			changes = append(changes, store.ConditionChange{Condition: c, Ended: true})
-		case f.state == good:
-			changes = append(changes, store.ConditionChange{
-				Condition: c,
-				Ended:     true,
-				Cause:     cause(c.Kind+registry.Recovered, c.Subject, f.ends, f),
+			changes = append(changes, store.EventConditionChange{EventCondition: c, Ended: true})
+		case f.state == healthGood:
+			changes = append(changes, store.EventConditionChange{
+				EventCondition: c,
+				Ended:          true,
+				Cause:          cause(c.Kind+registry.RecoveredSuffix, c.Subject, f.ends, f),
 			})
 		}
 	}
 	for kind, subjects := range found {
 		for subject, f := range subjects {
-			if f.state == bad && !began[[2]string{kind, subject}] {
-				changes = append(changes, store.ConditionChange{
-					Condition: store.Condition{
+			if f.state == healthBad && !began[[2]string{kind, subject}] {
+				changes = append(changes, store.EventConditionChange{
+					EventCondition: store.EventCondition{
 						AccountID: a.ID,
 						Kind:      kind,
 						Subject:   subject,

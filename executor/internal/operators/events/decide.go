@@ -12,17 +12,17 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Limits on the number of events in a storm. For each account and kind, up to burst causes within
-// window are reported by one event each. Further causes wait for up to pause and are then reported
-// together by a single event.
+// Limits on the number of events in a storm. For each account and kind, up to maxEventBurst causes
+// within eventBurstWindow are reported by one event each. Further causes wait for up to
+// eventGroupDelay and are then reported together by a single event.
 const (
-	burst  = 10
-	window = 10 * time.Minute
-	pause  = time.Minute
+	maxEventBurst    = 10
+	eventBurstWindow = 10 * time.Minute
+	eventGroupDelay  = time.Minute
 )
 
-// NodeID is the node ID of executions started by events if the workflow has no trigger node.
-const NodeID = "events"
+// DefaultNodeID is the node ID of executions started by events if the workflow has no trigger node.
+const DefaultNodeID = "events"
 
 // ExecutionInput is the input of an execution started by an event.
 type ExecutionInput struct {
@@ -48,7 +48,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		}
 		full := false
 		now := time.Now().UTC().Truncate(time.Microsecond)
-		err := e.config.Store.DecideEvents(ctx, now, now.Add(-window), func(
+		err := e.config.Store.DecideEvents(ctx, now, now.Add(-eventBurstWindow), func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
 			events, used := e.decide(now, causes, decided)
@@ -61,19 +61,19 @@ func (e *Events) makeEvents(ctx context.Context) error {
 	}
 }
 
-// group is the key by which the causes of events are grouped: their account and kind.
-type group struct{ accountID, kind string }
+// causeGroup is the key by which the causes of events are grouped: their account and kind.
+type causeGroup struct{ accountID, kind string }
 
 // decide returns the events that report the given causes, and the IDs of the causes that are
 // reported or dropped. decided holds the events of the last window.
 func (e *Events) decide(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string) {
-	var groups []group
-	waiting := map[group][]store.EventCause{}
+	var groups []causeGroup
+	waiting := map[causeGroup][]store.EventCause{}
 	for _, c := range causes {
-		g := group{c.AccountID, c.Kind}
-		setting := e.config.Directory.Events(c.AccountID)
+		g := causeGroup{c.AccountID, c.Kind}
+		setting := e.config.Directory.EventSubscription(c.AccountID)
 		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID ||
 			e.targetWorkflow(c.AccountID, setting) == nil {
 			used = append(used, c.ID)
@@ -88,15 +88,15 @@ func (e *Events) decide(
 		var last time.Time
 		n := 0
 		for _, d := range decided {
-			if (group{d.AccountID, d.Kind}) == g {
+			if (causeGroup{d.AccountID, d.Kind}) == g {
 				n, last = n+1, d.DecidedAt
 			}
 		}
-		target := e.targetWorkflow(g.accountID, e.config.Directory.Events(g.accountID))
+		target := e.targetWorkflow(g.accountID, e.config.Directory.EventSubscription(g.accountID))
 		if target == nil {
 			continue // it was just deleted; the next call drops the causes
 		}
-		for _, causes := range groupCauses(waiting[g], n, now.Sub(last) >= pause) {
+		for _, causes := range groupCauses(waiting[g], n, now.Sub(last) >= eventGroupDelay) {
 			events = append(events, eventOf(now, causes, target))
 			for _, c := range causes {
 				used = append(used, c.ID)
@@ -106,14 +106,18 @@ func (e *Events) decide(
 	return events, used
 }
 
-// groupCauses splits causes into groups, each of which is reported by one event. n is the number of
-// events in the last window; rested reports whether the last of them was decided at least pause
-// ago. groupCauses returns nil if the causes must wait.
-func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventCause {
+// groupCauses splits causes into groups, each of which is reported by one event. recentEvents is
+// the number of events in the last window; delayElapsed reports whether the last of them was
+// decided at least eventGroupDelay ago. groupCauses returns nil if the causes must wait.
+func groupCauses(
+	causes []store.EventCause,
+	recentEvents int,
+	delayElapsed bool,
+) [][]store.EventCause {
 	switch {
-	case n+len(causes) <= burst:
+	case recentEvents+len(causes) <= maxEventBurst:
 		return slices.Collect(slices.Chunk(causes, 1))
-	case n < burst || rested:
+	case recentEvents < maxEventBurst || delayElapsed:
 		return [][]store.EventCause{causes}
 	}
 	return nil
@@ -122,7 +126,7 @@ func groupCauses(causes []store.EventCause, n int, rested bool) [][]store.EventC
 // targetWorkflow returns the workflow that an account's events start, or nil if it no longer
 // belongs to the account.
 func (e *Events) targetWorkflow(
-	accountID string, setting *registry.OperatorEvents,
+	accountID string, setting *registry.EventSubscription,
 ) *registry.Workflow {
 	if setting == nil {
 		return nil
@@ -171,7 +175,7 @@ func eventOf(now time.Time, causes []store.EventCause, target *registry.Workflow
 			}
 		}
 	}
-	node := NodeID
+	node := DefaultNodeID
 	if len(target.Triggers) > 0 {
 		node = target.Triggers[0].NodeID
 	}

@@ -25,19 +25,21 @@ import (
 )
 
 const (
-	// turnEvery is the interval at which causes are turned into events and events are published.
-	turnEvery = time.Second
-	// lookEvery is the interval at which the leading executor checks for conditions. leadFor is how
-	// long its lease lasts: if it crashes, another executor takes over after this time.
-	lookEvery = 5 * time.Second
-	leadFor   = 20 * time.Second
-	// restEvery is the interval used while no account has operator events. Causes may remain from
-	// an account that had some.
-	restEvery = 30 * time.Second
+	// publishInterval is the interval at which causes are turned into events and events are
+	// published.
+	publishInterval = time.Second
+	// conditionCheckInterval is the interval at which the leading executor checks for conditions.
+	// leaseDuration is how long its lease lasts: if it crashes, another executor takes over after
+	// this time.
+	conditionCheckInterval = 5 * time.Second
+	leaseDuration          = 20 * time.Second
+	// idleInterval is the interval used while no account has operator events. Causes may remain
+	// from an account that had some.
+	idleInterval = 30 * time.Second
 	// passTimeout limits one pass of either loop: publishing events, or checking for conditions.
 	passTimeout = 15 * time.Second
-	// sayEvery is the minimum interval between log lines about a persistent failure.
-	sayEvery = time.Minute
+	// failureLogInterval is the minimum interval between log lines about a persistent failure.
+	failureLogInterval = time.Minute
 	// clockSkew is the maximum assumed lag of a runner's clock.
 	clockSkew = time.Minute
 	// maxErrorText is the maximum number of characters of an execution's error in an event's text.
@@ -90,8 +92,8 @@ func New(c Config) *Events {
 // causes that no account has selected are dropped when events are decided.
 func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 	if e.config.Trusted() {
-		setting := e.config.Directory.Events(f.AccountID)
-		if !setting.Wants(registry.ExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
+		setting := e.config.Directory.EventSubscription(f.AccountID)
+		if !setting.Wants(registry.EventExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
 			f.At.Before(setting.Since.Add(-clockSkew)) {
 			return nil
 		}
@@ -101,9 +103,9 @@ func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 		text += ": " + shortened(f.Error)
 	}
 	return &store.EventCause{
-		ID:          registry.ExecutionFailed + ":" + f.ExecutionID,
+		ID:          registry.EventExecutionFailed + ":" + f.ExecutionID,
 		AccountID:   f.AccountID,
-		Kind:        registry.ExecutionFailed,
+		Kind:        registry.EventExecutionFailed,
 		WorkflowID:  f.WorkflowID,
 		ExecutionID: f.ExecutionID,
 		At:          f.At,
@@ -120,7 +122,7 @@ func shortened(text string) string {
 
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
-	e.runPeriodically(ctx, turnEvery, func(ctx context.Context) {
+	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
 		e.logFailure("decided", e.makeEvents(ctx))
 		e.logFailure("published", e.publish(ctx))
 	})
@@ -129,10 +131,10 @@ func (e *Events) Run(ctx context.Context) {
 // WatchConditions checks for conditions until the context is done. It does nothing while another
 // executor holds the lease.
 func (e *Events) WatchConditions(ctx context.Context) {
-	e.runPeriodically(ctx, lookEvery, func(ctx context.Context) {
+	e.runPeriodically(ctx, conditionCheckInterval, func(ctx context.Context) {
 		now := time.Now()
 		if leads, err := e.config.Store.AcquireEventLead(ctx, e.config.Caller, now,
-			now.Add(leadFor)); err != nil || !leads {
+			now.Add(leaseDuration)); err != nil || !leads {
 			return
 		}
 		if err := e.updateConditions(ctx, now); err != nil && ctx.Err() == nil {
@@ -143,7 +145,7 @@ func (e *Events) WatchConditions(ctx context.Context) {
 }
 
 // runPeriodically calls do at the given interval until the context is done. While no account has
-// operator events, the interval is at least restEvery. While the directory is not trusted, do is
+// operator events, the interval is at least idleInterval. While the directory is not trusted, do is
 // not called.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),
@@ -153,8 +155,8 @@ func (e *Events) runPeriodically(
 		if !e.config.Trusted() {
 			return
 		}
-		if len(e.config.Directory.AccountsWithEvents()) == 0 {
-			if time.Since(rested) < restEvery {
+		if len(e.config.Directory.AccountsWithEventSubscription()) == 0 {
+			if time.Since(rested) < idleInterval {
 				return
 			}
 			rested = time.Now()
@@ -165,9 +167,9 @@ func (e *Events) runPeriodically(
 	})
 }
 
-// logFailure logs a failure, at most once per sayEvery.
+// logFailure logs a failure, at most once per failureLogInterval.
 func (e *Events) logFailure(what string, err error) {
-	if err == nil || time.Since(e.failing[what]) < sayEvery {
+	if err == nil || time.Since(e.failing[what]) < failureLogInterval {
 		return
 	}
 	e.failing[what] = time.Now()

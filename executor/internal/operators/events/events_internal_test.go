@@ -36,7 +36,7 @@ type rig struct {
 	taken uint64 // the sequence of the last message that executions returned
 }
 
-func start(t *testing.T, setting registry.OperatorEvents) *rig {
+func start(t *testing.T, setting registry.EventSubscription) *rig {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t, nats.ReconnectBufSize(-1))
 	r := &rig{t: t, Registry: registrytest.Start(t, nc)}
@@ -53,10 +53,10 @@ func start(t *testing.T, setting registry.OperatorEvents) *rig {
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
-	r.token = r.Workflow(t, "orders", "pro", true)
-	r.Workflow(t, "alerts", "pro", false)
+	r.token = r.CreateWorkflow(t, "orders", "pro", true)
+	r.CreateWorkflow(t, "alerts", "pro", false)
 	setting.WorkflowID = "alerts"
-	_, _, err = r.PutEvents(t.Context(), "on-pro", setting)
+	_, _, err = r.PutEventSubscription(t.Context(), "on-pro", setting)
 	r.check(err)
 	r.Events = New(Config{
 		Store:         records,
@@ -96,7 +96,7 @@ func (r *rig) failures(workflowID string, from, to int) {
 			WorkflowID:     workflowID,
 			NodeID:         "node",
 			Queue:          "default",
-			Source:         execution.Webhook,
+			Source:         execution.SourceWebhook,
 			Status:         execution.Queued,
 			AcceptedAt:     now,
 			RecordedAt:     now,
@@ -125,7 +125,7 @@ func (r *rig) turn() {
 // executions returns the start messages published since the last call, with their inputs.
 func (r *rig) executions() (starts []*execution.Start, inputs []ExecutionInput) {
 	r.t.Helper()
-	executions, err := r.JetStream.Stream(r.t.Context(), stream.Name)
+	executions, err := r.JetStream.Stream(r.t.Context(), stream.ExecutionsName)
 	r.check(err)
 	for {
 		msg, err := executions.GetMsg(r.t.Context(), r.taken+1)
@@ -161,7 +161,7 @@ func (r *rig) wantKinds(kinds ...string) []ExecutionInput {
 
 func TestAFailureStartsOneExecution(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{})
+	r := start(t, registry.EventSubscription{})
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.turn()
@@ -171,14 +171,16 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	}
 	s, i := starts[0], inputs[0]
 	if s.WorkflowID != "alerts" || s.NodeID != "node" || s.AccountID != "on-pro" ||
-		s.Queue != "default" || s.Source != execution.Event ||
+		s.Queue != "default" || s.Source != execution.SourceEvent ||
 		s.DeliveryID != "execution.failed:"+id(0) ||
 		s.ID != execution.IDForDelivery("alerts", "node", execution.MarkEventID(s.DeliveryID)) {
 		t.Errorf("%+v", s)
 	}
-	if i.Kind != registry.ExecutionFailed || i.AccountID != "on-pro" || i.WorkflowID != "orders" ||
+	if i.Kind != registry.EventExecutionFailed || i.AccountID != "on-pro" ||
+		i.WorkflowID != "orders" ||
 		i.ExecutionID != id(0) || i.Count != 1 ||
-		i.Text != "Execution "+id(0)+" of workflow orders failed: error 0" || i.At.IsZero() {
+		i.Text != "Execution "+id(0)+" of workflow orders failed: error 0" ||
+		i.At.IsZero() {
 		t.Errorf("%+v", i)
 	}
 	// Its record is found by its delivery ID.
@@ -202,7 +204,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 // If a process crashes in any step, the next one completes the rest, and nothing happens twice.
 func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{})
+	r := start(t, registry.EventSubscription{})
 	r.failures("orders", 0, 3)
 	r.check(r.makeEvents(t.Context())) // then the process crashes
 	next := New(r.config)
@@ -233,7 +235,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 			WorkflowID: "alerts",
 			NodeID:     "node",
 			Queue:      "default",
-			Source:     execution.Event,
+			Source:     execution.SourceEvent,
 			Status:     execution.Queued,
 			DeliveryID: old.ID,
 			AcceptedAt: old.DecidedAt,
@@ -241,7 +243,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 		}}})
 		r.check(err)
 	}
-	executions, err := r.JetStream.Stream(t.Context(), stream.Name)
+	executions, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
 	r.check(err)
 	r.check(executions.Purge(t.Context()))
 	r.taken = executions.CachedInfo().State.LastSeq
@@ -256,13 +258,17 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 
 func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{})
+	r := start(t, registry.EventSubscription{})
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
 	// Nor does one whose cause precedes the selection of the workflow.
 	r.failures("orders", 2, 3)
-	_, _, err := r.PutEvents(t.Context(), "on-pro", registry.OperatorEvents{WorkflowID: "orders"})
+	_, _, err := r.PutEventSubscription(
+		t.Context(),
+		"on-pro",
+		registry.EventSubscription{WorkflowID: "orders"},
+	)
 	r.check(err)
 	r.turn()
 	r.wantKinds()
@@ -273,7 +279,7 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 
 func TestOnlyWhatIsWanted(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{Kinds: []string{registry.StorageLow}})
+	r := start(t, registry.EventSubscription{Kinds: []string{registry.EventStorageLow}})
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.wantKinds()
@@ -283,11 +289,15 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
 		t.Errorf("no cause is kept: %v", err)
 	}
-	_, _, err := r.PutEvents(t.Context(), "on-pro", registry.OperatorEvents{WorkflowID: "alerts"})
+	_, _, err := r.PutEventSubscription(
+		t.Context(),
+		"on-pro",
+		registry.EventSubscription{WorkflowID: "alerts"},
+	)
 	r.check(err)
 	r.turn()
-	r.wantKinds(registry.ExecutionFailed)
-	r.check(r.RemoveEvents(t.Context(), "on-pro"))
+	r.wantKinds(registry.EventExecutionFailed)
+	r.check(r.RemoveEventSubscription(t.Context(), "on-pro"))
 	r.failures("orders", 2, 3)
 	r.turn()
 	r.wantKinds()
@@ -296,8 +306,8 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 // A storm leads to few events, and each cause is reported once.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{})
-	r.Workflow(t, "invoices", "pro", false)
+	r := start(t, registry.EventSubscription{})
+	r.CreateWorkflow(t, "invoices", "pro", false)
 	total, n := 0, 0
 	count := func(most int) (inputs []ExecutionInput) {
 		t.Helper()
@@ -323,7 +333,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 		n += 100
 		r.turn()
 	}
-	inputs := count(burst)
+	inputs := count(maxEventBurst)
 	if last := inputs[len(inputs)-1]; last.Count < 2 || last.WorkflowID != "" ||
 		last.ExecutionID != "" {
 		t.Errorf("an event about two workflows: %+v", last)
@@ -332,14 +342,14 @@ func TestAStormMakesFewEvents(t *testing.T) {
 		t.Errorf("%d of %d are told: nothing waits", total, n)
 	}
 	// Some time later, one event reports the rest.
-	later := time.Now().Add(pause + time.Second)
+	later := time.Now().Add(eventGroupDelay + time.Second)
 	for range n/store.MaxEventCauses + 1 {
-		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-window), func(
+		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
 			return r.decide(later, causes, decided)
 		}))
-		later = later.Add(pause)
+		later = later.Add(eventGroupDelay)
 	}
 	r.turn()
 	count(n/store.MaxEventCauses + 1)
@@ -356,8 +366,11 @@ func (r *rig) lookAt(now time.Time) {
 
 func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{
-		Kinds: []string{registry.QueueUnattended, registry.QueueUnattended + registry.Recovered},
+	r := start(t, registry.EventSubscription{
+		Kinds: []string{
+			registry.EventQueueUnattended,
+			registry.EventQueueUnattended + registry.RecoveredSuffix,
+		},
 	})
 	msg, err := stream.StartMessage(execution.Start{
 		ID:         id(1),
@@ -365,11 +378,11 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "on-pro",
 		Queue:      "default",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now().Add(-unattendedAfter),
 		Payload: execution.Payload{
 			ContentType: "application/json",
-			Kind:        execution.JSON,
+			Kind:        execution.BodyJSON,
 			Body:        []byte("{}"),
 		},
 	})
@@ -379,7 +392,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	_, _ = r.executions()
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
-	inputs := r.wantKinds(registry.QueueUnattended)
+	inputs := r.wantKinds(registry.EventQueueUnattended)
 	if i := inputs[0]; i.Queue != "default" || i.WorkflowID != "" || i.Text == "" || i.Count != 1 {
 		t.Errorf("%+v", i)
 	}
@@ -397,13 +410,16 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
-	r.wantKinds(registry.QueueUnattended + registry.Recovered)
+	r.wantKinds(registry.EventQueueUnattended + registry.RecoveredSuffix)
 }
 
 func TestARefusedSenderAndItsEnd(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{
-		Kinds: []string{registry.SenderRefused, registry.SenderRefused + registry.Recovered},
+	r := start(t, registry.EventSubscription{
+		Kinds: []string{
+			registry.EventSenderRefused,
+			registry.EventSenderRefused + registry.RecoveredSuffix,
+		},
 	})
 	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{Preset: "plain"})
 	r.check(err)
@@ -435,20 +451,23 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r.lookAt(now)
 	seen(store.SenderObservation{VerifiedAt: now.Add(time.Second)})
 	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
-	if i := r.wantKinds(registry.SenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
+	if i := r.wantKinds(registry.EventSenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)
 	}
-	r.lookAt(now.Add(quiet))
-	r.lookAt(now.Add(quiet + time.Second))
-	r.wantKinds(registry.SenderRefused + registry.Recovered)
+	r.lookAt(now.Add(senderRecoveryPeriod))
+	r.lookAt(now.Add(senderRecoveryPeriod + time.Second))
+	r.wantKinds(registry.EventSenderRefused + registry.RecoveredSuffix)
 }
 
 func TestLowStorage(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{
-		Kinds: []string{registry.StorageLow, registry.StorageLow + registry.Recovered},
+	r := start(t, registry.EventSubscription{
+		Kinds: []string{
+			registry.EventStorageLow,
+			registry.EventStorageLow + registry.RecoveredSuffix,
+		},
 	})
-	executions, err := r.JetStream.Stream(t.Context(), stream.Name)
+	executions, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
 	r.check(err)
 	config := executions.CachedInfo().Config
 	for _, size := range []int64{100_000, 1_000_000} {
@@ -469,7 +488,10 @@ func TestLowStorage(t *testing.T) {
 		}
 		r.lookAt(time.Now())
 	}
-	inputs := r.wantKinds(registry.StorageLow, registry.StorageLow+registry.Recovered)
+	inputs := r.wantKinds(
+		registry.EventStorageLow,
+		registry.EventStorageLow+registry.RecoveredSuffix,
+	)
 	if inputs[0].Text == "" || inputs[0].WorkflowID != "" {
 		t.Errorf("%+v", inputs[0])
 	}
@@ -486,7 +508,7 @@ func (r *rig) requests(at ...time.Time) {
 			WorkflowID: "orders",
 			NodeID:     "node",
 			Queue:      "default",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			Status:     execution.Queued,
 			TokenID:    registry.HashToken(r.token).ID(),
 			AcceptedAt: at,
@@ -499,8 +521,11 @@ func (r *rig) requests(at ...time.Time) {
 
 func TestASilentSenderByItsPace(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{
-		Kinds: []string{registry.SenderSilent, registry.SenderSilent + registry.Recovered},
+	r := start(t, registry.EventSubscription{
+		Kinds: []string{
+			registry.EventSenderSilent,
+			registry.EventSenderSilent + registry.RecoveredSuffix,
+		},
 	})
 	now := time.Now()
 	r.lookAt(now) // it has never received a request
@@ -513,12 +538,12 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.wantKinds()
 	r.lookAt(now.Add(131 * time.Minute))
 	r.lookAt(now.Add(132 * time.Minute))
-	if i := r.wantKinds(registry.SenderSilent)[0]; i.WorkflowID != "orders" || i.Text == "" {
+	if i := r.wantKinds(registry.EventSenderSilent)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)
 	}
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
-	r.wantKinds(registry.SenderSilent + registry.Recovered)
+	r.wantKinds(registry.EventSenderSilent + registry.RecoveredSuffix)
 	// The pause was longer than usual, so the next one may be as well.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
@@ -535,8 +560,8 @@ func TestASilentSenderByItsPace(t *testing.T) {
 
 func TestASilentSenderByANumber(t *testing.T) {
 	t.Parallel()
-	r := start(t, registry.OperatorEvents{
-		Kinds:       []string{registry.SenderSilent},
+	r := start(t, registry.EventSubscription{
+		Kinds:       []string{registry.EventSenderSilent},
 		SilentAfter: time.Minute,
 	})
 	now := time.Now()
@@ -545,11 +570,11 @@ func TestASilentSenderByANumber(t *testing.T) {
 	r.lookAt(now.Add(59 * time.Second))
 	r.wantKinds()
 	r.lookAt(now.Add(time.Minute))
-	r.wantKinds(registry.SenderSilent)
+	r.wantKinds(registry.EventSenderSilent)
 	r.requests(now.Add(2 * time.Minute))
 	r.lookAt(now.Add(2*time.Minute + time.Second)) // events about its end are not wanted
 	r.lookAt(now.Add(4 * time.Minute))
-	r.wantKinds(registry.SenderSilent)
+	r.wantKinds(registry.EventSenderSilent)
 	// An inactive workflow expects no requests.
 	_, err := r.Deactivate(t.Context(), "orders")
 	r.check(err)

@@ -101,19 +101,19 @@ func (e *Events) publishStart(ctx context.Context, event store.Event) error {
 		NodeID:     event.NodeID,
 		AccountID:  event.AccountID,
 		Queue:      w.Record.Queue,
-		Source:     execution.Event,
+		Source:     execution.SourceEvent,
 		DeliveryID: event.ID,
 		AcceptedAt: event.DecidedAt,
 		Payload:    payload,
-		Trace:      newTrace(),
+		Trace:      newTraceparent(),
 	}
 	_, err = e.starts.Publish(ctx, start.Queue, start.WorkflowID,
 		func(layout stream.Layout) (*nats.Msg, error) { return layout.StartMessage(start) })
 	return err
 }
 
-// newTrace returns the W3C traceparent of a new trace that is not sampled.
-func newTrace() string {
+// newTraceparent returns the W3C traceparent of a new trace that is not sampled.
+func newTraceparent() string {
 	var ids [24]byte
 	_, _ = rand.Read(ids[:]) // never fails, as crypto/rand documents
 	return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00"

@@ -13,15 +13,15 @@ import (
 
 // If an account sets SilentAfter, a trigger node is silent after that time without a request.
 // Otherwise, it is silent if it has received no request for at least minSilence and for at least
-// twice the longest pause between two of its requests within paceDays. A node with fewer than
+// twice the longest pause between two of its requests within paceWindow. A node with fewer than
 // minRequests requests has no usual pace, so it is never silent without SilentAfter.
 const (
-	paceDays     = 7 * 24 * time.Hour
-	paceStep     = 5 * time.Minute
-	minSilence   = 10 * time.Minute
-	minRequests  = 10
-	usualPauses  = 2
-	tokensAtOnce = 500
+	paceWindow    = 7 * 24 * time.Hour
+	paceStep      = 5 * time.Minute
+	minSilence    = 10 * time.Minute
+	minRequests   = 10
+	silenceFactor = 2
+	tokensAtOnce  = 500
 )
 
 // requestPace is the usual pace of a node's requests, as of its last request.
@@ -30,18 +30,18 @@ type requestPace struct {
 	longest time.Duration // the longest pause; 0 means no usual pace
 }
 
-// silentNodes returns the states of the trigger nodes of active workflows.
-func (e *Events) silentNodes(
-	ctx context.Context, now time.Time, setting *registry.OperatorEvents,
-	workflows []*registry.Workflow, open []store.Condition,
+// nodeStates returns the states of the trigger nodes of active workflows.
+func (e *Events) nodeStates(
+	ctx context.Context, now time.Time, setting *registry.EventSubscription,
+	workflows []*registry.Workflow, open []store.EventCondition,
 ) (map[string]subjectState, error) {
-	lasts, err := e.lastRequests(ctx, workflows)
+	lasts, err := e.lastRequestTimes(ctx, workflows)
 	if err != nil {
 		return nil, err
 	}
 	began := map[string]time.Time{}
 	for _, c := range open {
-		if c.Kind == registry.SenderSilent {
+		if c.Kind == registry.EventSenderSilent {
 			began[c.Subject] = c.Since
 		}
 	}
@@ -56,22 +56,22 @@ func (e *Events) silentNodes(
 			if last.IsZero() {
 				continue // its tokens were never used
 			}
-			f, err := e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
-			if err == nil && f.state == bad {
+			f, err := e.nodeState(ctx, now, setting, w, node.NodeID, last)
+			if err == nil && f.state == healthBad {
 				// Requests that started nothing also count.
 				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
 				if failed != nil {
 					err = failed
 				} else if other.After(last) {
 					last = other
-					f, err = e.nodeSilence(ctx, now, setting, w, node.NodeID, last)
+					f, err = e.nodeState(ctx, now, setting, w, node.NodeID, last)
 				}
 			}
 			if err != nil {
 				return nil, err
 			}
-			if since, ok := began[subject]; ok && !last.After(since) && f.state == good {
-				f.state = unclear // the usual pace has changed, but no request has arrived
+			if since, ok := began[subject]; ok && !last.After(since) && f.state == healthGood {
+				f.state = healthUnknown // the usual pace has changed, but no request has arrived
 			}
 			found[subject] = f
 		}
@@ -79,13 +79,13 @@ func (e *Events) silentNodes(
 	return found, nil
 }
 
-// nodeSilence returns the state of one node, given the time of its last request.
-func (e *Events) nodeSilence(
-	ctx context.Context, now time.Time, setting *registry.OperatorEvents, w *registry.Workflow,
+// nodeState returns the state of one node, given the time of its last request.
+func (e *Events) nodeState(
+	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,
 ) (f subjectState, err error) {
 	f = subjectState{
-		state:      good,
+		state:      healthGood,
 		workflowID: w.ID,
 		ends: fmt.Sprintf("Node %s of workflow %s gets requests again: one came at %s.",
 			nodeID, w.ID, formatTime(last)),
@@ -97,7 +97,7 @@ func (e *Events) nodeSilence(
 	silence := now.Sub(from)
 	if after := setting.SilentAfter; after > 0 {
 		if silence >= after {
-			f.state = bad
+			f.state = healthBad
 			f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. It is to "+
 				"be told after %s.", nodeID, w.ID, formatTime(last), after)
 		}
@@ -110,8 +110,8 @@ func (e *Events) nodeSilence(
 	if err != nil {
 		return f, err
 	}
-	if usual.longest > 0 && silence >= usualPauses*usual.longest {
-		f.state = bad
+	if usual.longest > 0 && silence >= silenceFactor*usual.longest {
+		f.state = healthBad
 		f.begins = fmt.Sprintf("Node %s of workflow %s has had no request since %s. The longest "+
 			"pause of the 7 days before was about %s.",
 			nodeID, w.ID, formatTime(last), usual.longest)
@@ -119,8 +119,8 @@ func (e *Events) nodeSilence(
 	return f, nil
 }
 
-// lastRequests returns when the nodes' tokens were last used, by subject.
-func (e *Events) lastRequests(
+// lastRequestTimes returns when the nodes' tokens were last used, by subject.
+func (e *Events) lastRequestTimes(
 	ctx context.Context, workflows []*registry.Workflow,
 ) (map[string]time.Time, error) {
 	lasts := map[string]time.Time{}
@@ -187,8 +187,8 @@ func (e *Events) usualPace(
 	counts, err := e.config.Store.CountByTime(ctx, store.Filter{
 		WorkflowID: workflowID,
 		NodeID:     nodeID,
-		Source:     execution.Webhook,
-		Since:      last.Add(-paceDays),
+		Source:     execution.SourceWebhook,
+		Since:      last.Add(-paceWindow),
 		Until:      last.Add(time.Microsecond),
 	}, paceStep)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // Caller is the authenticated caller of a method. Every method of Service has a Caller parameter,
 // and rejects the zero Caller.
 type Caller struct {
-	Kind Kind
+	Kind CallerKind
 	// ID is the ID of the key, or of the user at the identity provider. It is "" for the admin
 	// token.
 	ID string
@@ -26,25 +26,29 @@ type Caller struct {
 
 // Identity identifies a caller, regardless of its name and role.
 type Identity struct {
-	Kind Kind
+	Kind CallerKind
 	ID   string
 }
 
 // Identity returns the caller's identity.
 func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
-// Kind is how a caller was authenticated.
-type Kind string
+// CallerKind is how a caller was authenticated.
+type CallerKind string
 
 // The kinds of callers.
 const (
-	AdminToken Kind = api.CallerAdminToken // the admin token, or a session that began with it
-	Key        Kind = api.CallerKey        // a key, or a session that began with it
-	User       Kind = api.CallerUser       // a session that began at an identity provider
+	// the admin token, or a session that began with it
+	CallerKindAdminToken CallerKind = api.CallerAdminToken
+	CallerKindKey        CallerKind = api.CallerKey // a key, or a session that began with it
+	// a session that began at an identity provider
+	CallerKindUser CallerKind = api.CallerUser
 )
 
 // AdminCaller returns the caller that authenticates with the admin token.
-func AdminCaller() Caller { return Caller{Kind: AdminToken, Name: "admin token", Role: Admin} }
+func AdminCaller() Caller {
+	return Caller{Kind: CallerKindAdminToken, Name: "admin token", Role: Admin}
+}
 
 // Role is a set of permissions. Each role includes the permissions of the roles before it.
 type Role string
@@ -79,20 +83,20 @@ type rule struct {
 
 // newRule returns a rule that requires the caller to have at least the given role and to pass the
 // access check.
-func newRule(role Role, about accessCheck) rule { return rule{role, about} }
+func newRule(role Role, check accessCheck) rule { return rule{role, check} }
 
 // accessCheck returns an error unless a call is about the one account that the caller has access
 // to. It runs only for callers with access to a single account. For another account's object it
 // returns the same error as for an object that does not exist.
 type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 
-// accessToNothing is the check for calls that neither return nor change anything that belongs to an
-// account. It accepts every caller.
-func accessToNothing(context.Context, *Service, Caller) error { return nil }
+// accessUnrestricted is the check for calls that neither return nor change anything that belongs to
+// an account. It accepts every caller.
+func accessUnrestricted(context.Context, *Service, Caller) error { return nil }
 
-// accessToAll is the check for calls about all accounts. It rejects every caller with access to a
-// single account.
-func accessToAll(context.Context, *Service, Caller) error {
+// accessToAllAccounts is the check for calls about all accounts. It rejects every caller with
+// access to a single account.
+func accessToAllAccounts(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,
 		Detail: "This is about all accounts, and you have access to one.",
@@ -161,7 +165,7 @@ func accessToExecution(id string) accessCheck {
 // known.
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
-		if _, isMessage := messageKey(id); isMessage {
+		if _, isMessage := parseMessageKey(id); isMessage {
 			return notFound("dead letter", id, "")
 		}
 		return accessToExecution(id)(ctx, s, caller)
@@ -191,7 +195,10 @@ func accessToAccountOrAll(accountID *string) accessCheck {
 // Service checks the role. HTTP servers also check it before they parse a request. Otherwise, a
 // caller who may not make the call could get an error about the request's contents.
 func (c Caller) RequireRole(least Role) error {
-	if !slices.Contains([]Kind{AdminToken, Key, User}, c.Kind) ||
+	if !slices.Contains(
+		[]CallerKind{CallerKindAdminToken, CallerKindKey, CallerKindUser},
+		c.Kind,
+	) ||
 		!slices.Contains(roles, c.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
 	}
@@ -212,7 +219,7 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r rule) error
 	if err := caller.RequireRole(r.role); err != nil {
 		return err
 	}
-	if caller.Kind == Key {
+	if caller.Kind == CallerKindKey {
 		// Each event of a stream repeats this check, so a revocation takes effect with the next
 		// response.
 		if err := s.config.Keyring.recheck(ctx, caller); err != nil {

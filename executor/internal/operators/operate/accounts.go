@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	plansList    = "plans"
-	accountsList = "accounts"
+	plansCursorKind    = "plans"
+	accountsCursorKind = "accounts"
 )
 
 // Plans lists the plan catalog in its defined order. If accountID is not empty, it lists only that
@@ -23,9 +23,9 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
 		func(context.Context) (none api.List[api.Plan], err error) {
-			position, err := page.afterPosition(plansList)
+			position, err := page.afterPosition(plansCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -44,7 +44,7 @@ func (s *Service) Plans(
 				first = last + 1
 			}
 			rest := plans[first:]
-			return list(plansList, rest[:min(len(rest), page.Limit+1)], page, s.apiPlan, func(
+			return list(plansCursorKind, rest[:min(len(rest), page.Limit+1)], page, s.apiPlan, func(
 				p registry.Plan,
 			) string {
 				return p.ID
@@ -71,21 +71,33 @@ func (s *Service) Accounts(
 ) (api.List[api.Account], error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
-			after, err := page.afterPosition(accountsList)
+			after, err := page.afterPosition(accountsCursorKind)
 			if err != nil {
 				return none, err
 			}
 			if accountID != "" {
-				return list(accountsList, s.oneAccount(accountID, after), page, apiAccount, func(
-					r *registry.Account,
-				) string {
-					return r.ID
-				}), nil
+				return list(
+					accountsCursorKind,
+					s.oneAccount(accountID, after),
+					page,
+					apiAccount,
+					func(
+						r *registry.Account,
+					) string {
+						return r.ID
+					},
+				), nil
 			}
 			found := s.config.Directory.Accounts(after, page.Limit+1)
-			return list(accountsList, found, page, apiAccount, func(r *registry.Account) string {
-				return r.ID
-			}), nil
+			return list(
+				accountsCursorKind,
+				found,
+				page,
+				apiAccount,
+				func(r *registry.Account) string {
+					return r.ID
+				},
+			), nil
 		})
 }
 
@@ -120,8 +132,8 @@ type PutResult[T any] struct {
 	Created bool // whether the call created the object
 }
 
-// TagOfAccount returns a hash of the account's contents, for use as an ETag.
-func TagOfAccount(a api.Account) string {
+// AccountETag returns a hash of the account's contents, for use as an ETag.
+func AccountETag(a api.Account) string {
 	text := fmt.Appendf(nil, "%q %q %q %d", a.ID, a.Name, a.Plan, a.CreatedAt.UnixMicro())
 	if e := a.Events; e != nil {
 		text = fmt.Appendf(text, " %q %q %d", e.WorkflowID, e.Kinds, e.SilentAfterSeconds)
@@ -130,15 +142,15 @@ func TagOfAccount(a api.Account) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// IfAccountTag returns a context for a conditional change to an account. The change succeeds only
-// if the account's current version has the given tag; otherwise, it fails with
-// api.CodeChangedSince. An empty tag allows any version.
-func IfAccountTag(ctx context.Context, tag string) context.Context {
-	if tag == "" {
+// WithAccountIfMatch returns a context for a conditional change to an account. The change succeeds
+// only if the account's current version has the given etag; otherwise, it fails with
+// api.CodeChangedSince. An empty etag allows any version.
+func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
+	if etag == "" {
 		return ctx
 	}
-	return edit.IfAccount(ctx, func(a *registry.Account) bool {
-		return a != nil && TagOfAccount(apiAccount(a)) == tag
+	return edit.WithAccountCondition(ctx, func(a *registry.Account) bool {
+		return a != nil && AccountETag(apiAccount(a)) == etag
 	})
 }
 
@@ -174,7 +186,7 @@ func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {
 	if mustBeNew {
-		ctx = edit.IfAccount(ctx, func(a *registry.Account) bool { return a == nil })
+		ctx = edit.WithAccountCondition(ctx, func(a *registry.Account) bool { return a == nil })
 	}
 	return change(ctx, s, caller, newRule(Admin, accessToAccount(id)), s.config.ChangeTimeout, func(
 		ctx context.Context,

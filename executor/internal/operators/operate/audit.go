@@ -11,22 +11,22 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-const auditList = "audit"
+const auditCursorKind = "audit"
 
-// auditWait is the maximum time that Audit waits for the entries of recent changes.
-const auditWait = 2 * time.Second
+// recentAuditTimeout is the maximum time that Audit waits for the entries of recent changes.
+const recentAuditTimeout = 2 * time.Second
 
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit log, newest first. The first page waits up to auditWait for the entries of
-// all changes confirmed before the call.
+// Audit lists the audit log, newest first. The first page waits up to recentAuditTimeout for the
+// entries of all changes confirmed before the call.
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAll),
+	return read(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
-			at, id, err := page.afterTime(auditList, 1)
+			at, id, err := page.afterTime(auditCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
@@ -34,7 +34,7 @@ func (s *Service) Audit(
 			if !at.IsZero() {
 				after = store.AuditPosition{At: at, ID: id[0]}
 			} else if s.config.AwaitAudited != nil {
-				waiting, cancel := context.WithTimeout(ctx, auditWait)
+				waiting, cancel := context.WithTimeout(ctx, recentAuditTimeout)
 				s.config.AwaitAudited(waiting)
 				cancel()
 			}
@@ -42,9 +42,15 @@ func (s *Service) Audit(
 			if err != nil {
 				return none, err
 			}
-			return list(auditList, found, page, apiAuditEntry, func(e store.AuditEntry) string {
-				return timePosition(e.At, e.ID)
-			}), nil
+			return list(
+				auditCursorKind,
+				found,
+				page,
+				apiAuditEntry,
+				func(e store.AuditEntry) string {
+					return timePosition(e.At, e.ID)
+				},
+			), nil
 		})
 }
 

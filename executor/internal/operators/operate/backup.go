@@ -22,10 +22,10 @@ func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
 	var refused error
-	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (none struct{}, err error) {
-			err = s.config.Store.Backup(ctx, func(part store.Part) error {
-				refused = s.checkAllowed(ctx, caller, newRule(Admin, accessToAll))
+			err = s.config.Store.Backup(ctx, func(part store.BackupPart) error {
+				refused = s.checkAllowed(ctx, caller, newRule(Admin, accessToAllAccounts))
 				if refused != nil {
 					// Check again for each part, because a backup may take a long time.
 					return refused
@@ -52,12 +52,12 @@ func (s *Service) BackUpAudit(
 		part []byte,
 	) error,
 ) error {
-	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAll),
+	_, err := checkAndCall(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (none struct{}, err error) {
 			// The filter's end is exclusive, and stored times have a resolution of one microsecond.
 			filter := store.AuditFilter{Since: since, Until: until.Add(time.Microsecond)}
 			for after := (store.AuditPosition{}); ; {
-				found, err := s.config.Store.ListAudit(ctx, filter, after, auditAtOnce)
+				found, err := s.config.Store.ListAudit(ctx, filter, after, auditEntriesPerPart)
 				if err != nil {
 					return none, err
 				}
@@ -72,7 +72,7 @@ func (s *Service) BackUpAudit(
 				if len(found) == 0 {
 					continue
 				}
-				text, err := json.Marshal(store.Part{Audit: found})
+				text, err := json.Marshal(store.BackupPart{Audit: found})
 				if err != nil {
 					return none, fmt.Errorf("encode a part of a backup: %w", err)
 				}
@@ -84,8 +84,8 @@ func (s *Service) BackUpAudit(
 	return err
 }
 
-// auditAtOnce is the maximum number of audit entries in one part of a backup.
-const auditAtOnce = 500
+// auditEntriesPerPart is the maximum number of audit entries in one part of a backup.
+const auditEntriesPerPart = 500
 
 // RestoreRecords writes one part of a backup to the database. The first part is rejected unless the
 // database is empty. All parts are rejected if an account exists, because the registry is restored
@@ -93,9 +93,9 @@ const auditAtOnce = 500
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {
-	return s.changeNoResult(ctx, caller, newRule(Admin, accessToAll), restoreTimeout,
+	return s.changeNoResult(ctx, caller, newRule(Admin, accessToAllAccounts), restoreTimeout,
 		func(ctx context.Context) error {
-			var read store.Part
+			var read store.BackupPart
 			if err := json.Unmarshal(part, &read); err != nil {
 				return &Error{
 					Code: api.CodeInvalid,
@@ -104,7 +104,7 @@ func (s *Service) RestoreRecords(
 					},
 				}
 			}
-			if err := s.config.Editor.EnsureCurrentOrRestoring(ctx); err != nil {
+			if err := s.config.Editor.EnsureCurrentUnlessRestoring(ctx); err != nil {
 				return err
 			}
 			if len(s.config.Directory.Accounts("", 1)) > 0 {

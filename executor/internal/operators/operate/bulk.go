@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulk is the maximum number of executions that one call can restart, and the maximum number of
-// dead letters that one call can dismiss.
-const MaxBulk = 10_000
+// MaxBulkItems is the maximum number of executions that one call can restart, and the maximum
+// number of dead letters that one call can dismiss.
+const MaxBulkItems = 10_000
 
 const (
 	bulkBatch   = 500 // records marked in one transaction
@@ -48,17 +48,18 @@ type bulkRestart struct {
 }
 
 func (s *Service) newBulkRestart(
-	caller Caller, as func(record store.Record) execution.Start,
+	caller Caller, startFor func(record store.Record) execution.Start,
 ) *bulkRestart {
 	return &bulkRestart{
-		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - bulkReserve), newStart: as,
-		nodes: map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
+		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchReserve),
+		newStart: startFor,
+		nodes:    map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
 
 // done reports whether no further batch may begin, and sets more accordingly.
 func (b *bulkRestart) done() bool {
-	b.more = b.started >= MaxBulk || time.Now().After(b.deadline)
+	b.more = b.started >= MaxBulkItems || time.Now().After(b.deadline)
 	return b.more
 }
 
@@ -71,12 +72,12 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) er
 	}
 	after := store.Position{}
 	for !b.done() {
-		limit := min(bulkBatch, MaxBulk-b.started)
+		limit := min(bulkBatch, MaxBulkItems-b.started)
 		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err
 		}
-		if err := b.batch(ctx, found); err != nil {
+		if err := b.startBatch(ctx, found); err != nil {
 			return err
 		}
 		if len(found) < limit {
@@ -88,9 +89,9 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) er
 	return nil
 }
 
-// batch starts a new execution for each record. If b.requeue is set, it also marks the originals as
-// requeued before it returns.
-func (b *bulkRestart) batch(ctx context.Context, records []store.Record) error {
+// startBatch starts a new execution for each record. If b.requeue is set, it also marks the
+// originals as requeued before it returns.
+func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) error {
 	starts := make([]execution.Start, len(records))
 	ids := make([]string, len(records))
 	for i, r := range records {

@@ -13,15 +13,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Selection selects dead letters by IDs if IDs is not nil, and by Filter otherwise.
-type Selection struct {
+// DeadLetterSelection selects dead letters by IDs if IDs is not nil, and by Filter otherwise.
+type DeadLetterSelection struct {
 	IDs    []string
 	Filter DeadLetterFilter
 }
 
-func (s Selection) check() error {
+func (s DeadLetterSelection) check() error {
 	switch f := s.Filter; {
-	case len(s.IDs) > MaxBulk:
+	case len(s.IDs) > MaxBulkItems:
 		return &edit.InvalidError{Field: "ids", Problem: "must be at most 10000"}
 	case s.IDs != nil &&
 		(f.WorkflowID != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()):
@@ -34,14 +34,14 @@ func (s Selection) check() error {
 }
 
 // split separates the IDs of executions from those of messages, and removes duplicates.
-func (s Selection) split() (executions []string, messages []store.MessageKey) {
+func (s DeadLetterSelection) split() (executions []string, messages []store.MessageKey) {
 	seen := make(map[string]bool, len(s.IDs))
 	for _, id := range s.IDs {
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
-		key, isMessage := messageKey(id)
+		key, isMessage := parseMessageKey(id)
 		switch {
 		case !isMessage:
 			executions = append(executions, id)
@@ -53,10 +53,10 @@ func (s Selection) split() (executions []string, messages []store.MessageKey) {
 }
 
 // RequeueDeadLetters requeues dead letters in the same way as RequeueExecution, oldest first, at
-// most MaxBulk of them. The result counts the dead letters requeued by this call. Repeated and
+// most MaxBulkItems of them. The result counts the dead letters requeued by this call. Repeated and
 // concurrent calls requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
-	ctx context.Context, caller Caller, selected Selection,
+	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
 	return change(
 		ctx,
@@ -82,7 +82,7 @@ func (s *Service) RequeueDeadLetters(
 	)
 }
 
-func (b *bulkRestart) requeueSelected(ctx context.Context, selected Selection) error {
+func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSelection) error {
 	ids, messages := selected.split()
 	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (b *bulkRestart) requeueSelected(ctx context.Context, selected Selection) e
 		ids = ids[len(chunk):]
 		letters, err := b.s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
-			err = b.batch(ctx, letters)
+			err = b.startBatch(ctx, letters)
 		}
 		if err != nil {
 			return err
@@ -178,7 +178,7 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 		if b.done() {
 			return nil
 		}
-		_, recovered, err := b.s.recoverMessage(ctx, messageLetterID(key), key)
+		_, recovered, err := b.s.recoverMessage(ctx, messageDeadLetterID(key), key)
 		if err != nil {
 			err = b.skip(err)
 		}
@@ -192,11 +192,11 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 	return nil
 }
 
-// DismissDeadLetters removes dead letters from the list, at most MaxBulk of them. A dismissed
+// DismissDeadLetters removes dead letters from the list, at most MaxBulkItems of them. A dismissed
 // execution stays failed. A dismissed message stays in the stream without a record. The result
 // counts the dead letters removed by this call.
 func (s *Service) DismissDeadLetters(
-	ctx context.Context, caller Caller, selected Selection,
+	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
 	return change(
 		ctx,
@@ -218,7 +218,7 @@ func (s *Service) DismissDeadLetters(
 }
 
 func (s *Service) dismissSelected(
-	ctx context.Context, selected Selection,
+	ctx context.Context, selected DeadLetterSelection,
 ) (dismissed int, err error) {
 	ids, messages := selected.split()
 	if selected.Filter.AccountID != "" {
@@ -251,10 +251,10 @@ func (s *Service) dismissSelected(
 func (s *Service) dismissFiltered(
 	ctx context.Context, filter DeadLetterFilter,
 ) (result api.Dismissed, err error) {
-	deadline := time.Now().Add(bulkTimeout - bulkReserve)
+	deadline := time.Now().Add(bulkTimeout - lastBatchReserve)
 	last := store.DeadLetter{}
-	for result.Dismissed < MaxBulk && time.Now().Before(deadline) {
-		limit := min(bulkBatch, MaxBulk-result.Dismissed)
+	for result.Dismissed < MaxBulkItems && time.Now().Before(deadline) {
+		limit := min(bulkBatch, MaxBulkItems-result.Dismissed)
 		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {
 			return result, err
@@ -296,7 +296,7 @@ func (s *Service) dismiss(
 	) store.AuditEntry {
 		letter := id
 		if letter == "" {
-			letter = messageLetterID(message)
+			letter = messageDeadLetterID(message)
 		}
 		return audit.DismissEntry(letter, now, edit.ActorOf(ctx), about[id])
 	})

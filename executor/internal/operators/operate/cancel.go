@@ -40,13 +40,13 @@ import (
 // different execution with a different ID, and can begin only after this one has ended.
 
 const (
-	// settleEvery is the interval at which CompleteCancellations looks for incomplete
+	// cancelCompletionInterval is the interval at which CompleteCancellations looks for incomplete
 	// cancellations.
-	settleEvery = 5 * time.Second
+	cancelCompletionInterval = 5 * time.Second
 	// cancelBatch is the maximum number of executions canceled together.
 	cancelBatch = 500
-	// cancelPuts is the maximum number of keys stored concurrently.
-	cancelPuts = 32
+	// maxConcurrentCancelPuts is the maximum number of keys stored concurrently.
+	maxConcurrentCancelPuts = 32
 )
 
 // CancelExecution cancels an execution. If no runner has received it, it is canceled immediately;
@@ -96,8 +96,11 @@ type CancelSelection struct {
 
 func (c CancelSelection) check() error {
 	switch f := c.Filter; {
-	case len(c.IDs) > MaxBulk:
-		return &edit.InvalidError{Field: "ids", Problem: fmt.Sprintf("must be at most %d", MaxBulk)}
+	case len(c.IDs) > MaxBulkItems:
+		return &edit.InvalidError{
+			Field:   "ids",
+			Problem: fmt.Sprintf("must be at most %d", MaxBulkItems),
+		}
 	case c.IDs != nil &&
 		(f.WorkflowID != "" || f.Status != "" || !f.Since.IsZero() || !f.Until.IsZero()):
 		return &edit.InvalidError{
@@ -111,7 +114,7 @@ func (c CancelSelection) check() error {
 }
 
 // CancelExecutions cancels executions that have not ended. If they are selected by a filter, the
-// oldest are canceled first and the call stops after about MaxBulk of them. It is idempotent.
+// oldest are canceled first and the call stops after about MaxBulkItems of them. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -125,7 +128,7 @@ func (s *Service) CancelExecutions(
 			if err := selected.check(); err != nil {
 				return done, err
 			}
-			until := time.Now().Add(bulkTimeout - bulkReserve)
+			until := time.Now().Add(bulkTimeout - lastBatchReserve)
 			count := func(records []store.Record) error {
 				records = slices.DeleteFunc(records, func(r store.Record) bool {
 					return r.Status.Final() || !r.CancelRequestedAt.IsZero() ||
@@ -159,7 +162,7 @@ func (s *Service) CancelExecutions(
 				var after store.Position
 				for {
 					if done.More = time.Now().After(until) ||
-						done.Canceled+done.Requested >= MaxBulk; done.More {
+						done.Canceled+done.Requested >= MaxBulkItems; done.More {
 						return done, nil
 					}
 					records, err := s.config.Store.ListOldest(ctx, selected.Filter, after,
@@ -275,7 +278,7 @@ func (s *Service) reportCanceled(records []store.Record, ended []string, at time
 
 func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []string) error {
 	failures := make(chan error, len(ids))
-	slots := make(chan struct{}, cancelPuts)
+	slots := make(chan struct{}, maxConcurrentCancelPuts)
 	for _, id := range ids {
 		slots <- struct{}{}
 		go func() {
@@ -294,11 +297,11 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 // those started by a process that has ended, and those lost because the database or the bucket was
 // restored from an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
-	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, settleEvery) {
+	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, cancelCompletionInterval) {
 		if !restored {
 			restored = s.reconcileCancellations(ctx, maxAge) == nil
 		}
-		_ = s.eachCanceled(ctx, store.Filter{Canceling: true}, func(records []store.Record) error {
+		_ = s.forEachBatch(ctx, store.Filter{Canceling: true}, func(records []store.Record) error {
 			ended, err := s.finishCancel(ctx, records)
 			_ = s.config.Changes.Publish(ended)
 			return err
@@ -306,8 +309,8 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 	}
 }
 
-// eachCanceled calls do with batches of the records that match a filter, oldest first.
-func (s *Service) eachCanceled(
+// forEachBatch calls do with batches of the records that match a filter, oldest first.
+func (s *Service) forEachBatch(
 	ctx context.Context, filter store.Filter, do func([]store.Record) error,
 ) error {
 	var after store.Position
@@ -334,7 +337,7 @@ func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.eachCanceled(ctx, store.Filter{
+	if err := s.forEachBatch(ctx, store.Filter{
 		Status: execution.Canceled,
 		Since:  time.Now().Add(-maxAge),
 	}, func(records []store.Record) error {

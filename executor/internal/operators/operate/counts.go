@@ -58,10 +58,10 @@ func (s *Service) Activity(
 
 // The outcomes of requests, as in RequestCount.
 const (
-	Accepted     = store.KindAccepted
-	Deduplicated = store.KindDeduplicated
-	Filtered     = store.KindFiltered
-	Refused      = "refused"
+	OutcomeAccepted     = store.KindAccepted
+	OutcomeDeduplicated = store.KindDeduplicated
+	OutcomeFiltered     = store.KindFiltered
+	OutcomeRefused      = "refused"
 )
 
 // RequestCount counts the requests with one outcome within one minute.
@@ -77,7 +77,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAll),
+	return read(ctx, s, caller, newRule(Viewer, accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.Minutes(ctx, since)
 			if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) Requests(
 			for i, n := range counts {
 				requests[i] = RequestCount{Minute: n.Minute, Outcome: n.Kind, Count: n.Count}
 				if code, refused := strings.CutPrefix(n.Kind, store.KindRefused); refused {
-					requests[i].Outcome, requests[i].Code = Refused, code
+					requests[i].Outcome, requests[i].Code = OutcomeRefused, code
 				}
 			}
 			return requests, nil
@@ -108,7 +108,7 @@ const unrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
 				PublicURL: s.config.Reach.URL(),

@@ -11,23 +11,23 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-const deadLettersList = "dead-letters"
+const deadLettersCursorKind = "dead-letters"
 
-// Prefixes of the IDs of dead letters that are messages put aside: messagePrefix for a start or a
-// rejection, and reportPrefix for a report, which is in a different stream. The stream sequence
+// Prefixes of the IDs of dead letters that are messages put aside: messageIDPrefix for a start or a
+// rejection, and reportIDPrefix for a report, which is in a different stream. The stream sequence
 // follows the prefix. If the message is in a queue's own stream, the queue name and a dot precede
 // the sequence.
 const (
-	messagePrefix = "message-"
-	reportPrefix  = "report-"
+	messageIDPrefix = "message-"
+	reportIDPrefix  = "report-"
 )
 
-// messageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
+// parseMessageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
 // has neither prefix. If the sequence is invalid, StreamSequence is 0.
-func messageKey(id string) (key store.MessageKey, ok bool) {
-	number, ok := strings.CutPrefix(id, messagePrefix)
+func parseMessageKey(id string) (key store.MessageKey, ok bool) {
+	number, ok := strings.CutPrefix(id, messageIDPrefix)
 	if !ok {
-		if number, ok = strings.CutPrefix(id, reportPrefix); !ok {
+		if number, ok = strings.CutPrefix(id, reportIDPrefix); !ok {
 			return key, false
 		}
 		key.Progress = true
@@ -56,7 +56,7 @@ func (s *Service) DeadLetters(
 			if err != nil {
 				return none, err
 			}
-			return list(deadLettersList, found, page, apiDeadLetter,
+			return list(deadLettersCursorKind, found, page, apiDeadLetter,
 				func(d store.DeadLetter) string {
 					return timePosition(d.At(), deadLetterID(d))
 				}), nil
@@ -67,14 +67,14 @@ func deadLetterID(d store.DeadLetter) string {
 	if d.Record != nil {
 		return d.Record.ID
 	}
-	return messageLetterID(messageKeyOf(*d.Message))
+	return messageDeadLetterID(messageKeyOf(*d.Message))
 }
 
-// messageLetterID returns the ID of a dead letter that is a message put aside.
-func messageLetterID(key store.MessageKey) string {
-	prefix := messagePrefix
+// messageDeadLetterID returns the ID of a dead letter that is a message put aside.
+func messageDeadLetterID(key store.MessageKey) string {
+	prefix := messageIDPrefix
 	if key.Progress {
-		prefix = reportPrefix
+		prefix = reportIDPrefix
 	}
 	if key.Queue != "" {
 		prefix += key.Queue + "."
@@ -87,11 +87,11 @@ func messageKeyOf(u store.AsideMessage) store.MessageKey {
 }
 
 func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
-	at, id, err := p.afterTime(deadLettersList, 1)
+	at, id, err := p.afterTime(deadLettersCursorKind, 1)
 	if err != nil || at.IsZero() {
 		return none, err
 	}
-	key, isMessage := messageKey(id[0])
+	key, isMessage := parseMessageKey(id[0])
 	if !isMessage {
 		return store.DeadLetter{Record: &store.Record{AcceptedAt: at, ID: id[0]}}, nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // CheckPublicURL checks whether the public URL reaches an ingress of this installation.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
-	return checkAndCall(ctx, s, caller, newRule(Viewer, accessToNothing),
+	return checkAndCall(ctx, s, caller, newRule(Viewer, accessUnrestricted),
 		func(ctx context.Context) (api.PublicURL, error) {
 			found := s.config.Reach.Check(ctx)
 			return api.PublicURL{
@@ -31,7 +31,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.Public
 
 // Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
-	return checkAndCall(ctx, s, caller, newRule(Admin, accessToAll),
+	return checkAndCall(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (api.Members, error) {
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -81,7 +81,7 @@ type endpoint struct {
 // is alive.
 var defaultEndpoint = endpoint{
 	publicURL: "http://127.0.0.1:8080",
-	deliveryIDHeaders: append(webhook.FirstDeliveryIDHeaders(),
+	deliveryIDHeaders: append(webhook.PriorityDeliveryIDHeaders(),
 		webhook.DefaultDeliveryIDHeaders()...),
 	maxBodyBytes: webhook.MaxBodyBytes,
 }
@@ -117,13 +117,13 @@ func (s *Service) ingressEndpoint() endpoint {
 	return at
 }
 
-// deliveryIDs returns the sources of a node's delivery ID in the order in which they are tried: the
-// sources covered by the sender's signature, the first headers, the sender's other sources, and the
-// remaining headers. headers lists the sources that are a single header.
-func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string) {
+// deliveryIDSources returns the sources of a node's delivery ID in the order in which they are
+// tried: the sources covered by the sender's signature, the first headers, the sender's other
+// sources, and the remaining headers. headers lists the sources that are a single header.
+func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&
-		slices.Contains(webhook.FirstDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
+		slices.Contains(webhook.PriorityDeliveryIDHeaders(), at.deliveryIDHeaders[first]) {
 		first++
 	}
 	for _, name := range at.deliveryIDHeaders {
@@ -131,7 +131,7 @@ func (at endpoint) deliveryIDs(info *edit.SenderInfo) (headers, sources []string
 	}
 	if info != nil {
 		// An unknown preset has no known sources.
-		signed, other, _ := sender.DeliverySources(info.Preset, info.Settings)
+		signed, other, _ := sender.DeliveryIDSources(info.Preset, info.Settings)
 		rest := slices.DeleteFunc(slices.Clone(sources[first:]), func(source string) bool {
 			return slices.ContainsFunc(slices.Concat(signed, other), func(own string) bool {
 				return strings.EqualFold(own, source)

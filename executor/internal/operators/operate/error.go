@@ -52,8 +52,8 @@ func notFound(kind, id, more string) error {
 	}
 }
 
-// errAway means that the database or NATS does not respond.
-var errAway = errors.New("a dependency does not answer")
+// errUnavailable means that the database or NATS does not respond.
+var errUnavailable = errors.New("a dependency does not answer")
 
 // toError converts any error of the registry, the database or NATS to an Error. It is the only
 // function that does so.
@@ -103,7 +103,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeChangedSince, "")
 	case errors.Is(err, edit.ErrQueueMoves):
 		return failed(api.CodeQueueMoves, "")
-	case errors.Is(err, edit.ErrOrderedWait):
+	case errors.Is(err, edit.ErrOrderedExecutionsWaiting):
 		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
 			"to which the queue would move, from before it left that stream. Move the queue when "+
 			"they have been run, or canceled.")
@@ -118,8 +118,8 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	case errors.Is(err, edit.ErrLastSecret):
 		return failed(api.CodeLastSecret, "")
 	case errors.Is(err, seal.ErrNoKey):
-		return failed(api.CodeSecretsKeyMissing, keyMissing(err))
-	case errors.Is(err, errAway) || errors.Is(err, starts.ErrMoving) ||
+		return failed(api.CodeSecretsKeyMissing, missingKeyMessage(err))
+	case errors.Is(err, errUnavailable) || errors.Is(err, starts.ErrQueueMoving) ||
 		errors.Is(err, consistency.ErrNotCurrent) || isNATSUnavailable(err) ||
 		!s.config.JetStream.Conn().IsConnected():
 		return failed(api.CodeUnavailable, "")
@@ -146,10 +146,10 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// keyMissing returns a message that names the encryption key needed to open sealed data. If the
-// error names no key, because none is configured, it returns "", which selects the code's general
-// text.
-func keyMissing(err error) string {
+// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
+// the error names no key, because none is configured, it returns "", which selects the code's
+// general text.
+func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
 		return ""

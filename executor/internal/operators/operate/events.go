@@ -43,10 +43,10 @@ func (s *Service) PutEvents(
 		newRule(Admin, accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Events], err error) {
-			account, created, err := s.config.Editor.PutEvents(
+			account, created, err := s.config.Editor.PutEventSubscription(
 				ctx,
 				accountID,
-				registry.OperatorEvents{
+				registry.EventSubscription{
 					WorkflowID:  put.WorkflowID,
 					Kinds:       put.Kinds,
 					SilentAfter: seconds(put.SilentAfterSeconds),
@@ -80,7 +80,7 @@ func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID str
 		newRule(Admin, accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
-			return s.config.Editor.RemoveEvents(ctx, accountID)
+			return s.config.Editor.RemoveEventSubscription(ctx, accountID)
 		},
 	)
 }
@@ -103,12 +103,12 @@ func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events
 	return events, nil
 }
 
-func apiCondition(c store.Condition) api.EventCondition {
+func apiCondition(c store.EventCondition) api.EventCondition {
 	condition := api.EventCondition{Kind: c.Kind, Since: c.Since}
 	switch c.Kind {
-	case registry.QueueUnattended:
+	case registry.EventQueueUnattended:
 		condition.Queue = c.Subject
-	case registry.SenderRefused, registry.SenderSilent:
+	case registry.EventSenderRefused, registry.EventSenderSilent:
 		condition.WorkflowID, condition.NodeID, _ = strings.Cut(c.Subject, "/")
 	}
 	return condition
@@ -118,7 +118,7 @@ func apiCondition(c store.Condition) api.EventCondition {
 func EventKinds() []string { return registry.EventKinds() }
 
 // apiEventSetting converts operator event settings to the API's form. nil becomes nil.
-func apiEventSetting(e *registry.OperatorEvents) *api.PutEvents {
+func apiEventSetting(e *registry.EventSubscription) *api.PutEvents {
 	if e == nil {
 		return nil
 	}

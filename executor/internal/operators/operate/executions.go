@@ -26,19 +26,19 @@ type Execution struct {
 // by its runner.
 type ExecutionDetail struct {
 	Execution
-	Input          []byte           // JSON; nil if there is no readable body, or if InputExpired
-	InputExpired   bool             // whether the message is no longer in the stream
-	StoredAt       time.Time        // when the stream stored the message; zero if InputExpired
-	Headers, Query execution.Values // empty if InputExpired
-	Output         []byte           // JSON; nil if there is none
-	Recognized     Recognized       // what the request reveals about its provider
-	OrderKey       string           // "" if the execution is not ordered, or if InputExpired
+	Input          []byte             // JSON; nil if there is no readable body, or if InputExpired
+	InputExpired   bool               // whether the message is no longer in the stream
+	StoredAt       time.Time          // when the stream stored the message; zero if InputExpired
+	Headers, Query execution.Values   // empty if InputExpired
+	Output         []byte             // JSON; nil if there is none
+	Recognized     RecognizedProvider // what the request reveals about its provider
+	OrderKey       string             // "" if the execution is not ordered, or if InputExpired
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
 type ExecutionFilter = store.Filter
 
-const executionsList = "executions"
+const executionsCursorKind = "executions"
 
 // Executions lists execution records, newest first.
 func (s *Service) Executions(
@@ -46,7 +46,7 @@ func (s *Service) Executions(
 ) (api.List[Execution], error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
-			at, id, err := page.afterTime(executionsList, 1)
+			at, id, err := page.afterTime(executionsCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
@@ -57,9 +57,15 @@ func (s *Service) Executions(
 			if err != nil {
 				return none, err
 			}
-			return list(executionsList, found, page, executionOf, func(r store.Record) string {
-				return timePosition(r.AcceptedAt, r.ID)
-			}), nil
+			return list(
+				executionsCursorKind,
+				found,
+				page,
+				executionOf,
+				func(r store.Record) string {
+					return timePosition(r.AcceptedAt, r.ID)
+				},
+			), nil
 		})
 }
 
@@ -83,14 +89,14 @@ func (s *Service) ExecutionDetail(
 			if err != nil {
 				return none, err
 			}
-			request, err := s.request(ctx, record)
+			request, err := s.readStartRequest(ctx, record)
 			if err != nil {
 				return none, err
 			}
 			return ExecutionDetail{
 				Execution:    executionOf(record),
 				Output:       record.Output,
-				Recognized:   request.recognize(),
+				Recognized:   request.recognizeProvider(),
 				OrderKey:     request.orderKey,
 				Input:        request.payload.Input(),
 				InputExpired: request.expired(),
@@ -142,8 +148,8 @@ func executionOf(r store.Record) Execution {
 	}}
 }
 
-// request is the request that started an execution, as stored in the stream.
-type request struct {
+// startRequest is the request that started an execution, as stored in the stream.
+type startRequest struct {
 	storedAt       time.Time         // zero if the message is no longer in the stream
 	payload        execution.Payload // empty if the body was not read
 	headers, query execution.Values
@@ -152,33 +158,42 @@ type request struct {
 	orderKey       string // "" if the execution is not ordered
 }
 
-func (r request) expired() bool { return r.storedAt.IsZero() }
+func (r startRequest) expired() bool { return r.storedAt.IsZero() }
 
-// request reads the request from an execution's message. If the message no longer exists, it
-// returns the zero request, for which expired returns true.
-func (s *Service) request(ctx context.Context, r store.Record) (request, error) {
+// readStartRequest reads the request from an execution's message. If the message no longer exists,
+// it returns the zero readStartRequest, for which expired returns true.
+func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRequest, error) {
 	msg, err := s.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return request{}, nil
+		return startRequest{}, nil
 	}
 	if err != nil {
-		return request{}, err
+		return startRequest{}, err
 	}
 	storedAt := msg.Time
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {
 	case err != nil:
-		return request{}, nil //nolint:nilerr // a message that cannot be decoded has no request
+		//nolint:nilerr // a message that cannot be decoded has no request
+		return startRequest{}, nil
 	case event.Start != nil && event.Start.ID == r.ID:
 		s := event.Start
-		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, s.OrderKey},
+		return startRequest{
+				storedAt,
+				s.Payload,
+				s.Headers,
+				s.Query,
+				s.Sender,
+				s.Verified,
+				s.OrderKey,
+			},
 			nil
 	case event.Rejection != nil && event.Rejection.ID == r.ID:
 		s := event.Rejection
-		return request{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
+		return startRequest{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
 		// There is another message at that sequence: the stream was recreated after the execution
 		// was recorded.
-		return request{}, nil
+		return startRequest{}, nil
 	}
 }

@@ -27,7 +27,7 @@ import (
 type FilterTrial struct {
 	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
 	Expired  int            // number of further requests whose message or body is not available
-	Places   []SeenPlace    // most useful first
+	Places   []SeenField    // most useful first
 }
 
 // Starts returns how many of the requests would have started an execution.
@@ -52,22 +52,23 @@ type TriedRequest struct {
 // isSample reports whether the request is the node's sample payload.
 func (r TriedRequest) isSample() bool { return r.ExecutionID == "" }
 
-// SeenPlace is a field of a request, such as a header or a JSON pointer, that had a value in at
+// SeenField is a field of a request, such as a header or a JSON pointer, that had a value in at
 // least one request.
-type SeenPlace struct {
+type SeenField struct {
 	Place string // such as ptr:/action or header:X-GitHub-Event
-	// Values holds at most maxValues values as JSON, most frequent first. Long values are omitted.
+	// Values holds at most maxValuesPerField values as JSON, most frequent first. Long values are
+	// omitted.
 	Values []string
 	Seen   int // number of requests that have a value in this field
 }
 
 // Limits of a trial.
 const (
-	maxTried      = 20
-	maxPlaces     = 40
-	maxValues     = 6
-	maxValueBytes = 60
-	maxPlaceDepth = 5
+	maxTriedRequests  = 20
+	maxSeenFields     = 40
+	maxValuesPerField = 6
+	maxValueBytes     = 60
+	maxFieldDepth     = 5
 )
 
 // TryFilter evaluates a filter against the last requests that a trigger node received, and against
@@ -97,11 +98,11 @@ func (s *Service) tryFilter(
 	if err != nil {
 		return trial, err
 	}
-	requests, err := s.lastRequests(ctx, node, &trial, maxTried)
+	requests, err := s.lastRequests(ctx, node, &trial, maxTriedRequests)
 	if err != nil {
 		return trial, err
 	}
-	places := placesSeen{}
+	places := fieldValueCounts{}
 	for i, r := range requests {
 		tried := &trial.Requests[i]
 		if place, ok := compiled.Match(r); !ok {
@@ -119,17 +120,17 @@ func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
 	records, err := s.config.Store.List(ctx, store.Filter{
-		WorkflowID: node.Workflow.ID, NodeID: node.NodeID, Source: execution.Webhook,
+		WorkflowID: node.Workflow.ID, NodeID: node.NodeID, Source: execution.SourceWebhook,
 	}, store.Position{}, n)
 	if err != nil {
 		return nil, err
 	}
 	for _, record := range records {
-		stored, err := s.request(ctx, record)
+		stored, err := s.readStartRequest(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		if stored.expired() || stored.payload.Kind == execution.NoBody {
+		if stored.expired() || stored.payload.Kind == execution.BodyNone {
 			trial.Expired++
 			continue
 		}
@@ -148,10 +149,10 @@ func (s *Service) lastRequests(
 
 // toSenderRequest returns the request as the ingress received it, without the values that the
 // ingress never forwards.
-func (r request) toSenderRequest() *sender.Request {
+func (r startRequest) toSenderRequest() *sender.Request {
 	return &sender.Request{
 		Method: "POST", Header: r.headers, Query: rawQuery(r.query),
-		Body: r.payload.Body, IsJSON: r.payload.Kind == execution.JSON,
+		Body: r.payload.Body, IsJSON: r.payload.Kind == execution.BodyJSON,
 	}
 }
 
@@ -173,44 +174,45 @@ func valueAt(place string, r *sender.Request) string {
 	return value[:end] + "…"
 }
 
-// placesSeen counts requests by field, and then by the field's value as JSON.
-type placesSeen map[string]map[string]int
+// fieldValueCounts counts requests by field, and then by the field's value as JSON.
+type fieldValueCounts map[string]map[string]int
 
-// long is the key in placesSeen for all values that are too long to be suggested.
-const long = ""
+// longValuesKey is the key in fieldValueCounts for all values that are too longValuesKey to be
+// suggested.
+const longValuesKey = ""
 
-func (p placesSeen) note(place, value string) {
-	if _, err := sender.ParsePlace(place); err != nil {
+func (p fieldValueCounts) countValue(place, value string) {
+	if _, err := sender.ParseValueRef(place); err != nil {
 		return // the field may contain a secret
 	}
 	if p[place] == nil {
 		p[place] = map[string]int{}
 	}
 	if len(value) > maxValueBytes {
-		value = long
+		value = longValuesKey
 	}
 	p[place][value]++
 }
 
-// noteText notes a string as JSON.stringify would encode it, without HTML escaping.
-func (p placesSeen) noteText(place, value string) {
+// countTextValue notes a string as JSON.stringify would encode it, without HTML escaping.
+func (p fieldValueCounts) countTextValue(place, value string) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if encoder.Encode(value) == nil {
-		p.note(place, strings.TrimSuffix(text.String(), "\n"))
+		p.countValue(place, strings.TrimSuffix(text.String(), "\n"))
 	}
 }
 
 // add notes the values of all fields of a request.
-func (p placesSeen) add(r *sender.Request) {
+func (p fieldValueCounts) add(r *sender.Request) {
 	for name, values := range r.Header {
 		if !isCommonHeader(name) && len(values) > 0 {
-			p.noteText("header:"+name, values[0])
+			p.countTextValue("header:"+name, values[0])
 		}
 	}
 	p.addFields("query:", r.Query)
-	if document := r.Document(); document != nil {
+	if document := r.JSONDocument(); document != nil {
 		decoder := json.NewDecoder(bytes.NewReader(document))
 		decoder.UseNumber()
 		_ = p.addJSON(decoder, "", 0) // the document is valid
@@ -223,15 +225,15 @@ func (p placesSeen) add(r *sender.Request) {
 	}
 }
 
-func (p placesSeen) addFields(kind, text string) {
+func (p fieldValueCounts) addFields(kind, text string) {
 	fields, _ := url.ParseQuery(text) // pairs that can be parsed are enough
 	for name, values := range fields {
-		p.noteText(kind+name, values[0])
+		p.countTextValue(kind+name, values[0])
 	}
 }
 
 // addJSON notes the strings, numbers and booleans in the decoder's next value, except in arrays.
-func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) error {
+func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth int) error {
 	token, err := decoder.Token()
 	if err != nil {
 		return err
@@ -246,11 +248,11 @@ func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) er
 				}
 			}
 			below, isMember := name.(string)
-			if !isMember || depth == maxPlaceDepth {
+			if !isMember || depth == maxFieldDepth {
 				var skipped json.RawMessage
 				err = decoder.Decode(&skipped)
 			} else {
-				err = p.addJSON(decoder, pointer+"/"+escaped.Replace(below), depth+1)
+				err = p.addJSON(decoder, pointer+"/"+pointerEscaper.Replace(below), depth+1)
 			}
 			if err != nil {
 				return err
@@ -260,22 +262,22 @@ func (p placesSeen) addJSON(decoder *json.Decoder, pointer string, depth int) er
 		return err
 	case string:
 		if pointer != "" {
-			p.noteText("ptr:"+pointer, token)
+			p.countTextValue("ptr:"+pointer, token)
 		}
 	case json.Number:
 		if pointer != "" {
-			p.note("ptr:"+pointer, token.String())
+			p.countValue("ptr:"+pointer, token.String())
 		}
 	case bool:
 		if pointer != "" {
-			p.note("ptr:"+pointer, strconv.FormatBool(token))
+			p.countValue("ptr:"+pointer, strconv.FormatBool(token))
 		}
 	}
 	return nil
 }
 
-// escaped escapes a name for use in a JSON pointer.
-var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+// pointerEscaper escapes a name for use in a JSON pointer.
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 // isCommonHeader reports whether a header says nothing about the event that a request reports.
 func isCommonHeader(name string) bool {
@@ -296,31 +298,32 @@ var (
 	}
 )
 
-// telling lists words that suggest, as part of a field's name, that its values describe the event.
-var telling = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
+// eventWords lists words that suggest, as part of a field's name, that its values describe the
+// event.
+var eventWords = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// mostUseful returns at most maxPlaces fields of requests (headers, query and form parameters, JSON
-// pointers), the most useful in a filter first, each with its most frequent values.
-func (p placesSeen) mostUseful() []SeenPlace {
-	var all []SeenPlace
+// mostUseful returns at most maxSeenFields fields of requests (headers, query and form parameters,
+// JSON pointers), the most useful in a filter first, each with its most frequent values.
+func (p fieldValueCounts) mostUseful() []SeenField {
+	var all []SeenField
 	rank := map[string]int{}
 	for place, values := range p {
 		seen, distinct := 0, len(values)
 		for _, n := range values {
 			seen += n
 		}
-		delete(values, long)
+		delete(values, longValuesKey)
 		short := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 			return cmp.Or(values[b]-values[a], strings.Compare(a, b))
 		})
-		short = short[:min(len(short), maxValues)]
-		all = append(all, SeenPlace{Place: place, Values: short, Seen: seen})
+		short = short[:min(len(short), maxValuesPerField)]
+		all = append(all, SeenField{Place: place, Values: short, Seen: seen})
 		rank[place] = usefulness(place, seen, distinct)
 	}
-	slices.SortFunc(all, func(a, b SeenPlace) int {
+	slices.SortFunc(all, func(a, b SeenField) int {
 		return cmp.Or(rank[b.Place]-rank[a.Place], strings.Compare(a.Place, b.Place))
 	})
-	return all[:min(len(all), maxPlaces)]
+	return all[:min(len(all), maxSeenFields)]
 }
 
 // usefulness returns how useful a field is for a filter. The rank is higher if the field's name
@@ -328,7 +331,7 @@ func (p placesSeen) mostUseful() []SeenPlace {
 func usefulness(place string, seen, distinct int) int {
 	rank := -10 * strings.Count(place, "/")
 	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])
-	for i, word := range telling {
+	for i, word := range eventWords {
 		if name == word {
 			rank += 100 - i
 		} else if strings.Contains(name, word) {
@@ -338,7 +341,7 @@ func usefulness(place string, seen, distinct int) int {
 	if seen > 1 && distinct > 1 {
 		rank += 40 * (seen - distinct) / seen
 	}
-	if distinct > maxValues {
+	if distinct > maxValuesPerField {
 		rank -= 40
 	}
 	return rank

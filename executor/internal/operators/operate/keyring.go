@@ -20,13 +20,13 @@ import (
 const KeyPrefix = "hsk_"
 
 const (
-	// noteUsesEvery is the interval at which an executor saves the last-use times of keys to the
-	// database.
-	noteUsesEvery = 5 * time.Second
-	// keepExpired is how long an expired key stays in the list.
-	keepExpired = 24 * time.Hour
-	// tidyEvery is the interval at which expired keys are deleted.
-	tidyEvery = 10 * time.Minute
+	// lastUseSaveInterval is the interval at which an executor saves the last-use times of keys to
+	// the database.
+	lastUseSaveInterval = 5 * time.Second
+	// expiredKeyRetention is how long an expired key stays in the list.
+	expiredKeyRetention = 24 * time.Hour
+	// expiredKeyCheckInterval is the interval at which expired keys are deleted.
+	expiredKeyCheckInterval = 10 * time.Minute
 )
 
 // Keyring looks up the caller that a key belongs to. A revocation takes effect with the next call,
@@ -67,7 +67,7 @@ func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known
 	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
-	key, ok := k.directory.KeyByHash(sha256.Sum256([]byte(text)))
+	key, ok := k.directory.APIKeyByHash(sha256.Sum256([]byte(text)))
 	return k.caller(key, ok)
 }
 
@@ -76,19 +76,19 @@ func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known boo
 	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
-	key, ok := k.directory.Key(id)
+	key, ok := k.directory.APIKey(id)
 	return k.caller(key.Record, ok)
 }
 
 func (k *Keyring) ensureCurrent(ctx context.Context) error {
 	// Keys must also work while a backup is being restored.
-	if err := k.editor.EnsureCurrentOrRestoring(ctx); err != nil {
+	if err := k.editor.EnsureCurrentUnlessRestoring(ctx); err != nil {
 		return &Error{Code: api.CodeUnavailable, Cause: err}
 	}
 	return nil
 }
 
-func (k *Keyring) caller(key *registry.Key, exists bool) (c Caller, known bool, err error) {
+func (k *Keyring) caller(key *registry.APIKey, exists bool) (c Caller, known bool, err error) {
 	now := k.now()
 	if !exists || hasExpired(key, now) {
 		return c, false, nil
@@ -97,7 +97,7 @@ func (k *Keyring) caller(key *registry.Key, exists bool) (c Caller, known bool, 
 	defer k.mu.Unlock()
 	k.used[key.ID] = now
 	return Caller{
-		Kind:      Key,
+		Kind:      CallerKindKey,
 		ID:        key.ID,
 		Name:      key.Name,
 		Role:      Role(key.Role),
@@ -105,7 +105,7 @@ func (k *Keyring) caller(key *registry.Key, exists bool) (c Caller, known bool, 
 	}, true, nil
 }
 
-func hasExpired(key *registry.Key, now time.Time) bool {
+func hasExpired(key *registry.APIKey, now time.Time) bool {
 	return !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt)
 }
 
@@ -126,8 +126,8 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 // watchEnd returns a channel that is closed when a key is revoked or expires. The caller must call
 // forget to release the channel.
 func (k *Keyring) watchEnd(id string) (ended <-chan struct{}, forget func()) {
-	gone, forgetGone := k.directory.WatchKeyDeletion(id)
-	key, ok := k.directory.Key(id)
+	gone, forgetGone := k.directory.WatchAPIKeyDeletion(id)
+	key, ok := k.directory.APIKey(id)
 	if !ok || key.Record.ExpiresAt.IsZero() {
 		return gone, forgetGone
 	}
@@ -177,7 +177,7 @@ func lastUseKey(id string) string { return "key." + id }
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
 // loses the uses of the last few seconds.
 func (k *Keyring) Run(ctx context.Context) {
-	note, tidy := time.NewTicker(noteUsesEvery), time.NewTicker(tidyEvery)
+	note, tidy := time.NewTicker(lastUseSaveInterval), time.NewTicker(expiredKeyCheckInterval)
 	defer note.Stop()
 	defer tidy.Stop()
 	for {
@@ -215,19 +215,19 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 	}
 }
 
-// deleteExpired deletes keys that expired more than keepExpired ago. Without it, the short-lived
-// keys that an application creates for its web pages would accumulate.
+// deleteExpired deletes keys that expired more than expiredKeyRetention ago. Without it, the
+// short-lived keys that an application creates for its web pages would accumulate.
 func (k *Keyring) deleteExpired(ctx context.Context) {
-	for _, key := range k.directory.Keys("", maxTidied) {
-		if !hasExpired(key, k.now().Add(-keepExpired)) {
+	for _, key := range k.directory.APIKeys("", maxCheckedKeys) {
+		if !hasExpired(key, k.now().Add(-expiredKeyRetention)) {
 			continue
 		}
-		if err := k.editor.DeleteKey(ctx, key.ID); err != nil && ctx.Err() == nil {
+		if err := k.editor.DeleteAPIKey(ctx, key.ID); err != nil && ctx.Err() == nil {
 			k.log.WithError(err).Warn("expired keys were not deleted; it is tried again later")
 			return
 		}
 	}
 }
 
-// maxTidied is the maximum number of keys checked at a time: all of them.
-const maxTidied = edit.MaxKeys
+// maxCheckedKeys is the maximum number of keys checked at a time: all of them.
+const maxCheckedKeys = edit.MaxAPIKeys

@@ -12,11 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-const keysList = "keys"
+const keysCursorKind = "keys"
 
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing), func(
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted), func(
 		context.Context,
 	) (api.WhoAmI, error) {
 		return api.WhoAmI{
@@ -33,15 +33,15 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAll),
+	return read(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
-			after, err := page.afterPosition(keysList)
+			after, err := page.afterPosition(keysCursorKind)
 			if err != nil {
 				return none, err
 			}
-			var found []*registry.Key
+			var found []*registry.APIKey
 			var ids []string
-			for _, key := range s.config.Directory.Keys(after, edit.MaxKeys) {
+			for _, key := range s.config.Directory.APIKeys(after, edit.MaxAPIKeys) {
 				if accountID == "" || key.AccountID == accountID {
 					found, ids = append(found, key), append(ids, key.ID)
 				}
@@ -53,9 +53,9 @@ func (s *Service) Keys(
 			if err != nil {
 				return none, err
 			}
-			return list(keysList, found, page, func(key *registry.Key) api.Key {
+			return list(keysCursorKind, found, page, func(key *registry.APIKey) api.Key {
 				return keyOf(key, used[key.ID])
-			}, func(r *registry.Key) string { return r.ID }), nil
+			}, func(r *registry.APIKey) string { return r.ID }), nil
 		})
 }
 
@@ -64,14 +64,14 @@ func (s *Service) Keys(
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(ctx, s, caller, newRule(Admin, accessToAll), s.config.ChangeTimeout, func(
+	return change(ctx, s, caller, newRule(Admin, accessToAllAccounts), s.config.ChangeTimeout, func(
 		ctx context.Context,
 	) (none api.NewKey, err error) {
 		if err := s.checkKey(put); err != nil {
 			return none, err
 		}
 		text := KeyPrefix + randomText(32)
-		made, err := s.config.Editor.CreateKey(ctx, edit.KeySpec{
+		made, err := s.config.Editor.CreateAPIKey(ctx, edit.APIKeySpec{
 			ID: "key_" + randomText(9), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
 			SHA256: sha256.Sum256([]byte(text)), ExpiresAt: put.ExpiresAt,
 		})
@@ -108,14 +108,20 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(ctx, caller, newRule(Admin, accessToAll), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) error {
-		return s.config.Editor.DeleteKey(ctx, id)
-	})
+	return s.changeNoResult(
+		ctx,
+		caller,
+		newRule(Admin, accessToAllAccounts),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) error {
+			return s.config.Editor.DeleteAPIKey(ctx, id)
+		},
+	)
 }
 
-func keyOf(k *registry.Key, lastUsed time.Time) api.Key {
+func keyOf(k *registry.APIKey, lastUsed time.Time) api.Key {
 	return api.Key{
 		ID: k.ID, Name: k.Name, Role: k.Role, AccountID: k.AccountID,
 		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: lastUsed,

@@ -49,7 +49,7 @@ type Config struct {
 	// stream.
 	Streams *queuestreams.Mover
 	// Changes announces changed records to watchers.
-	Changes *changes.Changes
+	Changes *changes.Notifier
 	// Keyring looks up keys. nil means that there are none.
 	Keyring *Keyring
 

@@ -111,23 +111,24 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 		}{
 			{operate.Caller{}, api.CodeUnauthorized},
 			{operate.Caller{Kind: "stranger", Role: operate.Admin}, api.CodeUnauthorized},
-			{operate.Caller{Kind: operate.User, Role: "owner"}, api.CodeUnauthorized},
-			{operate.Caller{Kind: operate.User}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.CallerKindUser, Role: "owner"}, api.CodeUnauthorized},
+			{operate.Caller{Kind: operate.CallerKindUser}, api.CodeUnauthorized},
 			// There is no keyring, so no key is known.
 			{
-				operate.Caller{Kind: operate.Key, Role: operate.Viewer},
+				operate.Caller{Kind: operate.CallerKindKey, Role: operate.Viewer},
 				refusedKey(operate.Viewer.Includes(least)),
 			},
 			{
-				operate.Caller{Kind: operate.User, Role: operate.Viewer},
+				operate.Caller{Kind: operate.CallerKindUser, Role: operate.Viewer},
 				forbiddenUnless(operate.Viewer.Includes(least)),
 			},
 			{
-				operate.Caller{Kind: operate.User, Role: operate.Viewer, AccountID: "acme"},
+				operate.Caller{Kind: operate.CallerKindUser, Role: operate.Viewer,
+					AccountID: "acme"},
 				forbiddenUnless(operate.Viewer.Includes(least)),
 			},
 			{
-				operate.Caller{Kind: operate.User, Role: operate.Editor},
+				operate.Caller{Kind: operate.CallerKindUser, Role: operate.Editor},
 				forbiddenUnless(operate.Editor.Includes(least)),
 			},
 		} {

@@ -31,7 +31,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 			Header: start.Headers,
 			Query:  rawQuery(start.Query),
 			Body:   start.Payload.Body,
-			IsJSON: start.Payload.Kind == execution.JSON,
+			IsJSON: start.Payload.Kind == execution.BodyJSON,
 		})
 	}
 	if settings, exist := s.config.Directory.Queue(at.Workflow.Queue); !exist ||
@@ -66,7 +66,7 @@ func (s *Service) tryOrderKey(
 		return trial, &Error{Code: api.CodeInvalid, Fields: []api.FieldError{problem}}
 	}
 	var tried FilterTrial
-	requests, err := s.lastRequests(ctx, node, &tried, maxTried)
+	requests, err := s.lastRequests(ctx, node, &tried, maxTriedRequests)
 	if err != nil {
 		return trial, err
 	}

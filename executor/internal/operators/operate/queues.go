@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-const queuesList = "queues"
+const queuesCursorKind = "queues"
 
 // Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
 // queues of that account's workflows. If workflows of other accounts also use a queue, its contents
@@ -22,7 +22,7 @@ func (s *Service) Queues(
 ) (api.List[api.Queue], error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
-			after, err := page.afterPosition(queuesList)
+			after, err := page.afterPosition(queuesCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -39,7 +39,7 @@ func (s *Service) Queues(
 			if rest, err = s.withHandlerStarts(ctx, rest); err != nil {
 				return none, err
 			}
-			return list(queuesList, rest, page, func(q queues.Queue) api.Queue {
+			return list(queuesCursorKind, rest, page, func(q queues.Queue) api.Queue {
 				return s.apiQueue(q, shared[q.Name])
 			}, func(q queues.Queue) string { return q.Name }), nil
 		})
@@ -102,7 +102,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
@@ -146,7 +146,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 		OldestAcceptedAt: q.Oldest.UTC(),
 		Groups:           make([]api.QueueGroup, len(q.Groups)),
 	}
-	result.Stream = stream.Name
+	result.Stream = stream.ExecutionsName
 	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
 		s.config.Directory.StoreTargetOf(q.Name) == registry.TargetOwn {
 		result.Stream = stream.OwnStreamName(q.Name)

@@ -95,7 +95,7 @@ func (s *Service) withQueueChange(ctx context.Context, store func(context.Contex
 	}
 	err = s.config.Streams.MoveWorkflow(ctx, move, store)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", errAway, err)
+		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Recognized is what a request reveals about the provider that seems to have sent it. The zero
-// value means that nothing is revealed.
-type Recognized struct {
+// RecognizedProvider is what a request reveals about the provider that seems to have sent it. The
+// zero value means that nothing is revealed.
+type RecognizedProvider struct {
 	// Preset and Title are the ID and the name of the provider. "" means that the provider was not
 	// recognized, or that the node had a sender.
 	Preset, Title string
@@ -26,8 +26,8 @@ type Recognized struct {
 // gitHub is the ID of GitHub's preset.
 const gitHub = "github"
 
-// recognize returns what a request reveals about its provider.
-func (r request) recognize() (found Recognized) {
+// recognizeProvider returns what a request reveals about its provider.
+func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 	if r.expired() {
 		return found
 	}
@@ -39,7 +39,7 @@ func (r request) recognize() (found Recognized) {
 	if r.sender != "" {
 		return found
 	}
-	found.URLCheck = sender.IsURLCheck(sent)
+	found.URLCheck = sender.IsURLVerification(sent)
 	if known {
 		found.Preset, found.Title = of.ID, of.Title
 	}
@@ -47,7 +47,7 @@ func (r request) recognize() (found Recognized) {
 }
 
 // hasFormPayload reports whether the body is a URL-encoded form with a field named "payload".
-func (r request) hasFormPayload() bool {
+func (r startRequest) hasFormPayload() bool {
 	mediaType, _, err := mime.ParseMediaType(r.payload.ContentType)
 	if err != nil || mediaType != "application/x-www-form-urlencoded" {
 		return false
@@ -60,23 +60,23 @@ func (r request) hasFormPayload() bool {
 // provider. Of a node that has a sender, it only returns whether the request was sent as a form.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
-) (Recognized, error) {
+) (RecognizedProvider, error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
-		func(ctx context.Context) (none Recognized, err error) {
+		func(ctx context.Context) (none RecognizedProvider, err error) {
 			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err
 			}
 			last, err := s.config.Store.List(ctx, store.Filter{
-				WorkflowID: workflowID, NodeID: nodeID, Source: execution.Webhook,
+				WorkflowID: workflowID, NodeID: nodeID, Source: execution.SourceWebhook,
 			}, store.Position{}, 1)
 			if err != nil || len(last) == 0 {
 				return none, err
 			}
-			request, err := s.request(ctx, last[0])
-			found := request.recognize()
+			request, err := s.readStartRequest(ctx, last[0])
+			found := request.recognizeProvider()
 			if node.Sender != nil {
-				found = Recognized{AsForm: found.AsForm}
+				found = RecognizedProvider{AsForm: found.AsForm}
 			}
 			return found, err
 		})

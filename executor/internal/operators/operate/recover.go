@@ -31,7 +31,7 @@ func (s *Service) recoverMessage(
 	if !known && !errors.Is(err, store.ErrNotFound) {
 		return none, false, err
 	}
-	msg, err := s.readAside(ctx, key, aside.Subject)
+	msg, err := s.readAsideMessage(ctx, key, aside.Subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound) && known:
 		return none, false, &Error{Code: api.CodeInputExpired}
@@ -79,16 +79,16 @@ func (s *Service) recoverMessage(
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil
 }
 
-// readAside reads a message that was put aside. subject is the message's subject, or empty if
-// unknown. If the stream has no message or a different one at that sequence, readAside fails with
-// jetstream.ErrMsgNotFound.
-func (s *Service) readAside(
+// readAsideMessage reads a message that was put aside. subject is the message's subject, or empty
+// if unknown. If the stream has no message or a different one at that sequence, readAsideMessage
+// fails with jetstream.ErrMsgNotFound.
+func (s *Service) readAsideMessage(
 	ctx context.Context, key store.MessageKey, subject string,
 ) (*jetstream.RawStreamMsg, error) {
 	at := stream.Layout{Own: key.Queue != ""}
-	name := at.Name(key.Queue)
+	name := at.StreamName(key.Queue)
 	if key.Progress {
-		name = at.ProgressName(key.Queue)
+		name = at.ProgressStreamName(key.Queue)
 	}
 	from, err := s.config.JetStream.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && key.Queue != "" {

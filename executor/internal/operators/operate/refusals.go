@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	refusalsList    = "refusals"
-	allRefusalsList = "all-refusals"
+	refusalsCursorKind    = "refusals"
+	allRefusalsCursorKind = "all-refusals"
 )
 
-// refusalsSpan is the period for which refusals are counted if the caller does not set since.
-const refusalsSpan = 24 * time.Hour
+// defaultRefusalsPeriod is the period for which refusals are counted if the caller does not set
+// since.
+const defaultRefusalsPeriod = 24 * time.Hour
 
 func defaultToLastDay(since time.Time) time.Time {
 	if since.IsZero() {
-		return time.Now().Add(-refusalsSpan)
+		return time.Now().Add(-defaultRefusalsPeriod)
 	}
 	return since
 }
@@ -36,7 +37,7 @@ func (s *Service) Refusals(
 			if !ok {
 				return none, notFound("workflow", workflowID, "")
 			}
-			after, err := page.afterPosition(refusalsList)
+			after, err := page.afterPosition(refusalsCursorKind)
 			if err != nil {
 				return none, err
 			}
@@ -51,9 +52,15 @@ func (s *Service) Refusals(
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
-			return list(refusalsList, sums, page, apiRefusal, func(sum store.RefusalSum) string {
-				return sum.Code
-			}), nil
+			return list(
+				refusalsCursorKind,
+				sums,
+				page,
+				apiRefusal,
+				func(sum store.RefusalSum) string {
+					return sum.Code
+				},
+			), nil
 		})
 }
 
@@ -64,7 +71,7 @@ func (s *Service) AllRefusals(
 ) (api.List[api.WorkflowRefusal], error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
-			at, code, err := page.afterTime(allRefusalsList, 2)
+			at, code, err := page.afterTime(allRefusalsCursorKind, 2)
 			if err != nil {
 				return none, err
 			}
@@ -74,7 +81,7 @@ func (s *Service) AllRefusals(
 			if err != nil {
 				return none, err
 			}
-			return list(allRefusalsList, sums, page,
+			return list(allRefusalsCursorKind, sums, page,
 				func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
 					return api.WorkflowRefusal{
 						WorkflowID: sum.WorkflowID,
@@ -97,7 +104,7 @@ func (s *Service) refusalsOf(
 	}
 	var found []store.WorkflowRefusalSum
 	for {
-		refusals, err := s.config.Store.AllRefusals(ctx, since, after, searchedAtOnce)
+		refusals, err := s.config.Store.AllRefusals(ctx, since, after, searchBatchSize)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +116,7 @@ func (s *Service) refusalsOf(
 				}
 			}
 		}
-		if len(refusals) < searchedAtOnce {
+		if len(refusals) < searchBatchSize {
 			return found, nil
 		}
 		last := refusals[len(refusals)-1]

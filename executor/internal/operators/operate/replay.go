@@ -71,11 +71,11 @@ func checkIdempotencyKey(key string) error {
 	return nil
 }
 
-// keyOfAll is the idempotency key of bulk replays for which the caller gives none. Because they
-// share it, they replay each execution only once.
-const keyOfAll = "all"
+// defaultBulkIdempotencyKey is the idempotency key of bulk replays for which the caller gives none.
+// Because they share it, they replay each execution only once.
+const defaultBulkIdempotencyKey = "all"
 
-// ReplayRejected replays rejected executions, oldest first, at most MaxBulk of them. It skips
+// ReplayRejected replays rejected executions, oldest first, at most MaxBulkItems of them. It skips
 // executions that an earlier call with the same key has replayed, so it is safe to repeat an
 // interrupted call. The result counts the executions that cannot be replayed, by error code.
 func (s *Service) ReplayRejected(
@@ -92,7 +92,7 @@ func (s *Service) ReplayRejected(
 				return none, err
 			}
 			if key == "" {
-				key = keyOfAll
+				key = defaultBulkIdempotencyKey
 			}
 			filter.Status = execution.Rejected
 			b := s.newBulkRestart(caller, func(record store.Record) execution.Start {
@@ -127,13 +127,13 @@ func (s *Service) prepareRestart(
 	ctx context.Context, caller Caller, record store.Record, start *execution.Start,
 	triggerOf triggerFinder,
 ) (*edit.TriggerInfo, error) {
-	original, err := s.request(ctx, record)
+	original, err := s.readStartRequest(ctx, record)
 	switch {
 	case err != nil:
 		return nil, err
 	case original.expired():
 		return nil, &Error{Code: api.CodeInputExpired}
-	case original.payload.Kind == execution.NoBody:
+	case original.payload.Kind == execution.BodyNone:
 		return nil, &Error{Code: api.CodeBodyNotKept}
 	}
 	trigger, err := triggerOf(ctx, caller, record.WorkflowID, record.NodeID)
@@ -151,9 +151,9 @@ func (s *Service) prepareRestart(
 type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest. bulkReserve is
-// the part of it that is reserved for the last batch.
+// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest. lastBatchReserve
+// is the part of it that is reserved for the last batch.
 const (
-	bulkTimeout = 45 * time.Second
-	bulkReserve = 15 * time.Second
+	bulkTimeout      = 45 * time.Second
+	lastBatchReserve = 15 * time.Second
 )

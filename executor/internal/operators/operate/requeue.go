@@ -21,7 +21,7 @@ func (s *Service) RequeueExecution(
 	return change(ctx, s, caller, newRule(Editor, accessToDeadLetter(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
-		if key, isMessage := messageKey(id); isMessage {
+		if key, isMessage := parseMessageKey(id); isMessage {
 			started, _, err := s.recoverMessage(ctx, id, key)
 			return started, err
 		}

@@ -105,7 +105,9 @@ func (s *Service) start(
 ) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
 	start.AccountID, start.Queue = at.Workflow.AccountID, at.Workflow.Queue
-	start.Source, start.AcceptedAt = execution.Rerun, time.Now().UTC().Truncate(time.Microsecond)
+	start.Source, start.AcceptedAt = execution.SourceRerun, time.Now().
+		UTC().
+		Truncate(time.Microsecond)
 	if start.OrderKey, err = s.orderKey(at, &start); err != nil {
 		return false, err
 	}
@@ -129,7 +131,7 @@ func (s *Service) start(
 	}
 	ack, err := publish(once)
 	if err == nil && ack.Duplicate {
-		if s.isStart(ctx, ack, start.ID) {
+		if s.isStartMessage(ctx, ack, start.ID) {
 			return false, nil
 		}
 		// Another message has used the ID, so publish the start message without a message ID.
@@ -139,16 +141,16 @@ func (s *Service) start(
 		return false, unfit
 	}
 	if err != nil {
-		return false, fmt.Errorf("%w: publish a start: %w", errAway, err)
+		return false, fmt.Errorf("%w: publish a start: %w", errUnavailable, err)
 	}
 	return true, nil
 }
 
-// isStart reports whether the original of a duplicate message is the start message of the
+// isStartMessage reports whether the original of a duplicate message is the start message of the
 // execution, or a message that only carries a delivery ID because its start message is in another
-// stream. If the original cannot be read now, isStart returns true, because the original has the
-// same message ID.
-func (s *Service) isStart(ctx context.Context, ack *jetstream.PubAck, id string) bool {
+// stream. If the original cannot be read now, isStartMessage returns true, because the original has
+// the same message ID.
+func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
@@ -168,7 +170,7 @@ func (s *Service) startTrace(
 		return "00-" + hex.EncodeToString(ids[:16]) + "-" + hex.EncodeToString(ids[16:]) + "-00",
 			func(error) {}
 	}
-	ctx, span := tracing.StartSend(ctx, s.config.Tracer, subject, executionID)
+	ctx, span := tracing.StartSendSpan(ctx, s.config.Tracer, subject, executionID)
 	return tracing.Traceparent(ctx), func(err error) {
 		if err != nil {
 			tracing.Fail(span, "not_stored", err.Error())

@@ -17,7 +17,7 @@ const MaxSecrets = sender.MaxSecrets
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller,
 ) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
 		func(context.Context) (list api.List[api.SenderPreset], err error) {
 			for _, p := range sender.Presets() {
 				list.Items = append(list.Items, apiPreset(p))

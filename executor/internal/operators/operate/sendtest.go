@@ -127,9 +127,8 @@ func (s *Service) postTest(
 		r.URL = base + "?" + r.Query
 	}
 	if deliveryID != "" && !as.SetDeliveryID(&r, deliveryID) {
-		r.Header[textproto.CanonicalMIMEHeaderKey(webhook.FirstDeliveryIDHeaders()[0])] = []string{
-			deliveryID,
-		}
+		header := textproto.CanonicalMIMEHeaderKey(webhook.PriorityDeliveryIDHeaders()[0])
+		r.Header[header] = []string{deliveryID}
 	}
 	now := time.Now()
 	signed, err := as.Sign(r, now)
@@ -181,7 +180,7 @@ func cannotSign(as *sender.Sender, why error) error {
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
 		"…/rerun, or hookstart trigger rerun."
 	switch {
-	case errors.Is(why, sender.ErrPublicKey):
+	case errors.Is(why, sender.ErrPublicKeyOnly):
 		return &Error{
 			Code: api.CodeSenderCannotSign, Cause: why,
 			Detail: "Only " + preset.Title +
@@ -204,7 +203,7 @@ func cannotSign(as *sender.Sender, why error) error {
 				" signs the URL, and no ingress knows its public URL. Start it with --public-url." +
 				instead,
 		}
-	case errors.Is(why, sender.ErrBody):
+	case errors.Is(why, sender.ErrUnsupportedBody):
 		return &edit.InvalidError{
 			Field: "body",
 			Problem: "has not the form of " + preset.Title +

@@ -14,7 +14,7 @@ const week = 7 * 24 * time.Hour
 
 // Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAll),
+	return read(ctx, s, caller, newRule(Admin, accessToAllAccounts),
 		func(ctx context.Context) (api.Size, error) {
 			now := time.Now().UTC()
 			size := api.Size{At: now, Hours: []api.SizeHour{}}
@@ -22,7 +22,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 			if err != nil {
 				return api.Size{}, err
 			}
-			size.Hours = hours(minutes)
+			size.Hours = sumByHour(minutes)
 			have, err := s.config.Store.Size(ctx)
 			if err != nil {
 				return api.Size{}, err
@@ -44,8 +44,8 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 		})
 }
 
-// hours sums per-minute counts, which must be in order, by hour.
-func hours(minutes []store.MinuteCount) []api.SizeHour {
+// sumByHour sums per-minute counts, which must be in order, by hour.
+func sumByHour(minutes []store.MinuteCount) []api.SizeHour {
 	hours := []api.SizeHour{}
 	for _, n := range minutes {
 		at := n.Minute.UTC().Truncate(time.Hour)

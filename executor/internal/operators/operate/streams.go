@@ -7,10 +7,10 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// MaxStreams is the maximum number of event streams that one caller may have open on one executor.
-// Each stream looks up the changes of all accounts, so an unlimited number of them would let one
-// viewer slow down every other caller.
-const MaxStreams = 500
+// MaxEventStreams is the maximum number of event streams that one caller may have open on one
+// executor. Each stream looks up the changes of all accounts, so an unlimited number of them would
+// let one viewer slow down every other caller.
+const MaxEventStreams = 500
 
 // openStreams counts the open event streams of each caller. The zero value is ready to use. It is
 // safe for concurrent use.
@@ -25,11 +25,11 @@ func (s *openStreams) begin(caller Caller) (end func(), err error) {
 	identity := caller.Identity() // the name and the role may change while a stream is open
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[identity] >= MaxStreams {
+	if s.open[identity] >= MaxEventStreams {
 		return nil, &Error{
 			Code: api.CodeTooManyStreams,
 			Detail: fmt.Sprintf("You have %d event streams open at this executor. Close some, or "+
-				"let several readers share one.", MaxStreams),
+				"let several readers share one.", MaxEventStreams),
 		}
 	}
 	if s.open == nil {

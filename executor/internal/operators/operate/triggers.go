@@ -199,7 +199,7 @@ func (s *Service) observationsOf(
 
 func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) api.Trigger {
 	at := s.ingressEndpoint()
-	headers, sources := at.deliveryIDs(info.Sender)
+	headers, sources := at.deliveryIDSources(info.Sender)
 	wire := api.Trigger{
 		NodeID: info.NodeID, Name: info.Name,
 		Tokens:            make([]api.Token, 0, len(info.Tokens)),
@@ -231,7 +231,7 @@ func (s *Service) apiTrigger(info *edit.TriggerInfo, observed nodeObservations) 
 }
 
 // apiAnswer converts an answer setting to the API's form. nil becomes nil.
-func apiAnswer(a *registry.Answer) *api.Answer {
+func apiAnswer(a *registry.SyncResponse) *api.Answer {
 	if a == nil {
 		return nil
 	}
@@ -239,11 +239,11 @@ func apiAnswer(a *registry.Answer) *api.Answer {
 }
 
 // registryAnswer converts an answer setting to the registry's form. nil becomes nil.
-func registryAnswer(a *api.Answer) *registry.Answer {
+func registryAnswer(a *api.Answer) *registry.SyncResponse {
 	if a == nil {
 		return nil
 	}
-	return &registry.Answer{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
+	return &registry.SyncResponse{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
 // apiFiltered converts the number and the last of a node's filtered requests to the API's form. It

@@ -25,13 +25,13 @@ type Subscription struct {
 
 // Watch subscribes to changes from now on. If after is not zero, the subscription instead resumes
 // with the batch that follows the one of that time. If Watch succeeds, the caller must call Cancel
-// once. A caller can have at most MaxStreams watches.
+// once. A caller can have at most MaxEventStreams watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
 	return read(
 		ctx,
 		s,
 		caller,
-		newRule(Viewer, accessToNothing),
+		newRule(Viewer, accessUnrestricted),
 		func(context.Context) (Subscription, error) {
 			end, err := s.streams.begin(caller)
 			if err != nil {
@@ -39,7 +39,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 			}
 			watching := Subscription{Subscription: s.config.Changes.Watch(after)}
 			var forget func()
-			if caller.Kind == Key {
+			if caller.Kind == CallerKindKey {
 				watching.Ended, forget = s.config.Keyring.watchEnd(caller.ID)
 			}
 			unwatch := watching.Cancel

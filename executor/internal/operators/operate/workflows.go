@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-const workflowsList = "workflows"
+const workflowsCursorKind = "workflows"
 
 // WorkflowFilter selects workflows. Empty fields do not filter.
 type WorkflowFilter struct {
@@ -37,33 +37,33 @@ func (s *Service) Workflows(
 ) (api.List[api.Workflow], error) {
 	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
-			after, err := page.afterPosition(workflowsList)
+			after, err := page.afterPosition(workflowsCursorKind)
 			if err != nil {
 				return none, err
 			}
 			found := s.findWorkflows(ctx, filter, after, page.Limit+1)
-			return list(workflowsList, found, page, s.apiWorkflow,
+			return list(workflowsCursorKind, found, page, s.apiWorkflow,
 				func(r *registry.Workflow) string {
 					return r.ID
 				}), nil
 		})
 }
 
-// searchedAtOnce is how many workflows or refusals a search reads at a time.
-const searchedAtOnce = 1000
+// searchBatchSize is how many workflows or refusals a search reads at a time.
+const searchBatchSize = 1000
 
 // workflows iterates over an account's workflows after an ID, sorted by ID. An empty accountID
 // means all accounts.
 func (s *Service) workflows(accountID, after string) iter.Seq[*registry.Workflow] {
 	return func(yield func(*registry.Workflow) bool) {
 		for {
-			page := s.config.Directory.Workflows(accountID, after, searchedAtOnce)
+			page := s.config.Directory.Workflows(accountID, after, searchBatchSize)
 			for _, w := range page {
 				if !yield(w) {
 					return
 				}
 			}
-			if len(page) < searchedAtOnce {
+			if len(page) < searchBatchSize {
 				return
 			}
 			after = page[len(page)-1].ID
@@ -113,9 +113,9 @@ func (s *Service) currentWorkflow(ctx context.Context, id string) (*registry.Wor
 	return have.Record, nil
 }
 
-// Origin describes the workflow and the trigger node of an execution or a message. They may have
-// been deleted.
-type Origin struct {
+// ExecutionOrigin describes the workflow and the trigger node of an execution or a message. They
+// may have been deleted.
+type ExecutionOrigin struct {
 	WorkflowName string
 	HasWorkflow  bool // whether the workflow still exists
 	HasNode      bool // whether its trigger node still exists
@@ -124,12 +124,12 @@ type Origin struct {
 // Origin looks up a trigger node in this process's directory, which may lag slightly behind.
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
-) (Origin, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToNothing),
-		func(context.Context) (origin Origin, err error) {
+) (ExecutionOrigin, error) {
+	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
+		func(context.Context) (origin ExecutionOrigin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
-				origin = Origin{
+				origin = ExecutionOrigin{
 					WorkflowName: have.Record.Name,
 					HasWorkflow:  true,
 					HasNode:      hasNode(have.Record, nodeID),
@@ -143,11 +143,11 @@ func hasNode(w *registry.Workflow, nodeID string) bool {
 	return w.Trigger(nodeID) != nil
 }
 
-// IfUpdatedAt returns a context for a conditional change to a workflow. The change succeeds only if
-// the workflow was last updated at the given time; otherwise, it fails with api.CodeChangedSince. A
-// zero time allows any version.
-func IfUpdatedAt(ctx context.Context, at time.Time) context.Context {
-	return edit.IfUpdatedAt(ctx, at)
+// WithWorkflowIfUpdatedAt returns a context for a conditional change to a workflow. The change
+// succeeds only if the workflow was last updated at the given time; otherwise, it fails with
+// api.CodeChangedSince. A zero time allows any version.
+func WithWorkflowIfUpdatedAt(ctx context.Context, at time.Time) context.Context {
+	return edit.WithUpdatedAtCondition(ctx, at)
 }
 
 // PutWorkflow creates an inactive workflow, or replaces an existing one. If mustBeNew is true, it

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// forgetMember is how long after its last announcement a runner still counts as a member. A
+	// memberTimeout is how long after its last announcement a runner still counts as a member. A
 	// killed runner sends no announcement that it is leaving.
-	forgetMember = 4 * stream.RunnerHeartbeat
+	memberTimeout = 4 * stream.RunnerHeartbeatInterval
 	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
 	// groups. They are limited because any NATS client can make up names.
 	maxMembers = 1_000
@@ -48,7 +48,7 @@ func (m *members) receive(msg *nats.Msg) {
 		m.groups[group] = h
 	}
 	h.last = now
-	if string(msg.Data) == stream.RunnerLeaves {
+	if string(msg.Data) == stream.RunnerLeavingData {
 		delete(h.members, instance)
 		return
 	}
@@ -67,7 +67,7 @@ func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last ti
 		return 0, last
 	}
 	for instance, at := range h.members {
-		if now.Sub(at) > forgetMember {
+		if now.Sub(at) > memberTimeout {
 			delete(h.members, instance)
 		}
 	}

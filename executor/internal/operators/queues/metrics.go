@@ -18,17 +18,17 @@ const (
 )
 
 var (
-	waiting = prometheus.NewDesc("hookstart_executor_queue_waiting_messages",
+	waitingDesc = prometheus.NewDesc("hookstart_executor_queue_waiting_messages",
 		"Starts of the queue that no runner was given yet.", []string{"queue"}, nil)
-	oldest = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
+	oldestDesc = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
 		"How long ago the oldest of them was accepted; 0: none waits.", []string{"queue"}, nil)
-	unattended = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
+	unattendedDesc = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
 		"For how long starts have waited that no runner is there for; 0: none do.", []string{
 			"queue",
 		}, nil)
-	paused = prometheus.NewDesc("hookstart_executor_queue_paused_seconds",
+	pausedDesc = prometheus.NewDesc("hookstart_executor_queue_paused_seconds",
 		"For how long the queue has been paused; 0: it is not.", []string{"queue"}, nil)
-	inGroup = prometheus.NewDesc("hookstart_executor_queue_members",
+	membersDesc = prometheus.NewDesc("hookstart_executor_queue_members",
 		"Runners of each group that are there; no group: the queue has none.", []string{
 			"queue", "group",
 		}, nil)
@@ -42,7 +42,8 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Describe implements prometheus.Collector.
 func (w *Watch) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waiting, oldest, unattended, paused, inGroup} {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, unattendedDesc, pausedDesc,
+		membersDesc} {
 		to <- d
 	}
 }
@@ -69,22 +70,22 @@ func (w *Watch) Collect(to chan<- prometheus.Metric) {
 func collect(
 	q Queue, now time.Time, gauge func(d *prometheus.Desc, value float64, labels ...string),
 ) {
-	gauge(waiting, float64(q.Waiting), q.Name)
+	gauge(waitingDesc, float64(q.Waiting), q.Name)
 	age := 0.0
 	if !q.Oldest.IsZero() {
 		age = max(now.Sub(q.Oldest).Seconds(), 0)
 	}
-	gauge(oldest, age, q.Name)
-	gauge(unattended, q.Unattended(now).Seconds(), q.Name)
+	gauge(oldestDesc, age, q.Name)
+	gauge(unattendedDesc, q.Unattended(now).Seconds(), q.Name)
 	since := 0.0
 	if !q.PausedSince.IsZero() {
 		since = max(now.Sub(q.PausedSince).Seconds(), 0.001)
 	}
-	gauge(paused, since, q.Name)
+	gauge(pausedDesc, since, q.Name)
 	for _, g := range q.Groups {
-		gauge(inGroup, float64(g.Members), q.Name, g.Name)
+		gauge(membersDesc, float64(g.Members), q.Name, g.Name)
 	}
 	if len(q.Groups) == 0 {
-		gauge(inGroup, 0, q.Name, "")
+		gauge(membersDesc, 0, q.Name, "")
 	}
 }

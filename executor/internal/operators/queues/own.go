@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// addGroups creates the consumers that groups have in the shared stream but lack in the queue's own
-// stream. Runners with their own NATS account cannot create them. addGroups returns the state of
-// the own stream, including the new consumers.
-func (w *Watch) addGroups(
+// addGroupConsumers creates the consumers that groups have in the shared stream but lack in the
+// queue's own stream. Runners with their own NATS account cannot create them. addGroupConsumers
+// returns the state of the own stream, including the new consumers.
+func (w *Watch) addGroupConsumers(
 	ctx context.Context,
 	queue string,
 	shared, own *streamState,
@@ -24,7 +24,7 @@ func (w *Watch) addGroups(
 	if !slices.ContainsFunc(shared.consumers, lacks) {
 		return own, nil
 	}
-	if err := stream.EnsureOwnGroups(ctx, w.config.JetStream, queue); err != nil {
+	if err := stream.EnsureOwnConsumers(ctx, w.config.JetStream, queue); err != nil {
 		return nil, err
 	}
 	return w.readStreamState(ctx, own.Layout, queue)

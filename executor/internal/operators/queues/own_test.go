@@ -43,7 +43,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 			if _, err := watch.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for i, name := range []string{stream.Name, stream.OwnStreamName("q")} {
+			for i, name := range []string{stream.ExecutionsName, stream.OwnStreamName("q")} {
 				var consumer jetstream.Consumer
 				if consumer, err = r.js.Consumer(t.Context(), name, group.Consumer()); err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -65,7 +65,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 	until(5, 1)
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
 	until(3, 2)
-	r.finish(group, stream.Name)
+	r.finish(group, stream.ExecutionsName)
 	until(1, 5)
 }
 

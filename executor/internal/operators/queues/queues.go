@@ -127,11 +127,11 @@ type Watch struct {
 	at   time.Time
 }
 
-// pollTimeout is the maximum duration of a poll. fresh is how long the result of a poll is reused,
-// unless the set of queues that workflows use has changed.
+// pollTimeout is the maximum duration of a poll. pollResultTTL is how long the result of a poll is
+// reused, unless the set of queues that workflows use has changed.
 const (
-	pollTimeout = 4 * time.Second
-	fresh       = time.Second
+	pollTimeout   = 4 * time.Second
+	pollResultTTL = time.Second
 )
 
 // New returns a Watch that subscribes to runners' announcements. The caller must call Stop to
@@ -143,7 +143,7 @@ func New(c Config) (*Watch, error) {
 		members: members{groups: map[stream.RunnerGroup]*announcement{}},
 	}
 	var err error
-	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresence+"*.*.*",
+	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
 		w.members.receive); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
@@ -165,7 +165,7 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()
 	named := w.config.Named()
-	if last, at := w.LastPoll(); last != nil && time.Since(at) < fresh &&
+	if last, at := w.LastPoll(); last != nil && time.Since(at) < pollResultTTL &&
 		slices.EqualFunc(last, named, func(q Queue, name string) bool {
 			return q.Name == name
 		}) {
@@ -191,7 +191,7 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := w.subjects(ctx, names, records)
+	subjects, err := w.startSubjects(ctx, names, records)
 	if err != nil {
 		return nil, err
 	}
@@ -209,11 +209,11 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 	return given, nil
 }
 
-// addDelivered adds to given the IDs of the records of one stream whose start messages were
+// addDelivered adds to delivered the IDs of the records of one stream whose start messages were
 // delivered to any group.
 func (w *Watch) addDelivered(
 	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
-	given map[string]bool,
+	delivered map[string]bool,
 ) error {
 	executions, err := w.config.JetStream.Stream(ctx, streamName)
 	if err != nil {
@@ -221,7 +221,7 @@ func (w *Watch) addDelivered(
 	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
-		if name == w.config.Recorder || name == stream.StorageConsumer {
+		if name == w.config.Recorder || name == stream.StorageConsumerName {
 			continue
 		}
 		consumer, err := executions.Consumer(ctx, name)
@@ -235,7 +235,7 @@ func (w *Watch) addDelivered(
 		for _, r := range records {
 			if r.StreamSequence <= info.Delivered.Stream &&
 				consumerMatches(info.Config, subjects[r.ID]) {
-				given[r.ID] = true
+				delivered[r.ID] = true
 			}
 		}
 	}
@@ -251,10 +251,10 @@ func (w *Watch) streams(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// subjects returns the subjects of the records' start messages, keyed by record ID. It reads a
+// startSubjects returns the subjects of the records' start messages, keyed by record ID. It reads a
 // start message only if its queue has lanes or its own stream; otherwise the subject follows from
 // the record.
-func (w *Watch) subjects(
+func (w *Watch) startSubjects(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]string, error) {
 	settings, subjects := w.settings(), make(map[string]string, len(records))
@@ -313,9 +313,9 @@ func layoutsOf(queue string, names []string) []stream.Layout {
 func (w *Watch) readStreamState(
 	ctx context.Context, at stream.Layout, queue string,
 ) (*streamState, error) {
-	in, err := w.config.JetStream.Stream(ctx, at.Name(queue))
+	in, err := w.config.JetStream.Stream(ctx, at.StreamName(queue))
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", at.Name(queue), err)
+		return nil, fmt.Errorf("stream %s: %w", at.StreamName(queue), err)
 	}
 	consumers, err := w.consumers(ctx, in)
 	return &streamState{at, in, consumers}, err
@@ -339,7 +339,7 @@ func (w *Watch) enforce(
 		PausedUntil: settings.PausedUntil,
 		MaxInFlight: maxInFlight,
 	}
-	if err := w.addLanes(ctx, settings, consumers); err != nil {
+	if err := w.addLaneConsumers(ctx, settings, consumers); err != nil {
 		return err
 	}
 	for _, c := range consumers {
@@ -355,9 +355,9 @@ func (w *Watch) enforce(
 	return nil
 }
 
-// addLanes creates the lane consumers that a queue's groups lack. Runners with their own NATS
-// account cannot create them.
-func (w *Watch) addLanes(
+// addLaneConsumers creates the lane consumers that a queue's groups lack. Runners with their own
+// NATS account cannot create them.
+func (w *Watch) addLaneConsumers(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
 ) error {
 	if settings.Lanes == 0 {
@@ -417,7 +417,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	for _, settings := range all {
 		if slices.Contains(names, stream.OwnStreamName(settings.Name)) &&
 			slices.Contains(named, settings.Name) {
-			continue // read by ownQueue
+			continue // read by queueWithOwnStream
 		}
 		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
 			return nil, err
@@ -438,7 +438,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 		own.Go(func() {
 			asking, cancel := context.WithTimeout(ctx, pollTimeout/2)
 			defer cancel()
-			queues[i], failed[i] = w.ownQueue(asking, name, all[name], shared)
+			queues[i], failed[i] = w.queueWithOwnStream(asking, name, all[name], shared)
 		})
 	}
 	own.Wait()
@@ -455,8 +455,8 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 	return queues, nil
 }
 
-// ownQueue returns the state of a queue that has its own stream.
-func (w *Watch) ownQueue(
+// queueWithOwnStream returns the state of a queue that has its own stream.
+func (w *Watch) queueWithOwnStream(
 	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
 	own, err := w.readStreamState(ctx, stream.Layout{Own: true}, name)
@@ -464,7 +464,7 @@ func (w *Watch) ownQueue(
 		return w.queue(ctx, name, settings, shared)
 	}
 	if err == nil {
-		own, err = w.addGroups(ctx, name, shared, own)
+		own, err = w.addGroupConsumers(ctx, name, shared, own)
 	}
 	if err == nil && settings != nil {
 		inShared, inOwn := splitLimits(settings, shared, own)
@@ -600,7 +600,7 @@ func (w *Watch) addLaneContents(ctx context.Context, at *streamState, q *Queue) 
 			return fmt.Errorf("read the start that holds up lane %d of queue %s: %w", number,
 				q.Name, err)
 		}
-		event, _, err := stream.DecodeBrief(msg.Subject, msg.Header, msg.Data)
+		event, _, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 		if err != nil || event.Start == nil {
 			continue
 		}
@@ -724,7 +724,7 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 	for _, of := range all {
 		info, err := at.in.Info(ctx, jetstream.WithSubjectFilter(of.subject))
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", at.Name(q.Name), err)
+			return fmt.Errorf("stream %s: %w", at.StreamName(q.Name), err)
 		}
 		for _, n := range info.State.Subjects {
 			starts += n

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// headerSince is the header of a copied delivery ID with the time at which its start message
-	// was stored, in Unix seconds.
-	headerSince = "Hookstart-Remembered-Since"
+	// rememberedSinceHeader is the header of a copied delivery ID with the time at which its start
+	// message was stored, in Unix seconds.
+	rememberedSinceHeader = "Hookstart-Remembered-Since"
 	// maxPending is the maximum number of copies awaiting acknowledgment.
 	maxPending = 1000
-	// quiet is how long to wait for the next message of a full stream before checking whether its
-	// consumer has any left.
-	quiet = 200 * time.Millisecond
-	// maxFilters is the maximum number of workflows per consumer with subject filters, because the
-	// server compares all filter subjects of a consumer with each other.
-	maxFilters = 200
-	// moveWait is how long a move waits for another move that is reading the same stream.
-	moveWait = 15 * time.Second
+	// nextMessageWait is how long to wait for the next message of a full stream before checking
+	// whether its consumer has any left.
+	nextMessageWait = 200 * time.Millisecond
+	// maxWorkflowsPerConsumer is the maximum number of workflows per consumer with subject filters,
+	// because the server compares all filter subjects of a consumer with each other.
+	maxWorkflowsPerConsumer = 200
+	// otherMoveTimeout is how long a move waits for another move that is reading the same stream.
+	otherMoveTimeout = 15 * time.Second
 )
 
 // copier copies delivery IDs from one stream to another.
@@ -90,7 +90,7 @@ func (m *Mover) newCopier(
 		since:  time.Now().Add(-m.config.Settings.DedupWindow),
 	}
 	err := edit.ErrQueueMoves
-	waiting, cancel := context.WithTimeout(ctx, moveWait)
+	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
 		err = c.begin(waiting, filters)
@@ -102,10 +102,10 @@ func (m *Mover) newCopier(
 // begin creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another move
 // is using that consumer.
 func (c *copier) begin(ctx context.Context, filters []string) error {
-	name := c.from.Name(c.queue)
+	name := c.from.StreamName(c.queue)
 	var err error
 	c.reader, err = headerreader.Begin(ctx, c.js, name, jetstream.ConsumerConfig{
-		Name:           stream.MoveConsumer,
+		Name:           stream.MoveConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
 		FilterSubjects: filters,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
@@ -159,7 +159,7 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	}
 	for len(ids) > 0 {
 		var filters []string
-		batch := ids[:min(len(ids), maxFilters)]
+		batch := ids[:min(len(ids), maxWorkflowsPerConsumer)]
 		for _, id := range batch {
 			filters = append(filters, filtersOfWorkflow(stream.Layout{}, queue, id)...)
 		}
@@ -184,13 +184,13 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.MsgIDMessage(c.queue, c.marker, marker)
-	msg.Header.Set(headerSince, strconv.FormatInt(time.Now().Unix(), 10))
+	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(time.Now().Unix(), 10))
 	_, err := c.js.PublishMsg(ctx, msg)
 	if isFull(err) {
 		return c.catchUpFull(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("mark the end of %s: %w", c.from.Name(c.queue), err)
+		return fmt.Errorf("mark the end of %s: %w", c.from.StreamName(c.queue), err)
 	}
 	for {
 		got, meta, err := c.next(jetstream.NextContext(ctx))
@@ -210,7 +210,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 // messages are left.
 func (c *copier) catchUpFull(ctx context.Context) error {
 	for {
-		got, meta, err := c.next(jetstream.NextMaxWait(quiet))
+		got, meta, err := c.next(jetstream.NextMaxWait(nextMessageWait))
 		switch {
 		case err == nil:
 			if err := c.copy(ctx, got, meta); err != nil {
@@ -236,9 +236,9 @@ func (c *copier) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	} else {
-		err = fmt.Errorf("%w: %w", errAgain, err)
+		err = fmt.Errorf("%w: %w", errRestartMove, err)
 	}
-	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.Name(c.queue), err)
+	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.StreamName(c.queue), err)
 }
 
 // copy copies a message's delivery ID, if it has one that is still in the deduplication window.
@@ -251,7 +251,8 @@ func (c *copier) copy(
 	}
 	since, workflowID := meta.Timestamp, got.Headers().Get(stream.HeaderWorkflowID)
 	if stream.IsMsgIDSubject(got.Subject()) {
-		if seconds, err := strconv.ParseInt(got.Headers().Get(headerSince), 10, 64); err == nil {
+		if seconds, err := strconv.ParseInt(got.Headers().Get(rememberedSinceHeader), 10,
+			64); err == nil {
 			since = time.Unix(seconds, 0)
 		}
 		workflowID = got.Subject()[strings.LastIndexByte(got.Subject(), '.')+1:]
@@ -260,7 +261,7 @@ func (c *copier) copy(
 		return nil
 	}
 	msg := c.to.MsgIDMessage(c.target, workflowID, id)
-	msg.Header.Set(headerSince, strconv.FormatInt(since.Unix(), 10))
+	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(since.Unix(), 10))
 	if len(c.pending) >= maxPending {
 		if err := c.awaitStored(ctx); err != nil {
 			return err
@@ -268,7 +269,7 @@ func (c *copier) copy(
 	}
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
-		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.Name(c.target), err)
+		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
 	}
 	c.pending = append(c.pending, ack)
 	return nil
@@ -284,10 +285,10 @@ func (c *copier) awaitStored(ctx context.Context) error {
 				err = c.republish(ctx, ack)
 			}
 			if isFull(err) {
-				err = &FullError{c.to.Name(c.target)}
+				err = &FullError{c.to.StreamName(c.target)}
 			}
 			if err != nil {
-				return fmt.Errorf("copy a delivery ID to %s: %w", c.to.Name(c.target), err)
+				return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
 			}
 		case <-ctx.Done():
 			return ctx.Err()

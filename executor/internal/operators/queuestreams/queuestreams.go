@@ -60,17 +60,17 @@ type firstSeen struct {
 }
 
 const (
-	// resumeClosed and resumeMoving are how long a phase must have lasted before an executor
-	// continues a move that it did not start.
-	resumeClosed = 2500 * time.Millisecond
-	resumeMoving = 5 * time.Second
-	resumeEvery  = 500 * time.Millisecond
-	// emptyFor is how long a queue's own stream must have been empty before it is deleted, which is
-	// much longer than a publish takes.
-	emptyFor = time.Minute
-	// drainEvery is the interval at which queues' own streams are recreated if lost, and deleted if
-	// unused.
-	drainEvery = 15 * time.Second
+	// resumeClosedAfter and resumeMovingAfter are how long a phase must have lasted before an
+	// executor continues a move that it did not start.
+	resumeClosedAfter = 2500 * time.Millisecond
+	resumeMovingAfter = 5 * time.Second
+	resumeEvery       = 500 * time.Millisecond
+	// deleteEmptyAfter is how long a queue's own stream must have been empty before it is deleted,
+	// which is much longer than a publish takes.
+	deleteEmptyAfter = time.Minute
+	// deleteEmptyInterval is the interval at which queues' own streams are recreated if lost, and
+	// deleted if unused.
+	deleteEmptyInterval = 15 * time.Second
 	// changeTimeout is the maximum duration of changing one phase.
 	changeTimeout = 10 * time.Second
 )
@@ -99,7 +99,8 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		PlacementTags: spec.PlacementTags,
 	}
 	q, _ := m.config.Directory.Queue(queue)
-	if q.Record == nil || q.Record.Stream == nil || q.Record.Stream.Phase == registry.Draining {
+	if q.Record == nil || q.Record.Stream == nil ||
+		q.Record.Stream.Phase == registry.PhaseDraining {
 		if err := m.checkMove(ctx, queue, stream.Layout{Own: true}); err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 		}
 	case errors.Is(err, stream.ErrTooFewServers):
 		return &edit.InvalidError{Field: "replicas", Problem: err.Error()}
-	case errors.Is(err, stream.ErrNoPlacement):
+	case errors.Is(err, stream.ErrPlacementNeedsCluster):
 		return &edit.InvalidError{Field: "placementTags", Problem: err.Error()}
 	case err != nil:
 		return err
@@ -145,14 +146,15 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// checkMove returns edit.ErrOrderedWait if executions with an order key are still waiting in the
-// stream that a queue would move to. The executions of a lane are run first from the older stream
-// and then from the newer one, so none may be added to a stream that still has older ones.
+// checkMove returns edit.ErrOrderedExecutionsWaiting if executions with an order key are still
+// waiting in the stream that a queue would move to. The executions of a lane are run first from the
+// older stream and then from the newer one, so none may be added to a stream that still has older
+// ones.
 func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
-		drained, err := stream.OrderedDrained(ctx, m.config.JetStream, to, queue)
+		drained, err := stream.AreLanesDrained(ctx, m.config.JetStream, to, queue)
 		if err == nil && !drained {
-			err = edit.ErrOrderedWait
+			err = edit.ErrOrderedExecutionsWaiting
 		}
 		return err
 	})
@@ -162,7 +164,7 @@ func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) e
 // the queue's own stream stay there until they expire.
 func (m *Mover) Drop(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
-	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.Own {
+	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.PhaseOwn {
 		if err := m.checkMove(ctx, queue, stream.Layout{}); err != nil {
 			return err
 		}
@@ -180,9 +182,9 @@ func (m *Mover) Run(ctx context.Context) {
 	lastDrain := time.Time{}
 	retry.Every(ctx, resumeEvery, func() {
 		err := m.resume(ctx)
-		if time.Since(lastDrain) > drainEvery {
+		if time.Since(lastDrain) > deleteEmptyInterval {
 			lastDrain = time.Now()
-			err = errors.Join(err, m.deleteEmpty(ctx))
+			err = errors.Join(err, m.deleteEmptyStreams(ctx))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			m.config.Log.WithError(err).Warn("the move of a queue could not be continued; it is " +
@@ -200,9 +202,9 @@ func (m *Mover) resume(ctx context.Context) (err error) {
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
-		after := resumeMoving
+		after := resumeMovingAfter
 		if q.StoreTarget() == registry.TargetClosed {
-			after = resumeClosed
+			after = resumeClosedAfter
 		}
 		if ok && m.isIdle(q.Name) && m.isStalled("queue."+q.Name, have.Revision, after) {
 			err = errors.Join(err, m.completeMove(ctx, q.Name))
@@ -210,7 +212,7 @@ func (m *Mover) resume(ctx context.Context) (err error) {
 	}
 	for _, id := range m.config.Directory.ClosedWorkflows() {
 		have, ok := m.config.Directory.Workflow(id)
-		if ok && m.isStalled("workflow."+id, have.Revision, resumeClosed) {
+		if ok && m.isStalled("workflow."+id, have.Revision, resumeClosedAfter) {
 			changing, cancel := context.WithTimeout(ctx, changeTimeout)
 			err = errors.Join(err, m.config.Editor.SetWorkflowClosed(changing, id, false))
 			cancel()
@@ -272,7 +274,7 @@ func (m *Mover) completeMove(ctx context.Context, queue string) error {
 			return nil
 		}
 		err = m.advanceMove(ctx, queue, have)
-		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errAgain) &&
+		if err != nil && !errors.Is(err, edit.ErrChangedSince) && !errors.Is(err, errRestartMove) &&
 			!errors.Is(err, edit.ErrQueueMoves) && // another queue moves from the same stream
 			!isTransient(err) {
 
@@ -309,43 +311,43 @@ func isTransient(err error) bool {
 	return ok && (refused.ErrorCode == codeNotAvailable || refused.ErrorCode == codeNotLeader)
 }
 
-// errAgain means that a move was interrupted and must start over.
-var errAgain = errors.New("the move begins again")
+// errRestartMove means that a move was interrupted and must start over.
+var errRestartMove = errors.New("the move begins again")
 
 func (m *Mover) advanceMove(
 	ctx context.Context, queue string, have edit.Versioned[*registry.Queue],
 ) error {
 	switch have.Record.Stream.Phase {
-	case registry.MovingIn:
+	case registry.PhaseMovingIn:
 		return m.move(ctx, queue, have.Revision, direction{
 			to:     stream.Layout{Own: true},
-			closed: registry.ClosedIn,
-			moving: registry.MovingIn,
-			done:   registry.Own,
+			closed: registry.PhaseClosedIn,
+			moving: registry.PhaseMovingIn,
+			done:   registry.PhaseOwn,
 		})
-	case registry.MovingOut:
+	case registry.PhaseMovingOut:
 		return m.move(ctx, queue, have.Revision, direction{
 			from:   stream.Layout{Own: true},
-			closed: registry.ClosedOut,
-			moving: registry.MovingOut,
-			done:   registry.Draining,
+			closed: registry.PhaseClosedOut,
+			moving: registry.PhaseMovingOut,
+			done:   registry.PhaseDraining,
 		})
-	case registry.ClosedIn:
-		return m.reopen(ctx, queue, have.Revision, registry.MovingIn)
-	case registry.ClosedOut:
-		return m.reopen(ctx, queue, have.Revision, registry.MovingOut)
-	case registry.Own, registry.Draining:
+	case registry.PhaseClosedIn:
+		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingIn)
+	case registry.PhaseClosedOut:
+		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingOut)
+	case registry.PhaseOwn, registry.PhaseDraining:
 	}
 	return nil
 }
 
 // reopen reopens a queue in its old stream if the executor that closed it has not completed the
-// move in time. Until then, it returns errAgain.
+// move in time. Until then, it returns errRestartMove.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
-	if !m.isStalled("queue."+queue, revision, resumeClosed) {
-		return errAgain
+	if !m.isStalled("queue."+queue, revision, resumeClosedAfter) {
+		return errRestartMove
 	}
 	_, err := m.config.Editor.SetStreamPhase(ctx, queue, revision, phase)
 	return err
@@ -364,7 +366,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
 		q, _ := m.config.Directory.Queue(queue)
 		if q.Record == nil || q.Record.Stream == nil {
-			return errAgain
+			return errRestartMove
 		}
 		err = m.ensureOwnStreams(ctx, queue, q.Record.Stream)
 		if err == nil {
@@ -398,7 +400,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return err
 	}
 	m.reportStep("close")
-	by := time.Now().Add(registry.ClosedFor)
+	by := time.Now().Add(registry.MaxClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, by), queue,
@@ -436,13 +438,17 @@ func (m *Mover) ensureOwnStreams(
 		})
 }
 
-// abortMove reopens a queue in its old stream after an error. It returns errAgain if the move only
-// ran out of time, and otherwise the error. closed is the revision of the record that closed the
-// queue; 0 means that the record may not have been stored.
+// abortMove reopens a queue in its old stream after an error. It returns errRestartMove if the move
+// only ran out of time, and otherwise the error. closedRevision is the revision of the record that
+// closed the queue; 0 means that the record may not have been stored.
 func (m *Mover) abortMove(
-	ctx context.Context, queue string, closed uint64, phase registry.StreamPhase, because error,
+	ctx context.Context,
+	queue string,
+	closedRevision uint64,
+	phase registry.StreamPhase,
+	because error,
 ) error {
-	if closed == 0 {
+	if closedRevision == 0 {
 		return because
 	}
 	if ctx.Err() != nil { // another executor opens it, or this one after a restart
@@ -450,7 +456,7 @@ func (m *Mover) abortMove(
 	}
 	changing, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	_, err := m.config.Editor.SetStreamPhase(changing, queue, closed, phase)
+	_, err := m.config.Editor.SetStreamPhase(changing, queue, closedRevision, phase)
 	if errors.Is(err, edit.ErrChangedSince) {
 		return because
 	}
@@ -461,7 +467,7 @@ func (m *Mover) abortMove(
 	if lagging || errors.Is(because, context.DeadlineExceeded) {
 		m.config.Log.WithField("queue",
 			queue).WithError(because).Warn("the queue could not move in time; it is tried again")
-		return errAgain
+		return errRestartMove
 	}
 	return because
 }
@@ -475,7 +481,7 @@ func checkUnchanged(
 		return fmt.Errorf("stream %s: %w", stream.OwnStreamName(queue), err)
 	}
 	if !now.CachedInfo().Created.Equal(own.CachedInfo().Created) {
-		return errAgain
+		return errRestartMove
 	}
 	return nil
 }
@@ -509,7 +515,7 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	m.reportStep("close workflow")
-	by := time.Now().Add(registry.ClosedFor)
+	by := time.Now().Add(registry.MaxClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	err = m.config.Editor.SetWorkflowClosed(closing, change.WorkflowID, true)
@@ -556,15 +562,15 @@ func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	return revisions, nil
 }
 
-// deleteEmpty deletes queues' own streams that are empty and no longer used. It recreates own
-// streams that NATS has lost.
-func (m *Mover) deleteEmpty(ctx context.Context) error {
+// deleteEmptyStreams deletes queues' own streams that are empty and no longer used. It recreates
+// own streams that NATS has lost.
+func (m *Mover) deleteEmptyStreams(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
 	if err != nil {
 		return err
 	}
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream != nil && q.Stream.Phase != registry.Draining &&
+		if q.Stream != nil && q.Stream.Phase != registry.PhaseDraining &&
 			(!slices.Contains(starts, stream.OwnStreamName(q.Name)) ||
 				!slices.Contains(reports, stream.OwnProgressStreamName(q.Name))) {
 			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
@@ -583,7 +589,7 @@ func (m *Mover) deleteEmpty(ctx context.Context) error {
 func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	have, _ := m.config.Directory.Queue(queue)
 	if have.Record != nil && have.Record.Stream != nil &&
-		have.Record.Stream.Phase != registry.Draining {
+		have.Record.Stream.Phase != registry.PhaseDraining {
 		delete(m.empty, queue)
 		return nil
 	}
@@ -595,7 +601,7 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	if m.empty[queue].IsZero() {
 		m.empty[queue] = time.Now()
 	}
-	if time.Since(m.empty[queue]) < emptyFor {
+	if time.Since(m.empty[queue]) < deleteEmptyAfter {
 		return nil
 	}
 	if have.Record != nil && have.Record.Stream != nil {

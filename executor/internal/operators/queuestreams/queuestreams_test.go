@@ -97,7 +97,7 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 		AccountID:  "a",
 		Queue:      view.Workflow.Queue,
 		DeliveryID: deliveryID,
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 	})
 	if err != nil {
 		return false, err
@@ -272,14 +272,14 @@ func TestMovesUnderLoad(t *testing.T) {
 		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.Own {
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseOwn {
 			t.Errorf("after the move in: %s", q.Record.Stream.Phase)
 		}
 		l.await(30)
 		if err := m.Drop(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.Draining {
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseDraining {
 			t.Errorf("after the move out: %s", q.Record.Stream.Phase)
 		}
 	}
@@ -377,9 +377,9 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				running, stop := context.WithCancel(t.Context())
 				defer stop()
 				go second.Run(running)
-				want := registry.Own
+				want := registry.PhaseOwn
 				if out {
-					want = registry.Draining
+					want = registry.PhaseDraining
 				}
 				for deadline := time.Now().Add(30 * time.Second); ; {
 					q, _ := f.Directory.Queue("q")
@@ -417,7 +417,7 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	if err := first.Set(ctx, "q", edit.QueueStreamSpec{}); err == nil {
 		t.Fatal("it was not interrupted")
 	}
-	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.ClosedIn {
+	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseClosedIn {
 		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
 	}
 	l.await(60)
@@ -606,13 +606,13 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	check(move())
 	msg, err := own.StartMessage(execution.Start{
 		ID: uuid.NewString(), WorkflowID: "wf", NodeID: "node", AccountID: "a", Queue: "q",
-		OrderKey: "k", Payload: execution.Payload{Kind: execution.Text},
+		OrderKey: "k", Payload: execution.Payload{Kind: execution.BodyText},
 	})
 	check(err)
 	_, err = f.JetStream.PublishMsg(t.Context(), msg)
 	check(err)
 	check(m.Drop(t.Context(), "q")) // nothing waits in the shared stream
-	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+	if err := move(); !errors.Is(err, edit.ErrOrderedExecutionsWaiting) {
 		t.Fatalf("while an execution waits there: %v", err)
 	}
 
@@ -625,7 +625,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	check(err)
 	got, err := lane.Next()
 	check(err)
-	if err := move(); !errors.Is(err, edit.ErrOrderedWait) {
+	if err := move(); !errors.Is(err, edit.ErrOrderedExecutionsWaiting) {
 		t.Fatalf("while a runner has it: %v", err)
 	}
 	check(got.DoubleAck(t.Context()))

@@ -27,21 +27,21 @@ type State string
 
 // Results of a check.
 const (
-	Reached     State = "reached"     // an ingress of this installation responds
-	Unreachable State = "unreachable" // no server responds
-	// Redirected means that the server redirects. A sender that follows the redirect may lose the
-	// body, and many senders do not follow redirects.
-	Redirected State = "redirected"
-	Stranger   State = "stranger" // another program responds
-	Another    State = "another"  // another installation of hookstart responds
-	Unknown    State = "unknown"  // it could not be checked
+	StateReached     State = "reached"     // an ingress of this installation responds
+	StateUnreachable State = "unreachable" // no server responds
+	// StateRedirected means that the server redirects. A sender that follows the redirect may lose
+	// the body, and many senders do not follow redirects.
+	StateRedirected        State = "redirected"
+	StateOtherProgram      State = "stranger" // another program responds
+	StateOtherInstallation State = "another"  // another installation of hookstart responds
+	StateUnknown           State = "unknown"  // it could not be checked
 )
 
 const (
 	probePath  = "/webhooks/-" // below the path that senders call; any ID works
 	askTimeout = 5 * time.Second
-	// freshFor is how long a result is reused without a new check.
-	freshFor = 30 * time.Second
+	// resultTTL is how long a result is reused without a new check.
+	resultTTL = 30 * time.Second
 	// maxResponse is the maximum number of bytes read from a response body.
 	maxResponse = 4 << 10
 )
@@ -106,11 +106,11 @@ func (c *Checker) URL() string {
 	return slices.Min(urls) // the ingresses are in no particular order
 }
 
-// Check checks the URL, unless it was checked within freshFor.
+// Check checks the URL, unless it was checked within resultTTL.
 func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > freshFor {
+	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > resultTTL {
 		// Other callers use the result too, so the check must not end when the first caller's
 		// context does.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
@@ -131,7 +131,8 @@ func (c *Checker) Check(ctx context.Context) Result {
 // header to its usual response.
 func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	if base == "" {
-		return Unknown, "No public URL is set. Start the executor or the ingress with --public-url."
+		return StateUnknown, "No public URL is set. " +
+			"Start the executor or the ingress with --public-url."
 	}
 	ingresses := c.ingresses.IngressSettings()
 	var keys [][]byte
@@ -142,40 +143,40 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 	}
 	switch {
 	case len(ingresses) == 0:
-		return Unknown, "No ingress is alive, so there is nobody to reach."
+		return StateUnknown, "No ingress is alive, so there is nobody to reach."
 	case len(keys) == 0:
-		return Unknown,
+		return StateUnknown,
 			"The running ingresses have an older version that does not support the check."
 	}
 
 	question := probe.NewQuestion(keys)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+probePath, http.NoBody)
 	if err != nil {
-		return Unknown, "The public URL cannot be called: " + err.Error()
+		return StateUnknown, "The public URL cannot be called: " + err.Error()
 	}
 	request.Header.Set(probe.Header, question.Header())
 	request.Header.Set("User-Agent", "hookstart")
 	response, err := c.client.Do(request)
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return Unreachable,
+		return StateUnreachable,
 			"Somebody answers there, with a certificate that senders do not accept: " +
 				invalid.Err.Error() +
 				". Most senders know public authorities only; if this one is meant to be your " +
 				"own, let the executor's machine trust it."
 	}
 	if isTLS(err) {
-		return Unreachable,
+		return StateUnreachable,
 			"Somebody answers there, but not with the TLS that https:// asks for: " +
 				textWithoutURL(err) + ". Check the port, and the public URL."
 	}
 	if err != nil {
-		return Unreachable,
+		return StateUnreachable,
 			"Nobody answers there: " + textWithoutURL(err) +
 				". Check the name, the proxy and the firewalls on the way."
 	}
 	defer func() { _ = response.Body.Close() }()
 	if question.IsAnsweredBy(response.Header.Get(probe.Header)) {
-		return Reached, "It leads to an ingress of this installation."
+		return StateReached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
@@ -197,7 +198,7 @@ func describeUnexpected(response *http.Response, body []byte) (State, string) {
 		if at, err := response.Request.URL.Parse(to); err == nil && at.Host != "" {
 			where = at.Scheme + "://" + at.Host
 		}
-		return Redirected,
+		return StateRedirected,
 			fmt.Sprintf("It answers %d and sends callers to %s. Most senders do not follow "+
 				"redirects: configure the URL that answers without one.", response.StatusCode,
 				where)
@@ -207,11 +208,11 @@ func describeUnexpected(response *http.Response, body []byte) (State, string) {
 	}
 	if json.Unmarshal(body, &problem) == nil && problem.Code == "token_missing" &&
 		response.StatusCode == http.StatusBadRequest {
-		return Another,
+		return StateOtherInstallation,
 			"Another hookstart answers there: an ingress that is not connected to this " +
 				"executor's NATS servers."
 	}
-	return Stranger,
+	return StateOtherProgram,
 		fmt.Sprintf("Something else answers there, with status %d. Check that the proxy passes "+
 			"/webhooks/ on to the ingress.", response.StatusCode)
 }

@@ -69,46 +69,48 @@ func TestWhoAnswers(t *testing.T) {
 		detail    string
 		asks      int32
 	}{
-		{"an ingress of ours", ingress, alive, reachability.Reached, "of this installation", 1},
-		{"below a path, with a slash", ingress + "/below/", alive, reachability.Reached, "", 1},
+		{"an ingress of ours", ingress, alive, reachability.StateReached, "of this installation",
+			1},
+		{"below a path, with a slash", ingress + "/below/", alive, reachability.StateReached, "",
+			1},
 		{
 			"what an ingress was told", "",
 			ingresses{{PublicURL: ingress + "/", ProbeKey: key}},
-			reachability.Reached, "", 1,
+			reachability.StateReached, "", 1,
 		},
 		{"another installation", serve(func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w)
-		}), alive, reachability.Another, "Another hookstart", 1},
+		}), alive, reachability.StateOtherInstallation, "Another hookstart", 1},
 		{"somebody who guesses", serve(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(probe.Header, r.Header.Get(probe.Header))
 			refuse(w)
-		}), alive, reachability.Another, "", 1},
+		}), alive, reachability.StateOtherInstallation, "", 1},
 		{"a page", serve(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "<h1>It works</h1>")
-		}), alive, reachability.Stranger, "status 200", 1},
+		}), alive, reachability.StateOtherProgram, "status 200", 1},
 		{"an endless answer", serve(func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := io.WriteString(w, strings.Repeat("x", 1<<10)); err != nil {
 					return
 				}
 			}
-		}), alive, reachability.Stranger, "status 200", 1},
+		}), alive, reachability.StateOtherProgram, "status 200", 1},
 		{"a redirect, even to the ingress", serve(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, ingress+"/webhooks/-?secret=1", http.StatusPermanentRedirect)
-		}), alive, reachability.Redirected, "308 and sends callers to " + ingress + ". ", 1},
-		{"nobody", "http://" + closed.Addr(), alive, reachability.Unreachable, "refused", 0},
+		}), alive, reachability.StateRedirected, "308 and sends callers to " + ingress + ". ", 1},
+		{"nobody", "http://" + closed.Addr(), alive, reachability.StateUnreachable, "refused", 0},
 		{
-			"a certificate of one's own", secure.URL, alive, reachability.Unreachable,
+			"a certificate of one's own", secure.URL, alive, reachability.StateUnreachable,
 			"Somebody answers there, with a certificate that senders do not accept: x509: ", 0,
 		},
 		{
 			"no TLS", strings.Replace(ingress, "http://", "https://", 1), alive,
-			reachability.Unreachable, "Somebody answers there, but not with the TLS", 0,
+			reachability.StateUnreachable, "Somebody answers there, but not with the TLS", 0,
 		},
-		{"no such scheme", "gopher://x", alive, reachability.Unreachable, "", 0},
-		{"no ingress", ingress, nil, reachability.Unknown, "No ingress is alive", 0},
-		{"old ingresses", ingress, ingresses{{}}, reachability.Unknown, "older version", 0},
-		{"no URL", "", ingresses{{ProbeKey: key}}, reachability.Unknown, "--public-url", 0},
+		{"no such scheme", "gopher://x", alive, reachability.StateUnreachable, "", 0},
+		{"no ingress", ingress, nil, reachability.StateUnknown, "No ingress is alive", 0},
+		{"old ingresses", ingress, ingresses{{}}, reachability.StateUnknown, "older version", 0},
+		{"no URL", "", ingresses{{ProbeKey: key}}, reachability.StateUnknown, "--public-url", 0},
 	} {
 		asked.Store(0)
 		checker := reachability.New(c.url, c.alive)

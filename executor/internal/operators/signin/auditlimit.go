@@ -7,9 +7,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// notedSignIns is the maximum number of a caller's sign-ins that are recorded per minute. It is
-// limited because a key can sign in often, and the entries are kept for a long time.
-const notedSignIns = 30
+// maxAuditedSignIns is the maximum number of a caller's sign-ins that are recorded per minute. It
+// is limited because a key can sign in often, and the entries are kept for a long time.
+const maxAuditedSignIns = 30
 
 // signInAuditLimit limits how many sign-ins of a caller are recorded per minute. It is safe for
 // concurrent use.
@@ -32,5 +32,5 @@ func (n *signInAuditLimit) allow(caller operate.Caller) bool {
 	}
 	identity := caller.Identity()
 	n.noted[identity]++
-	return n.noted[identity] <= notedSignIns
+	return n.noted[identity] <= maxAuditedSignIns
 }

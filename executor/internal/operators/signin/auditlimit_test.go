@@ -29,17 +29,17 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for range 3 * notedSignIns {
+	for range 3 * maxAuditedSignIns {
 		enter("one")
 	}
 	enter("other")
 	enter("an-admin-token")
-	if noted["one"] != notedSignIns || noted["other"] != 1 || noted[""] != 1 {
+	if noted["one"] != maxAuditedSignIns || noted["other"] != 1 || noted[""] != 1 {
 		t.Errorf("noted %v", noted)
 	}
 	now = now.Add(time.Minute)
 	enter("one")
-	if noted["one"] != notedSignIns+1 {
+	if noted["one"] != maxAuditedSignIns+1 {
 		t.Errorf("noted %v a minute later", noted)
 	}
 }
@@ -52,7 +52,7 @@ func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool
 }
 
 func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error) {
-	return operate.Caller{Kind: operate.Key, ID: id, Role: operate.Viewer}, true, nil
+	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.Viewer}, true, nil
 }
 
 // A session is accepted only from the console's pages, even for calls that change nothing, because

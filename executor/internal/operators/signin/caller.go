@@ -9,9 +9,9 @@ import (
 )
 
 type (
-	callerKey struct{}
-	endKey    struct{}
-	stillKey  struct{}
+	callerKey       struct{}
+	sessionEndKey   struct{}
+	sessionCheckKey struct{}
 )
 
 // WithCaller returns a context with the caller of the request.
@@ -22,27 +22,27 @@ func WithCaller(ctx context.Context, caller operate.Caller) context.Context {
 // WithSessionEnd returns a context with the expiry time of the request's session. The zero time
 // means that there is no session.
 func WithSessionEnd(ctx context.Context, end time.Time) context.Context {
-	return context.WithValue(ctx, endKey{}, end)
+	return context.WithValue(ctx, sessionEndKey{}, end)
 }
 
 // SessionEnd returns the expiry time of the request's session, or the zero time if there is no
 // session.
 func SessionEnd(ctx context.Context) time.Time {
-	end, _ := ctx.Value(endKey{}).(time.Time)
+	end, _ := ctx.Value(sessionEndKey{}).(time.Time)
 	return end
 }
 
 // WithSessionCheck returns a context with the function returned by SignIn.SessionCheck for the
 // request.
-func WithSessionCheck(ctx context.Context, still func(context.Context) error) context.Context {
-	return context.WithValue(ctx, stillKey{}, still)
+func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
+	return context.WithValue(ctx, sessionCheckKey{}, check)
 }
 
-// SignedOut reports whether the request's session has been signed out in the meantime. It returns
-// false if that cannot be determined now.
-func SignedOut(ctx context.Context) bool {
-	still, _ := ctx.Value(stillKey{}).(func(context.Context) error)
-	return still != nil && errors.Is(still(ctx), ErrUnknown)
+// SessionRevoked reports whether the request's session has been signed out in the meantime. It
+// returns false if that cannot be determined now.
+func SessionRevoked(ctx context.Context) bool {
+	still, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
+	return still != nil && errors.Is(still(ctx), ErrUnauthenticated)
 }
 
 // Caller returns the request's caller. If nobody is signed in, that is the zero Caller, which every

@@ -13,25 +13,25 @@ import (
 
 // Values of the metric's label, which indicates where a sign-in failed.
 const (
-	AtAPI     = "api"
-	AtConsole = "console"
+	FailedAtAPI     = "api"
+	FailedAtConsole = "console"
 )
 
 const (
-	// freeTries is the number of failures from one source that get a response without a delay,
-	// because people mistype tokens and clients may still have old ones.
-	freeTries = 20
-	// firstPause is the delay of the first failure after those. The delay doubles with each further
-	// failure, up to longestPause.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 3 * time.Second
+	// undelayedFailures is the number of failures from one source that get a response without a
+	// delay, because people mistype tokens and clients may still have old ones.
+	undelayedFailures = 20
+	// minDelay is the delay of the first failure after those. The delay doubles with each further
+	// failure, up to maxDelay.
+	minDelay = 100 * time.Millisecond
+	maxDelay = 3 * time.Second
 	// forgetAfter is how long after its last failure a source's failures are kept.
 	forgetAfter = 10 * time.Minute
 	// maxSources is the maximum number of sources whose failures are kept.
 	maxSources = 10_000
-	// maxWaiting is the maximum number of failures delayed at the same time, because each of them
-	// occupies a connection.
-	maxWaiting = 1_000
+	// maxDelayedFailures is the maximum number of failures delayed at the same time, because each
+	// of them occupies a connection.
+	maxDelayedFailures = 1_000
 )
 
 // Failures counts failed sign-ins and delays the responses to them; the more failures come from an
@@ -62,7 +62,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 		}, []string{"at"}),
 		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*source{},
 	}
-	for _, at := range []string{AtAPI, AtConsole} {
+	for _, at := range []string{FailedAtAPI, FailedAtConsole} {
 		f.count.WithLabelValues(at)
 	}
 	metrics.MustRegister(f.count)
@@ -99,12 +99,12 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	}
 	s.failures++
 	s.last = now
-	over := s.failures - freeTries
-	if over <= 0 || f.waiting >= maxWaiting {
+	over := s.failures - undelayedFailures
+	if over <= 0 || f.waiting >= maxDelayedFailures {
 		return 0, false
 	}
 	f.waiting++
-	return min(firstPause<<min(over-1, 10), longestPause), true
+	return min(minDelay<<min(over-1, 10), maxDelay), true
 }
 
 func (f *Failures) endDelay() {

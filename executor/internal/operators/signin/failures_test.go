@@ -22,14 +22,14 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())
 	now, waited := clock(f)
-	for range freeTries {
-		f.CountAndDelay(t.Context(), AtAPI, "192.0.2.1:1000")
+	for range undelayedFailures {
+		f.CountAndDelay(t.Context(), FailedAtAPI, "192.0.2.1:1000")
 	}
 	if len(*waited) > 0 {
 		t.Fatalf("the first ones waited: %v", *waited)
 	}
 	for i := range 8 {
-		f.CountAndDelay(t.Context(), AtConsole, fmt.Sprintf("192.0.2.1:%d", i))
+		f.CountAndDelay(t.Context(), FailedAtConsole, fmt.Sprintf("192.0.2.1:%d", i))
 	}
 	want := []int64{100, 200, 400, 800, 1600, 3000, 3000, 3000}
 	if len(*waited) != len(want) {
@@ -41,17 +41,18 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 		}
 	}
 	*waited = nil
-	f.CountAndDelay(t.Context(), AtAPI, "192.0.2.2:1000")
+	f.CountAndDelay(t.Context(), FailedAtAPI, "192.0.2.2:1000")
 	if len(*waited) > 0 {
 		t.Error("another address had to wait")
 	}
 	*now = now.Add(forgetAfter + time.Second)
-	f.CountAndDelay(t.Context(), AtAPI, "192.0.2.1:1000")
+	f.CountAndDelay(t.Context(), FailedAtAPI, "192.0.2.1:1000")
 	if len(*waited) > 0 {
 		t.Error("it is never forgotten")
 	}
-	if api, console := testutil.ToFloat64(f.count.WithLabelValues(AtAPI)),
-		testutil.ToFloat64(f.count.WithLabelValues(AtConsole)); api != freeTries+2 || console != 8 {
+	if api, console := testutil.ToFloat64(f.count.WithLabelValues(FailedAtAPI)),
+		testutil.ToFloat64(f.count.WithLabelValues(FailedAtConsole)); api != undelayedFailures+2 ||
+		console != 8 {
 		t.Errorf("counted %v at the API and %v at the console", api, console)
 	}
 	if f.waiting != 0 {
@@ -65,15 +66,19 @@ func TestFailuresAreBounded(t *testing.T) {
 	f := NewFailures(prometheus.NewRegistry())
 	clock(f)
 	for i := range maxSources + 1000 {
-		f.CountAndDelay(t.Context(), AtAPI, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+		f.CountAndDelay(
+			t.Context(),
+			FailedAtAPI,
+			fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255),
+		)
 	}
 	if len(f.sources) > maxSources {
 		t.Errorf("%d sources", len(f.sources))
 	}
-	for range freeTries + maxWaiting + 10 {
+	for range undelayedFailures + maxDelayedFailures + 10 {
 		f.countFailure(sourceOf("192.0.2.1:1"))
 	}
-	if f.waiting != maxWaiting {
+	if f.waiting != maxDelayedFailures {
 		t.Errorf("%d wait", f.waiting)
 	}
 }

@@ -22,9 +22,9 @@ const (
 	CallbackPath = "/sign-in/callback"
 
 	oidcCookie = "hookstart_oidc"
-	// oidcWithin is how long a person may take to sign in at the provider.
-	oidcWithin  = 10 * time.Minute
-	oidcPurpose = "oidc"
+	// oidcSignInTimeout is how long a person may take to sign in at the provider.
+	oidcSignInTimeout  = 10 * time.Minute
+	oidcSigningPurpose = "oidc"
 
 	providerTimeout = 10 * time.Second
 )
@@ -40,12 +40,12 @@ type OIDCConfig struct {
 	// matching rule is refused.
 	Roles []RoleRule
 	// Session is how long a sign-in lasts. After that, the provider must confirm the user's current
-	// groups again. Zero means DefaultSession. The maximum is 12 hours.
+	// groups again. Zero means DefaultSessionLifetime. The maximum is 12 hours.
 	Session time.Duration
 }
 
-// DefaultSession is how long a sign-in at a provider lasts by default.
-const DefaultSession = time.Hour
+// DefaultSessionLifetime is how long a sign-in at a provider lasts by default.
+const DefaultSessionLifetime = time.Hour
 
 // OIDC lets people sign in at an identity provider, using the authorization code flow with PKCE. It
 // fetches the provider's configuration at the first sign-in. It is safe for concurrent use.
@@ -59,14 +59,15 @@ type OIDC struct {
 	until    time.Time // time before which there is no further attempt
 }
 
-// tryAgain is the minimum interval between attempts to fetch the provider's configuration. Anyone
-// can trigger such an attempt, so attempts must not accumulate while the provider does not respond.
-const tryAgain = 5 * time.Second
+// providerRetryInterval is the minimum interval between attempts to fetch the provider's
+// configuration. Anyone can trigger such an attempt, so attempts must not accumulate while the
+// provider does not respond.
+const providerRetryInterval = 5 * time.Second
 
 // NewOIDC returns an OIDC. It does not contact the provider.
 func NewOIDC(c OIDCConfig) *OIDC {
 	if c.Session == 0 {
-		c.Session = DefaultSession
+		c.Session = DefaultSessionLifetime
 	}
 	return &OIDC{config: c, client: &http.Client{Timeout: providerTimeout}}
 }
@@ -89,7 +90,7 @@ func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 // current claims without asking for a password.
 func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
 	sess, ok := s.sessions.expiredFromRequest(r)
-	return ok && sess.Kind == operate.User && s.HasOIDC()
+	return ok && sess.Kind == operate.CallerKindUser && s.HasOIDC()
 }
 
 // BeginOIDC begins a sign-in at the provider, and returns the URL that the browser must be
@@ -104,10 +105,18 @@ func (s *SignIn) BeginOIDC(
 		return "", err
 	}
 	a := pendingSignIn{
-		Ends: s.sessions.now().Add(oidcWithin).Unix(), State: rand.Text(), Nonce: rand.Text(),
+		Ends: s.sessions.now().
+			Add(oidcSignInTimeout).
+			Unix(),
+		State: rand.Text(), Nonce: rand.Text(),
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
-	setOIDCCookie(w, r, s.sessions.signValue(oidcPurpose, a), int(oidcWithin/time.Second))
+	setOIDCCookie(
+		w,
+		r,
+		s.sessions.signValue(oidcSigningPurpose, a),
+		int(oidcSignInTimeout/time.Second),
+	)
 	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
 		nil
 }
@@ -132,12 +141,12 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
-	known := err == nil && s.sessions.verifyValue(oidcPurpose, cookie.Value, &a) &&
+	known := err == nil && s.sessions.verifyValue(oidcSigningPurpose, cookie.Value, &a) &&
 		s.sessions.now().Unix() < a.Ends &&
 		subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("state")), []byte(a.State)) == 1
 	setOIDCCookie(w, r, "", -1) // a callback is valid only once
 	if !known {
-		s.recordFailure(r, AtConsole)
+		s.recordFailure(r, FailedAtConsole)
 		return "/", &RefusedError{
 			"This answer belongs to no sign-in that was begun in this browser within the last " +
 				"ten minutes. Begin again.", errors.New("unknown state"),
@@ -145,10 +154,10 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	u, err := s.config.OIDC.user(ctx, r, a)
+	u, err := s.config.OIDC.exchangeCode(ctx, r, a)
 	if err != nil {
 		if _, refused := errors.AsType[*RefusedError](err); refused {
-			s.recordFailure(r, AtConsole)
+			s.recordFailure(r, FailedAtConsole)
 		}
 		return a.Next, err
 	}
@@ -156,7 +165,7 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	if err != nil {
 		return a.Next, err
 	}
-	s.beginSession(w, r, session{Kind: operate.User, User: &u}, caller)
+	s.beginSession(w, r, session{Kind: operate.CallerKindUser, User: &u}, caller)
 	return a.Next, nil
 }
 
@@ -169,7 +178,7 @@ func (o *OIDC) connect(
 	defer o.mu.Unlock()
 	if o.provider == nil && time.Now().After(o.until) {
 		o.provider, o.away = oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.config.Issuer)
-		o.until = time.Now().Add(tryAgain)
+		o.until = time.Now().Add(providerRetryInterval)
 	}
 	if o.provider == nil {
 		return client, nil,
@@ -202,8 +211,12 @@ func scopes(provider *oidc.Provider) []string {
 	return wanted
 }
 
-// user exchanges the code in the callback for the user who has signed in.
-func (o *OIDC) user(ctx context.Context, r *http.Request, a pendingSignIn) (u user, err error) {
+// exchangeCode exchanges the code in the callback for the user who has signed in.
+func (o *OIDC) exchangeCode(
+	ctx context.Context,
+	r *http.Request,
+	a pendingSignIn,
+) (u user, err error) {
 	query := r.URL.Query()
 	if code := query.Get("error"); code != "" {
 		return u, &RefusedError{
@@ -303,13 +316,13 @@ func addClaims(to, more map[string]any) {
 	}
 }
 
-// caller returns the caller for a user. It returns ErrUnknown if the rule that admitted the user is
-// no longer configured.
+// caller returns the caller for a user. It returns ErrUnauthenticated if the rule that admitted the
+// user is no longer configured.
 func (o *OIDC) caller(u user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
 		if rule.String() == u.Rule {
 			return operate.Caller{
-				Kind:      operate.User,
+				Kind:      operate.CallerKindUser,
 				ID:        u.ID,
 				Name:      u.Name,
 				Role:      rule.Role,
@@ -317,7 +330,7 @@ func (o *OIDC) caller(u user) (operate.Caller, error) {
 			}, nil
 		}
 	}
-	return operate.Caller{}, ErrUnknown
+	return operate.Caller{}, ErrUnauthenticated
 }
 
 // setOIDCCookie sets a cookie with SameSite=Lax, because the browser is redirected back from

@@ -214,7 +214,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}
 	by, set, err := answered(s, "code=code&state="+state, cookie)
 	if want := (operate.Caller{
-		Kind:      operate.User,
+		Kind:      operate.CallerKindUser,
 		ID:        "u1",
 		Name:      "Eve",
 		Role:      operate.Editor,
@@ -232,10 +232,10 @@ func TestSignInThroughOIDC(t *testing.T) {
 	if want := []string{"u1false", "true", "true"}; !slices.Equal(noted, want) {
 		t.Errorf("noted %q, want %q", noted, want)
 	}
-	for range 2 * notedRefusals {
+	for range 2 * maxAuditedRefusals {
 		_, _, _ = answered(s, "state=none")
 	}
-	if len(noted) > 3+notedRefusals {
+	if len(noted) > 3+maxAuditedRefusals {
 		t.Errorf("%d sign-ins are noted", len(noted))
 	}
 	// The rule has been removed.
@@ -246,7 +246,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 		"other rules": p.signIn("groups=staff:viewer"),
 		"no provider": New(Config{AdminToken: "admin-token"}),
 	} {
-		if by, err := other.PageCaller(visit); !errors.Is(err, ErrUnknown) {
+		if by, err := other.PageCaller(visit); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %+v, %v", what, by, err)
 		}
 	}
@@ -277,8 +277,8 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		t.Fatalf("%+v, %v", by, err)
 	}
 	session := set[len(set)-1]
-	if ends := s.ExpiresAt(with(session)); ends.Sub(now) > DefaultSession ||
-		now.Add(DefaultSession).Sub(ends) > time.Second {
+	if ends := s.ExpiresAt(with(session)); ends.Sub(now) > DefaultSessionLifetime ||
+		now.Add(DefaultSessionLifetime).Sub(ends) > time.Second {
 		t.Errorf("it ends at %s, and it is %s", ends, now)
 	}
 	if s.OIDCSessionExpired(with(session)) || !s.ExpiresAt(with()).IsZero() {
@@ -289,15 +289,15 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		Value: s.sessions.issue(adminSession, time.Minute),
 	}
 	for after, want := range map[time.Duration]bool{
-		DefaultSession - time.Second:                     false,
-		DefaultSession + time.Second:                     true,
-		DefaultSession + sessionLifetime - 2*time.Second: true,
-		DefaultSession + sessionLifetime + time.Second:   false,
+		DefaultSessionLifetime - time.Second:                     false,
+		DefaultSessionLifetime + time.Second:                     true,
+		DefaultSessionLifetime + sessionLifetime - 2*time.Second: true,
+		DefaultSessionLifetime + sessionLifetime + time.Second:   false,
 	} {
 		now = signedIn.Add(after)
 		_, err := s.PageCaller(with(session))
 		if returns := s.OIDCSessionExpired(with(session)); returns != want ||
-			(err == nil) != (after < DefaultSession) {
+			(err == nil) != (after < DefaultSessionLifetime) {
 			t.Errorf("after %s: returns %v, %v", after, returns, err)
 		}
 		if s.OIDCSessionExpired(with(adminToken)) ||
@@ -308,7 +308,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 			t.Errorf("after %s, what is no session through the provider is sent there", after)
 		}
 	}
-	now = signedIn.Add(DefaultSession + time.Minute)
+	now = signedIn.Add(DefaultSessionLifetime + time.Minute)
 	for groups, want := range map[string]operate.Role{
 		"staff":  operate.Viewer,
 		"team-a": operate.Editor,
@@ -326,7 +326,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	}
 }
 
-var adminSession = session{Kind: operate.AdminToken}
+var adminSession = session{Kind: operate.CallerKindAdminToken}
 
 // These responses, which a provider or a man in the middle may send, must not sign anyone in.
 func TestHostileProvider(t *testing.T) {
@@ -453,10 +453,10 @@ func TestForeignAnswers(t *testing.T) {
 	// Nor is a value signed for the redirect to the provider accepted as a session.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
-	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnknown) {
+	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("%+v, %v", by, err)
 	}
-	later := time.Now().Add(oidcWithin)
+	later := time.Now().Add(oidcSignInTimeout)
 	s.sessions.now = func() time.Time { return later }
 	p.exchanges = 0
 	if by, _, err := answered(s, "code=code&state="+state, cookie); err == nil {

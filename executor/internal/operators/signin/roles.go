@@ -113,14 +113,14 @@ const maxName = 100
 // of the text around it.
 func nameOf(claims map[string]any) string {
 	name := []rune(
-		visible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),
+		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),
 			claimText(claims["email"]), claimText(claims["sub"]))),
 	)
 	return string(name[:min(len(name), maxName)])
 }
 
-// visible replaces control characters, and characters that change the direction of text.
-func visible(name string) string {
+// replaceInvisible replaces control characters, and characters that change the direction of text.
+func replaceInvisible(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return unicode.ReplacementChar

@@ -60,9 +60,9 @@ type sessions struct {
 
 // session is the content of a session cookie.
 type session struct {
-	Ends  int64        `json:"ends"`  // Unix seconds
-	Nonce string       `json:"nonce"` // random ID of the session
-	Kind  operate.Kind `json:"kind"`
+	Ends  int64              `json:"ends"`  // Unix seconds
+	Nonce string             `json:"nonce"` // random ID of the session
+	Kind  operate.CallerKind `json:"kind"`
 	// KeyID is the ID of the key that began the session. "" means that it did not begin with a key.
 	KeyID string `json:"keyId,omitempty"`
 	// User is the user who signed in at an identity provider. nil means that the session did not
@@ -83,9 +83,9 @@ func newSessions(adminToken string) sessions {
 	}), now: time.Now}
 }
 
-// stretching is the number of PBKDF2 iterations. It slows down guesses of the admin token. Anyone
-// with a session cookie, even a viewer, can check such guesses offline.
-const stretching = 600_000
+// pbkdf2Iterations is the number of PBKDF2 iterations. It slows down guesses of the admin token.
+// Anyone with a session cookie, even a viewer, can check such guesses offline.
+const pbkdf2Iterations = 600_000
 
 // signingKeys caches the derived keys by admin token, because deriving one is slow.
 var signingKeys sync.Map
@@ -95,7 +95,7 @@ func signingKey(adminToken string) []byte {
 		return known.([]byte) //nolint:forcetypeassert,errcheck // nothing else is stored
 	}
 	key, err := pbkdf2.Key(sha256.New, adminToken, []byte("hookstart console session 2"),
-		stretching, sha256.Size)
+		pbkdf2Iterations, sha256.Size)
 	if err != nil {
 		panic(err) // only for keys that are far too long
 	}
@@ -106,19 +106,19 @@ func signingKey(adminToken string) []byte {
 // issue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
 func (s sessions) issue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
-	return s.signValue(sessionPurpose, sess)
+	return s.signValue(sessionSigningPurpose, sess)
 }
 
 // read decodes a session, and reports whether an executor with the same admin token issued it and
 // it has not expired.
 func (s sessions) read(value string) (sess session, valid bool) {
-	valid = s.verifyValue(sessionPurpose, value, &sess) && s.now().Unix() < sess.Ends
+	valid = s.verifyValue(sessionSigningPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
 }
 
-// sessionPurpose is the purpose of a session's signature. A signature for one purpose is not valid
-// for another.
-const sessionPurpose = "session"
+// sessionSigningPurpose is the purpose of a session's signature. A signature for one purpose is not
+// valid for another.
+const sessionSigningPurpose = "session"
 
 // signValue signs a value for a purpose. It returns the signature and the value, encoded together.
 func (s sessions) signValue(purpose string, value any) string {
@@ -162,7 +162,7 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 // expired, but no longer than sessionLifetime ago.
 func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
-		if s.verifyValue(sessionPurpose, cookie.Value, &sess) {
+		if s.verifyValue(sessionSigningPurpose, cookie.Value, &sess) {
 			past := s.now().Sub(time.Unix(sess.Ends, 0))
 			return sess, past >= 0 && past < sessionLifetime
 		}

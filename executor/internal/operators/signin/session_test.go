@@ -20,14 +20,14 @@ func TestSessionsEndAndAreSigned(t *testing.T) {
 		return s
 	}
 	here, there, stranger := at("token", &now), at("token", &now), at("another token", &now)
-	issued := here.issue(session{Kind: operate.AdminToken}, sessionLifetime)
+	issued := here.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime)
 	if !here.accepts(issued) || !there.accepts(issued) {
 		t.Error("executors with one token do not accept each other's sessions")
 	}
 	if stranger.accepts(issued) {
 		t.Error("a session of another token is accepted")
 	}
-	if here.issue(session{Kind: operate.AdminToken}, sessionLifetime) == issued {
+	if here.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime) == issued {
 		t.Error("two sessions are the same")
 	}
 	text, err := base64.RawURLEncoding.DecodeString(issued)
@@ -84,7 +84,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			return r
 		}
 		w := httptest.NewRecorder()
-		s.start(w, request(), session{Kind: operate.AdminToken}, sessionLifetime)
+		s.start(w, request(), session{Kind: operate.CallerKindAdminToken}, sessionLifetime)
 		cookie := w.Result().Cookies()[0]
 		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure ||
 			cookie.Path != "/" || cookie.Domain != "" {
@@ -125,5 +125,5 @@ func TestSignInOnceEnds(t *testing.T) {
 
 func (s sessions) accepts(value string) bool {
 	of, valid := s.read(value)
-	return valid && of.Kind == operate.AdminToken
+	return valid && of.Kind == operate.CallerKindAdminToken
 }

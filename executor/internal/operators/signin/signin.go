@@ -60,8 +60,8 @@ type RevokedSessions interface {
 	Ended(ctx context.Context, id string) (bool, error)
 }
 
-// ErrUnknown means that a request has no valid token, key or session.
-var ErrUnknown = errors.New("the request has no valid token, key or session")
+// ErrUnauthenticated means that a request has no valid token, key or session.
+var ErrUnauthenticated = errors.New("the request has no valid token, key or session")
 
 // SignIn authenticates requests. It is safe for concurrent use.
 type SignIn struct {
@@ -74,8 +74,8 @@ type SignIn struct {
 	notes    *signInAuditLimit
 }
 
-// notedRefusals is the maximum number of refused sign-ins that are recorded per minute.
-const notedRefusals = 30
+// maxAuditedRefusals is the maximum number of refused sign-ins that are recorded per minute.
+const maxAuditedRefusals = 30
 
 // New returns a SignIn.
 func New(c Config) *SignIn {
@@ -85,32 +85,32 @@ func New(c Config) *SignIn {
 		sessions: newSessions(c.AdminToken),
 		once:     newOneTimeNonce(c.OneTimeNonce),
 		origins:  http.NewCrossOriginProtection(),
-		refused:  rate.NewLimiter(rate.Every(time.Minute/notedRefusals), notedRefusals),
+		refused:  rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusals), maxAuditedRefusals),
 		notes:    newSignInAuditLimit(),
 	}
 }
 
 // APICaller returns the caller of an API request, authenticated by the admin token, a key or a
-// session. It returns ErrUnknown if none of them is valid, or another error if keys or sessions
-// cannot be looked up. The response to a wrong token is delayed. A session is not accepted if a
-// page of another origin makes the request.
+// session. It returns ErrUnauthenticated if none of them is valid, or another error if keys or
+// sessions cannot be looked up. The response to a wrong token is delayed. A session is not accepted
+// if a page of another origin makes the request.
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		if s.origins.Check(r) != nil || isCrossOrigin(r) {
-			return operate.Caller{}, ErrUnknown
+			return operate.Caller{}, ErrUnauthenticated
 		}
 		return s.PageCaller(r)
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		caller, _, err := s.callerOfToken(r.Context(), strings.Trim(token, " "))
-		if !errors.Is(err, ErrUnknown) {
+		if !errors.Is(err, ErrUnauthenticated) {
 			return caller, err
 		}
 	}
-	s.recordFailure(r, AtAPI)
-	return operate.Caller{}, ErrUnknown
+	s.recordFailure(r, FailedAtAPI)
+	return operate.Caller{}, ErrUnauthenticated
 }
 
 // isCrossOrigin reports whether a page of another origin makes the request. That includes pages
@@ -127,35 +127,35 @@ func isCrossOrigin(r *http.Request) bool {
 func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
 	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
-		return operate.Caller{}, ErrUnknown
+		return operate.Caller{}, ErrUnauthenticated
 	}
 	if err := s.checkSession(r.Context(), sess); err != nil {
 		return operate.Caller{}, err
 	}
 	switch {
-	case sess.Kind == operate.AdminToken:
+	case sess.Kind == operate.CallerKindAdminToken:
 		return operate.AdminCaller(), nil
-	case sess.Kind == operate.Key && s.config.Keys != nil:
+	case sess.Kind == operate.CallerKindKey && s.config.Keys != nil:
 		caller, known, err := s.config.Keys.ByID(r.Context(), sess.KeyID)
 		if err == nil && !known {
-			err = ErrUnknown
+			err = ErrUnauthenticated
 		}
 		return caller, err
-	case sess.Kind == operate.User && s.config.OIDC != nil && sess.User != nil:
+	case sess.Kind == operate.CallerKindUser && s.config.OIDC != nil && sess.User != nil:
 		return s.config.OIDC.caller(*sess.User)
 	default:
-		return operate.Caller{}, ErrUnknown
+		return operate.Caller{}, ErrUnauthenticated
 	}
 }
 
-// checkSession returns ErrUnknown if the session has been signed out.
+// checkSession returns ErrUnauthenticated if the session has been signed out.
 func (s *SignIn) checkSession(ctx context.Context, sess session) error {
 	if s.config.Ended == nil {
 		return nil
 	}
 	ended, err := s.config.Ended.Ended(ctx, sess.Nonce)
 	if err == nil && ended {
-		err = ErrUnknown
+		err = ErrUnauthenticated
 	}
 	return err
 }
@@ -199,8 +199,8 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 	switch {
 	case err == nil:
 		s.beginSession(w, r, sess, caller)
-	case errors.Is(err, ErrUnknown):
-		s.recordFailure(r, AtConsole)
+	case errors.Is(err, ErrUnauthenticated):
+		s.recordFailure(r, FailedAtConsole)
 	}
 	return err
 }
@@ -209,16 +209,16 @@ func (s *SignIn) SignInByToken(w http.ResponseWriter, r *http.Request, token str
 // the session that the caller would begin.
 func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Caller, session, error) {
 	if s.isAdminToken(token) {
-		return operate.AdminCaller(), session{Kind: operate.AdminToken}, nil
+		return operate.AdminCaller(), session{Kind: operate.CallerKindAdminToken}, nil
 	}
 	if s.config.Keys == nil {
-		return operate.Caller{}, session{}, ErrUnknown
+		return operate.Caller{}, session{}, ErrUnauthenticated
 	}
 	caller, known, err := s.config.Keys.ByText(ctx, token)
 	if err == nil && !known {
-		err = ErrUnknown
+		err = ErrUnauthenticated
 	}
-	return caller, session{Kind: operate.Key, KeyID: caller.ID}, err
+	return caller, session{Kind: operate.CallerKindKey, KeyID: caller.ID}, err
 }
 
 // SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
@@ -226,11 +226,11 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 // does not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
-		s.beginSession(w, r, session{Kind: operate.AdminToken}, operate.AdminCaller())
+		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
 		return true
 	}
 	if _, valid := s.sessions.fromRequest(r); !valid {
-		s.recordFailure(r, AtConsole)
+		s.recordFailure(r, FailedAtConsole)
 	}
 	return false
 }
@@ -240,7 +240,7 @@ func (s *SignIn) beginSession(
 	w http.ResponseWriter, r *http.Request, sess session, caller operate.Caller,
 ) {
 	lifetime := sessionLifetime
-	if sess.Kind == operate.User {
+	if sess.Kind == operate.CallerKindUser {
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
 	s.sessions.start(w, r, sess, lifetime)
@@ -272,7 +272,7 @@ func (s *SignIn) isAdminToken(token string) bool {
 }
 
 func (s *SignIn) recordFailure(r *http.Request, at string) {
-	if at == AtConsole && s.config.Note != nil && s.refused.Allow() {
+	if at == FailedAtConsole && s.config.Note != nil && s.refused.Allow() {
 		s.config.Note(r.Context(), operate.Caller{Kind: "unknown"}, true)
 	}
 	if s.config.Failures != nil {

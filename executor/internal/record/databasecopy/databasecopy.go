@@ -21,12 +21,13 @@ import (
 const (
 	// checkEvery is the interval at which the registry is compared with the database's copy of it.
 	checkEvery = time.Second
-	// settle is how long a cluster must report an older registry before the registry is restored.
-	settle = 3 * time.Second
+	// restoreDelay is how long a cluster must report an older registry before the registry is
+	// restored.
+	restoreDelay = 3 * time.Second
 	// askTimeout is the maximum duration of one comparison.
 	askTimeout = 5 * time.Second
-	// page is the number of records read from the registry's copy at a time.
-	page = 1000
+	// pageSize is the number of records read from the registry's copy at a time.
+	pageSize = 1000
 	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
 	// pollEvery is the interval at which AwaitCopied polls the database for revisions that other
@@ -53,8 +54,8 @@ type Config struct {
 	Log logrus.FieldLogger
 }
 
-// Copy maintains the database's copy of the registry. It is safe for concurrent use.
-type Copy struct {
+// RegistryCopy maintains the database's copy of the registry. It is safe for concurrent use.
+type RegistryCopy struct {
 	Config
 
 	mu sync.Mutex
@@ -73,8 +74,8 @@ type Copy struct {
 }
 
 // New returns a Copy. Begin must be called before any other method.
-func New(c Config) *Copy {
-	return &Copy{
+func New(c Config) *RegistryCopy {
+	return &RegistryCopy{
 		Config:  c,
 		reached: map[string]uint64{},
 		moved:   make(chan struct{}),
@@ -82,11 +83,12 @@ func New(c Config) *Copy {
 	}
 }
 
-// ForeignError means that the registry and the database belong to different installations.
-type ForeignError struct{ problem string }
+// InstallationMismatchError means that the registry and the database belong to different
+// installations.
+type InstallationMismatchError struct{ problem string }
 
 // Error names the installations and describes what to do.
-func (e *ForeignError) Error() string { return e.problem }
+func (e *InstallationMismatchError) Error() string { return e.problem }
 
 // errRestoring is returned while a backup is being restored.
 var errRestoring = errors.New("a backup is being restored into it; until that is complete, every " +
@@ -94,9 +96,9 @@ var errRestoring = errors.New("a backup is being restored into it; until that is
 
 // Begin compares the registry with the database, creates the identity of a new installation, and
 // restores a lost registry. After an error it retries until ctx is done, except that it returns a
-// ForeignError immediately. While a backup is being restored, it returns nil.
-func (c *Copy) Begin(ctx context.Context) (err error) {
-	var foreign *ForeignError
+// InstallationMismatchError immediately. While a backup is being restored, it returns nil.
+func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
+	var foreign *InstallationMismatchError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		err = c.begin(ctx)
 		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
@@ -109,7 +111,7 @@ func (c *Copy) Begin(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *Copy) begin(ctx context.Context) error {
+func (c *RegistryCopy) begin(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := c.Ensure(asking); err != nil {
@@ -136,16 +138,22 @@ func (c *Copy) begin(ctx context.Context) error {
 
 // adoptIdentity stores an identity in the database: the registry's, or a new one if the registry
 // has none.
-func (c *Copy) adoptIdentity(ctx context.Context, identity registry.Installation) (string, error) {
+func (c *RegistryCopy) adoptIdentity(
+	ctx context.Context,
+	identity registry.Installation,
+) (string, error) {
 	if identity.ID == "" {
 		return c.Store.AdoptInstallation(ctx, uuid.NewString())
 	}
 	if !c.AdoptDatabase {
 		return "",
-			&ForeignError{fmt.Sprintf("the database has no identity, and the registry in NATS "+
-				"belongs to the installation %s: "+
-				"check --database-url and --nats-url; if the installation's database was lost, "+
-				"start once with --adopt-database", identity.ID)}
+			&InstallationMismatchError{
+				fmt.Sprintf("the database has no identity, and the registry in NATS "+
+					"belongs to the installation %s: "+
+					"check --database-url and --nats-url; if the installation's database was "+
+					"lost, "+
+					"start once with --adopt-database", identity.ID),
+			}
 	}
 	c.Log.WithField("installation",
 		identity.ID).Warn("an empty database joins the installation: --adopt-database")
@@ -154,7 +162,7 @@ func (c *Copy) adoptIdentity(ctx context.Context, identity registry.Installation
 
 // Run maintains the copy of the registry, and restores the registry if it is lost, until the
 // context is done.
-func (c *Copy) Run(ctx context.Context) {
+func (c *RegistryCopy) Run(ctx context.Context) {
 	var mirrors sync.WaitGroup
 	for _, bucket := range buckets() {
 		mirrors.Go(func() { c.mirror(ctx, bucket) })
@@ -175,7 +183,7 @@ func (c *Copy) Run(ctx context.Context) {
 
 // UnusableReason returns why the registry must not be used to handle requests, or nil if it may be
 // used.
-func (c *Copy) UnusableReason() error {
+func (c *RegistryCopy) UnusableReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trouble
@@ -183,15 +191,15 @@ func (c *Copy) UnusableReason() error {
 
 // check compares the registry with the database's copy of it, and restores the registry if it is
 // lost, incomplete or older than the copy.
-func (c *Copy) check(ctx context.Context) error {
-	err := c.compare(ctx)
+func (c *RegistryCopy) check(ctx context.Context) error {
+	err := c.compareAndRestore(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trouble = err
 	return err
 }
 
-func (c *Copy) compare(ctx context.Context) error {
+func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := c.Ensure(asking); err != nil {
@@ -206,17 +214,19 @@ func (c *Copy) compare(ctx context.Context) error {
 	c.mu.Unlock()
 	switch {
 	case identity.ID != "" && identity.ID != id:
-		return &ForeignError{fmt.Sprintf("the registry in NATS belongs to the installation %s, "+
-			"and the database to %s: check --nats-url and --database-url",
-			identity.ID, id)}
+		return &InstallationMismatchError{
+			fmt.Sprintf("the registry in NATS belongs to the installation %s, "+
+				"and the database to %s: check --nats-url and --database-url",
+				identity.ID, id),
+		}
 	case identity.Restoring:
 		return errRestoring
 	}
-	older, clustered, err := c.olderBuckets(asking)
+	older, clustered, err := c.outdatedBuckets(asking)
 	switch {
 	case err != nil:
 		return err
-	case len(older) > 0 && clustered && c.olderDuration() < settle:
+	case len(older) > 0 && clustered && c.outdatedFor() < restoreDelay:
 		return errors.New("it is older than the database's copy of it, or was lost")
 	case len(older) > 0 || identity.ID == "":
 		if err := c.restore(ctx, older); err != nil {
@@ -232,24 +242,24 @@ func (c *Copy) compare(ctx context.Context) error {
 	// Processes that noticed that the registry went back wait for this stamp. A stamp by a
 	// concurrent executor has the same effect.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
-		!errors.Is(err, edit.ErrConcurrent) {
+		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
 	}
 	c.stamped = true
 	return nil
 }
 
-// olderDuration returns how long a cluster has been reporting an older registry.
-func (c *Copy) olderDuration() time.Duration {
+// outdatedFor returns how long a cluster has been reporting an older registry.
+func (c *RegistryCopy) outdatedFor() time.Duration {
 	if c.older.IsZero() {
 		c.older = time.Now()
 	}
 	return time.Since(c.older)
 }
 
-// olderBuckets returns the buckets that end before the copy's position, each with the copy's
+// outdatedBuckets returns the buckets that end before the copy's position, each with the copy's
 // position. clustered reports whether any bucket has several replicas.
-func (c *Copy) olderBuckets(
+func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
 ) (older map[string]uint64, clustered bool, err error) {
 	older = map[string]uint64{}
@@ -282,7 +292,7 @@ func (c *Copy) olderBuckets(
 }
 
 // restore restores the registry from the database's copy of it.
-func (c *Copy) restore(ctx context.Context, older map[string]uint64) error {
+func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) error {
 	for bucket, position := range older {
 		if err := edit.AdvanceRevision(ctx, c.JetStream, bucket, position); err != nil {
 			return err
@@ -340,7 +350,7 @@ func (c *Copy) restore(ctx context.Context, older map[string]uint64) error {
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
 // there is none.
-func (c *Copy) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
+func (c *RegistryCopy) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := c.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
 	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey ||
@@ -356,7 +366,7 @@ func (c *Copy) copiedIdentity(ctx context.Context) (i registry.Installation, err
 
 // restoreMissing restores the records that are in the database's copy of a bucket but not in the
 // bucket.
-func (c *Copy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
+func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
 		n, after, more, err = c.restorePage(ctx, bucket, after)
@@ -367,12 +377,12 @@ func (c *Copy) restoreMissing(ctx context.Context, bucket string) (stored int, e
 
 // restorePage restores the missing records of one page of the database's copy of a bucket. It
 // returns the key after which the next page begins, and whether there may be a next page.
-func (c *Copy) restorePage(
+func (c *RegistryCopy) restorePage(
 	ctx context.Context, bucket, after string,
 ) (stored int, last string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	records, err := c.Store.RegistryRecords(ctx, bucket, after, page)
+	records, err := c.Store.RegistryRecords(ctx, bucket, after, pageSize)
 	if err != nil || len(records) == 0 {
 		return 0, "", false, err
 	}
@@ -386,7 +396,7 @@ func (c *Copy) restorePage(
 
 // AwaitCopied waits until the database's copy of a bucket has reached a revision. It implements
 // edit.DatabaseCopy.
-func (c *Copy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
+func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision uint64) error {
 	for {
 		c.mu.Lock()
 		done, moved := c.reached[bucket] >= revision, c.moved

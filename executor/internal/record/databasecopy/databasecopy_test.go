@@ -45,7 +45,7 @@ func openStore(t *testing.T) store.Store {
 type process struct {
 	*edit.Editor
 	directory *edit.Directory
-	copy      *databasecopy.Copy
+	copy      *databasecopy.RegistryCopy
 	js        jetstream.JetStream
 	stop      func()
 }
@@ -384,7 +384,7 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 		"another installation's": foreign,
 		"an empty one":           empty,
 	} {
-		var refused *databasecopy.ForeignError
+		var refused *databasecopy.InstallationMismatchError
 		if _, err := start(t, server.Connect(t), other, true); !errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -401,7 +401,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	server := natstest.Start(t)
 	nc := server.Connect(t)
 	r := registrytest.Start(t, nc)
-	token := r.Workflow(t, "old", "pro", true)
+	token := r.CreateWorkflow(t, "old", "pro", true)
 	kv, err := r.JetStream.KeyValue(t.Context(), registry.Bucket)
 	fatal(t, err)
 	fatal(t, kv.Purge(t.Context(), registry.InstallationKey))

@@ -27,7 +27,7 @@ const (
 // mirror copies a bucket's revisions to the database, and survives failures of NATS and of the
 // database. After a failure it continues at the end of the database's copy and not at the revision
 // that this process had reached, because the database may have been replaced by an older backup.
-func (c *Copy) mirror(ctx context.Context, bucket string) {
+func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
 		c.mu.Lock()
@@ -39,7 +39,7 @@ func (c *Copy) mirror(ctx context.Context, bucket string) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !begunAnew && !errors.Is(err, errOlder) && time.Since(logged) > time.Minute {
+		if !begunAnew && !errors.Is(err, errNotRestored) && time.Since(logged) > time.Minute {
 			logged = time.Now()
 			c.Log.WithError(err).WithField("bucket",
 				bucket).Warn("the registry is not copied into the database; it is tried again")
@@ -48,18 +48,18 @@ func (c *Copy) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errOlder means that a bucket is older than its copy in the database, or does not have this
+// errNotRestored means that a bucket is older than its copy in the database, or does not have this
 // installation's identity yet.
-var errOlder = errors.New("the bucket is not restored yet")
+var errNotRestored = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.
-func (c *Copy) isOwnIdentity(id string) bool {
+func (c *RegistryCopy) isOwnIdentity(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return id == c.id
 }
 
-func (c *Copy) copyBucket(ctx context.Context, bucket string) error {
+func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	at, err := c.Store.RegistryPosition(asking, bucket)
@@ -74,7 +74,7 @@ func (c *Copy) copyBucket(ctx context.Context, bucket string) error {
 		return err
 	}
 	if !c.isOwnIdentity(identity.ID) {
-		return errOlder
+		return errNotRestored
 	}
 	name := "KV_" + bucket
 	s, err := c.JetStream.Stream(asking, name)
@@ -86,7 +86,7 @@ func (c *Copy) copyBucket(ctx context.Context, bucket string) error {
 	case !consistency.HasMajority(info.Cluster):
 		return consistency.ErrNotCurrent
 	case info.State.LastSeq < at.Revision:
-		return errOlder
+		return errNotRestored
 	}
 	consumer, err := c.JetStream.CreateConsumer(asking, name, jetstream.ConsumerConfig{
 		AckPolicy:         jetstream.AckNonePolicy,
@@ -116,7 +116,7 @@ func (c *Copy) copyBucket(ctx context.Context, bucket string) error {
 
 // copyMessages copies a bucket's messages to the database until there is an error. The database
 // already has every message up to the revision after.
-func (c *Copy) copyMessages(
+func (c *RegistryCopy) copyMessages(
 	ctx context.Context, bucket string, after uint64, messages jetstream.MessagesContext,
 ) error {
 	var delivered uint64
@@ -155,7 +155,12 @@ type batch struct {
 	upTo    store.RegistryPosition
 }
 
-func (c *Copy) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+func (c *RegistryCopy) add(
+	b *batch,
+	bucket string,
+	msg jetstream.Msg,
+	meta *jetstream.MsgMetadata,
+) {
 	r := store.RegistryRecord{
 		Bucket:   bucket,
 		Key:      strings.TrimPrefix(msg.Subject(), registry.SubjectOf(bucket, "")),
@@ -175,12 +180,12 @@ func (c *Copy) add(b *batch, bucket string, msg jetstream.Msg, meta *jetstream.M
 }
 
 // setCopiedRevision stores, in this process, the revision up to which the database's copy of a
-// bucket is complete. The revision may decrease only if anew is true, that is, when the mirror has
-// restarted.
-func (c *Copy) setCopiedRevision(bucket string, revision uint64, anew bool) {
+// bucket is complete. The revision may decrease only if restarted is true, that is, when the mirror
+// has restarted.
+func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if revision > c.reached[bucket] || anew {
+	if revision > c.reached[bucket] || restarted {
 		c.reached[bucket] = revision
 	}
 	close(c.moved)

@@ -28,21 +28,21 @@ import (
 )
 
 const (
-	// every is the interval at which the sums are published.
-	every = time.Second
-	// Fractions of the stream's maximum size, in tenths: sums are computed from beginFrom until the
-	// size falls below endBelow; operators are warned from warnFrom on.
-	beginFrom, endBelow, warnFrom = 8, 7, 9
-	tenths                        = 10
-	// chunks is the approximate number of parts that the stream is divided into, by sequence. The
-	// messages of a part are subtracted from the sums together, once all of them have expired.
-	chunks = 256
-	// batch is the number of messages requested at a time.
-	batch = 2000
-	// readFor is the maximum time to read messages before the stream's state is checked again.
-	readFor = 5 * time.Second
-	// heaviest is the maximum number of accounts in the log event.
-	heaviest = 5
+	// publishInterval is the interval at which the sums are published.
+	publishInterval = time.Second
+	// Fractions of the stream's maximum size, in tenths: sums are computed from startAtTenths until
+	// the size falls below stopBelowTenths; operators are warned from warnAtTenths on.
+	startAtTenths, stopBelowTenths, warnAtTenths = 8, 7, 9
+	tenthsPerWhole                               = 10
+	// chunkCount is the approximate number of parts that the stream is divided into, by sequence.
+	// The messages of a part are subtracted from the sums together, once all of them have expired.
+	chunkCount = 256
+	// batchSize is the number of messages requested at a time.
+	batchSize = 2000
+	// readTimeout is the maximum time to read messages before the stream's state is checked again.
+	readTimeout = 5 * time.Second
+	// maxLoggedAccounts is the maximum number of accounts in the log event.
+	maxLoggedAccounts = 5
 )
 
 // Config holds the dependencies of a Holdings, which does not own them.
@@ -55,8 +55,8 @@ type Config struct {
 	Log logrus.FieldLogger
 }
 
-// Holdings adds up how many bytes each account has stored in the EXECUTIONS stream.
-type Holdings struct {
+// Tracker adds up how many bytes each account has stored in the EXECUTIONS stream.
+type Tracker struct {
 	config Config
 	read   *streamScan
 	warned bool // whether operators were warned that the stream is nine tenths full
@@ -72,12 +72,12 @@ type streamScan struct {
 }
 
 // New returns a Holdings. Call Run to start it.
-func New(c Config) *Holdings { return &Holdings{config: c} }
+func New(c Config) *Tracker { return &Tracker{config: c} }
 
 // Run computes and publishes the sums until the context is done.
-func (h *Holdings) Run(ctx context.Context) {
+func (h *Tracker) Run(ctx context.Context) {
 	failing := false
-	retry.Every(ctx, every, func() {
+	retry.Every(ctx, publishInterval, func() {
 		err := h.checkAndPublish(ctx)
 		if err != nil && ctx.Err() == nil {
 			h.releaseConsumer(ctx)
@@ -89,28 +89,28 @@ func (h *Holdings) Run(ctx context.Context) {
 		}
 		failing = err != nil
 	})
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishInterval)
 	defer cancel()
 	h.releaseConsumer(ending)
 }
 
 // checkAndPublish checks the stream's size, and publishes the sums if the stream is nearly full.
-func (h *Holdings) checkAndPublish(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, readFor)
+func (h *Tracker) checkAndPublish(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	s, err := h.config.JetStream.Stream(asking, stream.Name)
+	s, err := h.config.JetStream.Stream(asking, stream.ExecutionsName)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", stream.Name, err)
+		return fmt.Errorf("stream %s: %w", stream.ExecutionsName, err)
 	}
 	info := s.CachedInfo()
 	limit, used := info.Config.MaxBytes, int64(info.State.Bytes) //nolint:gosec // it fits
-	if limit <= 0 || used < limit/tenths*endBelow {
+	if limit <= 0 || used < limit/tenthsPerWhole*stopBelowTenths {
 		h.releaseConsumer(asking)
 		h.warned = false
 		return nil
 	}
 	if h.read == nil {
-		if used < limit/tenths*beginFrom {
+		if used < limit/tenthsPerWhole*startAtTenths {
 			return nil
 		}
 		if h.read, err = h.begin(asking, info.State); h.read == nil || err != nil {
@@ -123,7 +123,7 @@ func (h *Holdings) checkAndPublish(ctx context.Context) error {
 	}
 	h.read.expire(info.State.FirstSeq)
 	h.warn(limit, used)
-	data, err := stream.EncodeStorage(stream.Name, h.read.sums)
+	data, err := stream.EncodeStorage(stream.ExecutionsName, h.read.sums)
 	if err == nil {
 		err = h.config.JetStream.Conn().Publish(stream.StorageSubject, data)
 	}
@@ -134,10 +134,10 @@ func (h *Holdings) checkAndPublish(ctx context.Context) error {
 }
 
 // begin creates the consumer. It returns nil if another executor is using it.
-func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
-	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.Name,
+func (h *Tracker) begin(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
+	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{
-			Name:          stream.StorageConsumer,
+			Name:          stream.StorageConsumerName,
 			Description:   "hookstart: adds up what accounts hold",
 			DeliverPolicy: jetstream.DeliverAllPolicy,
 		})
@@ -149,7 +149,7 @@ func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*str
 	}
 	return &streamScan{
 		reader:  reader,
-		chunk:   max(1, state.Msgs/chunks),
+		chunk:   max(1, state.Msgs/chunkCount),
 		byChunk: map[uint64]map[string]int64{},
 		sums:    map[string]int64{},
 	}, nil
@@ -157,7 +157,7 @@ func (h *Holdings) begin(ctx context.Context, state jetstream.StreamState) (*str
 
 // releaseConsumer deletes this executor's consumer, if it has one, to allow another executor to
 // begin immediately.
-func (h *Holdings) releaseConsumer(ctx context.Context) {
+func (h *Tracker) releaseConsumer(ctx context.Context) {
 	if h.read != nil {
 		h.read.reader.End(ctx)
 		h.read = nil
@@ -170,7 +170,7 @@ func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {
 	for ctx.Err() == nil {
-		messages, err := r.reader.FetchNoWait(batch)
+		messages, err := r.reader.FetchNoWait(batchSize)
 		if err != nil {
 			return false, fmt.Errorf("read the headers of the stream: %w", err)
 		}
@@ -235,20 +235,20 @@ func (r *streamScan) expire(first uint64) {
 }
 
 // warn logs, once, that the stream is nine tenths full, and which accounts use the most space.
-func (h *Holdings) warn(limit, used int64) {
-	if used < limit/tenths*warnFrom || h.warned {
+func (h *Tracker) warn(limit, used int64) {
+	if used < limit/tenthsPerWhole*warnAtTenths || h.warned {
 		return
 	}
 	h.warned = true
 	sums := h.read.sums
 	heavier := func(a, b string) int { return cmp.Compare(sums[b], sums[a]) }
 	ids := slices.SortedFunc(maps.Keys(sums), heavier)
-	most := make([]string, min(len(ids), heaviest))
+	most := make([]string, min(len(ids), maxLoggedAccounts))
 	for i := range most {
 		most[i] = fmt.Sprintf("%s %.1f %%", ids[i], 100*float64(sums[ids[i]])/float64(limit))
 	}
 	h.config.Log.WithFields(logrus.Fields{
-		"stream":    stream.Name,
+		"stream":    stream.ExecutionsName,
 		"bytes":     used,
 		"max_bytes": limit,
 		"accounts":  len(ids),

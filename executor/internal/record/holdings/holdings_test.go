@@ -101,7 +101,7 @@ func (r *rig) publish(workflowID string, bytes int) {
 	for n := 0; r.used() < before+uint64(bytes); n++ {
 		start := execution.Start{
 			ID: uuid.NewString(), WorkflowID: workflowID, NodeID: "n", AccountID: "a", Queue: "q",
-			Payload: execution.Payload{Kind: execution.Text, Body: body},
+			Payload: execution.Payload{Kind: execution.BodyText, Body: body},
 		}
 		var msg *nats.Msg
 		var err error
@@ -130,7 +130,7 @@ func (r *rig) publish(workflowID string, bytes int) {
 
 func (r *rig) info() *jetstream.StreamInfo {
 	r.t.Helper()
-	s, err := r.js.Stream(r.t.Context(), stream.Name)
+	s, err := r.js.Stream(r.t.Context(), stream.ExecutionsName)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (r *rig) next() map[string]int64 {
 		r.t.Fatal(err)
 	}
 	name, sums, err := stream.DecodeStorage(msg.Data)
-	if err != nil || name != stream.Name {
+	if err != nil || name != stream.ExecutionsName {
 		r.t.Fatalf("%s, %v", name, err)
 	}
 	return sums
@@ -198,7 +198,7 @@ func TestSums(t *testing.T) {
 		t.Errorf("the log: %s", text)
 	}
 	// The first messages are those of a1. A chunk has one message here.
-	s, err := r.js.Stream(t.Context(), stream.Name)
+	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
 	if err == nil {
 		err = s.Purge(t.Context(), jetstream.WithPurgeSequence(6))
 	}
@@ -215,7 +215,7 @@ func TestSums(t *testing.T) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
-		_, err := r.js.Consumer(t.Context(), stream.Name, stream.StorageConsumer)
+		_, err := r.js.Consumer(t.Context(), stream.ExecutionsName, stream.StorageConsumerName)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			break
 		}

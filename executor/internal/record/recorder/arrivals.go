@@ -62,10 +62,10 @@ func (a *arrivals) end() {
 	a.notifyWaiters()
 }
 
-// gather waits for messages and returns those that have arrived, at most maxBatch. Once end has
+// nextBatch waits for messages and returns those that have arrived, at most maxBatch. Once end has
 // been called and no messages are left, it returns nil. Each call marks the messages returned by
 // the previous call as recorded.
-func (a *arrivals) gather() []jetstream.Msg {
+func (a *arrivals) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.batch = nil

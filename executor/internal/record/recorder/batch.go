@@ -20,7 +20,7 @@ type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
 	created string // the identity of its stream; "" if unknown
-	kind    kind
+	kind    messageKind
 	verdict verdict
 	// The fields below are what the entry adds to the batch. Its kind determines which of them are
 	// set.
@@ -33,27 +33,27 @@ type entry struct {
 	audit    []store.AuditEntry // the audit entry, if an operator requested the start
 }
 
-// kind is the kind of a message. Entries are applied in the order of these constants.
-type kind int
+// messageKind is the kind of a message. Entries are applied in the order of these constants.
+type messageKind int
 
 const (
-	start kind = iota
-	rejection
-	progress
-	unreadable // it cannot be decoded
+	kindStart messageKind = iota
+	kindRejection
+	kindProgress
+	kindUnreadable // it cannot be decoded
 	// A marker: a message without content that exists only so that NATS's deduplication in this
 	// stream recognizes a delivery whose start message is in another stream. It is not recorded.
-	remembered
+	kindDedupMarker
 )
 
 // verdict is the outcome for an entry.
 type verdict int
 
 const (
-	undecided verdict = iota // the context ended first; the message will be redelivered
-	recorded
-	putAside  // stored in the database as a dead letter
-	suspected // refused by the database; it is retried before it is put aside
+	verdictUndecided verdict = iota // the context ended first; the message will be redelivered
+	verdictRecorded
+	verdictPutAside  // stored in the database as a dead letter
+	verdictSuspected // refused by the database; it is retried before it is put aside
 )
 
 // decode decodes messages and sorts them in the order in which they are applied: start messages
@@ -81,12 +81,12 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 
 func (e *entry) decode(now time.Time) {
 	if stream.IsMsgIDSubject(e.msg.Subject()) {
-		e.kind = remembered
+		e.kind = kindDedupMarker
 		return
 	}
-	event, bodyBytes, err := stream.DecodeBrief(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
+	event, bodyBytes, err := stream.DecodeSummary(e.msg.Subject(), e.msg.Headers(), e.msg.Data())
 	if err != nil {
-		e.kind = unreadable
+		e.kind = kindUnreadable
 		e.aside = e.asideMessage(err.Error())
 		if queue, workflowID, id, ok := stream.ParseProgressSubject(e.msg.Subject()); ok {
 			e.progress = execution.Progress{
@@ -95,7 +95,7 @@ func (e *entry) decode(now time.Time) {
 				WorkflowID: workflowID,
 				Status:     execution.Failed,
 				At:         store.StoredTime(e.meta.Timestamp),
-				Error:      unreadableReason + err.Error(),
+				Error:      unreadableErrorPrefix + err.Error(),
 			}
 		}
 		return
@@ -103,9 +103,10 @@ func (e *entry) decode(now time.Time) {
 	e.setDecoded(event, bodyBytes, e.msg.Headers(), now)
 }
 
-// unreadableReason is the prefix of the error stored for an execution whose runner sent a report
-// that cannot be decoded.
-const unreadableReason = "its runner sent a report that cannot be read, so how it ended is not " +
+// unreadableErrorPrefix is the prefix of the error stored for an execution whose runner sent a
+// report that cannot be decoded.
+const unreadableErrorPrefix = "its runner sent a report that cannot be read, so how it " +
+	"ended is not " +
 	"known: "
 
 // executionID returns the execution ID from the message's header.
@@ -121,16 +122,16 @@ func (e *entry) setDecoded(
 	at := fromstream.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
 	case event.Start != nil:
-		e.kind = start
+		e.kind = kindStart
 		e.record = fromstream.StartRecord(event.Start, bodyBytes, at, now)
 		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), copyIDPrefix)
 		e.audit = fromstream.AuditEntries(header, e.record, at)
 	case event.Rejection != nil:
-		e.kind = rejection
+		e.kind = kindRejection
 		e.record = fromstream.RejectionRecord(event.Rejection, at, now)
 	case event.Progress != nil:
-		e.kind = progress
-		e.progress = fromstream.ReportProgress(event.Progress, at)
+		e.kind = kindProgress
+		e.progress = fromstream.TimedProgress(event.Progress, at)
 	}
 }
 

@@ -25,9 +25,9 @@ func (r *rig) beginMany(count int) (ids []string) {
 			NodeID:     "node",
 			AccountID:  "a",
 			Queue:      "q",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: time.Now(),
-			Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
+			Payload:    execution.Payload{Kind: execution.BodyText, Body: []byte("x")},
 		})
 		if err == nil {
 			_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(time.Minute))
@@ -51,7 +51,7 @@ func (r *rig) allRecorded(ids []string) {
 			r.t.Fatalf("%d records, want %d, %v", len(records), want, err)
 		}
 	}
-	consumer, err := r.js.Consumer(r.t.Context(), stream.Name, recorder.Durable)
+	consumer, err := r.js.Consumer(r.t.Context(), stream.ExecutionsName, recorder.Durable)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // executor that recorded them may have been killed before it announced the changes.
 func redelivered(entries []*entry) (ids []string) {
 	for _, e := range entries {
-		if e.verdict == recorded && e.meta.NumDelivered > 1 {
+		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
 			if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
 				ids = append(ids, id)
 			}
@@ -71,12 +71,12 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. late reports whether the context expired, by applyTimeout or
+// apply runs one transaction. timedOut reports whether the context expired, by applyTimeout or
 // otherwise.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
-) (applied store.Applied, late bool, err error) {
-	defer r.database.expectWithin(r.ackWait)()
+) (applied store.Applied, timedOut bool, err error) {
+	defer r.database.watchDuration(r.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
@@ -88,9 +88,9 @@ func setVerdicts(group []*entry) {
 	for _, e := range group {
 		// This includes progress that arrived before its start message: the store keeps it until
 		// the start message arrives.
-		e.verdict = recorded
-		if e.kind == unreadable {
-			e.verdict = putAside
+		e.verdict = verdictRecorded
+		if e.kind == kindUnreadable {
+			e.verdict = verdictPutAside
 		}
 	}
 }
@@ -99,12 +99,12 @@ func setVerdicts(group []*entry) {
 // transaction. It retries the entry for a while and then puts it aside. If the database refuses
 // that as well, the entry is retried indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
-	e.verdict = suspected
-	if e.kind == unreadable || !r.suspects.mustPutAside(e, time.Now()) {
+	e.verdict = verdictSuspected
+	if e.kind == kindUnreadable || !r.suspects.mustPutAside(e, time.Now()) {
 		return
 	}
 	aside := store.Batch{
-		PutAside: []store.AsideMessage{e.asideMessage(store.RefusedReason + why.Error())},
+		PutAside: []store.AsideMessage{e.asideMessage(store.RefusedReasonPrefix + why.Error())},
 		Audit:    e.audit,
 		Handled:  rangesOf([]*entry{e}),
 	}
@@ -117,7 +117,7 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 		return
 	}
 	r.database.noteSuccess()
-	e.verdict = putAside
+	e.verdict = verdictPutAside
 	r.suspects.clear([]*entry{e})
 	r.metrics.refused.Inc()
 	r.log.WithError(why).WithField("stream_sequence",
@@ -127,28 +127,28 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 
 // batchOf combines entries into one batch for the store.
 func batchOf(entries []*entry) store.Batch {
-	var count [remembered + 1]int
+	var count [kindDedupMarker + 1]int
 	for _, e := range entries {
 		count[e.kind]++
 	}
 	b := store.Batch{
-		New:      slices.Grow([]store.Record(nil), count[start]+count[rejection]),
-		Progress: slices.Grow([]execution.Progress(nil), count[progress]),
+		New:      slices.Grow([]store.Record(nil), count[kindStart]+count[kindRejection]),
+		Progress: slices.Grow([]execution.Progress(nil), count[kindProgress]),
 		Handled:  rangesOf(entries),
 	}
 	for _, e := range entries {
 		switch e.kind {
-		case start, rejection:
+		case kindStart, kindRejection:
 			b.New = append(b.New, e.record)
 			b.Audit = append(b.Audit, e.audit...)
-		case progress:
+		case kindProgress:
 			b.Progress = append(b.Progress, e.progress)
-		case unreadable:
+		case kindUnreadable:
 			b.PutAside = append(b.PutAside, e.aside)
 			if e.progress.ID != "" {
 				b.Progress = append(b.Progress, e.progress)
 			}
-		case remembered:
+		case kindDedupMarker:
 		}
 	}
 	useCopySequences(entries, b.New)

@@ -20,8 +20,8 @@ func backoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 10), maxBackoff)
 }
 
-// sayEvery is the minimum interval between log entries about a persistent failure.
-const sayEvery = time.Minute
+// logInterval is the minimum interval between log entries about a persistent failure.
+const logInterval = time.Minute
 
 // databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
 // outage once, in readiness and in the log, no matter how many loops fail or how often.
@@ -68,7 +68,7 @@ func (d *databaseHealth) noteFailure(err error) {
 		d.since = now
 	}
 	d.attempts++
-	if now.Sub(d.said) < sayEvery {
+	if now.Sub(d.said) < logInterval {
 		return
 	}
 	d.said, d.told = now, true
@@ -84,9 +84,9 @@ func (d *databaseHealth) isFailing() bool {
 	return !d.since.IsZero()
 }
 
-// expectWithin marks the recorder as not ready if a transaction takes longer than limit. The caller
-// must call done at the end of the transaction.
-func (d *databaseHealth) expectWithin(limit time.Duration) (done func()) {
+// watchDuration marks the recorder as not ready if a transaction takes longer than limit. The
+// caller must call done at the end of the transaction.
+func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false
 	timer := time.AfterFunc(limit, func() {

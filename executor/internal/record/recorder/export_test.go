@@ -4,12 +4,12 @@ import "time"
 
 // Hurry shortens the delays of a recorder. It must be called before Run.
 func (r *Recorder) Hurry() {
-	r.suspects.time, r.suspectPause = 100*time.Millisecond, 30*time.Millisecond
+	r.suspects.time, r.suspectRetryDelay = 100*time.Millisecond, 30*time.Millisecond
 	r.ackWait, r.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
 	r.watchEvery = 50 * time.Millisecond
 	r.compareEvery = 50 * time.Millisecond
-	r.lostAfter, r.lostAgain, r.catchUpEvery = 100*time.Millisecond, 10*time.Millisecond,
-		10*time.Millisecond
+	r.lostSearchDelay, r.lostRecheckDelay = 100*time.Millisecond, 10*time.Millisecond
+	r.catchUpEvery = 10 * time.Millisecond
 }
 
 // DeliverAgain sets the time after which the server redelivers an unacknowledged message, and
@@ -20,5 +20,5 @@ func (r *Recorder) DeliverAgain(after time.Duration) {
 
 // SearchEvery sets how often EndLost searches. It must be called before EndLost.
 func (r *Recorder) SearchEvery(every time.Duration) {
-	r.lostEvery = func(time.Duration) time.Duration { return every }
+	r.lostSearchInterval = func(time.Duration) time.Duration { return every }
 }

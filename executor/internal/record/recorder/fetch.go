@@ -24,8 +24,9 @@ type source struct {
 // isStartStream reports whether the source is a stream of start messages.
 func (s source) isStartStream() bool { return s.stream == pairOf(s.stream).starts }
 
-// maxAhead is the number of waiting start messages above which the reading of reports is delayed.
-const maxAhead = 2_000
+// maxStartBacklog is the number of waiting start messages above which the reading of reports is
+// delayed.
+const maxStartBacklog = 2_000
 
 // delayReports delays reports while many start messages are waiting, as after an outage of the
 // database. Without the delay, most reports would be read before their start messages, and the
@@ -34,7 +35,7 @@ const maxAhead = 2_000
 // reports must wait.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
 	if p := pairOf(from.stream); from.stream != p.reports ||
-		r.startsWaiting.Load(p.starts) <= maxAhead {
+		r.startBacklog.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
 	retry.Sleep(ctx, 10*time.Millisecond)
@@ -49,31 +50,34 @@ const watchEvery = time.Second
 // with pauses in between: messages sent together cost the NATS server and the executor far less
 // than messages sent one by one, and one large transaction costs far less than several small ones.
 const (
-	// few is the maximum number of messages per request at a low rate.
-	few = 250
-	// many is the maximum number of messages per request in a burst. A burst consists of several
-	// requests, up to maxBatch messages or maxBatchBytes.
-	many = 1_000
+	// fetchSize is the maximum number of messages per request at a low rate.
+	fetchSize = 250
+	// burstFetchSize is the maximum number of messages per request in a burst. A burst consists of
+	// several requests, up to maxBatch messages or maxBatchBytes.
+	burstFetchSize = 1_000
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched until these are recorded.
 	maxBatchBytes = 32 << 20
-	// manyPerSecond is the rate at which the recorder begins to fetch in bursts. It stops when the
+	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops when the
 	// rate falls below a quarter of this.
-	manyPerSecond = 1_000
-	// leastPause and mostPause limit the pause after a burst, and therefore how much the pause
-	// delays a record.
-	leastPause, mostPause = 50 * time.Millisecond, 200 * time.Millisecond
-	// pausePerMany is the pause per thousand messages per second. The higher the rate, the more CPU
-	// time matters and the less the delay does.
-	pausePerMany = 20 * time.Millisecond
-	fewInBurst   = int(manyPerSecond * leastPause / time.Second / 4)
+	burstRate = 1_000
+	// minBurstPause and maxBurstPause limit the pause after a burst, and therefore how much the
+	// pause delays a record.
+	minBurstPause, maxBurstPause = 50 * time.Millisecond, 200 * time.Millisecond
+	// pausePer1000PerSecond is the pause per thousand messages per second. The higher the rate, the
+	// more CPU time matters and the less the delay does.
+	pausePer1000PerSecond = 20 * time.Millisecond
+	minBurst              = int(burstRate * minBurstPause / time.Second / 4)
 )
 
 // pauseAfterBurst returns how long to wait after a burst of messages that took the duration since
 // to arrive. The higher the rate, the longer the pause.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
-	thousands := float64(messages) / 1000 / max(since, leastPause).Seconds()
-	return min(max(time.Duration(thousands*float64(pausePerMany)), leastPause), mostPause)
+	thousands := float64(messages) / 1000 / max(since, minBurstPause).Seconds()
+	return min(
+		max(time.Duration(thousands*float64(pausePer1000PerSecond)), minBurstPause),
+		maxBurstPause,
+	)
 }
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")
@@ -107,13 +111,13 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 			stop()
 		}
 	}()
-	for _, name := range shared.names() {
+	for _, name := range sharedPair.names() {
 		follow(name)
 	}
 	for ctx.Err() == nil {
 		// After an error, continue with the known streams.
 		if names, err := r.existingStreams(ctx); err == nil {
-			names = append(names, shared.names()...)
+			names = append(names, sharedPair.names()...)
 			for _, name := range names {
 				follow(name)
 			}
@@ -153,7 +157,7 @@ func (r *Recorder) consumeWithRetry(
 		if errors.Is(err, errReconnected) {
 			continue
 		}
-		if time.Since(said) >= sayEvery {
+		if time.Since(said) >= logInterval {
 			said = time.Now()
 			r.log.WithError(err).Warn(who + " lost its consumer; it begins anew")
 		}
@@ -199,11 +203,11 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		var drained bool
 		switch {
 		case wait:
-			n, err = r.request(watching, from, consumer, 1, arrived)
+			n, err = r.fetchUpTo(watching, from, consumer, 1, arrived)
 		case inBursts:
 			n, drained, err = r.fetchBurst(watching, from, consumer, arrived)
 		default:
-			n, err = r.request(watching, from, consumer, few, arrived)
+			n, err = r.fetchUpTo(watching, from, consumer, fetchSize, arrived)
 		}
 		switch why := context.Cause(watching); {
 		case why != nil:
@@ -213,8 +217,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 			return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 		case wait:
 		case !inBursts:
-			inBursts = n == few && time.Since(began) < few*time.Second/manyPerSecond
-		case n < fewInBurst:
+			inBursts = n == fetchSize && time.Since(began) < fetchSize*time.Second/burstRate
+		case n < minBurst:
 			inBursts = false
 		case drained:
 			retry.Sleep(watching, pauseAfterBurst(n, began.Sub(burstAt)))
@@ -223,8 +227,8 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 }
 
-// request waits for up to most messages, and adds each one to arrived as soon as it arrives.
-func (r *Recorder) request(
+// fetchUpTo waits for up to most messages, and adds each one to arrived as soon as it arrives.
+func (r *Recorder) fetchUpTo(
 	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
 ) (n int, err error) {
 	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
@@ -245,7 +249,7 @@ func (r *Recorder) fetchBurst(
 ) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
 	most, mostBytes := r.fetchShare()
-	request := min(many, most)
+	request := min(burstFetchSize, most)
 	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil &&
 		ctx.Err() == nil; {
 		var batch jetstream.MessageBatch
@@ -269,7 +273,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		return
 	}
 	if from.isStartStream() {
-		r.startsWaiting.Store(from.stream, pending(messages[len(messages)-1]))
+		r.startBacklog.Store(from.stream, pending(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
 		messages[i] = fetchedMsg{msg, from.created}
@@ -281,7 +285,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	waiting := float64(info.NumPending) + float64(info.NumAckPending)
 	if from.isStartStream() {
-		r.startsWaiting.Store(from.stream, info.NumPending)
+		r.startBacklog.Store(from.stream, info.NumPending)
 		r.metrics.lag.WithLabelValues(from.stream).Set(waiting)
 	} else {
 		r.metrics.progressLag.WithLabelValues(from.stream).Set(waiting)
@@ -292,21 +296,21 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 // deleted, and after a reconnect, so that the consumer is rewound if the stream was restored to an
 // earlier state in the meantime.
 func (r *Recorder) watch(
-	ctx context.Context, from source, consumer jetstream.Consumer, anew func(why error),
+	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,
 ) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
 		if r.js.Conn().IsConnected() && r.connection() != connection {
-			anew(errReconnected)
+			restart(errReconnected)
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		info, err := consumer.Info(asking)
 		switch {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
-			anew(err)
+			restart(err)
 		case err == nil:
 			r.setLag(from, info)
 			r.updateAckFloor(from.stream, from.created, info.AckFloor.Stream)

@@ -17,12 +17,12 @@ func TestPause(t *testing.T) {
 		since    time.Duration
 		want     time.Duration
 	}{
-		{0, time.Second, leastPause},
-		{100, 100 * time.Millisecond, leastPause},
+		{0, time.Second, minBurstPause},
+		{100, 100 * time.Millisecond, minBurstPause},
 		{500, 100 * time.Millisecond, 100 * time.Millisecond},
-		{2_000, 200 * time.Millisecond, mostPause},
-		{maxBatch, 200 * time.Millisecond, mostPause},
-		{maxBatch, 0, mostPause},
+		{2_000, 200 * time.Millisecond, maxBurstPause},
+		{maxBatch, 200 * time.Millisecond, maxBurstPause},
+		{maxBatch, 0, maxBurstPause},
 	} {
 		if got := pauseAfterBurst(c.messages, c.since); got != c.want {
 			t.Errorf("%d messages in %s: %s, want %s", c.messages, c.since, got, c.want)
@@ -69,7 +69,7 @@ func TestRoom(t *testing.T) {
 				if has {
 					t.Error("there is room beside a whole batch")
 				}
-				if got := len(a.gather()); got != c.count {
+				if got := len(a.nextBatch()); got != c.count {
 					t.Errorf("gathered %d of %d", got, c.count)
 				}
 				synctest.Wait()

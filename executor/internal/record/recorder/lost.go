@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// lostAfter is how long the search is delayed after the process has started or reconnected. In
-	// that time the recorder can catch up, and a runner that has the start message can finish.
-	lostAfter = 10 * time.Second
-	// lostAgain is the delay before a missing start message is looked up again, because a replica
-	// may lag behind.
-	lostAgain = 5 * time.Second
-	// lostAtOnce is the maximum number of concurrent message lookups.
-	lostAtOnce = 8
-	// unendedAfter is how long an execution must have been running to count as expired after its
-	// start message has expired. Until then its handler may still be running.
-	unendedAfter = 24 * time.Hour
+	// lostSearchDelay is how long the search is delayed after the process has started or
+	// reconnected. In that time the recorder can catch up, and a runner that has the start message
+	// can finish.
+	lostSearchDelay = 10 * time.Second
+	// lostRecheckDelay is the delay before a missing start message is looked up again, because a
+	// replica may lag behind.
+	lostRecheckDelay = 5 * time.Second
+	// maxConcurrentLookups is the maximum number of concurrent message lookups.
+	maxConcurrentLookups = 8
+	// minExpiredRunTime is how long an execution must have been running to count as expired after
+	// its start message has expired. Until then its handler may still be running.
+	minExpiredRunTime = 24 * time.Hour
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
@@ -46,22 +47,22 @@ type endReason struct {
 }
 
 var (
-	endLost = endReason{
+	endReasonLost = endReason{
 		"lost",
 		"its start was lost: the stream no longer has the message, after a power cut or a " +
 			"restored copy; nothing can run it",
 	}
-	endExpired = endReason{
+	endReasonExpired = endReason{
 		"expired",
 		"no runner took it, or ended it, within the age of the stream, which no longer has its " +
 			"start; nothing can run it",
 	}
-	endUnheard = endReason{
+	endReasonUnreported = endReason{
 		"unreported",
 		"a runner acknowledged it without a report that can be read, so how it ended is not known",
 	}
 
-	ends = []endReason{endLost, endExpired, endUnheard}
+	endReasons = []endReason{endReasonLost, endReasonExpired, endReasonUnreported}
 )
 
 // EndLost marks as failed the executions that no runner will end. Their start messages were lost
@@ -72,12 +73,12 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		retry.Sleep(ctx, r.lostAfter)
+		retry.Sleep(ctx, r.lostSearchDelay)
 		every := time.Hour
 		for ctx.Err() == nil {
 			maxAge, err := r.endLost(ctx)
 			if err == nil {
-				every = r.lostEvery(maxAge)
+				every = r.lostSearchInterval(maxAge)
 				break
 			}
 			r.log.WithError(err).Debug("executions that no runner will end could not be looked " +
@@ -95,11 +96,11 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	}
 }
 
-// endLost ends executions that were accepted a while ago and that no runner will end. It returns
-// the shortest maximum age of the streams.
+// endReasonLost ends executions that were accepted a while ago and that no runner will end. It
+// returns the shortest maximum age of the streams.
 func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
-	streams, err := r.startStreams(ctx)
+	streams, err := r.listStartStreams(ctx)
 	if err == nil {
 		err = r.readRunnerGroups(ctx, streams)
 	}
@@ -108,19 +109,30 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	}
 	found, err := r.findUnended(ctx, streams, now)
 	if err == nil {
-		found[endUnheard], err = r.republishSkipped(ctx, streams, found[endUnheard])
+		found[endReasonUnreported], err = r.republishSkipped(
+			ctx,
+			streams,
+			found[endReasonUnreported],
+		)
 	}
-	if err != nil || len(found[endLost])+len(found[endExpired])+len(found[endUnheard]) == 0 {
+	if err != nil ||
+		len(
+			found[endReasonLost],
+		)+len(
+			found[endReasonExpired],
+		)+len(
+			found[endReasonUnreported],
+		) == 0 {
 		return streams.maxAge(), err
 	}
-	retry.Sleep(ctx, r.lostAgain)
+	retry.Sleep(ctx, r.lostRecheckDelay)
 	// List the streams again, because a queue's own stream may have been created in the meantime.
-	again, err := r.startStreams(ctx)
+	again, err := r.listStartStreams(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for why, some := range found {
-		if why != endUnheard {
+		if why != endReasonUnreported {
 			if some, err = r.locate(ctx, again, some); err != nil {
 				return 0, err
 			}
@@ -137,12 +149,12 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 // its contents are not fully recorded, prepare sets the err field of that stream, and executions
 // whose start messages may be in it are left alone.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
-	if err := r.readRunnerGroupsOf(ctx, streams, shared.starts); err != nil {
+	if err := r.readRunnerGroupsOf(ctx, streams, sharedPair.starts); err != nil {
 		return err
 	}
 	var preparing sync.WaitGroup
 	for name, at := range streams {
-		if name != shared.starts && at.err == nil {
+		if name != sharedPair.starts && at.err == nil {
 			preparing.Go(func() { at.err = r.readRunnerGroupsOf(ctx, streams, name) })
 		}
 	}
@@ -159,13 +171,14 @@ func (r *Recorder) readRunnerGroupsOf(
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
 	}
-	return r.checkComplete(ctx, pairOf(name))
+	return r.checkAllRecorded(ctx, pairOf(name))
 }
 
-// checkComplete returns an error unless the database has everything that a pair of streams holds.
-func (r *Recorder) checkComplete(ctx context.Context, at streamPair) error {
+// checkAllRecorded returns an error unless the database has everything that a pair of streams
+// holds.
+func (r *Recorder) checkAllRecorded(ctx context.Context, at streamPair) error {
 	for _, name := range at.names() {
-		if err := r.catchUp(ctx, name); err != nil {
+		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -187,13 +200,13 @@ func (r *Recorder) end(
 			if at.err != nil {
 				continue
 			}
-			if err := r.checkComplete(ctx, pairOf(name)); err != nil {
+			if err := r.checkAllRecorded(ctx, pairOf(name)); err != nil {
 				return err
 			}
 		}
-		var now []store.Lost
+		var now []store.LostExecution
 		for _, c := range candidates[:min(page, len(candidates))] {
-			now = append(now, c.Lost)
+			now = append(now, c.LostExecution)
 		}
 		ended, err := r.store.EndLost(ctx, now, time.Now(), why.reason)
 		if err != nil {
@@ -218,23 +231,23 @@ func (r *Recorder) end(
 var errBehind = errors.New("the recorder has not caught up")
 
 const (
-	// catchUpFor is how long a search waits for the recorder.
-	catchUpFor = 10 * time.Second
+	// catchUpTimeout is how long a search waits for the recorder.
+	catchUpTimeout = 10 * time.Second
 	// catchUpEvery is the interval at which it checks the recorder's progress.
 	catchUpEvery = 100 * time.Millisecond
 )
 
-// catchUp waits, for at most catchUpFor, until everything that the stream holds at the time of the
-// call is recorded. By then, start messages that were published again are recorded with their new
-// sequences, and every final state that was reported is known. It does not wait for messages that
-// arrive later, so it also returns under steady load.
-func (r *Recorder) catchUp(ctx context.Context, name string) error {
+// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream holds at the
+// time of the call is recorded. By then, start messages that were published again are recorded with
+// their new sequences, and every final state that was reported is known. It does not wait for
+// messages that arrive later, so it also returns under steady load.
+func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
 		return err
 	}
 	last := s.CachedInfo().State.LastSeq
-	for deadline := time.Now().Add(catchUpFor); ; {
+	for deadline := time.Now().Add(catchUpTimeout); ; {
 		consumer, err := s.Consumer(ctx, Durable)
 		if err != nil {
 			return err
@@ -255,7 +268,7 @@ func (r *Recorder) findUnended(
 ) (found map[endReason][]lostCandidate, err error) {
 	const page = 500
 	found = map[endReason][]lostCandidate{}
-	filter := store.Filter{Until: now.Add(-r.lostAgain)}
+	filter := store.Filter{Until: now.Add(-r.lostRecheckDelay)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {
@@ -304,13 +317,13 @@ func endReasonFor(
 	age := now.Sub(record.AcceptedAt)
 	switch {
 	case subject != "":
-		return endUnheard, haveHandled(groups, subject, record.StreamSequence)
+		return endReasonUnreported, haveHandled(groups, subject, record.StreamSequence)
 	case age < maxAge-margin:
-		return endLost, true
+		return endReasonLost, true
 	case record.Status == execution.Running:
-		return endExpired, now.Sub(record.StartedAt) > max(maxAge, unendedAfter)
+		return endReasonExpired, now.Sub(record.StartedAt) > max(maxAge, minExpiredRunTime)
 	default:
-		return endExpired, age > maxAge+margin
+		return endReasonExpired, age > maxAge+margin
 	}
 }
 
@@ -321,12 +334,12 @@ type startStream struct {
 	err    error // why the stream cannot be searched for start messages
 }
 
-// startStreams holds the streams of start messages, keyed by name. The shared stream is always
+// listStartStreams holds the streams of start messages, keyed by name. The shared stream is always
 // present.
 type startStreams map[string]*startStream
 
-// startStreams returns the streams of start messages that currently exist.
-func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
+// listStartStreams returns the streams of start messages that currently exist.
+func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
 		return nil, err
@@ -337,7 +350,7 @@ func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 		s, err := r.js.Stream(asking, p.starts)
 		cancel()
 		switch {
-		case err != nil && p == shared:
+		case err != nil && p == sharedPair:
 			return nil, fmt.Errorf("stream %s: %w", p.starts, err)
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		default:
@@ -347,13 +360,13 @@ func (r *Recorder) startStreams(ctx context.Context) (startStreams, error) {
 	return streams, nil
 }
 
-// of returns the streams that may hold the start message of an execution in a queue. The queue may
-// have moved to or from its own stream since the execution was accepted.
-func (s startStreams) of(queue string) []*startStream {
+// forQueue returns the streams that may hold the start message forQueue an execution in a queue.
+// The queue may have moved to or from its own stream since the execution was accepted.
+func (s startStreams) forQueue(queue string) []*startStream {
 	if own := s[stream.OwnStreamName(queue)]; own != nil {
-		return []*startStream{own, s[shared.starts]}
+		return []*startStream{own, s[sharedPair.starts]}
 	}
-	return []*startStream{s[shared.starts]}
+	return []*startStream{s[sharedPair.starts]}
 }
 
 // maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be read.
@@ -379,8 +392,8 @@ func (s startStreams) maxAgeAndGroups(
 	}
 	at := s[c.stream]
 	if at == nil { // no stream has the start message
-		at = s[shared.starts]
-		for _, other := range s.of(c.queue) {
+		at = s[sharedPair.starts]
+		for _, other := range s.forQueue(c.queue) {
 			if other != at && c.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
 				at = other
 			}
@@ -391,7 +404,7 @@ func (s startStreams) maxAgeAndGroups(
 
 // lostCandidate is an execution whose start message is being looked up.
 type lostCandidate struct {
-	store.Lost
+	store.LostExecution
 	queue   string // the queue of the execution
 	stream  string // the stream that holds the start message; "" if none does
 	subject string // the subject of the start message
@@ -400,8 +413,8 @@ type lostCandidate struct {
 
 func newLostCandidate(record store.Record) lostCandidate {
 	return lostCandidate{
-		Lost:  store.Lost{ID: record.ID, StreamSequence: record.StreamSequence},
-		queue: record.Queue,
+		LostExecution: store.LostExecution{ID: record.ID, StreamSequence: record.StreamSequence},
+		queue:         record.Queue,
 	}
 }
 
@@ -416,7 +429,7 @@ func (r *Recorder) locate(
 		next   = make(chan *lostCandidate)
 		mu     sync.Mutex
 	)
-	for range min(lostAtOnce, len(candidates)) {
+	for range min(maxConcurrentLookups, len(candidates)) {
 		asking.Go(func() {
 			for one := range next {
 				failed := r.locateOne(ctx, streams, one)
@@ -440,7 +453,7 @@ func (r *Recorder) locate(
 // locateOne sets a candidate's stream and subject to those of its start message.
 func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostCandidate) error {
 	c.stream, c.subject, c.unknown = "", "", false
-	for _, at := range streams.of(c.queue) {
+	for _, at := range streams.forQueue(c.queue) {
 		if at.err != nil {
 			c.unknown = true
 			continue
@@ -448,7 +461,7 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostC
 		if c.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
 			continue
 		}
-		subject, err := r.findStartSubject(ctx, at.stream, c.Lost)
+		subject, err := r.findStartSubject(ctx, at.stream, c.LostExecution)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // it was deleted in the meantime
 		}
@@ -464,7 +477,11 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostC
 	return nil
 }
 
-func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lost) (bool, error) {
+func (r *Recorder) isLost(
+	ctx context.Context,
+	s jetstream.Stream,
+	lost store.LostExecution,
+) (bool, error) {
 	subject, err := r.findStartSubject(ctx, s, lost)
 	return err == nil && subject == "", err
 }
@@ -473,7 +490,7 @@ func (r *Recorder) isLost(ctx context.Context, s jetstream.Stream, lost store.Lo
 // recorded sequence. It returns "" if there is no message there, or if the message belongs to
 // another execution.
 func (r *Recorder) findStartSubject(
-	ctx context.Context, s jetstream.Stream, lost store.Lost,
+	ctx context.Context, s jetstream.Stream, lost store.LostExecution,
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

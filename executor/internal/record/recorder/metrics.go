@@ -13,10 +13,10 @@ import (
 
 // Causes of rewinds.
 const (
-	causeDatabase = "database" // the database lacks acknowledged messages
-	causeStream   = "stream"   // the stream was restored to an earlier state
+	rewindCauseDatabase = "database" // the database lacks acknowledged messages
+	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
 	// The stream was set back to before messages that a group of runners had acknowledged.
-	causeRunners = "runners"
+	rewindCauseRunners = "runners"
 )
 
 type metrics struct {
@@ -76,7 +76,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			prometheus.ExponentialBuckets(1, 2, 10))),
 		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds",
 			"From the batch's last message to its commit.",
-			ops.Seconds)),
+			ops.SecondsBuckets)),
 		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds",
 			"From the stream's storing of a batch's first message to the commit.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
@@ -86,7 +86,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		Help: "Consumers that were moved back, and messages that runners were given again, by " +
 			"cause: the database or the stream had lost what was acknowledged.",
 	}, []string{"cause"})
-	for _, cause := range []string{causeDatabase, causeStream, causeRunners} {
+	for _, cause := range []string{rewindCauseDatabase, rewindCauseStream, rewindCauseRunners} {
 		m.rewinds.WithLabelValues(cause)
 	}
 	m.ended = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -95,11 +95,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			"their start was lost, no runner took it in time, or a runner acknowledged it " +
 			"without a report that can be read.",
 	}, []string{"reason"})
-	for _, end := range ends {
+	for _, end := range endReasons {
 		m.ended.WithLabelValues(end.label)
 	}
 	registry.MustRegister(m.rewinds, m.ended)
-	m.makeStreams()
+	m.makeStreamGauges()
 	registry.MustRegister(m.replicas)
 	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
 		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
@@ -109,9 +109,9 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-// makeStreams creates the gauges that are labeled by stream, with initial values for the streams
-// that every installation has.
-func (m *metrics) makeStreams() {
+// makeStreamGauges creates the gauges that are labeled by stream, with initial values for the
+// streams that every installation has.
+func (m *metrics) makeStreamGauges() {
 	m.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "hookstart_executor_lag_messages",
 		Help: "Messages of a stream that are not recorded yet, by all executors.",
@@ -131,11 +131,11 @@ func (m *metrics) makeStreams() {
 		Name: "hookstart_executor_stream_replicas",
 		Help: "Replicas of a stream, by whether their server is there and has everything.",
 	}, []string{"stream", "state"})
-	m.observeReplicas(stream.Name, nil)
-	m.lag.WithLabelValues(stream.Name)
+	m.observeReplicas(stream.ExecutionsName, nil)
+	m.lag.WithLabelValues(stream.ExecutionsName)
 	m.progressLag.WithLabelValues(stream.ProgressName)
-	m.streamBytes.WithLabelValues(stream.Name)
-	m.streamMaxBytes.WithLabelValues(stream.Name)
+	m.streamBytes.WithLabelValues(stream.ExecutionsName)
+	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
 }
 
 // observe counts the entries that have a verdict. An undecided message is counted later, when it
@@ -143,14 +143,14 @@ func (m *metrics) makeStreams() {
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {
-		case e.verdict != recorded && e.kind != unreadable:
-		case e.kind == start:
+		case e.verdict != verdictRecorded && e.kind != kindUnreadable:
+		case e.kind == kindStart:
 			m.start.Inc()
-		case e.kind == rejection:
+		case e.kind == kindRejection:
 			m.rejection.Inc()
-		case e.kind == progress:
+		case e.kind == kindProgress:
 			m.progress.Inc()
-		case e.verdict == putAside:
+		case e.verdict == verdictPutAside:
 			m.unreadable.Inc()
 		}
 	}

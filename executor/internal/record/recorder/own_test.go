@@ -37,9 +37,9 @@ func (r *rig) beginIn(at stream.Layout) string {
 		NodeID:     "node",
 		AccountID:  "a",
 		Queue:      "q",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 		TokenID:    "t",
 	}))
 	return id
@@ -107,7 +107,8 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		r.await("all have ended", func() bool {
 			return r.has(second, execution.Failed) && r.has(third, execution.Succeeded)
 		})
-		for _, name := range []string{"QUEUE_q", "PROGRESS_q", stream.Name, stream.ProgressName} {
+		for _, name := range []string{"QUEUE_q", "PROGRESS_q", stream.ExecutionsName,
+			stream.ProgressName} {
 			r.await("everything is acknowledged", func() bool { return r.unrecorded(name) == 0 })
 		}
 		r.await("the lag is known", func() bool {
@@ -125,7 +126,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 			return !r.hasStream("hookstart_executor_lag_messages", "QUEUE_q") &&
 				!r.hasStream("hookstart_executor_stream_replicas", "QUEUE_q")
 		})
-		if !r.hasStream("hookstart_executor_lag_messages", stream.Name) {
+		if !r.hasStream("hookstart_executor_lag_messages", stream.ExecutionsName) {
 			t.Error("the shared stream has no lag")
 		}
 	}
@@ -160,9 +161,9 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 					NodeID:     "node",
 					AccountID:  "a",
 					Queue:      "q",
-					Source:     execution.Webhook,
+					Source:     execution.SourceWebhook,
 					AcceptedAt: time.Now(),
-					Payload:    execution.Payload{Kind: execution.Text},
+					Payload:    execution.Payload{Kind: execution.BodyText},
 				})
 				if err == nil {
 					_, err = r.js.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second))
@@ -186,7 +187,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			r.await("the quiet stream is recorded", func() bool {
 				return r.has(id, execution.Succeeded)
 			})
-			if left := r.unrecorded(full.Name("q")); left < backlog/4 {
+			if left := r.unrecorded(full.StreamName("q")); left < backlog/4 {
 				t.Errorf("only %d of %d messages of the backlog were left", left, backlog)
 			}
 		})

@@ -15,27 +15,27 @@ import (
 // requests first and records the burst afterwards. A batch occupies a CPU for tens of milliseconds,
 // and every sender would otherwise have to wait for that. The delay of a record is limited.
 const (
-	// manyPerCPU is the number of concurrent requests per CPU at which senders begin to wait for
-	// CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second there
-	// are one or two.
-	manyPerCPU = 4
-	// calmAfter is how long the number of requests must stay lower before the recorder continues.
+	// busyRequestsPerCPU is the number of concurrent requests per CPU at which senders begin to
+	// wait for CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second
+	// there are one or two.
+	busyRequestsPerCPU = 4
+	// quietPeriod is how long the number of requests must stay lower before the recorder continues.
 	// NATS acknowledges many requests together, so at times there are none.
-	calmAfter = 50 * time.Millisecond
-	lookEvery = 2 * time.Millisecond
-	// maxAside is the age of a message at which the recorder stops waiting for requests.
-	maxAside = 2 * time.Second
+	quietPeriod       = 50 * time.Millisecond
+	quietPollInterval = 2 * time.Millisecond
+	// maxRecordDelay is the age of a message at which the recorder stops waiting for requests.
+	maxRecordDelay = 2 * time.Second
 )
 
-// burst tracks the senders served by an ingress in this process.
-type burst struct {
+// burstGate tracks the senders served by an ingress in this process.
+type burstGate struct {
 	publishing *atomic.Int64 // requests whose messages are being stored; nil without an ingress
-	calmAt     time.Time     // calmAfter after the last time that there were many requests
+	calmAt     time.Time     // quietPeriod after the last time that there were many requests
 }
 
-// awaitQuiet waits until a burst of requests is over, the batch's first message is maxAside old, or
-// the context is done.
-func (s *burst) awaitQuiet(ctx context.Context, first jetstream.Msg) {
+// awaitQuiet waits until a burst of requests is over, the batch's first message is maxRecordDelay
+// old, or the context is done.
+func (s *burstGate) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	if s.publishing == nil {
 		return
 	}
@@ -43,36 +43,36 @@ func (s *burst) awaitQuiet(ctx context.Context, first jetstream.Msg) {
 	end := now
 	if meta, err := first.Metadata(); err == nil {
 		// If the clock was set back, the age counts as zero.
-		end = now.Add(min(maxAside, maxAside-now.Sub(meta.Timestamp)))
+		end = now.Add(min(maxRecordDelay, maxRecordDelay-now.Sub(meta.Timestamp)))
 	}
 	for ; now.Before(end) && ctx.Err() == nil; now = time.Now() {
-		if s.publishing.Load() >= int64(manyPerCPU*runtime.GOMAXPROCS(0)) {
-			s.calmAt = now.Add(calmAfter)
+		if s.publishing.Load() >= int64(busyRequestsPerCPU*runtime.GOMAXPROCS(0)) {
+			s.calmAt = now.Add(quietPeriod)
 		}
 		if !now.Before(s.calmAt) {
 			return
 		}
-		retry.Sleep(ctx, lookEvery)
+		retry.Sleep(ctx, quietPollInterval)
 	}
 }
 
 const (
-	// restRatio is the length of the pause after a batch, relative to the batch, if no messages are
-	// waiting. As a result, recording uses a quarter of one core.
-	restRatio = 3
-	// maxRest is the maximum pause. It is well below ackWait.
-	maxRest = 100 * time.Millisecond
-	// maxBehind is the number of waiting messages at or above which there is no pause. The pause
-	// gets shorter as the number approaches maxBehind, so the recorder keeps up with a load that
-	// lasts longer than a burst.
-	maxBehind = 30_000
+	// batchPauseRatio is the length of the pause after a batch, relative to the batch, if no
+	// messages are waiting. As a result, recording uses a quarter of one core.
+	batchPauseRatio = 3
+	// maxBatchPause is the maximum pause. It is well below ackWait.
+	maxBatchPause = 100 * time.Millisecond
+	// noPauseBacklog is the number of waiting messages at or above which there is no pause. The
+	// pause gets shorter as the number approaches noPauseBacklog, so the recorder keeps up with a
+	// load that lasts longer than a burst.
+	noPauseBacklog = 30_000
 )
 
 // pauseAfterBatch returns the pause after a batch that took the duration took, with a number of
 // messages still waiting.
 func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
-	leisure := 1 - float64(min(waiting, maxBehind))/maxBehind
-	return min(time.Duration(restRatio*leisure*float64(took)), maxRest)
+	leisure := 1 - float64(min(waiting, noPauseBacklog))/noPauseBacklog
+	return min(time.Duration(batchPauseRatio*leisure*float64(took)), maxBatchPause)
 }
 
 // yieldEvery is the number of messages after which the recorder lets other goroutines run. Handling

@@ -11,11 +11,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The recorder lets a burst of requests pass first, but no message waits longer than maxAside for
-// it.
+// The recorder lets a burst of requests pass first, but no message waits longer than maxRecordDelay
+// for it.
 func TestSendersPassFirst(t *testing.T) {
 	t.Parallel()
-	many := int64(manyPerCPU * runtime.GOMAXPROCS(0))
+	many := int64(busyRequestsPerCPU * runtime.GOMAXPROCS(0))
 	const ending = -1 // the context is canceled
 	type step struct {
 		at         time.Duration
@@ -30,7 +30,7 @@ func TestSendersPassFirst(t *testing.T) {
 		"a burst that ends": {
 			burst: []step{{0, many}, {300 * time.Millisecond, 0}},
 			least: 300 * time.Millisecond,
-			most:  300*time.Millisecond + calmAfter,
+			most:  300*time.Millisecond + quietPeriod,
 		},
 		"one with gaps": {
 			burst: []step{
@@ -39,11 +39,11 @@ func TestSendersPassFirst(t *testing.T) {
 				},
 			},
 			least: 200 * time.Millisecond,
-			most:  200*time.Millisecond + calmAfter,
+			most:  200*time.Millisecond + quietPeriod,
 		},
-		"one without end": {burst: []step{{0, many}}, least: maxAside, most: maxAside},
+		"one without end": {burst: []step{{0, many}}, least: maxRecordDelay, most: maxRecordDelay},
 		"a message that has waited": {
-			age:   maxAside - time.Second,
+			age:   maxRecordDelay - time.Second,
 			burst: []step{{0, many}},
 			least: time.Second,
 			most:  time.Second,
@@ -52,8 +52,8 @@ func TestSendersPassFirst(t *testing.T) {
 		"a clock that was set back": {
 			age:   -time.Hour,
 			burst: []step{{0, many}},
-			least: maxAside,
-			most:  maxAside,
+			least: maxRecordDelay,
+			most:  maxRecordDelay,
 		},
 		"the process ends": {
 			burst: []step{{0, many}, {100 * time.Millisecond, ending}},
@@ -66,7 +66,7 @@ func TestSendersPassFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, end := context.WithCancel(t.Context())
 				defer end()
-				s := burst{publishing: new(atomic.Int64)}
+				s := burstGate{publishing: new(atomic.Int64)}
 				for _, step := range c.burst {
 					do := func() { s.publishing.Store(step.publishing) }
 					if step.publishing == ending {
@@ -80,7 +80,7 @@ func TestSendersPassFirst(t *testing.T) {
 				}
 				began := time.Now()
 				s.awaitQuiet(ctx, aged{at: began.Add(-c.age)})
-				if took := time.Since(began); took < c.least || took > c.most+2*lookEvery {
+				if took := time.Since(began); took < c.least || took > c.most+2*quietPollInterval {
 					t.Errorf("it stepped aside for %s, want %s to %s", took, c.least, c.most)
 				}
 			})

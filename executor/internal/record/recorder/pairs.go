@@ -19,8 +19,8 @@ import (
 // reports about them.
 type streamPair struct{ starts, reports string }
 
-// shared is the pair of streams used by all queues that do not have their own.
-var shared = streamPair{stream.Name, stream.ProgressName}
+// sharedPair is the pair of streams used by all queues that do not have their own.
+var sharedPair = streamPair{stream.ExecutionsName, stream.ProgressName}
 
 func ownPair(queue string) streamPair {
 	return streamPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
@@ -34,7 +34,7 @@ func pairOf(name string) streamPair {
 	if queue, ok := stream.QueueOfProgressStream(name); ok {
 		return ownPair(queue)
 	}
-	return shared
+	return sharedPair
 }
 
 // names returns the names of both streams.
@@ -54,7 +54,7 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]streamPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []streamPair{shared}
+	all := []streamPair{sharedPair}
 	for _, name := range names {
 		if p := pairOf(name); !slices.Contains(all, p) {
 			all = append(all, p)
@@ -72,7 +72,7 @@ func (r *Recorder) forget(name string) {
 	r.metrics.forget(name)
 	r.marks.forget(name)
 	r.recovery.forget(name)
-	r.startsWaiting.Delete(pairOf(name).starts)
+	r.startBacklog.Delete(pairOf(name).starts)
 }
 
 // fetchShare returns the maximum number of messages and bytes that one stream may add at a time.
@@ -80,17 +80,17 @@ func (r *Recorder) forget(name string) {
 // maxBatchBytes, and so do all streams of reports.
 func (r *Recorder) fetchShare() (messages, bytes int) {
 	pairs := max(1, int(r.streams.Load())/2)
-	return max(few, maxBatch/pairs), max(1<<20, maxBatchBytes/pairs)
+	return max(fetchSize, maxBatch/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 
-// waitingStarts holds, for each stream of start messages, the number of messages waiting in it, as
+// startBacklog holds, for each stream of start messages, the number of messages waiting in it, as
 // last reported by the server. It is safe for concurrent use.
-type waitingStarts struct {
+type startBacklog struct {
 	mu sync.Mutex
 	of map[string]uint64 // keyed by stream name
 }
 
-func (w *waitingStarts) Store(starts string, n uint64) {
+func (w *startBacklog) Store(starts string, n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.of == nil {
@@ -99,24 +99,24 @@ func (w *waitingStarts) Store(starts string, n uint64) {
 	w.of[starts] = n
 }
 
-func (w *waitingStarts) Load(starts string) uint64 {
+func (w *startBacklog) Load(starts string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.of[starts]
 }
 
-func (w *waitingStarts) Delete(starts string) {
+func (w *startBacklog) Delete(starts string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.of, starts)
 }
 
 // largest returns the largest number of start messages waiting in any queue's own stream.
-func (w *waitingStarts) largest() (n uint64) {
+func (w *startBacklog) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, of := range w.of {
-		if starts != shared.starts {
+		if starts != sharedPair.starts {
 			n = max(n, of)
 		}
 	}

@@ -51,7 +51,7 @@ func identityOf(info *jetstream.StreamInfo) string {
 }
 
 // rangesOf returns the ranges of the entries' messages.
-func rangesOf(entries []*entry) (ranges []store.Range) {
+func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	type source struct {
 		stream, created string
 		sequences       []uint64
@@ -96,9 +96,9 @@ type ackFloor struct {
 	sequence uint64
 }
 
-// recoveryPart is the name of the readiness component that is not ready while the database is
+// readinessComponent is the name of the readiness component that is not ready while the database is
 // behind.
-const recoveryPart = "database position"
+const readinessComponent = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 	r.mu.Lock()
@@ -107,7 +107,7 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 		r.goals = map[string]uint64{}
 	}
 	r.goals[stream] = max(r.goals[stream], goal)
-	ready.NotReady(recoveryPart,
+	ready.NotReady(readinessComponent,
 		"what was acknowledged is recorded again from the streams: the database lacks some of "+
 			"it, as after a failover to a standby that lagged")
 }
@@ -170,9 +170,9 @@ func trySend(c chan<- struct{}) {
 	}
 }
 
-// followDatabase compares the database with the streams at the times listed at the top of this
+// watchForDataLoss compares the database with the streams at the times listed at the top of this
 // file, until the context is done.
-func (r *Recorder) followDatabase(ctx context.Context) {
+func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	tick := time.NewTicker(r.compareEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -215,7 +215,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	for _, name := range r.recovery.behind() {
 		goal := r.recovery.goal(name)
 		consumer, err := r.js.Consumer(ctx, name, Durable)
-		if errors.Is(err, jetstream.ErrStreamNotFound) && pairOf(name) != shared {
+		if errors.Is(err, jetstream.ErrStreamNotFound) && pairOf(name) != sharedPair {
 			r.recovery.markGoalReached(name) // it was deleted
 			continue
 		}
@@ -232,11 +232,11 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	// Messages that were acknowledged late, for the previous database, could still be missing.
 	if behind, err := r.rewindAllIfBehind(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(shared.starts, 1, r.ready) // to check the stream again
+			r.recovery.start(sharedPair.starts, 1, r.ready) // to check the stream again
 		}
 		return err
 	}
-	r.ready.Ready(recoveryPart)
+	r.ready.Ready(readinessComponent)
 	r.log.Info("the database has again what was acknowledged")
 	trySend(r.search)
 	return nil
@@ -247,7 +247,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
-		pairs = []streamPair{shared}
+		pairs = []streamPair{sharedPair}
 	}
 	for _, p := range pairs {
 		lacks, failed := r.rewindIfBehind(ctx, p)
@@ -368,7 +368,7 @@ func (p *position) acknowledged() (first, last uint64) {
 
 // firstMissing returns the first acknowledged message that is in none of the ranges, or 0 if there
 // is none.
-func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint64, error) {
+func firstMissing(ctx context.Context, p *position, ranges []store.HandledRange) (uint64, error) {
 	next, last := p.acknowledged()
 	for i := 0; next <= last; {
 		for i < len(ranges) && ranges[i].Last < next {
@@ -379,7 +379,7 @@ func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint6
 			continue
 		}
 		// Messages that were deleted or dropped before their delivery are in no range.
-		sequence, err := messageFrom(ctx, p.stream, next)
+		sequence, err := firstSequenceFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err
 		}
@@ -391,9 +391,9 @@ func firstMissing(ctx context.Context, p *position, ranges []store.Range) (uint6
 	return 0, nil
 }
 
-// messageFrom returns the sequence of the first message at or after a sequence, or 0 if there is
-// none.
-func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
+// firstSequenceFrom returns the sequence of the first message at or after a sequence, or 0 if there
+// is none.
+func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	msg, err := s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(">"))
@@ -409,7 +409,7 @@ func messageFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint
 // rewind rewinds the recorder's consumer of a stream to the first message that it would otherwise
 // skip.
 func (r *Recorder) rewind(ctx context.Context, p *position) error {
-	first, cause := p.missing, causeDatabase
+	first, cause := p.missing, rewindCauseDatabase
 	if p.replaced > 0 {
 		if p.name == pairOf(p.name).starts {
 			if err := r.redeliverSkipped(ctx, p); err != nil {
@@ -421,7 +421,7 @@ func (r *Recorder) rewind(ctx context.Context, p *position) error {
 			return err
 		}
 		if first == 0 {
-			first, cause = p.replaced, causeStream
+			first, cause = p.replaced, rewindCauseStream
 		}
 	}
 	if first == 0 {
@@ -442,7 +442,7 @@ func (r *Recorder) rewind(ctx context.Context, p *position) error {
 	why := "the database is behind what was acknowledged, after a failover to a standby that " +
 		"lagged, or because an older copy was put back, or because an executor of an earlier " +
 		"version runs beside this one; it is recorded again from there"
-	if cause == causeStream {
+	if cause == rewindCauseStream {
 		why = "the stream was taken back behind what was acknowledged, by a power cut or a " +
 			"restored copy; it is recorded from there"
 	}

@@ -19,8 +19,8 @@ func (r *Recorder) readMessage(
 ) (*jetstream.RawStreamMsg, error) {
 	msg, err := s.GetMsg(ctx, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		msg, err = consistency.Get(ctx, r.js, s.CachedInfo().Config.Name,
-			leader.Question{Sequence: sequence})
+		msg, err = consistency.GetFromLeader(ctx, r.js, s.CachedInfo().Config.Name,
+			leader.Query{Sequence: sequence})
 	}
 	if err != nil && !errors.Is(err, leader.ErrNoMessage) {
 		return nil, fmt.Errorf("message %d: %w", sequence, err)

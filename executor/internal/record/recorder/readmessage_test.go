@@ -42,7 +42,7 @@ func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	if _, err := js.PublishMsg(ctx, stored); err != nil {
 		t.Fatal(err)
 	}
-	s, err := js.Stream(ctx, stream.Name)
+	s, err := js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ const (
 	// executor. When an executor is killed, recording the messages that it was handling is delayed
 	// by this duration.
 	ackWait = 5 * time.Second
-	// finishWait is how long Run may continue, after its context is done, to record messages that
+	// drainTimeout is how long Run may continue, after its context is done, to record messages that
 	// have already arrived.
-	finishWait = 5 * time.Second
+	drainTimeout = 5 * time.Second
 )
 
 // Recorder records the streams' messages. Several recorders in several executors share the work.
@@ -72,7 +72,7 @@ type Recorder struct {
 	js      jetstream.JetStream
 	store   store.Store
 	ready   *ops.Readiness
-	changes *changes.Changes
+	changes *changes.Notifier
 	metrics *metrics
 	tracer  trace.Tracer // nil if tracing is off
 	log     logrus.FieldLogger
@@ -83,21 +83,21 @@ type Recorder struct {
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLost search now
 	behind   chan struct{} // buffered for one value, which signals the start of a recovery
-	// startsWaiting holds the number of undelivered messages in each stream of start messages.
-	startsWaiting waitingStarts
-	streams       atomic.Int64 // number of streams being followed
+	// startBacklog holds the number of undelivered messages in each stream of start messages.
+	startBacklog startBacklog
+	streams      atomic.Int64 // number of streams being followed
 
 	// In production, the following fields have the values of the constants of the same names; tests
 	// change them. deliverAgain is the AckWait of the consumers.
-	deliverAgain, ackWait, applyTimeout, suspectPause time.Duration
-	watchEvery, compareEvery, catchUpEvery            time.Duration
-	lostAfter, lostAgain                              time.Duration
-	lostEvery                                         func(maxAge time.Duration) time.Duration
+	deliverAgain, ackWait, applyTimeout, suspectRetryDelay time.Duration
+	watchEvery, compareEvery, catchUpEvery                 time.Duration
+	lostSearchDelay, lostRecheckDelay                      time.Duration
+	lostSearchInterval                                     func(maxAge time.Duration) time.Duration
 }
 
 // New returns a Recorder that records the streams' messages in s.
 func New(
-	js jetstream.JetStream, s store.Store, c *changes.Changes, o *ops.Ops, log logrus.FieldLogger,
+	js jetstream.JetStream, s store.Store, c *changes.Notifier, o *ops.Ops, log logrus.FieldLogger,
 ) *Recorder {
 	m := newMetrics(o.Metrics)
 	return &Recorder{
@@ -112,20 +112,20 @@ func New(
 		log:      log,
 		database: &databaseHealth{ready: o.Ready, failures: m.failures, log: log},
 		suspects: suspectMessages{
-			tries: suspectTries,
-			time:  suspectTime,
+			tries: minSuspectTries,
+			time:  minSuspectTime,
 			seen:  map[messageID]*suspectMessage{},
 		},
-		deliverAgain: ackWait,
-		ackWait:      ackWait,
-		applyTimeout: applyTimeout,
-		suspectPause: suspectPause,
-		watchEvery:   watchEvery,
-		compareEvery: compareEvery,
-		lostAfter:    lostAfter,
-		lostAgain:    lostAgain,
-		catchUpEvery: catchUpEvery,
-		lostEvery:    lostSearchInterval,
+		deliverAgain:       ackWait,
+		ackWait:            ackWait,
+		applyTimeout:       applyTimeout,
+		suspectRetryDelay:  suspectRetryDelay,
+		watchEvery:         watchEvery,
+		compareEvery:       compareEvery,
+		lostSearchDelay:    lostSearchDelay,
+		lostRecheckDelay:   lostRecheckDelay,
+		catchUpEvery:       catchUpEvery,
+		lostSearchInterval: lostSearchInterval,
 	}
 }
 
@@ -135,7 +135,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	// Messages that have arrived are still recorded after ctx is done.
 	recording, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishWait, giveUp) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTimeout, giveUp) })()
 
 	// The messages of the next batch arrive while a batch is being recorded.
 	var arrived arrivals
@@ -145,16 +145,16 @@ func (r *Recorder) Run(ctx context.Context) {
 		arrived.end()
 	}()
 	keeping.Go(func() { r.keepAlive(recording, &arrived) })
-	keeping.Go(func() { r.followDatabase(ctx) })
+	keeping.Go(func() { r.watchForDataLoss(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
-	first := burst{publishing: r.Publishing}
-	for messages := arrived.gather(); messages != nil; messages = arrived.gather() {
+	first := burstGate{publishing: r.Publishing}
+	for messages := arrived.nextBatch(); messages != nil; messages = arrived.nextBatch() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
 		r.record(recording, messages)
 		if r.Publishing != nil {
-			waiting := max(pending(messages[len(messages)-1]), r.startsWaiting.largest())
+			waiting := max(pending(messages[len(messages)-1]), r.startBacklog.largest())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}
@@ -173,8 +173,8 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	connection := r.connection()
 	for i, e := range entries {
 		yieldToOthers(i)
-		if e.verdict == recorded {
-			r.marks.acknowledged(connection, e)
+		if e.verdict == verdictRecorded {
+			r.marks.add(connection, e)
 		}
 		if err := r.acknowledge(e); err != nil {
 			r.log.WithError(err).Debug("an acknowledgement was not sent; the message comes again")
@@ -197,20 +197,20 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
 	}
 	r.trace(ctx, entries, began)
-	count := map[kind]int{}
+	count := map[messageKind]int{}
 	decided := 0
 	for _, e := range entries {
 		count[e.kind]++
-		if e.verdict == recorded || e.verdict == putAside {
+		if e.verdict == verdictRecorded || e.verdict == verdictPutAside {
 			decided++
 		}
 	}
 	r.log.WithFields(logrus.Fields{
 		"messages":    len(messages),
 		"decided":     decided,
-		"starts":      count[start] + count[rejection],
-		"progress":    count[progress],
-		"unreadable":  count[unreadable],
+		"starts":      count[kindStart] + count[kindRejection],
+		"progress":    count[kindProgress],
+		"unreadable":  count[kindUnreadable],
 		"changed":     len(applied.Changed),
 		"duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
@@ -219,13 +219,13 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 // acknowledge acknowledges an entry's message according to its verdict.
 func (r *Recorder) acknowledge(e *entry) error {
 	switch e.verdict {
-	case recorded:
+	case verdictRecorded:
 		return e.msg.Ack()
-	case putAside:
+	case verdictPutAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
-	case suspected:
-		return e.msg.NakWithDelay(r.suspectPause)
-	case undecided:
+	case verdictSuspected:
+		return e.msg.NakWithDelay(r.suspectRetryDelay)
+	case verdictUndecided:
 	}
 	return nil
 }

@@ -186,9 +186,9 @@ func (r *rig) begin(workflowID string) string {
 		NodeID:     "node",
 		AccountID:  "a",
 		Queue:      "q",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
+		Payload:    execution.Payload{Kind: execution.BodyText, Body: []byte("x")},
 		TokenID:    "t",
 	}))
 	return id
@@ -203,9 +203,9 @@ func (r *rig) tryBegin() (id string, err error) {
 		NodeID:     "node",
 		AccountID:  "a",
 		Queue:      "q",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 	})
 	if err == nil {
 		_, err = r.js.PublishMsg(r.t.Context(), msg)
@@ -244,7 +244,7 @@ func (r *rig) has(id string, status execution.Status) bool {
 
 // pending returns the number of messages that the consumers have not acknowledged.
 func (r *rig) pending() (n uint64) {
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
 		if err != nil {
 			r.t.Fatal(err)
@@ -380,7 +380,9 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.alter(refuse)
-	r.alter(`CREATE TRIGGER refuse_aside BEFORE INSERT ON unreadable BEGIN SELECT RAISE(ABORT, 'nor here'); END`)
+	r.alter(
+		`CREATE TRIGGER refuse_aside BEFORE INSERT ON unreadable BEGIN SELECT RAISE(ABORT, 'nor here'); END`,
+	)
 	refused, other := r.begin("refused"), r.begin("wf")
 	r.await("the other is recorded", func() bool { return r.has(other, execution.Queued) })
 	r.await("to put it aside has failed", func() bool {
@@ -485,8 +487,10 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 		return r.has(first, execution.Queued) && r.pending() == 0
 	})
 	r.nats.Stop()
-	folder, err := filepath.Glob(filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.Name,
-		"obs", recorder.Durable))
+	folder, err := filepath.Glob(
+		filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.ExecutionsName,
+			"obs", recorder.Durable),
+	)
 	if err != nil || len(folder) != 1 {
 		t.Fatalf("%v, %v", folder, err)
 	}
@@ -566,9 +570,9 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "a",
 		Queue:      "q",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text},
+		Payload:    execution.Payload{Kind: execution.BodyText},
 	}))
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }

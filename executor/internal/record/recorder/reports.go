@@ -65,8 +65,8 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
 			return
-		case store.IsDataError(err) && deliveries(msg) < suspectTries:
-			_ = msg.NakWithDelay(r.suspectPause)
+		case store.IsDataError(err) && deliveries(msg) < minSuspectTries:
+			_ = msg.NakWithDelay(r.suspectRetryDelay)
 			return
 		case store.IsDataError(err):
 			r.metrics.refused.Inc()
@@ -128,7 +128,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 				return err
 			}
 		}
-		if late, err := r.isOfOtherSender(ctx, s); err != nil {
+		if late, err := r.isFromReplacedSender(ctx, s); err != nil {
 			return err
 		} else if late {
 			continue
@@ -149,8 +149,12 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// isOfOtherSender reports whether an observation concerns a sender that the node no longer has.
-func (r *Recorder) isOfOtherSender(ctx context.Context, s stream.SenderObservation) (bool, error) {
+// isFromReplacedSender reports whether an observation concerns a sender that the node no longer
+// has.
+func (r *Recorder) isFromReplacedSender(
+	ctx context.Context,
+	s stream.SenderObservation,
+) (bool, error) {
 	if r.SenderPreset == nil {
 		return false, nil
 	}

@@ -14,11 +14,11 @@ func TestRest(t *testing.T) {
 		waiting uint64
 		want    time.Duration
 	}{
-		{time.Millisecond, 0, restRatio * time.Millisecond},
-		{2 * time.Millisecond, maxBehind / 2, restRatio * time.Millisecond},
-		{time.Second, 0, maxRest},
-		{time.Second, maxBehind, 0},
-		{time.Second, 10 * maxBehind, 0},
+		{time.Millisecond, 0, batchPauseRatio * time.Millisecond},
+		{2 * time.Millisecond, noPauseBacklog / 2, batchPauseRatio * time.Millisecond},
+		{time.Second, 0, maxBatchPause},
+		{time.Second, noPauseBacklog, 0},
+		{time.Second, 10 * noPauseBacklog, 0},
 	} {
 		if got := pauseAfterBatch(c.took, c.waiting); got != c.want {
 			t.Errorf("after %s with %d waiting: %s, want %s", c.took, c.waiting, got, c.want)

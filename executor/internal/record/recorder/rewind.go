@@ -43,7 +43,7 @@ type ackMark struct {
 	id         string // the execution ID
 }
 
-func (m *ackMarks) acknowledged(connection uint64, e *entry) {
+func (m *ackMarks) add(connection uint64, e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last == nil {
@@ -179,7 +179,11 @@ func (r *Recorder) wasReplaced(
 		return true, nil
 	}
 	for _, mark := range r.marks.forStream(info.Config.Name) {
-		other, err := r.isLost(ctx, s, store.Lost{ID: mark.id, StreamSequence: mark.sequence})
+		other, err := r.isLost(
+			ctx,
+			s,
+			store.LostExecution{ID: mark.id, StreamSequence: mark.sequence},
+		)
 		if err != nil || other {
 			return other, err
 		}
@@ -188,7 +192,7 @@ func (r *Recorder) wasReplaced(
 	if name != pairOf(name).starts {
 		return true, nil // for a stream of reports, the missing progress is proof enough
 	}
-	streams, err := r.startStreams(ctx)
+	streams, err := r.listStartStreams(ctx)
 	if err != nil {
 		return false, err
 	}

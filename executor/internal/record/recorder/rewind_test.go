@@ -26,7 +26,7 @@ import (
 // taken creates a consumer of the shared stream that has acknowledged a number of messages.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
-	return r.takenOf(stream.Name, config, messages)
+	return r.takenOf(stream.ExecutionsName, config, messages)
 }
 
 // takenOf creates a consumer of a stream that has acknowledged a number of messages.
@@ -81,7 +81,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	})
 	r.stop()
 
-	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.Name),
+	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.ExecutionsName),
 		stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
 		t.Fatal(err)
 	}
@@ -368,14 +368,14 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 		NodeID:     "node",
 		AccountID:  "a",
 		Queue:      "q",
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		OrderKey:   "key",
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.Text, Body: []byte("x")},
+		Payload:    execution.Payload{Kind: execution.BodyText, Body: []byte("x")},
 	}))
 	acknowledged := r.begin("wf")
 	consumerOf := func(config jetstream.ConsumerConfig) jetstream.Consumer {
-		consumer, err := r.js.CreateConsumer(t.Context(), stream.Name, config)
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +457,7 @@ func TestAStartThatExpired(t *testing.T) {
 	if err := stream.ChangeSettings(t.Context(), r.js, settings); err == nil {
 		t.Fatal("so short an age is allowed")
 	}
-	s, err := r.js.Stream(t.Context(), stream.Name)
+	s, err := r.js.Stream(t.Context(), stream.ExecutionsName)
 	if err == nil {
 		config := s.CachedInfo().Config
 		config.MaxAge, config.Duplicates = settings.MaxAge, settings.DedupWindow

@@ -61,7 +61,7 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 // receive it. If its execution has no report, the groups acknowledged it without one, because
 // runners report before they acknowledge.
 func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bool) {
-	filter := stream.ConsumerSubject(subject)
+	filter := stream.RunnerFilterSubject(subject)
 	for _, g := range groups {
 		switch {
 		case filter == "" || g.subject != filter:
@@ -101,7 +101,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 				p.replaced); err != nil {
 				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
 			}
-			r.metrics.rewinds.WithLabelValues(causeRunners).Inc()
+			r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
 			r.log.WithFields(logrus.Fields{
 				"consumer":     g.consumer,
 				"acknowledged": g.floor,
@@ -125,7 +125,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 		}
 	}
 	if copied > 0 {
-		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
+		r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.replaced, "last": last}).
 			Error("the stream was taken back, and runners have passed over new starts; they are " +
 				"given copies of these")
@@ -147,13 +147,13 @@ func (r *Recorder) publishCopy(
 	if err != nil {
 		return false, fmt.Errorf("message %d: %w", sequence, err)
 	}
-	event, _, err := stream.DecodeBrief(raw.Subject, raw.Header, raw.Data)
+	event, _, err := stream.DecodeSummary(raw.Subject, raw.Header, raw.Data)
 	if err != nil || event.Start == nil {
 		return false, nil
 	}
 	passed := false
 	for _, g := range groups {
-		if g.subject != stream.ConsumerSubject(raw.Subject) {
+		if g.subject != stream.RunnerFilterSubject(raw.Subject) {
 			continue
 		}
 		if g.floor < sequence {
@@ -201,16 +201,16 @@ func (r *Recorder) publishCopy(
 // acknowledged without a report. Only consumers of the shared stream can have skipped start
 // messages.
 func (r *Recorder) republishSkipped(
-	ctx context.Context, at startStreams, unheard []lostCandidate,
+	ctx context.Context, at startStreams, unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
 	if r.SkippedConsumers == nil {
-		return unheard, nil
+		return unreported, nil
 	}
 	consumers, err := r.SkippedConsumers()
 	if err != nil || len(consumers) == 0 {
-		return unheard, err
+		return unreported, err
 	}
-	s, groups := at[shared.starts].stream, at[shared.starts].groups
+	s, groups := at[sharedPair.starts].stream, at[sharedPair.starts].groups
 	var passing []runnerGroup // groups that have skipped messages
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
@@ -218,8 +218,9 @@ func (r *Recorder) republishSkipped(
 		}
 	}
 	copied := 0
-	for _, one := range unheard {
-		if pairOf(one.stream) != shared || !haveHandled(passing, one.subject, one.StreamSequence) {
+	for _, one := range unreported {
+		if pairOf(one.stream) != sharedPair ||
+			!haveHandled(passing, one.subject, one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}
@@ -232,7 +233,7 @@ func (r *Recorder) republishSkipped(
 		}
 	}
 	if copied > 0 {
-		r.metrics.rewinds.WithLabelValues(causeRunners).Add(float64(copied))
+		r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{"executions": copied, "consumers": consumers}).
 			Error("NATS had lost what runners have acknowledged; they are given copies of the " +
 				"starts that have not ended")

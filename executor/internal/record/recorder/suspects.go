@@ -2,14 +2,14 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is retried alone, at least suspectTries times and for at
-// least suspectTime, before it is put aside. suspectTime is longer than the lock timeouts of the
-// databases.
+// A message that the database refuses is retried alone, at least minSuspectTries times and for at
+// least minSuspectTime, before it is put aside. minSuspectTime is longer than the lock timeouts of
+// the databases.
 const (
-	suspectTries = 4
-	suspectTime  = 30 * time.Second
-	suspectPause = 10 * time.Second
-	maxSuspects  = 1_000
+	minSuspectTries   = 4
+	minSuspectTime    = 30 * time.Second
+	suspectRetryDelay = 10 * time.Second
+	maxSuspects       = 1_000
 )
 
 // suspectMessages tracks messages that the database has refused until they are recorded or put
@@ -71,7 +71,7 @@ func (s *suspectMessages) clear(entries []*entry) {
 // another executor since.
 func (s *suspectMessages) forget(now time.Time) {
 	for key, known := range s.seen {
-		if now.Sub(known.since) > 10*suspectTime {
+		if now.Sub(known.since) > 10*minSuspectTime {
 			delete(s.seen, key)
 		}
 	}

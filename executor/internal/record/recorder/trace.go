@@ -33,16 +33,24 @@ func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time)
 		return
 	}
 	ended := trace.WithTimestamp(time.Now())
-	inBatch, whole := tracing.StartBatch(ctx, r.tracer, "record", stream.Name, Durable,
-		len(entries), links, trace.WithTimestamp(began))
+	inBatch, whole := tracing.StartBatchSpan(
+		ctx,
+		r.tracer,
+		"record",
+		stream.ExecutionsName,
+		Durable,
+		len(entries),
+		links,
+		trace.WithTimestamp(began),
+	)
 	defer whole.End(ended)
 	ofBatch := trace.LinkFromContext(inBatch)
 	for _, e := range sampled {
-		_, span := tracing.StartProcess(ctx, r.tracer, "record", Durable,
+		_, span := tracing.StartProcessSpan(ctx, r.tracer, "record", Durable,
 			e.msg.Headers().Get(stream.HeaderTrace), e.msg.Subject(),
 			e.msg.Headers().Get(stream.HeaderExecutionID),
 			trace.WithLinks(ofBatch), trace.WithTimestamp(began))
-		if e.kind == unreadable {
+		if e.kind == kindUnreadable {
 			tracing.Fail(span, "unreadable", "")
 		}
 		span.End(ended)

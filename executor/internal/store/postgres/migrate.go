@@ -22,7 +22,7 @@ var migrations embed.FS
 // time. It rejects a database that was migrated by a newer program or created before the first
 // release. It uses a separate connection, because waiting for another executor's migration, or
 // building an index, may take a long time.
-func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err error) {
+func migrate(ctx context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
 	provider, err := newProvider(db)
@@ -40,12 +40,12 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (knows int64, err erro
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
 	var version int64
-	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&version); err != nil {
+	if err := db.QueryRowContext(ctx, relational.SelectSchemaVersion).Scan(&version); err != nil {
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
 	sources := provider.ListSources()
-	knows = sources[len(sources)-1].Version
-	return knows, relational.CheckSchema(version, knows)
+	supported = sources[len(sources)-1].Version
+	return supported, relational.CheckSchema(version, supported)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {
@@ -73,13 +73,13 @@ var _ lock.SessionLocker = waitingLock{}
 // SessionLock implements lock.SessionLocker.
 func (waitingLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock($1), pg_advisory_lock($2)`,
-		lock.DefaultLockID, int64(relational.Migration))
+		lock.DefaultLockID, int64(relational.MigrationLock))
 	return err
 }
 
 // SessionUnlock implements lock.SessionLocker.
 func (waitingLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_unlock($2), pg_advisory_unlock($1)`,
-		lock.DefaultLockID, int64(relational.Migration))
+		lock.DefaultLockID, int64(relational.MigrationLock))
 	return err
 }

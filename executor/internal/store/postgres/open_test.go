@@ -229,7 +229,7 @@ func TestMigrationWaitsForTransactions(t *testing.T) {
 	tryLock := func(tx pgx.Tx) (got bool) {
 		t.Helper()
 		if err := tx.QueryRow(t.Context(), `SELECT pg_try_advisory_xact_lock($1)`,
-			int64(relational.Migration)).Scan(&got); err != nil {
+			int64(relational.MigrationLock)).Scan(&got); err != nil {
 			t.Fatal(err)
 		}
 		return got

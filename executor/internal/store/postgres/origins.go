@@ -15,13 +15,13 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// originArrays is the part of a statement that reads origins from array parameters.
-const originArrays = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+// unnestOrigins is the part of a statement that reads origins from array parameters.
+const unnestOrigins = `unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
 	$6::text[], $7::text[], $8::boolean[])
 	AS n (workflow_id, node_id, account_id, queue, source, token_id, sender, verified)`
 
 const (
-	findOrigins = `SELECT w.workflow, o.origin, n.* FROM ` + originArrays +
+	findOrigins = `SELECT w.workflow, o.origin, n.* FROM ` + unnestOrigins +
 		` JOIN workflows w USING (workflow_id)
 		JOIN origins o USING (workflow, node_id, account_id, queue, source, token_id, sender,
 		verified)`
@@ -32,7 +32,7 @@ const (
 	addOrigins = `INSERT INTO origins (workflow, node_id, account_id, queue, source, token_id,
 		sender, verified)
 		SELECT w.workflow, n.node_id, n.account_id, n.queue, n.source, n.token_id, n.sender,
-		n.verified FROM ` + originArrays + ` JOIN workflows w USING (workflow_id)
+		n.verified FROM ` + unnestOrigins + ` JOIN workflows w USING (workflow_id)
 		ORDER BY 1, 2, 3, 4, 5, 6, 7, 8 ON CONFLICT DO NOTHING`
 )
 
@@ -47,7 +47,7 @@ type querier interface {
 // separate transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and
 // do not have to wait until another executor has written its whole batch.
 func originNumbersOf(
-	ctx context.Context, on querier, known *relational.Origins, records []store.Record,
+	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginNumbers, error) {
 	numbers := make(map[store.Origin]relational.OriginNumbers)
 	missing := make(map[store.Origin]bool)

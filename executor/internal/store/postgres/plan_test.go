@@ -39,15 +39,17 @@ func TestListUsesItsIndex(t *testing.T) {
 		}{
 			{store.Filter{}, []string{"executions_time"}},
 			{store.Filter{AccountID: "account"}, []string{"executions_time"}},
-			{store.Filter{AccountID: storetest.OneWorkflow}, []string{"executions_workflow"}},
-			{store.Filter{AccountID: storetest.TwoWorkflows}, []string{"executions_workflow"}},
-			{store.Filter{AccountID: storetest.ManyNodes}, []string{"executions_time"}},
+			{store.Filter{AccountID: storetest.AccountOneWorkflow},
+				[]string{"executions_workflow"}},
+			{store.Filter{AccountID: storetest.AccountTwoWorkflows},
+				[]string{"executions_workflow"}},
+			{store.Filter{AccountID: storetest.AccountManyNodes}, []string{"executions_time"}},
 			{
-				store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, []string{
+				store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"}, []string{
 					"executions_workflow",
 				},
 			},
-			{store.Filter{Source: execution.Webhook}, []string{"executions_time"}},
+			{store.Filter{Source: execution.SourceWebhook}, []string{"executions_time"}},
 			{store.Filter{AccountID: "none"}, nil},
 			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
 			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_id"}},

@@ -59,7 +59,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		}
 		return prepareConnection(ctx, conn)
 	}
-	limitConnecting(config.ConnConfig)
+	configureDialer(config.ConnConfig)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, openError(config, err)
 	}
@@ -103,7 +103,7 @@ var errStandby = errors.New("the server is a standby that is not promoted, and t
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
 	var standby bool
-	err := s.pool.QueryRow(ctx, relational.NewestSchema).Scan(&version)
+	err := s.pool.QueryRow(ctx, relational.SelectSchemaVersion).Scan(&version)
 	if err == nil {
 		err = s.pool.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
 	}
@@ -154,8 +154,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
 	both := &pgx.Batch{}
-	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.Migration))
-	both.Queue(relational.NewestSchema).QueryRow(func(row pgx.Row) error {
+	both.Queue(`SELECT pg_advisory_xact_lock_shared($1)`, int64(relational.MigrationLock))
+	both.Queue(relational.SelectSchemaVersion).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&version)
 	})
 	if err := tx.SendBatch(ctx, both).Close(); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	oldest = `SELECT id FROM executions WHERE accepted_at < $1 ORDER BY accepted_at, id LIMIT $2`
+	selectOldest = `SELECT id FROM executions WHERE accepted_at < $1 ORDER BY accepted_at, id LIMIT $2`
 
 	// lockOldest locks the rows in ID order, as Apply does.
 	lockOldest = `SELECT id FROM executions WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
@@ -18,7 +18,7 @@ const (
 func (tx transaction) PruneRecords(
 	ctx context.Context, before time.Time, limit int,
 ) (pruned int64, err error) {
-	ids, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], oldest, before, limit)
+	ids, err := queryRows(ctx, tx, pgx.RowTo[[]byte], selectOldest, before, limit)
 	if err != nil {
 		return 0, err
 	}

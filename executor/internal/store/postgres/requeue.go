@@ -21,7 +21,7 @@ const (
 	endLost = `UPDATE executions e SET status = 4, finished_after = l.after, error = $3
 		FROM unnest($1::bytea[], $2::bigint[]) AS l (id, after) WHERE e.id = l.id`
 
-	moveRecords = `UPDATE executions e SET stream_sequence = m.stream_sequence
+	updateSequences = `UPDATE executions e SET stream_sequence = m.stream_sequence
 		FROM (SELECT e.id, n.stream_sequence FROM executions e
 		JOIN unnest($1::bytea[], $2::bigint[]) AS n (id, stream_sequence) USING (id)
 			WHERE e.status IN (1, 2) AND e.stream_sequence <> n.stream_sequence ORDER BY e.id
@@ -56,46 +56,54 @@ const (
 
 // EndLost implements relational.Tx.
 func (tx transaction) EndLost(
-	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
 	var ids [][]byte
 	var after []int64
-	_, err = queryUpdated(ctx, tx, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var id []byte
-		var accepted time.Time
-		err = row.Scan(&id, &accepted)
-		ids, after = append(ids, id), append(after, at.UnixMicro()-accepted.UnixMicro())
-		return none, err
-	}, lockLost,
-		column(lost, func(l store.Lost) []byte { return store.IDKey(l.ID) }),
-		column(lost, func(l store.Lost) int64 { return store.StoredSequence(l.StreamSequence) }))
+	_, err = queryRows(
+		ctx,
+		tx,
+		func(row pgx.CollectableRow) (none struct{}, err error) {
+			var id []byte
+			var accepted time.Time
+			err = row.Scan(&id, &accepted)
+			ids, after = append(ids, id), append(after, at.UnixMicro()-accepted.UnixMicro())
+			return none, err
+		},
+		lockLost,
+		column(lost, func(l store.LostExecution) []byte { return store.EncodeID(l.ID) }),
+		column(
+			lost,
+			func(l store.LostExecution) int64 { return store.StoredSequence(l.StreamSequence) },
+		),
+	)
 	if err != nil {
 		return nil, err
 	}
 	_, err = tx.Tx.Exec(ctx, endLost, ids, after, reason)
-	return column(ids, store.IDOf), err
+	return column(ids, store.DecodeID), err
 }
 
 // MarkRequeued implements relational.Tx.
 func (tx transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
-	ids, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], markRequeued,
-		column(requeued, func(r store.Requeue) []byte { return store.IDKey(r.ID) }),
+	ids, err := queryRows(ctx, tx, pgx.RowTo[[]byte], markRequeued,
+		column(requeued, func(r store.Requeue) []byte { return store.EncodeID(r.ID) }),
 		column(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
-	return column(ids, store.IDOf), err
+	return column(ids, store.DecodeID), err
 }
 
 // Dismiss implements relational.Tx.
 func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	taken, err := queryUpdated(ctx, tx, pgx.RowTo[[]byte], dismissRecords, storedIDs(ids), at)
-	dismissed = column(taken, store.IDOf)
+	taken, err := queryRows(ctx, tx, pgx.RowTo[[]byte], dismissRecords, storedIDs(ids), at)
+	dismissed = column(taken, store.DecodeID)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
-	messageKeys, err = queryUpdated(ctx, tx, messageKey, dismissMessages,
+	messageKeys, err = queryRows(ctx, tx, messageKey, dismissMessages,
 		column(messages, func(key store.MessageKey) int64 {
 			return store.StoredSequence(key.StreamSequence)
 		}),
@@ -111,8 +119,8 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 
-// queryUpdated runs a statement and returns the rows that it yields.
-func queryUpdated[T any](
+// queryRows runs a statement and returns the rows that it yields.
+func queryRows[T any](
 	ctx context.Context, tx transaction, row pgx.RowToFunc[T], query string, args ...any,
 ) ([]T, error) {
 	rows, err := tx.Tx.Query(ctx, query, args...)

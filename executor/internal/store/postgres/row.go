@@ -16,18 +16,18 @@ const (
 		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
 		`finished_after, error, output, attempts, cancel_requested_at`
 
-	shortArrays = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], ` +
+	shortArrayParams = `$1::bytea[], $2::integer[], $3::integer[], $4::smallint[], ` +
 		`$5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[]`
-	longArrays = shortArrays +
+	longArrayParams = shortArrayParams +
 		`, $11::text[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], ` +
 		`$16::bigint[], $17::bigint[], $18::text[], $19::bytea[], $20::integer[], ` +
 		`$21::timestamptz[]`
 
-	selectShort = `SELECT * FROM unnest(` + shortArrays + `)`
+	selectShort = `SELECT * FROM unnest(` + shortArrayParams + `)`
 	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +
 		` ON CONFLICT (id) DO NOTHING RETURNING id`
 	insertLong = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` +
-		longArrays + `) ON CONFLICT (id) DO NOTHING RETURNING id`
+		longArrayParams + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
 // recordArrays returns one array per column of records, and reports whether all records have the
@@ -41,7 +41,7 @@ func recordArrays(
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
 	for i, r := range records {
-		short = short && relational.IsShort(r, computed[i])
+		short = short && relational.FitsShortForm(r, computed[i])
 		if computed[i] {
 			deliveries[i] = nilIf(r.DeliveryID, "")
 		} else {
@@ -52,7 +52,7 @@ func recordArrays(
 		return column(records, func(r store.Record) *string { return nilIf(value(r), "") })
 	}
 	arrays = []any{
-		column(records, func(r store.Record) []byte { return store.IDKey(r.ID) }),
+		column(records, func(r store.Record) []byte { return store.EncodeID(r.ID) }),
 		column(keys, func(n relational.OriginNumbers) int64 { return n.Workflow }),
 		column(keys, func(n relational.OriginNumbers) int64 { return n.Origin }),
 		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
@@ -93,8 +93,8 @@ func recordArrays(
 	), false
 }
 
-// shortNames lists the names of shortColumns.
-var shortNames = strings.Split(shortColumns, ", ")
+// shortColumnNames lists the names of shortColumns.
+var shortColumnNames = strings.Split(shortColumns, ", ")
 
 // shortRow returns row i of the arrays of the short form.
 func shortRow(arrays []any, i int) []any {
@@ -114,20 +114,20 @@ func shortRow(arrays []any, i int) []any {
 	return row
 }
 
-func updateArrays(moves []store.StateUpdate, accepted map[string]time.Time) []any {
+func stateUpdateArgs(updates []store.StateUpdate, accepted map[string]time.Time) []any {
 	return []any{
-		column(moves, func(m store.StateUpdate) []byte { return store.IDKey(m.ID) }),
-		column(moves, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
-		column(moves, func(m store.StateUpdate) *int64 {
+		column(updates, func(m store.StateUpdate) []byte { return store.EncodeID(m.ID) }),
+		column(updates, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
+		column(updates, func(m store.StateUpdate) *int64 {
 			return microsSince(accepted[m.ID], m.StartedAt)
 		}),
-		column(moves, func(m store.StateUpdate) *int64 {
+		column(updates, func(m store.StateUpdate) *int64 {
 			return microsSince(accepted[m.ID], m.FinishedAt)
 		}),
-		column(moves, func(m store.StateUpdate) string { return m.Error }),
-		column(moves, func(m store.StateUpdate) []byte { return m.Output }),
-		column(moves, func(m store.StateUpdate) *int64 { return nullableCount(m.Attempts) }),
-		column(moves, func(m store.StateUpdate) *time.Time { return nullableTime(m.CanceledAt) }),
+		column(updates, func(m store.StateUpdate) string { return m.Error }),
+		column(updates, func(m store.StateUpdate) []byte { return m.Output }),
+		column(updates, func(m store.StateUpdate) *int64 { return nullableCount(m.Attempts) }),
+		column(updates, func(m store.StateUpdate) *time.Time { return nullableTime(m.CanceledAt) }),
 	}
 }
 
@@ -141,7 +141,7 @@ func column[T, V any](items []T, value func(T) V) []V {
 }
 
 // storedIDs returns the stored form of IDs.
-func storedIDs(ids []string) [][]byte { return column(ids, store.IDKey) }
+func storedIDs(ids []string) [][]byte { return column(ids, store.EncodeID) }
 
 // nilIf returns a pointer to text, or nil if text equals none. nil is stored as NULL.
 func nilIf(text, none string) *string {

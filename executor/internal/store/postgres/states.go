@@ -26,8 +26,8 @@ const (
 			WHERE NOT EXISTS (SELECT FROM executions e
 			WHERE e.id = named.id)) AS missing OFFSET 0) AS looked`
 
-	// lockStanding locks the rows in ID order, because PostgreSQL locks them after sorting.
-	lockStanding = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
+	// lockRecords locks the rows in ID order, because PostgreSQL locks them after sorting.
+	lockRecords = `SELECT id, status, origin, accepted_at, coalesce(attempts, 0) FROM executions
 		WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
 	updateRecords = `UPDATE executions e SET status = m.status,
@@ -47,14 +47,14 @@ const (
 // of this one.
 func (tx transaction) LockPending(
 	ctx context.Context, batch store.Batch,
-) (mayKeep bool, err error) {
+) (mayKeepPending bool, err error) {
 	if len(batch.New)+len(batch.Progress) == 0 {
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockPending, storedIDs(store.PendingIDs(batch)),
-		int64(relational.Pending)).Scan(&mayKeep, &locked)
-	return mayKeep, err
+	err = tx.QueryRow(ctx, lockPending, storedIDs(store.UnmatchedProgressIDs(batch)),
+		int64(relational.PendingLock)).Scan(&mayKeepPending, &locked)
+	return mayKeepPending, err
 }
 
 // HasPending implements relational.Tx. Checking would cost one more round trip.
@@ -74,7 +74,7 @@ func (tx transaction) InsertNew(
 		return nil, err
 	}
 	arrays, short := recordArrays(records, numbers)
-	if short && len(records) >= copyFrom {
+	if short && len(records) >= minCopyRecords {
 		if copied, err := copyRecords(ctx, tx.Tx, arrays, len(records)); copied || err != nil {
 			return records, err
 		}
@@ -85,12 +85,12 @@ func (tx transaction) InsertNew(
 	}
 	fresh := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		fresh[store.IDOf(id)] = true
+		fresh[store.DecodeID(id)] = true
 	}
 	inserted = store.Inserted(records, fresh)
 	again := store.AlreadyRecorded(records, inserted)
-	_, err = tx.Tx.Exec(ctx, moveRecords, column(again, func(r store.Record) []byte {
-		return store.IDKey(r.ID)
+	_, err = tx.Tx.Exec(ctx, updateSequences, column(again, func(r store.Record) []byte {
+		return store.EncodeID(r.ID)
 	}),
 		column(again, func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) }))
 	return inserted, err
@@ -134,9 +134,9 @@ func insertArrays(
 // uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// copyFrom is the minimum number of records for which COPY is used. For 250 records, COPY takes 0.7
-// times the server CPU time of an INSERT, but more round trips.
-const copyFrom = 100
+// minCopyRecords is the minimum number of records for which COPY is used. For 250 records, COPY
+// takes 0.7 times the server CPU time of an INSERT, but more round trips.
+const minCopyRecords = 100
 
 // copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.
 func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
@@ -144,7 +144,7 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 	if err != nil {
 		return false, err
 	}
-	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortNames,
+	_, err = point.CopyFrom(ctx, pgx.Identifier{"executions"}, shortColumnNames,
 		pgx.CopyFromSlice(n, func(i int) ([]any, error) {
 			return shortRow(arrays, i), nil
 		}))
@@ -164,7 +164,7 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 	if err != nil {
 		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
 	}
-	s.Origins.Cache(numbers)
+	s.Origins.Add(numbers)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *Store) Prepare(ctx context.Context, operation string, records []store.R
 func (tx transaction) CurrentStates(
 	ctx context.Context, ids []string,
 ) (map[string]store.CurrentState, error) {
-	rows, err := tx.Tx.Query(ctx, lockStanding, storedIDs(ids))
+	rows, err := tx.Tx.Query(ctx, lockRecords, storedIDs(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (tx transaction) CurrentStates(
 	)
 	if _, err := pgx.ForEachRow(rows, []any{&id, &status, &origin, &accepted, &attempt},
 		func() error {
-			all, statuses, numbers = append(all, store.IDOf(id)),
+			all, statuses, numbers = append(all, store.DecodeID(id)),
 				append(statuses, relational.StatusOf(status)), append(numbers, origin)
 			attempts = append(attempts, attempt)
 			tx.accepted[all[len(all)-1]] = accepted
@@ -215,7 +215,7 @@ func (tx transaction) CurrentStates(
 }
 
 // UpdateStates implements relational.Tx.
-func (tx transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
-	_, err := tx.Tx.Exec(ctx, updateRecords, updateArrays(moves, tx.accepted)...)
+func (tx transaction) UpdateStates(ctx context.Context, updates []store.StateUpdate) error {
+	_, err := tx.Tx.Exec(ctx, updateRecords, stateUpdateArgs(updates, tx.accepted)...)
 	return err
 }

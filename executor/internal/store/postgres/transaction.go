@@ -57,7 +57,7 @@ func storedArgs(args []any) []any {
 	return column(args, func(arg any) any {
 		switch v := arg.(type) {
 		case relational.ExecutionID:
-			return store.IDKey(string(v))
+			return store.EncodeID(string(v))
 		case relational.ExecutionIDs:
 			return storedIDs(v)
 		}
@@ -99,7 +99,7 @@ type transaction struct {
 	pgx.Tx
 
 	writer   int16
-	origins  *relational.Origins
+	origins  *relational.OriginCache
 	accepted map[string]time.Time // when the records returned by CurrentStates were accepted
 }
 
@@ -143,7 +143,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case relational.ExecutionID:
 		return column(typedColumn[relational.ExecutionID](rows, i),
 			func(id relational.ExecutionID) []byte {
-				return store.IDKey(string(id))
+				return store.EncodeID(string(id))
 			}), "bytea"
 	case int64:
 		return typedColumn[int64](rows, i), "bigint"
@@ -184,9 +184,9 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 }
 
 // Lock implements relational.Tx with an advisory lock.
-func (tx transaction) Lock(ctx context.Context, lock relational.Lock, alone bool) error {
+func (tx transaction) Lock(ctx context.Context, lock relational.Lock, exclusive bool) error {
 	query := `SELECT pg_advisory_xact_lock_shared($1)`
-	if alone {
+	if exclusive {
 		query = `SELECT pg_advisory_xact_lock($1)`
 	}
 	_, err := tx.Tx.Exec(ctx, query, int64(lock))

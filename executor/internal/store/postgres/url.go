@@ -12,15 +12,15 @@ import (
 // errWrongURL is wrapped by the errors of Open for which retrying is pointless.
 var errWrongURL = errors.New("the database URL is wrong")
 
-// errURL has no details: a URL that cannot be parsed may contain a password anywhere.
-var errURL = fmt.Errorf("%w: it has the form "+
+// errURLFormat has no details: a URL that cannot be parsed may contain a password anywhere.
+var errURLFormat = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
 
 // parse parses the URL and omits from its errors anything that could be a password.
 func parse(text string) (*pgxpool.Config, error) {
 	if text == "" { // pgx would fall back to environment variables
-		return nil, errURL
+		return nil, errURLFormat
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err == nil {
@@ -28,7 +28,7 @@ func parse(text string) (*pgxpool.Config, error) {
 	}
 	parsed, urlErr := url.Parse(text)
 	if urlErr != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
-		return nil, errURL
+		return nil, errURLFormat
 	}
 	// pgx quotes the URL. The text after it describes the problem: an option, a port, a file.
 	_, reason, ok := strings.Cut(oneLine(err), "`: ")
@@ -38,11 +38,11 @@ func parse(text string) (*pgxpool.Config, error) {
 		if secret != "" &&
 			(strings.Contains(reason, secret) ||
 				strings.Contains(reason, url.QueryEscape(secret))) {
-			return nil, errURL
+			return nil, errURLFormat
 		}
 	}
 	if !ok || parsed.Query().Has("sslpassword") {
-		return nil, errURL
+		return nil, errURLFormat
 	}
 	return nil, fmt.Errorf("%w: %s", errWrongURL, reason)
 }

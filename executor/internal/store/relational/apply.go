@@ -26,7 +26,7 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
 ) (applied store.Applied, err error) {
-	mayKeep, err := tx.LockPending(ctx, batch)
+	mayKeepPending, err := tx.LockPending(ctx, batch)
 	if err != nil {
 		return applied, err
 	}
@@ -59,7 +59,7 @@ func (s *Store) apply(
 		}
 	}
 	applied.Changed = store.ChangedIDs(inserted, moves)
-	if mayKeep && len(applied.Unknown) > 0 {
+	if mayKeepPending && len(applied.Unknown) > 0 {
 		if applied.Dropped, err = keepPending(ctx, tx, batch.Progress,
 			applied.Unknown); err != nil {
 			return applied, err
@@ -68,16 +68,16 @@ func (s *Store) apply(
 	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
 		return applied, err
 	}
-	if err := decided.insert(ctx, tx, batch.Handled); err != nil {
+	if err := handledRangeTable.insert(ctx, tx, batch.Handled); err != nil {
 		return applied, err
 	}
 	// Do this last, because executors wait for each other on the rows of frequently used tokens.
-	return applied, tokenUses.insert(ctx, tx, store.TokenUses(inserted))
+	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
 }
 
 // EndLost implements store.Store.
 func (s *Store) EndLost(
-	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
 	if len(lost) == 0 {
 		return nil, nil
@@ -92,7 +92,11 @@ func (s *Store) EndLost(
 		if err != nil {
 			return nil, err
 		}
-		return ended, s.storeCauses(ctx, tx, store.LostFailures(standing, ended, at, reason))
+		return ended, s.storeCauses(
+			ctx,
+			tx,
+			store.LostExecutionFailures(standing, ended, at, reason),
+		)
 	})
 }
 
@@ -122,7 +126,7 @@ func (s *Store) Dismiss(
 			store.StoredTime(at)); err != nil {
 			return err
 		}
-		return audit.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))
+		return auditTable.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))
 	})
 	if err != nil {
 		return nil, nil, err
@@ -133,7 +137,7 @@ func (s *Store) Dismiss(
 // Prune implements store.Store.
 func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	before = store.CeilTime(before)
-	return s.prune(ctx, "prune", Pruning, func(tx Tx) (pruned int64, err error) {
+	return s.prune(ctx, "prune", PruningLock, func(tx Tx) (pruned int64, err error) {
 		if limit > 0 {
 			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {
 				return 0, err

@@ -6,11 +6,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// aside is the table of messages put aside. Its name is that of one of their two kinds.
-var aside = table[store.KeptMessage]{
+// asideMessageTable is the table of messages put asideMessageTable. Its name is that of one of
+// their two kinds.
+var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
-	fields: func(u *store.KeptMessage) []any {
+	fields: func(u *store.AsideMessageRow) []any {
 		return []any{
 			&u.StreamSequence, &u.Subject, &u.Reason, timeField{&u.At}, nullableTimeField{
 				timeField{&u.DismissedAt},
@@ -19,37 +20,38 @@ var aside = table[store.KeptMessage]{
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "at, stream_sequence, subject",
-	part:     func(p *store.Part) *[]store.KeptMessage { return &p.PutAside },
+	part:     func(p *store.BackupPart) *[]store.AsideMessageRow { return &p.PutAside },
 }
 
-// HasKey is the condition that a message has a store.MessageKey. KeyArgs returns its arguments.
-const HasKey = `stream_sequence = ? AND CASE
+// MessageKeyCondition is the condition that a message has a store.MessageKey. MessageKeyArgs
+// returns its arguments.
+const MessageKeyCondition = `stream_sequence = ? AND CASE
 	WHEN subject LIKE 'executions.progress.%' THEN 'executions.progress.'
 	WHEN subject LIKE 'executions.queue.%' OR subject LIKE 'executions.reports.%'
 		THEN substr(subject, 1, length(CAST(? AS text)))
 	ELSE '-' END = ?`
 
-// KeyArgs returns the arguments of HasKey.
-func KeyArgs(key store.MessageKey) []any {
+// MessageKeyArgs returns the arguments of MessageKeyCondition.
+func MessageKeyArgs(key store.MessageKey) []any {
 	return []any{store.StoredSequence(key.StreamSequence), key.Prefix(), key.Prefix()}
 }
 
 // storeAside inserts the messages that a batch puts aside, deletes those that it recovers, and
 // stores its audit entries.
 func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
-	kept := make([]store.KeptMessage, len(batch.PutAside))
+	kept := make([]store.AsideMessageRow, len(batch.PutAside))
 	for i, u := range batch.PutAside {
 		kept[i].AsideMessage = u
 	}
-	if err := aside.insert(ctx, tx, kept); err != nil {
+	if err := asideMessageTable.insert(ctx, tx, kept); err != nil {
 		return err
 	}
-	if err := audit.insert(ctx, tx, batch.Audit); err != nil {
+	if err := auditTable.insert(ctx, tx, batch.Audit); err != nil {
 		return err
 	}
 	for _, key := range batch.Recovered { // usually one
-		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+HasKey,
-			KeyArgs(key)...); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM unreadable WHERE `+MessageKeyCondition,
+			MessageKeyArgs(key)...); err != nil {
 			return err
 		}
 	}
@@ -58,8 +60,8 @@ func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
 
 // GetAside implements store.Store.
 func (s *Store) GetAside(ctx context.Context, key store.MessageKey) (store.AsideMessage, error) {
-	found, err := Collect(ctx, s.db, "get unreadable", aside.scan,
-		aside.selection()+`WHERE `+HasKey, KeyArgs(key)...)
+	found, err := Collect(ctx, s.db, "get unreadable", asideMessageTable.scan,
+		asideMessageTable.selection()+`WHERE `+MessageKeyCondition, MessageKeyArgs(key)...)
 	if err != nil {
 		return store.AsideMessage{}, err
 	}
@@ -81,7 +83,7 @@ func (s *Store) ListAside(
 	}
 	if filter.WorkflowID != "" {
 		ordered, others := store.SubjectPatterns(filter.WorkflowID)
-		own := store.OwnPatterns(filter.WorkflowID)
+		own := store.OwnStreamSubjectPatterns(filter.WorkflowID)
 		where.Add(`CASE WHEN subject LIKE 'executions.queue.%' THEN subject LIKE ? ESCAPE '\'
 			OR subject LIKE ? ESCAPE '\' OR subject LIKE ? ESCAPE '\'
 			WHEN subject LIKE 'executions.ordered.%' THEN subject LIKE ? ESCAPE '\'
@@ -91,8 +93,8 @@ func (s *Store) ListAside(
 		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
 	where.Between(`at`, filter.Since, filter.Until)
-	found, err := Collect(ctx, s.db, "list unreadable", aside.scan,
-		aside.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
+	found, err := Collect(ctx, s.db, "list unreadable", asideMessageTable.scan,
+		asideMessageTable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)
 	var messages []store.AsideMessage
 	for _, message := range found {

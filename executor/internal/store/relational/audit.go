@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var audit = table[store.AuditEntry]{
+var auditTable = table[store.AuditEntry]{
 	name: "audit",
 	columns: "id, at, actor_kind, actor_id, actor_name, action, account_id, workflow_id, " +
 		"node_id, changes",
@@ -21,12 +21,16 @@ var audit = table[store.AuditEntry]{
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "at, id",
-	part:     func(p *store.Part) *[]store.AuditEntry { return &p.Audit },
+	part:     func(p *store.BackupPart) *[]store.AuditEntry { return &p.Audit },
 }
 
 // AddAudit implements store.Store.
 func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error {
-	return s.db.Write(ctx, "add audit", func(tx Tx) error { return audit.insert(ctx, tx, entries) })
+	return s.db.Write(
+		ctx,
+		"add audit",
+		func(tx Tx) error { return auditTable.insert(ctx, tx, entries) },
+	)
 }
 
 // ListAudit implements store.Store.
@@ -43,14 +47,14 @@ func (s *Store) ListAudit(
 	if after != (store.AuditPosition{}) {
 		where.Add(`(at, id) < (?, ?)`, store.StoredTime(after.At), store.SanitizeText(after.ID))
 	}
-	return Collect(ctx, s.db, "list audit", audit.scan,
-		audit.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,
+	return Collect(ctx, s.db, "list audit", auditTable.scan,
+		auditTable.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)
 }
 
 // PruneAudit implements store.Store.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (int, error) {
-	return s.prune(ctx, "prune audit", Pruning, func(tx Tx) (int64, error) {
+	return s.prune(ctx, "prune audit", PruningLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx,
 			`DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE at < ? ORDER BY at LIMIT ?)`,
 			store.CeilTime(before), max(limit, 0))

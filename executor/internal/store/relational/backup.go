@@ -8,29 +8,29 @@ import (
 
 // backupTable reads a table's rows for a backup, and writes rows from a backup to the table.
 type backupTable interface {
-	backUp(ctx context.Context, from Snapshot, parts *store.Parts) error
-	restore(ctx context.Context, tx Tx, part *store.Part) error
+	backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error
+	restore(ctx context.Context, tx Tx, part *store.BackupPart) error
 }
 
 // backupTables returns the tables that come after the records in a backup, in order.
 func (s *Store) backupTables() []backupTable {
 	return []backupTable{
-		duplicates, reports, tokenUses,
+		duplicateCountTable, appliedReportTable, tokenUseTable,
 		minuteTable{},
-		refusals, senders, filtered, audit, aside,
-		early,
+		refusalTable, senderTable, filteredTable, auditTable, asideMessageTable,
+		pendingProgressTable,
 	}
 }
 
-func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
+func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	return Pages(ctx, from, t.scan, func(item T) error {
-		return parts.Add(t.size(item), func(p *store.Part) {
+		return parts.Add(t.size(item), func(p *store.BackupPart) {
 			*t.part(p) = append(*t.part(p), item)
 		})
 	}, t.selection()+`ORDER BY `+t.order)
 }
 
-func (t table[T]) restore(ctx context.Context, tx Tx, part *store.Part) error {
+func (t table[T]) restore(ctx context.Context, tx Tx, part *store.BackupPart) error {
 	return t.insert(ctx, tx, *t.part(part))
 }
 
@@ -51,13 +51,13 @@ func (t table[T]) size(item T) (bytes int) {
 // tables.
 type minuteTable struct{}
 
-func (minuteTable) backUp(ctx context.Context, from Snapshot, parts *store.Parts) error {
+func (minuteTable) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	return Pages(ctx, from, scanMinute, func(c store.MinuteCount) error {
-		return parts.Add(0, func(p *store.Part) { p.Minutes = append(p.Minutes, c) })
-	}, selectMinutes+byMinute)
+		return parts.Add(0, func(p *store.BackupPart) { p.Minutes = append(p.Minutes, c) })
+	}, selectMinutes+groupByMinute)
 }
 
-func (minuteTable) restore(ctx context.Context, tx Tx, part *store.Part) error {
+func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) error {
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
@@ -83,9 +83,9 @@ func Pages[T any](
 }
 
 // Backup implements store.Store.
-func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error {
+func (s *Store) Backup(ctx context.Context, write func(store.BackupPart) error) error {
 	var refused error // the error returned by write, if any
-	parts := store.NewParts(func(part store.Part) error {
+	parts := store.NewBackupWriter(func(part store.BackupPart) error {
 		refused = write(part)
 		return refused
 	})
@@ -107,7 +107,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.Part) error) error 
 }
 
 // Restore implements store.Store.
-func (s *Store) Restore(ctx context.Context, part store.Part) error {
+func (s *Store) Restore(ctx context.Context, part store.BackupPart) error {
 	part = part.Sanitized()
 	if err := s.db.Prepare(ctx, "restore", part.Records); err != nil {
 		return err

@@ -33,7 +33,7 @@ func (s *Store) RequestCancel(
 		if err := tx.Query(ctx, func(row Row) error {
 			var id []byte
 			err := row.Scan(&id)
-			requested = append(requested, store.IDOf(id))
+			requested = append(requested, store.DecodeID(id))
 			return err
 		}, `UPDATE executions SET cancel_requested_at = ?
 			WHERE id = ANY (?::bytea[]) AND cancel_requested_at IS NULL
@@ -47,7 +47,7 @@ func (s *Store) RequestCancel(
 		for i, id := range requested {
 			entries[i] = entry(id)
 		}
-		return requested, audit.insert(ctx, tx, entries)
+		return requested, auditTable.insert(ctx, tx, entries)
 	})
 }
 

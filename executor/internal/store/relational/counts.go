@@ -9,7 +9,7 @@ import (
 )
 
 // The right-hand sides in the upsert refer to the row before the update.
-var refusals = table[store.Refusal]{
+var refusalTable = table[store.Refusal]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
 	fields: func(r *store.Refusal) []any {
@@ -28,7 +28,7 @@ var refusals = table[store.Refusal]{
 		user_agent = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.user_agent
 		ELSE refusals.user_agent END`,
 	order: "minute",
-	part:  func(p *store.Part) *[]store.Refusal { return &p.Refusals },
+	part:  func(p *store.BackupPart) *[]store.Refusal { return &p.Refusals },
 }
 
 // AddRefusals implements store.Store.
@@ -37,7 +37,7 @@ func (s *Store) AddRefusals(
 ) error {
 	refused = store.StorableRefusals(refused)
 	return s.applyOnce(ctx, "add refusals", reportID, at, func(tx Tx) error {
-		if err := refusals.insert(ctx, tx, refused); err != nil {
+		if err := refusalTable.insert(ctx, tx, refused); err != nil {
 			return err
 		}
 		return tx.AddMinutes(ctx, store.RefusedMinutes(refused))
@@ -87,7 +87,7 @@ func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 // kind.
 const (
 	selectMinutes = `SELECT minute, kind, CAST(sum(n) AS bigint) FROM minutes `
-	byMinute      = `GROUP BY minute, kind ORDER BY minute, kind`
+	groupByMinute = `GROUP BY minute, kind ORDER BY minute, kind`
 )
 
 func scanMinute(row Row) (c store.MinuteCount, err error) {
@@ -97,14 +97,14 @@ func scanMinute(row Row) (c store.MinuteCount, err error) {
 
 // Minutes implements store.Store.
 func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
-	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+byMinute,
+	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+groupByMinute,
 		since.Truncate(time.Minute))
 }
 
 // PruneCounts implements store.Store.
 func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error) {
 	before = store.CeilTime(before)
-	return s.prune(ctx, "prune counts", Pruning, func(tx Tx) (int64, error) {
+	return s.prune(ctx, "prune counts", PruningLock, func(tx Tx) (int64, error) {
 		for _, query := range []string{
 			`DELETE FROM minutes WHERE minute < ?`,
 			`DELETE FROM duplicate_reports WHERE reported_at < ?`,

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var eventCauses = table[store.EventCause]{
+var eventCauseTable = table[store.EventCause]{
 	name:    "event_causes",
 	columns: "id, account_id, kind, workflow_id, execution_id, queue, at, about",
 	fields: func(c *store.EventCause) []any {
@@ -20,7 +20,7 @@ var eventCauses = table[store.EventCause]{
 	conflict: "ON CONFLICT DO NOTHING",
 }
 
-var events = table[store.Event]{
+var eventTable = table[store.Event]{
 	name:    "operator_events",
 	columns: "id, account_id, kind, workflow_id, node_id, input, decided_at, published_at",
 	fields: func(e *store.Event) []any {
@@ -33,10 +33,10 @@ var events = table[store.Event]{
 	conflict: "ON CONFLICT DO NOTHING",
 }
 
-var conditions = table[store.Condition]{
+var conditionTable = table[store.EventCondition]{
 	name:    "event_conditions",
 	columns: "account_id, kind, subject, since",
-	fields: func(c *store.Condition) []any {
+	fields: func(c *store.EventCondition) []any {
 		return []any{&c.AccountID, &c.Kind, &c.Subject, timeField{&c.Since}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
@@ -53,7 +53,7 @@ func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure
 			causes = append(causes, *cause)
 		}
 	}
-	return eventCauses.insert(ctx, tx, causes)
+	return eventCauseTable.insert(ctx, tx, causes)
 }
 
 // collectInTx returns the rows of a table that match a query in a transaction.
@@ -75,16 +75,21 @@ func (s *Store) DecideEvents(
 	) ([]store.Event, []string),
 ) error {
 	return s.db.Write(ctx, "decide events", func(tx Tx) error {
-		if err := tx.Lock(ctx, Events, true); err != nil {
+		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}
-		causes, err := collectInTx(ctx, tx, eventCauses, `ORDER BY at, id LIMIT ?`,
+		causes, err := collectInTx(ctx, tx, eventCauseTable, `ORDER BY at, id LIMIT ?`,
 			store.MaxEventCauses)
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		decided, err := collectInTx(ctx, tx, events, `WHERE decided_at >= ? ORDER BY decided_at, id`,
-			store.CeilTime(since))
+		decided, err := collectInTx(
+			ctx,
+			tx,
+			eventTable,
+			`WHERE decided_at >= ? ORDER BY decided_at, id`,
+			store.CeilTime(since),
+		)
 		if err != nil {
 			return err
 		}
@@ -92,7 +97,7 @@ func (s *Store) DecideEvents(
 			decided[i].Input = ""
 		}
 		added, used := decide(causes, decided)
-		if err := events.insert(ctx, tx, added); err != nil {
+		if err := eventTable.insert(ctx, tx, added); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM event_causes WHERE id = ANY (?)`,
@@ -101,7 +106,7 @@ func (s *Store) DecideEvents(
 		}
 		_, err = tx.Exec(ctx,
 			`DELETE FROM operator_events WHERE published_at IS NOT NULL AND decided_at < ?`,
-			store.CeilTime(now.Add(-store.EventMemory)))
+			store.CeilTime(now.Add(-store.EventRetention)))
 		return err
 	})
 }
@@ -116,8 +121,8 @@ func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 
 // UnpublishedEvents implements store.Store.
 func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
-	return Collect(ctx, s.db, "unpublished events", events.scan,
-		events.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
+	return Collect(ctx, s.db, "unpublished events", eventTable.scan,
+		eventTable.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
 }
 
 // MarkEventsPublished implements store.Store.
@@ -127,7 +132,7 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 	}
 	return s.db.Write(ctx, "events published", func(tx Tx) error {
 		// The lock makes executors update the rows one after another, so they cannot deadlock.
-		if err := tx.Lock(ctx, Events, true); err != nil {
+		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx,
@@ -138,18 +143,21 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 }
 
 // EventConditions implements store.Store.
-func (s *Store) EventConditions(ctx context.Context) ([]store.Condition, error) {
-	return Collect(ctx, s.db, "event conditions", conditions.scan,
-		conditions.selection()+`ORDER BY account_id, kind, subject`)
+func (s *Store) EventConditions(ctx context.Context) ([]store.EventCondition, error) {
+	return Collect(ctx, s.db, "event conditions", conditionTable.scan,
+		conditionTable.selection()+`ORDER BY account_id, kind, subject`)
 }
 
 // ChangeEventConditions implements store.Store.
-func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.ConditionChange) error {
+func (s *Store) ChangeEventConditions(
+	ctx context.Context,
+	changes []store.EventConditionChange,
+) error {
 	if len(changes) == 0 {
 		return nil
 	}
 	return s.db.Write(ctx, "change event conditions", func(tx Tx) error {
-		if err := tx.Lock(ctx, Events, true); err != nil {
+		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}
 		var causes []store.EventCause
@@ -172,7 +180,7 @@ func (s *Store) ChangeEventConditions(ctx context.Context, changes []store.Condi
 				causes = append(causes, *c.Cause)
 			}
 		}
-		return eventCauses.insert(ctx, tx, causes)
+		return eventCauseTable.insert(ctx, tx, causes)
 	})
 }
 
@@ -181,7 +189,7 @@ func (s *Store) AcquireEventLead(
 	ctx context.Context, caller string, now, until time.Time,
 ) (bool, error) {
 	return write(ctx, s, "lead events", func(tx Tx) (bool, error) {
-		if err := tx.Lock(ctx, Events, true); err != nil {
+		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return false, err
 		}
 		changed, err := tx.Exec(ctx,

@@ -34,22 +34,23 @@ var (
 func (s *Store) Conditions(
 	ctx context.Context, what string, filter store.Filter, in Order, after store.Position,
 ) (where Where, err error) {
-	plus, err := s.whereDelivery(ctx, what, &where, filter)
+	columnPrefix, err := s.whereDelivery(ctx, what, &where, filter)
 	if err != nil {
 		return where, err
 	}
-	s.whereWorkflowAndTime(&where, filter, plus)
-	if err := s.whereOrigin(ctx, what, &where, filter, plus); err != nil {
+	s.whereWorkflowAndTime(&where, filter, columnPrefix)
+	if err := s.whereOrigin(ctx, what, &where, filter, columnPrefix); err != nil {
 		return where, err
 	}
 	switch code := StatusCode(filter.Status); {
 	case filter.Status == "":
-	case plus == "" && (filter.Status == execution.Failed || filter.Status == execution.Rejected):
+	case columnPrefix == "" && (filter.Status == execution.Failed ||
+		filter.Status == execution.Rejected):
 		where.Add(s.dialect.Trouble, code)
-	case plus == "" && filter.Status == execution.Canceled:
+	case columnPrefix == "" && filter.Status == execution.Canceled:
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status = ?`, code)
 	default:
-		where.Add(plus+`e.status = ?`, code)
+		where.Add(columnPrefix+`e.status = ?`, code)
 	}
 	if filter.Canceling {
 		where.Add(`e.cancel_requested_at IS NOT NULL AND e.status IN (1, 2)`) // queued, running
@@ -62,21 +63,23 @@ func (s *Store) Conditions(
 	}
 	if after != (store.Position{}) {
 		at := store.StoredTime(after.AcceptedAt)
-		where.Add(plus+in.after, at, at, ExecutionID(after.ID))
+		where.Add(columnPrefix+in.after, at, at, ExecutionID(after.ID))
 	}
 	return where, nil
 }
 
 // whereWorkflowAndTime adds the conditions on the workflow and the time.
-func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, plus string) {
+func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPrefix string) {
 	if filter.WorkflowID != "" {
-		where.Add(plus+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
-			store.SanitizeText(filter.WorkflowID))
+		where.Add(
+			columnPrefix+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
+			store.SanitizeText(filter.WorkflowID),
+		)
 	}
 	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
-		where.Add(plus+`e.accepted_at >= ?`, s.dialect.FirstTime)
+		where.Add(columnPrefix+`e.accepted_at >= ?`, s.dialect.FirstTime)
 	}
-	where.Between(plus+`e.accepted_at`, filter.Since, filter.Until)
+	where.Between(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
 
 // whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. If the execution
@@ -87,9 +90,9 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, plus str
 // not use an index on them, otherwise "".
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.Filter,
-) (plus string, err error) {
+) (columnPrefix string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
-		where.Add(wholeDelivery+` >= ? AND `+wholeDelivery+` < ?`, prefix,
+		where.Add(deliveryIDExpr+` >= ? AND `+deliveryIDExpr+` < ?`, prefix,
 			store.PrefixUpperBound(prefix))
 	}
 	if filter.DeliveryID != "" {
@@ -104,7 +107,7 @@ func (s *Store) whereDelivery(
 				delivery, delivery)
 			return s.dialect.Unindexed, nil
 		}
-		where.Add(wholeDelivery+` = ?`, delivery)
+		where.Add(deliveryIDExpr+` = ?`, delivery)
 	}
 	if filter.DeliveryID == "" && filter.DeliveryPrefix == "" {
 		return "", nil
@@ -113,19 +116,19 @@ func (s *Store) whereDelivery(
 }
 
 // nodesToSearch returns the trigger nodes of a workflow, or of all workflows if workflowID is "".
-// few is false if there are too many.
+// withinLimit is false if there are too many.
 func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
-) (nodes []store.Node, few bool, err error) {
+) (nodes []store.TriggerNode, withinLimit bool, err error) {
 	var where Where
 	where.Equals(`w.workflow_id`, workflowID)
-	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.Node, err error) {
+	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.TriggerNode, err error) {
 		err = row.Scan(&n.WorkflowID, &n.NodeID)
 		return n, err
 	},
 		`SELECT DISTINCT w.workflow_id, o.node_id FROM origins o JOIN workflows w
-			USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliveryNodes+1)...)
-	return nodes, len(nodes) <= store.MaxDeliveryNodes, err
+			USING (workflow) `+where.String()+` LIMIT ?`, append(where.Args, store.MaxDeliverySearchNodes+1)...)
+	return nodes, len(nodes) <= store.MaxDeliverySearchNodes, err
 }
 
 // checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. It reads
@@ -133,11 +136,11 @@ func (s *Store) nodesToSearch(
 func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
 	var where Where
 	s.whereWorkflowAndTime(&where, filter, "")
-	n, err := s.countUpTo(ctx, what, where, store.MaxDeliveryRecords)
+	n, err := s.countUpTo(ctx, what, where, store.MaxDeliverySearchRecords)
 	if err != nil {
 		return err
 	}
-	if n > store.MaxDeliveryRecords {
+	if n > store.MaxDeliverySearchRecords {
 		return store.ErrTooBroad
 	}
 	return nil

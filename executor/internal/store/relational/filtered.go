@@ -9,23 +9,23 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var filtered = table[store.FilteredRequests]{
+var filteredTable = table[store.FilteredRequests]{
 	name:    "filtered",
 	columns: "workflow_id, node_id, filtered, last_requests",
 	fields: func(f *store.FilteredRequests) []any {
-		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequests{&f.Last}}
+		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
 	// The update also locks the row: see AddFiltered.
 	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	order: "workflow_id, node_id",
-	part:  func(p *store.Part) *[]store.FilteredRequests { return &p.Filtered },
+	part:  func(p *store.BackupPart) *[]store.FilteredRequests { return &p.Filtered },
 }
 
-// filteredRequests stores a list of requests as JSON.
-type filteredRequests struct{ list *[]store.FilteredRequest }
+// filteredRequestsField stores a list of requests as JSON.
+type filteredRequestsField struct{ list *[]store.FilteredRequest }
 
-func (f filteredRequests) value() any {
+func (f filteredRequestsField) value() any {
 	text, err := json.Marshal(*f.list)
 	if err != nil {
 		panic(err) // storable strings and times always marshal
@@ -34,7 +34,7 @@ func (f filteredRequests) value() any {
 }
 
 // Scan implements sql.Scanner.
-func (f filteredRequests) Scan(from any) error {
+func (f filteredRequestsField) Scan(from any) error {
 	switch text := from.(type) {
 	case string:
 		return json.Unmarshal([]byte(text), f.list)
@@ -51,25 +51,25 @@ func (s *Store) AddFiltered(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		if err := filtered.insert(ctx, tx, added); err != nil { // this also locks the rows
+		if err := filteredTable.insert(ctx, tx, added); err != nil { // this also locks the rows
 			return err
 		}
 		for _, f := range added {
 			var have store.FilteredRequests
 			if err := tx.Query(ctx, func(row Row) (err error) {
-				have, err = filtered.scan(row)
+				have, err = filteredTable.scan(row)
 				return err
-			}, filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
+			}, filteredTable.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
 				f.NodeID); err != nil {
 				return err
 			}
 			if have.Count == f.Count { // the row is new, and was inserted as a whole
 				continue
 			}
-			last := store.LastFiltered(have.Last, f.Last)
+			last := store.MergeLatestFiltered(have.Last, f.Last)
 			if _, err := tx.Exec(ctx,
 				`UPDATE filtered SET last_requests = ? WHERE workflow_id = ? AND node_id = ?`,
-				filteredRequests{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
+				filteredRequestsField{&last}.value(), f.WorkflowID, f.NodeID); err != nil {
 				return err
 			}
 		}
@@ -82,8 +82,8 @@ func (s *Store) Filtered(
 	ctx context.Context,
 	workflowID, nodeID string,
 ) (store.FilteredRequests, error) {
-	found, err := Collect(ctx, s.db, "filtered", filtered.scan,
-		filtered.selection()+`WHERE workflow_id = ? AND node_id = ?`,
+	found, err := Collect(ctx, s.db, "filtered", filteredTable.scan,
+		filteredTable.selection()+`WHERE workflow_id = ? AND node_id = ?`,
 		store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.FilteredRequests{WorkflowID: workflowID, NodeID: nodeID}, err

@@ -6,38 +6,55 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// decided is the table of the ranges of messages that have been recorded or put aside. A batch
-// adds rows to it without waiting for other executors, because the table has no index and no two
-// executors change the same row.
-var decided = table[store.Range]{
+// handledRangeTable is the table of the ranges of messages that have been recorded or put aside. A
+// batch adds rows to it without waiting for other executors, because the table has no index and no
+// two executors change the same row.
+var handledRangeTable = table[store.HandledRange]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
-	fields:  func(r *store.Range) []any { return []any{&r.Stream, &r.Created, &r.First, &r.Last} },
+	fields: func(r *store.HandledRange) []any {
+		return []any{&r.Stream, &r.Created, &r.First,
+			&r.Last}
+	},
 }
 
-// maxRanges is the number of rows of a stream from which on HandledRanges merges them.
-const maxRanges = 64
+// mergeThreshold is the number of rows of a stream from which on HandledRanges merges them.
+const mergeThreshold = 64
 
 // HandledRanges implements store.Store.
-func (s *Store) HandledRanges(ctx context.Context, stream, created string) ([]store.Range, error) {
-	rows, err := Collect(ctx, s.db, "decided", decided.scan, decided.selection()+`WHERE stream = ?`,
-		stream)
+func (s *Store) HandledRanges(
+	ctx context.Context,
+	stream, created string,
+) ([]store.HandledRange, error) {
+	rows, err := Collect(
+		ctx,
+		s.db,
+		"decided",
+		handledRangeTable.scan,
+		handledRangeTable.selection()+`WHERE stream = ?`,
+		stream,
+	)
 	if err != nil {
 		return nil, err
 	}
 	ranges, foreign := rangesOfStream(rows, created)
-	if len(rows) < maxRanges && !foreign {
+	if len(rows) < mergeThreshold && !foreign {
 		return ranges, nil
 	}
-	return s.replaceHandledRanges(ctx, stream, created, func(ranges []store.Range) []store.Range {
-		return ranges
-	})
+	return s.replaceHandledRanges(
+		ctx,
+		stream,
+		created,
+		func(ranges []store.HandledRange) []store.HandledRange {
+			return ranges
+		},
+	)
 }
 
 // ForgetHandled implements store.Store.
 func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from uint64) error {
 	_, err := s.replaceHandledRanges(ctx, stream, created,
-		func(ranges []store.Range) []store.Range {
+		func(ranges []store.HandledRange) []store.HandledRange {
 			return store.RangesBefore(ranges, from)
 		})
 	return err
@@ -46,29 +63,34 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 // replaceHandledRanges calls keep with the merged ranges of a stream and replaces all of them with
 // the result. Rows that another transaction adds in the meantime are not affected.
 func (s *Store) replaceHandledRanges(
-	ctx context.Context, stream, created string, keep func([]store.Range) []store.Range,
-) ([]store.Range, error) {
-	return write(ctx, s, "merge decided", func(tx Tx) ([]store.Range, error) {
+	ctx context.Context,
+	stream, created string,
+	keep func([]store.HandledRange) []store.HandledRange,
+) ([]store.HandledRange, error) {
+	return write(ctx, s, "merge decided", func(tx Tx) ([]store.HandledRange, error) {
 		if err := tx.Lock(ctx, Ranges, true); err != nil {
 			return nil, err
 		}
-		var rows []store.Range
+		var rows []store.HandledRange
 		if err := tx.Query(ctx, func(row Row) error {
-			r, err := decided.scan(row)
+			r, err := handledRangeTable.scan(row)
 			rows = append(rows, r)
 			return err
-		}, `DELETE FROM decided WHERE stream = ? RETURNING `+decided.columns, stream); err != nil {
+		}, `DELETE FROM decided WHERE stream = ? RETURNING `+handledRangeTable.columns, stream); err != nil {
 			return nil, err
 		}
 		ranges, _ := rangesOfStream(rows, created)
 		ranges = keep(ranges)
-		return ranges, decided.insert(ctx, tx, ranges)
+		return ranges, handledRangeTable.insert(ctx, tx, ranges)
 	})
 }
 
 // rangesOfStream returns the merged ranges of the stream that has this identity. foreign reports
 // whether rows contains ranges with another identity.
-func rangesOfStream(rows []store.Range, created string) (ranges []store.Range, foreign bool) {
+func rangesOfStream(
+	rows []store.HandledRange,
+	created string,
+) (ranges []store.HandledRange, foreign bool) {
 	for _, r := range rows {
 		if r.Created == created {
 			ranges = append(ranges, r)

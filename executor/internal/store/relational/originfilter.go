@@ -10,16 +10,16 @@ const (
 	// maxOrigins is the maximum number of an account's or a source's origins that are listed in a
 	// query. If there are more, the origin of each record is looked up instead.
 	maxOrigins = 1_000
-	// fewRecords is the maximum number of records that are read and sorted. If there are more, they
-	// are searched in time order.
-	fewRecords = 1_000
+	// maxSortedRecords is the maximum number of records that are read and sorted. If there are
+	// more, they are searched in time order.
+	maxSortedRecords = 1_000
 )
 
 // whereOrigin adds the conditions on the account, the source and the node, which are stored in
 // origins. If many of the newest records belong to the account, a search in time order finds them
 // quickly. If only a few do, the records of the account's workflows are read instead.
 func (s *Store) whereOrigin(
-	ctx context.Context, what string, where *Where, filter store.Filter, plus string,
+	ctx context.Context, what string, where *Where, filter store.Filter, columnPrefix string,
 ) error {
 	var conditions Where
 	conditions.Equals(`o.account_id`, filter.AccountID)
@@ -48,7 +48,7 @@ func (s *Store) whereOrigin(
 		where.Add(`e.origin = ANY (?)`, origins)
 		return nil
 	case len(workflows) == 1:
-		where.Add(plus+`e.workflow = ?`, workflows[0])
+		where.Add(columnPrefix+`e.workflow = ?`, workflows[0])
 	default:
 		choose := s.dialect.HasStatistics
 		if !choose {
@@ -57,7 +57,7 @@ func (s *Store) whereOrigin(
 			}
 		}
 		if choose {
-			where.Add(plus+`e.workflow = ANY (?)`, workflows)
+			where.Add(columnPrefix+`e.workflow = ANY (?)`, workflows)
 		}
 	}
 	// Most workflows belong to a single account. coalesce keeps the planner from assuming that this
@@ -94,16 +94,16 @@ func (s *Store) origins(
 	return origins, workflows, err
 }
 
-// haveFewRecords reports whether the workflows have at most fewRecords records in the filter's time
-// range. It reads only an index.
+// haveFewRecords reports whether the workflows have at most maxSortedRecords records in the
+// filter's time range. It reads only an index.
 func (s *Store) haveFewRecords(
 	ctx context.Context, what string, filter store.Filter, workflows []int64,
 ) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)
 	s.whereWorkflowAndTime(&where, filter, "")
-	n, err := s.countUpTo(ctx, what, where, fewRecords)
-	return n <= fewRecords, err
+	n, err := s.countUpTo(ctx, what, where, maxSortedRecords)
+	return n <= maxSortedRecords, err
 }
 
 // countUpTo counts the records that meet a condition, up to limit+1.

@@ -12,34 +12,34 @@ import (
 // OriginNumbers holds an origin's row numbers in the dimension tables.
 type OriginNumbers struct{ Workflow, Origin int64 }
 
-// maxRemembered is the maximum number of origins that a process caches. When it is exceeded, the
+// maxCachedOrigins is the maximum number of origins that a process caches. When it is exceeded, the
 // cache is emptied.
-const maxRemembered = 100_000
+const maxCachedOrigins = 100_000
 
-// Origins caches origins. Rows of the dimension tables never change and are never deleted. Origins
-// is safe for concurrent use.
-type Origins struct {
+// OriginCache caches origins. Rows of the dimension tables never change and are never deleted.
+// OriginCache is safe for concurrent use.
+type OriginCache struct {
 	mu       sync.RWMutex
 	numbers  map[store.Origin]OriginNumbers
 	byNumber map[int64]store.Origin
 }
 
 // Find returns the numbers of an origin, if it is cached.
-func (o *Origins) Find(origin store.Origin) (n OriginNumbers, known bool) {
+func (o *OriginCache) Find(origin store.Origin) (n OriginNumbers, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	n, known = o.numbers[origin]
 	return n, known
 }
 
-// Cache caches committed origins.
-func (o *Origins) Cache(committed map[store.Origin]OriginNumbers) {
+// Add caches committed origins.
+func (o *OriginCache) Add(committed map[store.Origin]OriginNumbers) {
 	if len(committed) == 0 {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.numbers == nil || len(o.numbers)+len(committed) > maxRemembered {
+	if o.numbers == nil || len(o.numbers)+len(committed) > maxCachedOrigins {
 		o.numbers = make(map[store.Origin]OriginNumbers)
 	}
 	maps.Copy(o.numbers, committed)
@@ -48,7 +48,7 @@ func (o *Origins) Cache(committed map[store.Origin]OriginNumbers) {
 // Forget empties the cache. Call it when the server may have changed: a server that has taken over
 // from another may have lost the latest rows of the dimension tables, and may assign their numbers
 // to other origins.
-func (o *Origins) Forget() {
+func (o *OriginCache) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.numbers, o.byNumber = nil, nil
@@ -58,7 +58,7 @@ func (o *Origins) Forget() {
 type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
 
 // ByNumber returns origins by number. It reads those that are not cached.
-func (o *Origins) ByNumber(
+func (o *OriginCache) ByNumber(
 	ctx context.Context, read query, numbers []int64,
 ) (map[int64]store.Origin, error) {
 	found, missing := o.find(numbers)
@@ -82,7 +82,7 @@ func (o *Origins) ByNumber(
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.byNumber == nil || len(o.byNumber)+len(found) > maxRemembered {
+	if o.byNumber == nil || len(o.byNumber)+len(found) > maxCachedOrigins {
 		o.byNumber = make(map[int64]store.Origin)
 	}
 	maps.Copy(o.byNumber, found)
@@ -90,7 +90,7 @@ func (o *Origins) ByNumber(
 }
 
 // find returns the cached origins, and the numbers of those that are not cached.
-func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
+func (o *OriginCache) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
 	found = make(map[int64]store.Origin)
 	unknown := make(map[int64]bool)
 	o.mu.RLock()
@@ -111,7 +111,7 @@ func (o *Origins) find(numbers []int64) (found map[int64]store.Origin, missing [
 
 // fill sets the fields of each record's origin from its number. Looking origins up is cheaper than
 // a join.
-func (o *Origins) fill(
+func (o *OriginCache) fill(
 	ctx context.Context, read query, records []store.Record, numbers []int64,
 ) error {
 	named, err := o.ByNumber(ctx, read, numbers)

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var early = table[store.PendingProgress]{
+var pendingProgressTable = table[store.PendingProgress]{
 	name: "early_progress",
 	columns: "position, execution_id, queue, workflow_id, status, at, started_at, error, output, " +
 		"attempt, kept_at",
@@ -25,7 +25,7 @@ var early = table[store.PendingProgress]{
 	},
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "position",
-	part:     func(p *store.Part) *[]store.PendingProgress { return &p.Pending },
+	part:     func(p *store.BackupPart) *[]store.PendingProgress { return &p.Pending },
 }
 
 // takePending deletes and returns the progress steps that were kept for executions that are now
@@ -40,10 +40,10 @@ func takePending(
 		return nil, err
 	}
 	err = tx.Query(ctx, func(row Row) error {
-		step, err := early.scan(row)
+		step, err := pendingProgressTable.scan(row)
 		kept = append(kept, step)
 		return err
-	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+early.columns,
+	}, `DELETE FROM early_progress WHERE execution_id = ANY (?) RETURNING `+pendingProgressTable.columns,
 		store.RecordIDs(records))
 	return kept, err
 }
@@ -74,11 +74,11 @@ func keepPending(
 	if len(kept) == 0 {
 		return dropped, nil
 	}
-	if err := early.insert(ctx, tx, kept); err != nil {
+	if err := pendingProgressTable.insert(ctx, tx, kept); err != nil {
 		return 0, err
 	}
 	n, err := tx.Exec(ctx, `DELETE FROM early_progress WHERE position <= ?`,
-		kept[len(kept)-1].Position-store.MaxPending)
+		kept[len(kept)-1].Position-store.MaxPendingSteps)
 	return dropped + int(n), err
 }
 
@@ -86,7 +86,7 @@ func keepPending(
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// Like keepPending, this holds the lock exclusively: two transactions that delete rows in
 	// different orders could deadlock.
-	return s.prune(ctx, "prune early", Pending, func(tx Tx) (int64, error) {
+	return s.prune(ctx, "prune early", PendingLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})
 }

@@ -78,7 +78,7 @@ func (s *Store) list(
 		if !a.AcceptedAt.Equal(b.AcceptedAt) {
 			return 0 // already in order
 		}
-		return in.ids * bytes.Compare(store.IDKey(a.ID), store.IDKey(b.ID))
+		return in.ids * bytes.Compare(store.EncodeID(a.ID), store.EncodeID(b.ID))
 	})
 	return records, nil
 }
@@ -124,7 +124,7 @@ func (s *Store) records(
 }
 
 // backUpRecords adds all records to a backup, oldest first.
-func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.Parts) error {
+func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	var records []store.Record
 	var origins []int64
 	return from.Pages(ctx, func(row Row) error {

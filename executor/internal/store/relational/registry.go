@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var registryCopy = table[store.RegistryRecord]{
+var registryCopyTable = table[store.RegistryRecord]{
 	name:    "registry_copy",
 	columns: "bucket, key, revision, deleted, data",
 	fields: func(r *store.RegistryRecord) []any {
@@ -95,10 +95,10 @@ func (s *Store) SaveRegistryCopy(
 		if reached < after {
 			return store.ErrRegistryGap
 		}
-		if err := registryCopy.insert(ctx, tx, kept); err != nil {
+		if err := registryCopyTable.insert(ctx, tx, kept); err != nil {
 			return err
 		}
-		if err := audit.insert(ctx, tx, entries); err != nil {
+		if err := auditTable.insert(ctx, tx, entries); err != nil {
 			return err
 		}
 		_, err := tx.Exec(
@@ -119,7 +119,7 @@ func (s *Store) SaveRegistryCopy(
 func (s *Store) RegistryRecords(
 	ctx context.Context, bucket, afterKey string, limit int,
 ) ([]store.RegistryRecord, error) {
-	return Collect(ctx, s.db, "registry records", registryCopy.scan,
-		registryCopy.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`,
+	return Collect(ctx, s.db, "registry records", registryCopyTable.scan,
+		registryCopyTable.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`,
 		store.SanitizeText(bucket), store.SanitizeText(afterKey), max(limit, 0))
 }

@@ -49,20 +49,20 @@ type Tx interface {
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
-	// Lock acquires a lock until the end of the transaction, exclusively if alone is true and
+	// Lock acquires a lock until the end of the transaction, exclusively if exclusive is true and
 	// shared otherwise. It does nothing for databases that run transactions that write one at a
 	// time.
-	Lock(ctx context.Context, lock Lock, alone bool) error
+	Lock(ctx context.Context, lock Lock, exclusive bool) error
 
-	Executions
+	ExecutionTx
 }
 
-// Executions is the part of a transaction that handles execution records. Values are in stored
+// ExecutionTx is the part of a transaction that handles execution records. Values are in stored
 // form.
-type Executions interface {
+type ExecutionTx interface {
 	// LockPending acquires the Pending lock, and reports whether the transaction may keep progress
 	// steps of executions that are not recorded yet.
-	LockPending(ctx context.Context, batch store.Batch) (mayKeep bool, err error)
+	LockPending(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
 	// HasPending reports whether the database keeps any progress steps of executions that are not
 	// recorded yet. A driver that cannot check this cheaply returns true.
 	HasPending(ctx context.Context) (bool, error)
@@ -74,10 +74,15 @@ type Executions interface {
 	// ID.
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
-	UpdateStates(ctx context.Context, moves []store.StateUpdate) error
+	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
 	// EndLost, MarkRequeued and Dismiss implement the changes to records and messages of the
 	// store.Store methods with the same names.
-	EndLost(ctx context.Context, lost []store.Lost, at time.Time, reason string) (ended []string,
+	EndLost(
+		ctx context.Context,
+		lost []store.LostExecution,
+		at time.Time,
+		reason string,
+	) (ended []string,
 		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
 	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,
@@ -133,22 +138,22 @@ type Dialect struct {
 type Lock int64
 
 const (
-	// Pruning is held exclusively by transactions that prune, so no two of them count the same
+	// PruningLock is held exclusively by transactions that prune, so no two of them count the same
 	// rows. Transactions that add counts hold it shared, so they and a pruning transaction need not
 	// lock rows in the same order.
-	Pruning Lock = 7_303_014_917_201
-	// Pending is shared by all transactions that record executions, and held exclusively by those
-	// that keep or prune progress steps of executions that are not recorded yet. As a result,
+	PruningLock Lock = 7_303_014_917_201
+	// PendingLock is shared by all transactions that record executions, and held exclusively by
+	// those that keep or prune progress steps of executions that are not recorded yet. As a result,
 	// either the transaction that keeps steps sees the committed record, or the transaction that
 	// records the execution sees the steps.
-	Pending Lock = 7_303_014_917_202
-	// Migration is shared by all transactions that write, and held exclusively during a migration.
-	// It prevents a transaction of an earlier program version from beginning before a migration and
-	// writing after it.
-	Migration Lock = 7_303_014_917_204
-	// Events is held exclusively by transactions that decide operator events or change event
+	PendingLock Lock = 7_303_014_917_202
+	// MigrationLock is shared by all transactions that write, and held exclusively during a
+	// migration. It prevents a transaction of an earlier program version from beginning before a
+	// migration and writing after it.
+	MigrationLock Lock = 7_303_014_917_204
+	// EventsLock is held exclusively by transactions that decide operator events or change event
 	// conditions.
-	Events Lock = 7_303_014_917_205
+	EventsLock Lock = 7_303_014_917_205
 	// Ranges is held exclusively by transactions that replace the ranges of handled messages. A
 	// transaction that waited for the rows of another one would see them deleted, but not what the
 	// other one has inserted in their place, and would return the ranges without them.
@@ -157,7 +162,7 @@ const (
 
 // Store implements most of store.Store. Drivers embed it, and implement opening and closing.
 type Store struct {
-	Origins *Origins
+	Origins *OriginCache
 
 	db       Database
 	dialect  Dialect
@@ -167,7 +172,7 @@ type Store struct {
 
 // New returns the Store that a driver embeds.
 func New(db Database, dialect Dialect) Store {
-	return Store{Origins: new(Origins), db: db, dialect: dialect}
+	return Store{Origins: new(OriginCache), db: db, dialect: dialect}
 }
 
 // Observe implements store.Store.

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var duplicates = table[store.DuplicateCount]{
+var duplicateCountTable = table[store.DuplicateCount]{
 	name:    "duplicate_counts",
 	columns: "id, duplicates, counted_at",
 	fields: func(d *store.DuplicateCount) []any {
@@ -19,16 +19,16 @@ var duplicates = table[store.DuplicateCount]{
 		SET duplicates = duplicate_counts.duplicates + excluded.duplicates,
 		counted_at = greatest(duplicate_counts.counted_at, excluded.counted_at)`,
 	order: "counted_at, id",
-	part:  func(p *store.Part) *[]store.DuplicateCount { return &p.Duplicates },
+	part:  func(p *store.BackupPart) *[]store.DuplicateCount { return &p.Duplicates },
 }
 
-var reports = table[store.AppliedReport]{
+var appliedReportTable = table[store.AppliedReport]{
 	name:     "duplicate_reports",
 	columns:  "report_id, reported_at",
 	fields:   func(r *store.AppliedReport) []any { return []any{&r.ID, timeField{&r.At}} },
 	conflict: "ON CONFLICT DO NOTHING",
 	order:    "reported_at",
-	part:     func(p *store.Part) *[]store.AppliedReport { return &p.Reports },
+	part:     func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
 }
 
 // applyOnce runs one transaction that applies a report, unless the report has been applied already.
@@ -38,7 +38,7 @@ func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,
 ) error {
 	return s.db.Write(ctx, operation, func(tx Tx) error {
-		if err := tx.Lock(ctx, Pruning, false); err != nil {
+		if err := tx.Lock(ctx, PruningLock, false); err != nil {
 			return err
 		}
 		added, err := tx.Exec(ctx,
@@ -69,27 +69,27 @@ func (s *Store) AddDuplicates(
 		})
 	}
 	return s.applyOnce(ctx, "add duplicates", reportID, at, func(tx Tx) error {
-		if err := duplicates.insert(ctx, tx, rows); err != nil {
+		if err := duplicateCountTable.insert(ctx, tx, rows); err != nil {
 			return err
 		}
 		return tx.AddMinutes(ctx, store.DeduplicatedMinute(at, counts))
 	})
 }
 
-var tokenUses = table[store.TokenUse]{
+var tokenUseTable = table[store.TokenUse]{
 	name:    "token_uses",
 	columns: "token_id, last_used_at",
 	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, timeField{&u.At}} },
 	conflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		WHERE excluded.last_used_at > token_uses.last_used_at`,
 	order: "token_id",
-	part:  func(p *store.Part) *[]store.TokenUse { return &p.TokenUses },
+	part:  func(p *store.BackupPart) *[]store.TokenUse { return &p.TokenUses },
 }
 
 // AddTokenUses implements store.Store.
 func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
 	return s.db.Write(ctx, "add token uses", func(tx Tx) error {
-		return tokenUses.insert(ctx, tx, store.StorableTokenUses(uses))
+		return tokenUseTable.insert(ctx, tx, store.StorableTokenUses(uses))
 	})
 }
 
@@ -97,8 +97,8 @@ func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
 func (s *Store) TokensLastUsed(
 	ctx context.Context, tokenIDs []string,
 ) (map[string]time.Time, error) {
-	uses, err := Collect(ctx, s.db, "tokens last used", tokenUses.scan,
-		tokenUses.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
+	uses, err := Collect(ctx, s.db, "tokens last used", tokenUseTable.scan,
+		tokenUseTable.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
 	if err != nil {
 		return nil, err
 	}

@@ -13,12 +13,12 @@ import (
 // number: see Origins.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
-	e.body_bytes, e.stream_sequence, ` + wholeDelivery + `, e.rerun_of, e.replay_of, e.requeued_as,
+	e.body_bytes, e.stream_sequence, ` + deliveryIDExpr + `, e.rerun_of, e.replay_of, e.requeued_as,
 		e.dismissed_at, e.error, e.output, e.attempts, e.cancel_requested_at,
 	coalesce((SELECT duplicates FROM duplicate_counts d WHERE d.id = e.id), 0), e.origin
 	FROM executions e `
 
-const wholeDelivery = `coalesce(e.delivery_id, e.other_delivery)`
+const deliveryIDExpr = `coalesce(e.delivery_id, e.other_delivery)`
 
 // UsualContentType is the Content-Type that is stored as NULL.
 const UsualContentType = "application/json"
@@ -35,9 +35,9 @@ func StatusOf(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// IsShort reports whether a record can be inserted in short form, because it has only the values
-// that most new records have. computed is the result of the record's HasComputedID method.
-func IsShort(r store.Record, computed bool) bool {
+// FitsShortForm reports whether a record can be inserted in short form, because it has only the
+// values that most new records have. computed is the result of the record's HasComputedID method.
+func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&
 		r.DismissedAt.IsZero() && r.StartedAt.IsZero() && r.FinishedAt.IsZero() && r.Error == "" &&
@@ -63,7 +63,7 @@ func scan(row Row) (r store.Record, origin int64, err error) {
 	if err != nil {
 		return r, 0, err
 	}
-	r.ID, r.Status, r.Attempts = store.IDOf(id), StatusOf(status), int(attempts.Int64)
+	r.ID, r.Status, r.Attempts = store.DecodeID(id), StatusOf(status), int(attempts.Int64)
 	after := func(micros int64) time.Time {
 		return time.UnixMicro(r.AcceptedAt.UnixMicro() + micros).UTC()
 	}

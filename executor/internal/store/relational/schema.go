@@ -6,16 +6,16 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// NewestSchema is a query for the schema version. It ignores migrations that are harmless to
+// SelectSchemaVersion is a query for the schema version. It ignores migrations that are harmless to
 // programs of the previous version: such a migration inserts its number into the harmless table.
-const NewestSchema = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
+const SelectSchemaVersion = `SELECT coalesce(max(version_id), 0) FROM goose_db_version
 	WHERE is_applied AND version_id NOT IN (SELECT version FROM harmless)`
 
 // CheckSchema returns a *store.NewerSchemaError if the database's schema version is newer than the
 // one that this program uses.
-func CheckSchema(version, knows int64) error {
-	if version > knows {
-		return &store.NewerSchemaError{Has: version, Knows: knows}
+func CheckSchema(version, supported int64) error {
+	if version > supported {
+		return &store.NewerSchemaError{Has: version, Knows: supported}
 	}
 	return nil
 }

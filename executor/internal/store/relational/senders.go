@@ -8,7 +8,7 @@ import (
 )
 
 // The right-hand sides in the upsert refer to the row before the update.
-var senders = table[store.SenderObservation]{
+var senderTable = table[store.SenderObservation]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
@@ -33,7 +33,7 @@ var senders = table[store.SenderObservation]{
 		without_id = senders_seen.without_id + excluded.without_id,
 		refused = senders_seen.refused + excluded.refused`,
 	order: "workflow_id, node_id",
-	part:  func(p *store.Part) *[]store.SenderObservation { return &p.Senders },
+	part:  func(p *store.BackupPart) *[]store.SenderObservation { return &p.Senders },
 }
 
 // AddSenders implements store.Store.
@@ -42,7 +42,7 @@ func (s *Store) AddSenders(
 ) error {
 	seen = store.StorableSenders(seen)
 	return s.applyOnce(ctx, "add senders", reportID, at, func(tx Tx) error {
-		return senders.insert(ctx, tx, seen)
+		return senderTable.insert(ctx, tx, seen)
 	})
 }
 
@@ -50,8 +50,8 @@ func (s *Store) AddSenders(
 func (s *Store) SenderObservation(
 	ctx context.Context, workflowID, nodeID string,
 ) (store.SenderObservation, error) {
-	found, err := Collect(ctx, s.db, "sender seen", senders.scan,
-		senders.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
+	found, err := Collect(ctx, s.db, "sender seen", senderTable.scan,
+		senderTable.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
 		store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.SenderObservation{WorkflowID: workflowID, NodeID: nodeID}, err
@@ -61,8 +61,8 @@ func (s *Store) SenderObservation(
 
 // RefusedSenders implements store.Store.
 func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderObservation, error) {
-	return Collect(ctx, s.db, "senders refused", senders.scan,
-		senders.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
+	return Collect(ctx, s.db, "senders refused", senderTable.scan,
+		senderTable.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }
 
 // ForgetSender implements store.Store.

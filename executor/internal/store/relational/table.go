@@ -16,7 +16,7 @@ type table[T any] struct {
 	fields   func(*T) []any // pointers to the fields for columns, used for reading and writing
 	conflict string         // the ON CONFLICT clause for a row whose key already exists
 	order    string         // the sort order of rows in a backup
-	part     func(*store.Part) *[]T
+	part     func(*store.BackupPart) *[]T
 }
 
 func (t table[T]) selection() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
@@ -146,7 +146,7 @@ func (e executionIDField) value() any { return ExecutionID(store.SanitizeText(*e
 func (e executionIDField) Scan(from any) error {
 	switch v := from.(type) {
 	case []byte:
-		*e.id = store.IDOf(v)
+		*e.id = store.DecodeID(v)
 	default:
 		return fmt.Errorf("%T is not an ID", from)
 	}

@@ -45,7 +45,7 @@ func BenchmarkApply(b *testing.B) {
 					return execEach(ctx, tx,
 						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`,
 						records, func(r store.Record) []any {
-							return appendLong(nil, r, relational.OriginNumbers{
+							return appendLongColumns(nil, r, relational.OriginNumbers{
 								Workflow: 1,
 								Origin:   1,
 							},

@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// together is the number of records inserted by one statement. Inserting several spreads the cost
-// of the statement over them.
-const together = 50
+// recordsPerInsert is the number of records inserted by one statement. Inserting several spreads
+// the cost of the statement over them.
+const recordsPerInsert = 50
 
 // inserter inserts records using one set of columns: the short or the long form.
 type inserter struct {
@@ -25,8 +25,8 @@ type inserter struct {
 }
 
 var (
-	short = inserter{shortColumns, shortWidth, appendShort}
-	long  = inserter{longColumns, longWidth, appendLong}
+	shortInserter = inserter{shortColumns, shortWidth, appendShortColumns}
+	longInserter  = inserter{longColumns, longWidth, appendLongColumns}
 )
 
 // insert inserts records in order and returns how many were new. A record whose ID already exists
@@ -41,14 +41,23 @@ func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted 
 }
 
 // UpdateStates implements relational.Tx.
-func (tx *transaction) UpdateStates(ctx context.Context, moves []store.StateUpdate) error {
+func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUpdate) error {
 	const width = 8
-	rows := make([]any, 0, len(moves)*width)
-	for _, m := range moves {
-		rows = append(rows, tx.seqs[m.ID], relational.StatusCode(m.Status),
+	rows := make([]any, 0, len(updates)*width)
+	for _, m := range updates {
+		rows = append(
+			rows,
+			tx.seqs[m.ID],
+			relational.StatusCode(m.Status),
 			nullableMicros(m.StartedAt),
-			nullableMicros(m.FinishedAt), text(m.Error), blob(m.Output), count(m.Attempts),
-			nullableMicros(m.CanceledAt))
+			nullableMicros(
+				m.FinishedAt,
+			),
+			textOrNull(m.Error),
+			blobOrNull(m.Output),
+			countOrNull(m.Attempts),
+			nullableMicros(m.CanceledAt),
+		)
 	}
 	_, err := execRows(ctx, tx.Tx, rows, width, func(values string) string {
 		return `UPDATE OR ROLLBACK executions SET status = m.column2,
@@ -68,7 +77,7 @@ func execRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
 	row := placeholders(width)
-	for _, size := range []int{together, 1} {
+	for _, size := range []int{recordsPerInsert, 1} {
 		whole := len(rows) / (size * width) * size * width
 		n, err := execRowsOfSize(ctx, tx, rows[:whole], size*width,
 			statement(strings.Repeat(row+", ", size-1)+row))
@@ -123,17 +132,17 @@ func insertRecords(
 			return 0, err
 		}
 		computed := r.HasComputedID()
-		if relational.IsShort(r, computed) {
-			shorts = short.append(shorts, r, numbers, computed)
+		if relational.FitsShortForm(r, computed) {
+			shorts = shortInserter.append(shorts, r, numbers, computed)
 		} else {
-			longs = long.append(longs, r, numbers, computed)
+			longs = longInserter.append(longs, r, numbers, computed)
 		}
 	}
-	ofShort, err := short.insert(ctx, tx, shorts)
+	ofShort, err := shortInserter.insert(ctx, tx, shorts)
 	if err != nil {
 		return 0, err
 	}
-	ofLong, err := long.insert(ctx, tx, longs)
+	ofLong, err := longInserter.insert(ctx, tx, longs)
 	return ofShort + ofLong, err
 }
 
@@ -160,9 +169,9 @@ func (tx *transaction) InsertNew(
 		return nil, err
 	}
 	repeats := store.AlreadyRecorded(records, inserted)
-	err = execEach(ctx, tx.Tx, moveRecord, repeats, func(r store.Record) []any {
+	err = execEach(ctx, tx.Tx, updateSequence, repeats, func(r store.Record) []any {
 		sequence := store.StoredSequence(r.StreamSequence)
-		return []any{sequence, store.IDKey(r.ID), sequence}
+		return []any{sequence, store.EncodeID(r.ID), sequence}
 	})
 	return inserted, err
 }
@@ -176,7 +185,7 @@ func insertedOf(
 	if err := eachRow(ctx, tx, func(row relational.Row) error {
 		var id []byte
 		err := row.Scan(&id)
-		fresh[store.IDOf(id)] = true
+		fresh[store.DecodeID(id)] = true
 		return err
 	}, `SELECT id FROM executions WHERE seq > ?`, last); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ var migrations embed.FS
 // goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
 // same migration first, this process's attempt fails without effect. The database then has a higher
 // version than before, and migrate continues with the remaining migrations.
-func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
+func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {
 	provider, err := newProvider(db)
 	if err != nil {
 		return 0, err
@@ -49,13 +49,13 @@ func migrate(ctx context.Context, db *sql.DB) (knows int64, err error) {
 // supports.
 func checkSchema(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, knows int64,
+}, supported int64,
 ) error {
 	var version int64
-	if err := db.QueryRowContext(ctx, relational.NewestSchema).Scan(&version); err != nil {
+	if err := db.QueryRowContext(ctx, relational.SelectSchemaVersion).Scan(&version); err != nil {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
-	return relational.CheckSchema(version, knows)
+	return relational.CheckSchema(version, supported)
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

@@ -19,7 +19,7 @@ func someRecord() store.Record {
 	return store.Record{
 		ID:         execution.IDForRequeue("a"),
 		Status:     execution.Queued,
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		AcceptedAt: at,
 		RecordedAt: at,
 	}

@@ -11,12 +11,12 @@ import (
 // originLookup finds the numbers of origins within one transaction. The origins that it adds are
 // cached for other transactions only after a commit.
 type originLookup struct {
-	known *relational.Origins
+	known *relational.OriginCache
 	added map[store.Origin]relational.OriginNumbers
 }
 
-// commit caches the added origins. Call it after the transaction has been committed.
-func (l *originLookup) commit() { l.known.Cache(l.added) }
+// cacheAdded caches the added origins. Call it after the transaction has been committed.
+func (l *originLookup) cacheAdded() { l.known.Add(l.added) }
 
 // of returns the numbers of an origin, adding the origin if it is new.
 func (l *originLookup) of(

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepare creates the database file and its folder. If that fails, its error contains the path,
+// prepareFile creates the database file and its folder. If that fails, its error contains the path,
 // whereas SQLite would only report "unable to open database file (14)". Only the owner can access
 // the file, and SQLite creates the accompanying files with the same mode.
-func prepare(path string) (absolute string, err error) {
+func prepareFile(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")
 	}

@@ -34,11 +34,12 @@ func TestListUsesItsIndex(t *testing.T) {
 	}{
 		{store.Filter{}, "executions_time"},
 		{store.Filter{Status: execution.Queued}, "executions_time"},
-		{store.Filter{Source: execution.Rerun}, "executions_time"},
+		{store.Filter{Source: execution.SourceRerun}, "executions_time"},
 		{store.Filter{AccountID: "account"}, "executions_time"},
-		{store.Filter{AccountID: storetest.OneWorkflow}, "executions_workflow"},
-		{store.Filter{AccountID: storetest.ManyNodes}, "executions_time"},
-		{store.Filter{AccountID: storetest.ManyNodes, WorkflowID: "large"}, "executions_workflow"},
+		{store.Filter{AccountID: storetest.AccountOneWorkflow}, "executions_workflow"},
+		{store.Filter{AccountID: storetest.AccountManyNodes}, "executions_time"},
+		{store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"},
+			"executions_workflow"},
 		{store.Filter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
 		{store.Filter{WorkflowID: "w"}, "executions_workflow"},
 		{
@@ -87,8 +88,13 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	where, err := s.Conditions(t.Context(), "list", store.Filter{AccountID: storetest.TwoWorkflows},
-		relational.NewestFirst, store.Position{})
+	where, err := s.Conditions(
+		t.Context(),
+		"list",
+		store.Filter{AccountID: storetest.AccountTwoWorkflows},
+		relational.NewestFirst,
+		store.Position{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ const (
 	endLost = `UPDATE executions SET status = 4, finished_after = ? - accepted_at, error = ?
 		WHERE id = ? AND stream_sequence = ? AND status IN (1, 2) RETURNING 1`
 
-	moveRecord = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2)
+	updateSequence = `UPDATE executions SET stream_sequence = ? WHERE id = ? AND status IN (1, 2)
 		AND stream_sequence <> ?`
 
 	markRequeued = `UPDATE executions SET requeued_as = ? WHERE id = ? AND status IN (4, 6)
@@ -25,18 +25,18 @@ const (
 		WHERE id = ? AND status = 4 AND requeued_as IS NULL AND dismissed_at IS NULL RETURNING 1`
 
 	dismissMessage = `UPDATE unreadable SET dismissed_at = ?
-		WHERE ` + relational.HasKey + ` AND dismissed_at IS NULL RETURNING stream_sequence`
+		WHERE ` + relational.MessageKeyCondition + ` AND dismissed_at IS NULL RETURNING stream_sequence`
 )
 
 // EndLost implements relational.Tx.
 func (tx *transaction) EndLost(
-	ctx context.Context, lost []store.Lost, at time.Time, reason string,
+	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
-	done, err := execReturning(ctx, tx.Tx, endLost, lost, func(l store.Lost) []any {
+	done, err := execReturning(ctx, tx.Tx, endLost, lost, func(l store.LostExecution) []any {
 		return []any{
 			at.UnixMicro(),
 			reason,
-			store.IDKey(l.ID),
+			store.EncodeID(l.ID),
 			store.StoredSequence(l.StreamSequence),
 		}
 	})
@@ -51,7 +51,7 @@ func (tx *transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
 	done, err := execReturning(ctx, tx.Tx, markRequeued, requeued, func(r store.Requeue) []any {
-		return []any{store.SanitizeText(r.As), store.IDKey(r.ID)}
+		return []any{store.SanitizeText(r.As), store.EncodeID(r.ID)}
 	})
 	for _, r := range done {
 		marked = append(marked, r.ID)
@@ -64,14 +64,14 @@ func (tx *transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
 	dismissed, err = execReturning(ctx, tx.Tx, dismissRecord, ids, func(id string) []any {
-		return []any{at.UnixMicro(), store.IDKey(id)}
+		return []any{at.UnixMicro(), store.EncodeID(id)}
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	messageKeys, err = execReturning(ctx, tx.Tx, dismissMessage, messages,
 		func(key store.MessageKey) []any {
-			return append([]any{at.UnixMicro()}, relational.KeyArgs(key)...)
+			return append([]any{at.UnixMicro()}, relational.MessageKeyArgs(key)...)
 		})
 	return dismissed, messageKeys, err
 }

@@ -18,57 +18,66 @@ const (
 	longWidth  = 21
 )
 
-// appendShort appends the values of shortColumns.
-func appendShort(
-	values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+// appendShortColumns appends the values of shortColumns.
+func appendShortColumns(
+	values []any, r store.Record, numbers relational.OriginNumbers, computedID bool,
 ) []any {
 	content := any(r.ContentType)
 	if r.ContentType == relational.UsualContentType {
 		content = nil
 	}
 	delivery := any(nil)
-	if computed {
+	if computedID {
 		delivery = r.DeliveryID
 	}
-	return append(values, store.IDKey(r.ID), numbers.Workflow, numbers.Origin,
+	return append(values, store.EncodeID(r.ID), numbers.Workflow, numbers.Origin,
 		relational.StatusCode(r.Status), r.AcceptedAt.UnixMicro(),
 		r.RecordedAt.UnixMicro()-r.AcceptedAt.UnixMicro(), r.BodyBytes,
 		store.StoredSequence(r.StreamSequence), content, delivery)
 }
 
-// appendLong appends the values of longColumns.
-func appendLong(
-	values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+// appendLongColumns appends the values of longColumns.
+func appendLongColumns(
+	values []any, r store.Record, numbers relational.OriginNumbers, computedID bool,
 ) []any {
 	other := r.DeliveryID
-	if computed {
+	if computedID {
 		other = ""
 	}
-	return append(appendShort(values, r, numbers, computed), text(other), text(r.RerunOf),
-		text(r.ReplayOf), text(r.RequeuedAs), nullableMicros(r.DismissedAt),
-		microsSince(r.AcceptedAt, r.StartedAt), microsSince(r.AcceptedAt, r.FinishedAt),
-		text(r.Error),
-		blob(r.Output), count(r.Attempts), nullableMicros(r.CancelRequestedAt))
+	return append(
+		appendShortColumns(values, r, numbers, computedID),
+		textOrNull(other),
+		textOrNull(r.RerunOf),
+		textOrNull(r.ReplayOf),
+		textOrNull(r.RequeuedAs),
+		nullableMicros(r.DismissedAt),
+		microsSince(r.AcceptedAt, r.StartedAt),
+		microsSince(r.AcceptedAt, r.FinishedAt),
+		textOrNull(r.Error),
+		blobOrNull(r.Output),
+		countOrNull(r.Attempts),
+		nullableMicros(r.CancelRequestedAt),
+	)
 }
 
-// text returns s, or NULL for "".
-func text(s string) any {
+// textOrNull returns s, or NULL for "".
+func textOrNull(s string) any {
 	if s == "" {
 		return nil
 	}
 	return s
 }
 
-// blob returns b, or NULL if it is nil.
-func blob(b []byte) any {
+// blobOrNull returns b, or NULL if it is nil.
+func blobOrNull(b []byte) any {
 	if b == nil {
 		return nil
 	}
 	return b
 }
 
-// count returns n, or NULL for 0.
-func count(n int) any {
+// countOrNull returns n, or NULL for 0.
+func countOrNull(n int) any {
 	if n == 0 {
 		return nil
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readers is the size of the read pool. In WAL mode, readers do not block each other or the writer.
-// A few are enough for operators' requests, and each one needs its own page cache.
-const readers = 4
+// readPoolSize is the size of the read pool. In WAL mode, readPoolSize do not block each other or
+// the writer. A few are enough for operators' requests, and each one needs its own page cache.
+const readPoolSize = 4
 
 // busyTimeout is how long to wait for another process that holds the write lock.
 const busyTimeout = 10 * time.Second
@@ -45,7 +45,7 @@ var _ store.Store = (*Store)(nil)
 // Open opens the database at path, creating the file and its folder if they do not exist, and
 // migrates its tables.
 func Open(ctx context.Context, path string) (*Store, error) {
-	absolute, err := prepare(path)
+	absolute, err := prepareFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func open(ctx context.Context, path string) (*Store, error) {
 		_ = writer.Close()
 		return nil, err
 	}
-	reader.SetMaxOpenConns(readers)
-	reader.SetMaxIdleConns(readers)
+	reader.SetMaxOpenConns(readPoolSize)
+	reader.SetMaxIdleConns(readPoolSize)
 	s := &Store{writer: writer, reader: reader, schema: schema, folder: filepath.Dir(path)}
 	s.Store = relational.New(s, dialect)
 	return s, nil
@@ -144,7 +144,7 @@ func (s *Store) write(ctx context.Context, what string, do func(tx *transaction)
 		return do(&transaction{Tx: tx, known: known})
 	})
 	if err == nil {
-		known.commit()
+		known.cacheAdded()
 	}
 	return s.FinishOperation(ctx, what, began, asDataError(err))
 }

@@ -12,7 +12,7 @@ import (
 
 // LockPending implements relational.Tx. It needs no lock, because SQLite runs transactions that
 // write one at a time.
-func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeep bool, err error) {
+func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeepPending bool, err error) {
 	return true, nil
 }
 
@@ -58,7 +58,7 @@ func (tx *transaction) CurrentStates(
 		if err := row.Scan(columns...); err != nil {
 			return err
 		}
-		id := store.IDOf(key)
+		id := store.DecodeID(key)
 		at.Status = relational.StatusOf(status)
 		standing[id], tx.seqs[id] = at, seq
 		return nil
@@ -79,7 +79,7 @@ func keyList(ids []string) string {
 			array = append(array, ',')
 		}
 		array = append(array, '"')
-		array = hex.AppendEncode(array, store.IDKey(id))
+		array = hex.AppendEncode(array, store.EncodeID(id))
 		array = append(array, '"')
 	}
 	return string(append(array, ']'))

@@ -37,9 +37,9 @@ var dialect = relational.Dialect{
 		FROM pragma_page_count, pragma_page_size, pragma_freelist_count`,
 }
 
-// words translates package relational's expressions, which are in PostgreSQL's dialect, to
-// SQLite's.
-var words = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
+// dialectReplacer translates package relational's expressions, which are in PostgreSQL's dialect,
+// to SQLite's.
+var dialectReplacer = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr(`, `= ANY (?)`,
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
@@ -69,7 +69,7 @@ func storedValue(value any) any {
 		}
 		return time.Time(v).UnixMicro()
 	case relational.ExecutionID:
-		return store.IDKey(string(v))
+		return store.EncodeID(string(v))
 	case relational.ExecutionIDs:
 		return keyList(v)
 	case []string, []int64:
@@ -87,7 +87,7 @@ func (s *Store) Read(
 	ctx context.Context, operation string, row func(relational.Row) error, query string,
 	args ...any,
 ) error {
-	return s.read(ctx, operation, row, words.Replace(query), args...)
+	return s.read(ctx, operation, row, dialectReplacer.Replace(query), args...)
 }
 
 // Prepare implements relational.Database. It does nothing: transactions add origins themselves.
@@ -110,7 +110,7 @@ type transaction struct {
 func (tx *transaction) Exec(
 	ctx context.Context, query string, args ...any,
 ) (changed int64, err error) {
-	result, err := tx.ExecContext(ctx, words.Replace(query), storedArgs(args)...)
+	result, err := tx.ExecContext(ctx, dialectReplacer.Replace(query), storedArgs(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +121,7 @@ func (tx *transaction) Exec(
 func (tx *transaction) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, tx, row, words.Replace(query), storedArgs(args)...)
+	return eachRow(ctx, tx, row, dialectReplacer.Replace(query), storedArgs(args)...)
 }
 
 // Insert implements relational.Tx.
@@ -129,7 +129,7 @@ func (tx *transaction) Insert(
 	ctx context.Context, into string, rows [][]any, conflict string,
 ) error {
 	return execEach(ctx, tx.Tx,
-		words.Replace(`INSERT INTO `+into+` VALUES `+placeholders(len(rows[0]))+` `+conflict), rows, func(
+		dialectReplacer.Replace(`INSERT INTO `+into+` VALUES `+placeholders(len(rows[0]))+` `+conflict), rows, func(
 			row []any,
 		) []any {
 			for i, value := range row {
@@ -172,7 +172,7 @@ type snapshot struct{ tx *sql.Tx }
 func (s snapshot) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, s.tx, row, words.Replace(query), storedArgs(args)...)
+	return eachRow(ctx, s.tx, row, dialectReplacer.Replace(query), storedArgs(args)...)
 }
 
 // Pages implements relational.Snapshot.

@@ -16,11 +16,11 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		full.RerunOf, full.Error = id(7), "refused"
 		full.StartedAt, full.FinishedAt = epoch.Add(time.Minute), epoch.Add(time.Hour)
 		full.Output, full.Attempts = []byte(`{"a":1}`), 3
-		full.Status, full.Source = execution.Rejected, execution.Rerun
+		full.Status, full.Source = execution.Rejected, execution.SourceRerun
 		bare := store.Record{
 			ID:         id(2),
 			Status:     execution.Queued,
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
 			RecordedAt: epoch,
 		}

@@ -63,7 +63,7 @@ var asideTests = map[string]func(*testing.T, store.Store){
 		want := store.AsideMessage{
 			StreamSequence: 2,
 			Subject:        "executions.start.q.wf.node",
-			Reason:         store.RefusedReason + "why",
+			Reason:         store.RefusedReasonPrefix + "why",
 			At:             epoch,
 		}
 		apply(t, s, store.Batch{

@@ -20,7 +20,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("all that is kept is there again", func(t *testing.T) {
 		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
 		wantEmpty(t, from, true)
-		fill(t, from)
+		addEveryKind(t, from)
 		wantEmpty(t, from, false)
 		parts := backUp(t, from)
 		restore(t, to, parts)
@@ -55,7 +55,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		s := closeAtEnd(t, open(t))
 		record(t, s, nRecords(1_200)...)
 		records, first := 0, true
-		if err := s.Backup(t.Context(), func(part store.Part) error {
+		if err := s.Backup(t.Context(), func(part store.BackupPart) error {
 			if first {
 				first = false
 				record(t, s, nthRecord(5_000))
@@ -74,7 +74,7 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 		s := closeAtEnd(t, open(t))
 		record(t, s, nthRecord(1))
 		full := errors.New("the disk is full")
-		if err := s.Backup(t.Context(), func(store.Part) error {
+		if err := s.Backup(t.Context(), func(store.BackupPart) error {
 			return full
 		}); !errors.Is(err, full) {
 			t.Errorf("%v", err)
@@ -83,8 +83,8 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
-// fill adds content of each kind to a database.
-func fill(t *testing.T, s store.Store) {
+// addEveryKind adds content of each kind to a database.
+func addEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
 	record(t, s, nRecords(1_201)...)
 	apply(t, s, store.Batch{
@@ -166,7 +166,7 @@ func fullRecord(t *testing.T) store.Record {
 				field.SetString(id(100 + i))
 			}
 		case execution.Source:
-			field.Set(reflect.ValueOf(execution.Rerun))
+			field.Set(reflect.ValueOf(execution.SourceRerun))
 		case execution.Status:
 			field.Set(reflect.ValueOf(execution.Failed))
 		case time.Time:
@@ -189,7 +189,7 @@ func fullRecord(t *testing.T) store.Record {
 
 func backUp(t *testing.T, s store.Store) (lines []string) {
 	t.Helper()
-	if err := s.Backup(t.Context(), func(part store.Part) error {
+	if err := s.Backup(t.Context(), func(part store.BackupPart) error {
 		line, err := json.Marshal(part)
 		lines = append(lines, string(line))
 		return err
@@ -202,7 +202,7 @@ func backUp(t *testing.T, s store.Store) (lines []string) {
 func restore(t *testing.T, s store.Store, lines []string) {
 	t.Helper()
 	for _, line := range lines {
-		var part store.Part
+		var part store.BackupPart
 		if err := json.Unmarshal([]byte(line), &part); err != nil {
 			t.Fatal(err)
 		}

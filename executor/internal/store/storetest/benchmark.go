@@ -14,9 +14,9 @@ import (
 // record has a different delivery ID. One record in a hundred has failed and the others have
 // succeeded, so there are at least 50 failed records to list even in the smallest fill.
 const (
-	fillWorkflows  = 100
-	fillFailed     = 100
-	fillDeliveryID = "delivery-" // followed by the number of the record, starting at 1
+	fillWorkflowCount    = 100
+	fillFailedEvery      = 100
+	fillDeliveryIDPrefix = "delivery-" // followed by the number of the record, starting at 1
 )
 
 const batchSize = 500
@@ -24,11 +24,11 @@ const batchSize = 500
 // nthFilledRecord returns the n-th record that Fill adds.
 func nthFilledRecord(n int) store.Record {
 	r := nthRecord(n)
-	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflows),
-		fmt.Sprint(fillDeliveryID, n)
+	r.WorkflowID, r.DeliveryID = fmt.Sprint("workflow-", n%fillWorkflowCount),
+		fmt.Sprint(fillDeliveryIDPrefix, n)
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 	r.Status, r.FinishedAt = execution.Succeeded, r.AcceptedAt.Add(time.Second)
-	if n%fillFailed == 0 {
+	if n%fillFailedEvery == 0 {
 		r.Status, r.Error = execution.Failed, "an error"
 	}
 	return r
@@ -50,10 +50,10 @@ func Fill(ctx context.Context, s store.Store, n int) error {
 
 // Accounts of FillAccounts.
 const (
-	OneWorkflow  = "of one workflow"
-	TwoWorkflows = "of two workflows"
-	Moved        = "of a workflow that moved"
-	ManyNodes    = "of many nodes"
+	AccountOneWorkflow   = "of one workflow"
+	AccountTwoWorkflows  = "of two workflows"
+	AccountMovedWorkflow = "of a workflow that moved"
+	AccountManyNodes     = "of many nodes"
 )
 
 // FillAccounts adds records of four more accounts and returns them, oldest first: a few that are
@@ -67,19 +67,19 @@ func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 			fmt.Sprint("of an account ", n), r.AcceptedAt.AddDate(year, 0, 0)
 		r.ID = execution.IDForDelivery(workflow, node, r.DeliveryID)
 		if n%7 == 6 {
-			r.Source = execution.Rerun
+			r.Source = execution.SourceRerun
 		}
 		all = append(all, r)
 	}
 	for range 10 {
-		add(-1, OneWorkflow, "alone", "node")
-		add(-1, TwoWorkflows, "first", "node")
-		add(-1, TwoWorkflows, "second", "node")
-		add(-1, Moved, "third", "node")
-		add(-1, Moved, "moved", "node")
+		add(-1, AccountOneWorkflow, "alone", "node")
+		add(-1, AccountTwoWorkflows, "first", "node")
+		add(-1, AccountTwoWorkflows, "second", "node")
+		add(-1, AccountMovedWorkflow, "third", "node")
+		add(-1, AccountMovedWorkflow, "moved", "node")
 	}
 	for i := range 1_001 {
-		add(1, ManyNodes, []string{"large", "moved"}[i%2], fmt.Sprint("node-", i))
+		add(1, AccountManyNodes, []string{"large", "moved"}[i%2], fmt.Sprint("node-", i))
 	}
 	_, err := s.Apply(ctx, store.Batch{New: all})
 	return all, err
@@ -104,10 +104,11 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 				want   int
 			}{
 				{"all", store.Filter{}, 50},
-				{"workflow", store.Filter{WorkflowID: "workflow-7"}, min(50, size/fillWorkflows)},
-				{"delivery", store.Filter{DeliveryID: fillDeliveryID + "77"}, 1},
-				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailed)},
-				{"none rerun", store.Filter{Source: execution.Rerun}, 0},
+				{"workflow", store.Filter{WorkflowID: "workflow-7"},
+					min(50, size/fillWorkflowCount)},
+				{"delivery", store.Filter{DeliveryID: fillDeliveryIDPrefix + "77"}, 1},
+				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailedEvery)},
+				{"none rerun", store.Filter{Source: execution.SourceRerun}, 0},
 			} {
 				b.Run(c.name, func(b *testing.B) {
 					for b.Loop() {
@@ -209,8 +210,8 @@ func unrelated(batch int) []store.Record {
 	for i := range records {
 		n := batch*batchSize + i
 		records[i] = nthRecord(n)
-		records[i].WorkflowID = fmt.Sprint("workflow-", n%fillWorkflows)
-		records[i].TokenID = fmt.Sprint("token-", n%fillWorkflows)
+		records[i].WorkflowID = fmt.Sprint("workflow-", n%fillWorkflowCount)
+		records[i].TokenID = fmt.Sprint("token-", n%fillWorkflowCount)
 		records[i].ID = execution.IDForDelivery(records[i].WorkflowID, "node",
 			records[i].DeliveryID)
 	}

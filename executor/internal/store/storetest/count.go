@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var countTests = map[string]func(*testing.T, store.Store){
+var countByTimeTests = map[string]func(*testing.T, store.Store){
 	"by steps that begin where 1970 says": func(t *testing.T, s store.Store) {
 		record(t, s, nRecords(150)...) // one per second from 12:00:00.123456
 		got := countByTime(t, s, store.Filter{}, time.Minute)

@@ -26,7 +26,7 @@ func refusal(workflow, code string, m, s int, n int64) store.Refusal {
 	}
 }
 
-var countsTests = map[string]func(*testing.T, store.Store){
+var refusalCountTests = map[string]func(*testing.T, store.Store){
 	"refusals by workflow and code, with the last request": func(t *testing.T, s store.Store) {
 		addRefusals(t, s, "r1", refusal("a", "token_invalid", 0, 30, 3),
 			refusal("b", "token_invalid", 0, 40, 1), refusal("", "workflow_not_found", 0, 1, 9))
@@ -131,7 +131,7 @@ var countsTests = map[string]func(*testing.T, store.Store){
 		records := nRecords(100, func(i int, r *store.Record) {
 			switch i {
 			case 1:
-				r.Source = execution.Rerun
+				r.Source = execution.SourceRerun
 			case 2:
 				r.Status = execution.Rejected
 			}

@@ -164,7 +164,9 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 	"a replay says of what": func(t *testing.T, s store.Store) {
 		want := nthRecord(1)
-		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.Rerun, id(0), "", ""
+		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.SourceRerun, id(
+			0,
+		), "", ""
 		record(t, s, want)
 		wantRecord(t, get(t, s, id(1)), want)
 	},

@@ -81,7 +81,7 @@ func unpublished(t *testing.T, s store.Store) []store.Event {
 	return found
 }
 
-func hasCauses(t *testing.T, s store.Store, want bool) {
+func wantHasCauses(t *testing.T, s store.Store, want bool) {
 	t.Helper()
 	if waiting, err := s.HasEventCauses(t.Context()); err != nil || waiting != want {
 		t.Errorf("has causes: %v, %v; want %v", waiting, err, want)
@@ -95,7 +95,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		silent.WorkflowID = "silent"
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
 		record(t, s, nthRecord(1), nthRecord(2), nthRecord(3), nthRecord(4), silent)
-		hasCauses(t, s, true)
+		wantHasCauses(t, s, true)
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second round changes nothing
 			apply(t, s, store.Batch{Progress: []execution.Progress{
@@ -111,7 +111,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 					At:     at,
 				}),
 			}})
-			if _, err := s.EndLost(t.Context(), []store.Lost{
+			if _, err := s.EndLost(t.Context(), []store.LostExecution{
 				{ID: id(3), StreamSequence: nthRecord(3).StreamSequence},
 			}, at.Add(time.Second), "lost"); err != nil {
 				t.Fatal(err)
@@ -140,7 +140,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
 		record(t, s, nthRecord(1))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "no")}})
-		hasCauses(t, s, false)
+		wantHasCauses(t, s, false)
 	},
 	"a cause becomes one event, kept for a while after publication": func(
 		t *testing.T, s store.Store,
@@ -153,7 +153,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		if before := decideAll(t, s, epoch); len(before) != 0 {
 			t.Errorf("decided before: %+v", before)
 		}
-		hasCauses(t, s, false)
+		wantHasCauses(t, s, false)
 		first, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
 		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{first, two}) {
 			t.Errorf("%+v", got)
@@ -173,7 +173,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		// Recording the same occurrence again does not lead to another event.
 		record(t, s, nthRecord(3))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
-		late := epoch.Add(store.EventMemory + time.Second)
+		late := epoch.Add(store.EventRetention + time.Second)
 		before := decideAll(t, s, late)
 		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
 			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
@@ -191,7 +191,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"conditions begin and end once": func(t *testing.T, s store.Store) {
-		condition := store.Condition{
+		condition := store.EventCondition{
 			AccountID: "account",
 			Kind:      "silent",
 			Subject:   "workflow/node",
@@ -199,7 +199,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		change := func(number int, ended, announced bool) {
 			t.Helper()
-			c := store.ConditionChange{Condition: condition, Ended: ended}
+			c := store.EventConditionChange{EventCondition: condition, Ended: ended}
 			if announced {
 				c.Cause = &store.EventCause{
 					ID:        fmt.Sprint("cause ", number),
@@ -209,11 +209,12 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				}
 			}
 			c.Since = c.Since.Add(time.Duration(number) * time.Hour)
-			if err := s.ChangeEventConditions(t.Context(), []store.ConditionChange{c}); err != nil {
+			if err := s.ChangeEventConditions(t.Context(),
+				[]store.EventConditionChange{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := func(open []store.Condition, causes ...string) {
+		want := func(open []store.EventCondition, causes ...string) {
 			t.Helper()
 			if got, err := s.EventConditions(t.Context()); err != nil ||
 				!reflect.DeepEqual(got, open) {
@@ -231,12 +232,12 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		want(nil, []string{}...)
 		change(0, false, true)
 		change(1, false, true) // the condition has already begun
-		want([]store.Condition{condition}, "cause 0")
+		want([]store.EventCondition{condition}, "cause 0")
 		change(2, true, true)
 		change(3, true, true)
 		want(nil, "cause 0", "cause 2")
 		change(0, false, false)
-		want([]store.Condition{condition}, "cause 0", "cause 2")
+		want([]store.EventCondition{condition}, "cause 0", "cause 2")
 		if err := s.ChangeEventConditions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +284,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		if got := ids(list(t, s, store.Filter{
 			WorkflowID: "workflow",
 			NodeID:     "node 1",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 		}, store.Position{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
 			t.Errorf("%q", got)
 		}

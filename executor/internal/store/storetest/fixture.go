@@ -25,7 +25,7 @@ func nthRecord(n int) store.Record {
 		WorkflowID:     "workflow",
 		NodeID:         "node",
 		Queue:          "default",
-		Source:         execution.Webhook,
+		Source:         execution.SourceWebhook,
 		Status:         execution.Queued,
 		DeliveryID:     fmt.Sprint("delivery ", n),
 		TokenID:        "token",

@@ -7,11 +7,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-func span(stream string, first, last uint64) store.Range {
-	return store.Range{Stream: stream, Created: "then", First: first, Last: last}
+func span(stream string, first, last uint64) store.HandledRange {
+	return store.HandledRange{Stream: stream, Created: "then", First: first, Last: last}
 }
 
-func wantHandled(t *testing.T, s store.Store, stream string, want ...store.Range) {
+func wantHandled(t *testing.T, s store.Store, stream string, want ...store.HandledRange) {
 	t.Helper()
 	got, err := s.HandledRanges(t.Context(), stream, "then")
 	if err != nil {
@@ -22,10 +22,10 @@ func wantHandled(t *testing.T, s store.Store, stream string, want ...store.Range
 	}
 }
 
-var decidedTests = map[string]func(*testing.T, store.Store){
+var handledTests = map[string]func(*testing.T, store.Store){
 	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
 		wantHandled(t, s, "A")
-		for _, r := range [][]store.Range{
+		for _, r := range [][]store.HandledRange{
 			{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {
 				span("A", 3, 4), span("A", 6, 6),
 			}, {span("A", 10, 12)},
@@ -37,7 +37,7 @@ var decidedTests = map[string]func(*testing.T, store.Store){
 	},
 	"many ranges stay what they are": func(t *testing.T, s store.Store) {
 		for n := range uint64(200) {
-			apply(t, s, store.Batch{Handled: []store.Range{span("A", 2*n+1, 2*n+1)}})
+			apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 2*n+1, 2*n+1)}})
 			if n%50 == 0 {
 				wantHandled(t, s, "B")
 			}
@@ -49,12 +49,12 @@ var decidedTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%d ranges, %v", len(got), err)
 			}
 		}
-		apply(t, s, store.Batch{Handled: []store.Range{span("A", 1, 1000)}})
+		apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 1, 1000)}})
 		wantHandled(t, s, "A", span("A", 1, 1000))
 		wantHandled(t, s, "A", span("A", 1, 1000))
 	},
 	"another stream of the same name is another one": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{Handled: []store.Range{span("A", 1, 9), span("B", 1, 9)}})
+		apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 1, 9), span("B", 1, 9)}})
 		if got, err := s.HandledRanges(t.Context(), "A", "later"); err != nil || len(got) != 0 {
 			t.Errorf("%v, %v", got, err)
 		}
@@ -63,7 +63,7 @@ var decidedTests = map[string]func(*testing.T, store.Store){
 	},
 	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
 		apply(t, s, store.Batch{
-			Handled: []store.Range{
+			Handled: []store.HandledRange{
 				span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50),
 			},
 		})

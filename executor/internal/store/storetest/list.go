@@ -142,11 +142,12 @@ var listTests = map[string]func(*testing.T, store.Store){
 			t.Fatal(err)
 		}
 		slices.Reverse(records)
-		for _, account := range []string{OneWorkflow, TwoWorkflows, Moved, ManyNodes} {
+		for _, account := range []string{AccountOneWorkflow, AccountTwoWorkflows,
+			AccountMovedWorkflow, AccountManyNodes} {
 			for _, filter := range []store.Filter{
 				{AccountID: account},
 				{AccountID: account, WorkflowID: "moved"},
-				{AccountID: account, Source: execution.Rerun},
+				{AccountID: account, Source: execution.SourceRerun},
 				{AccountID: account, Since: epoch},
 				{AccountID: account, Status: execution.Failed},
 				{AccountID: account, DeliveryID: records[7].DeliveryID},
@@ -234,7 +235,7 @@ func combinations() []store.Filter {
 		func(f *store.Filter) {
 			f.Status = execution.Failed
 		}, func(f *store.Filter) { f.Status = execution.Rejected })
-	add(func(f *store.Filter) { f.Source = execution.Rerun })
+	add(func(f *store.Filter) { f.Source = execution.SourceRerun })
 	add(func(f *store.Filter) {
 		f.DeliveryID = "d"
 	}, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" },

@@ -11,7 +11,7 @@ import (
 
 func progress(steps ...execution.Progress) store.Batch { return store.Batch{Progress: steps} }
 
-var earlyTests = map[string]func(*testing.T, store.Store){
+var pendingTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
 		applied := apply(t, s,
 			progress(running(1, epoch), succeeded(1, epoch.Add(time.Second), `"x"`),
@@ -78,7 +78,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 			}
 		}
 		forged := store.Batch{}
-		for n := range store.MaxPendingOfOne + 2 {
+		for n := range store.MaxPendingStepsPerExecution + 2 {
 			step := failed(1, epoch, "forged")
 			step.WorkflowID = fmt.Sprint("wf-", n)
 			forged.Progress = append(forged.Progress, step)
@@ -86,7 +86,7 @@ var earlyTests = map[string]func(*testing.T, store.Store){
 		if applied := apply(t, s, forged); applied.Dropped != 3 {
 			t.Errorf("dropped %d", applied.Dropped)
 		}
-		if n := prunePending(t, s); n != store.MaxPendingOfOne {
+		if n := prunePending(t, s); n != store.MaxPendingStepsPerExecution {
 			t.Errorf("%d are kept", n)
 		}
 	},
@@ -121,12 +121,15 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		record(t, s, nRecords(5)...)
 		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "1")))
 		at := epoch.Add(time.Hour)
-		var lost []store.Lost
+		var lost []store.LostExecution
 		for i := range 4 {
-			lost = append(lost, store.Lost{ID: id(i), StreamSequence: nthRecord(i).StreamSequence})
+			lost = append(
+				lost,
+				store.LostExecution{ID: id(i), StreamSequence: nthRecord(i).StreamSequence},
+			)
 		}
 		lost[3].StreamSequence++ // the record has moved in the meantime
-		lost = append(lost, store.Lost{ID: id(9), StreamSequence: 1}, store.Lost{
+		lost = append(lost, store.LostExecution{ID: id(9), StreamSequence: 1}, store.LostExecution{
 			ID:             "\x00",
 			StreamSequence: 1,
 		})

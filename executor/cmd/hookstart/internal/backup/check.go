@@ -53,7 +53,7 @@ func (r *reader) verify(path string) error {
 // verifyStream returns an error if a stream's messages could not be restored with their original
 // sequences.
 func (r *reader) verifyStream(want Stream) error {
-	subjects := want.subjects()
+	subjects := want.restoredSubjects()
 	if subjects == nil {
 		return fmt.Errorf("there is no stream %s in this version", want.Name)
 	}
@@ -87,11 +87,11 @@ func (r *reader) verifyStream(want Stream) error {
 	return nil
 }
 
-// subjects returns the subjects of the stream that Restore would create, or nil if there is no
-// stream with this name.
-func (s Stream) subjects() []string {
+// restoredSubjects returns the subjects of the stream that Restore would create, or nil if there is
+// no stream with this name.
+func (s Stream) restoredSubjects() []string {
 	switch s.Name {
-	case stream.Name:
+	case stream.ExecutionsName:
 		return stream.DefaultSettings.Config().Subjects
 	case stream.ProgressName:
 		return stream.DefaultSettings.ProgressConfig().Subjects
@@ -155,7 +155,7 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
 				m.Subject)
 		}
-		ids, err := keysOf(m, want.Name)
+		ids, err := encryptionKeyIDs(m, want.Name)
 		if err != nil {
 			return fmt.Errorf("record %d, %s: %w", m.Sequence, m.Subject, err)
 		}
@@ -180,8 +180,8 @@ func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	return nil
 }
 
-// keysOf returns the IDs of the keys that encrypt a bucket's record.
-func keysOf(m message, bucket string) ([]string, error) {
+// encryptionKeyIDs returns the IDs of the keys that encrypt a bucket's record.
+func encryptionKeyIDs(m message, bucket string) ([]string, error) {
 	var boxes [][]byte
 	switch {
 	case m.isDeletion():
@@ -197,7 +197,7 @@ func keysOf(m message, bucket string) ([]string, error) {
 			return nil, err
 		}
 		if change.Workflow != nil {
-			boxes = change.Workflow.Sealed()
+			boxes = change.Workflow.SealedValues()
 		}
 	}
 	var ids []string

@@ -29,21 +29,21 @@ func sound(t *testing.T) contents {
 	start := stream.StartSubject("default", "wf", "node")
 	return contents{
 		manifest: Manifest{
-			Format:       format,
+			Format:       currentFormat,
 			Version:      "test",
 			TakenAt:      time.Now(),
 			WithMessages: true,
 			Records:      2,
 			Audit:        1,
 			Streams: []Stream{
-				{Name: stream.Name, First: 3, Last: 6, Messages: 2, Recorded: 4},
+				{Name: stream.ExecutionsName, First: 3, Last: 6, Messages: 2, Recorded: 4},
 				{Name: stream.ProgressName, First: 1, Last: 0},
 				{Name: stream.ReportsName, First: 1, Last: 0},
 			},
 			Buckets: []Bucket{{Name: registry.Bucket, Records: 1}, {Name: registry.SecretsBucket}},
 		},
 		messages: map[string][]message{
-			streamEntry(stream.Name): {
+			streamEntry(stream.ExecutionsName): {
 				{Sequence: 3, Subject: start}, {Sequence: 6, Subject: start},
 			},
 			streamEntry(stream.ProgressName): nil, streamEntry(stream.ReportsName): nil,
@@ -118,7 +118,7 @@ func (c contents) write(t *testing.T) (path string) {
 	if err := w.finish(c.manifest); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.publish(); err != nil {
+	if err := w.commit(); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -127,7 +127,7 @@ func (c contents) write(t *testing.T) (path string) {
 // Check finds everything that would make a restore fail.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	executions, buckets := streamEntry(stream.Name), bucketEntry(registry.Bucket)
+	executions, buckets := streamEntry(stream.ExecutionsName), bucketEntry(registry.Bucket)
 	report := stream.ProgressSubject("default", "wf", "execution")
 	for what, c := range map[string]struct {
 		change func(*contents)

@@ -60,21 +60,21 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// Versions of the file format. A program can read all versions up to its own. Only files with
-// queues' own streams have the newer version, so earlier programs can read all other files.
+// Versions of the file currentFormat. A program can read all versions up to its own. Only files
+// with queues' own streams have the newer version, so earlier programs can read all other files.
 const (
-	formatShared = 1
-	formatOwn    = 2
-	format       = formatOwn
+	formatSharedStreams = 1
+	formatOwnStreams    = 2
+	currentFormat       = formatOwnStreams
 )
 
 const manifestName = "manifest.json"
 
-// Parts of the last line of a file: endBegin, 64 hexadecimal digits, endEnd.
+// Parts of the last line of a file: trailerPrefix, 64 hexadecimal digits, trailerSuffix.
 const (
-	endBegin  = "\nhookstart backup "
-	endEnd    = " complete\n"
-	endLength = len(endBegin) + 2*sha256.Size + len(endEnd)
+	trailerPrefix = "\nhookstart backup "
+	trailerSuffix = " complete\n"
+	trailerLength = len(trailerPrefix) + 2*sha256.Size + len(trailerSuffix)
 )
 
 // writer writes a backup file. The file gets its final name only after all of it has been synced to
@@ -121,22 +121,22 @@ func (w *writer) finish(m Manifest) error {
 	if err := errors.Join(w.zip.Close(), w.buf.Flush()); err != nil {
 		return err
 	}
-	if _, err := w.file.WriteString(endBegin + hex.EncodeToString(w.hash.Sum(nil)) +
-		endEnd); err != nil {
+	if _, err := w.file.WriteString(trailerPrefix + hex.EncodeToString(w.hash.Sum(nil)) +
+		trailerSuffix); err != nil {
 		return err
 	}
 	return errors.Join(w.file.Sync(), w.file.Close())
 }
 
-// publish renames the file to its final name.
-func (w *writer) publish() error {
+// commit renames the file to its final name.
+func (w *writer) commit() error {
 	if err := os.Rename(w.file.Name(), w.path); err != nil {
 		return err
 	}
 	return durable.SyncFolder(filepath.Dir(w.path))
 }
 
-// abandon removes the unfinished file. It does nothing after publish.
+// abandon removes the unfinished file. It does nothing after commit.
 func (w *writer) abandon() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
@@ -178,7 +178,7 @@ func open(path string) (r *reader, err error) {
 	if err := r.readManifest(); err != nil {
 		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
 	}
-	if r.Manifest.Format > format {
+	if r.Manifest.Format > currentFormat {
 		return nil, &UnusableError{
 			path,
 			fmt.Sprintf("was made by a newer version, %s; restore it with that one",
@@ -198,21 +198,26 @@ func checkFile(file *os.File, path string) (length int64, err error) {
 	if _, err := file.ReadAt(begin, 0); err != nil || !bytes.HasPrefix(begin, []byte("PK")) {
 		return 0, &UnusableError{path, "is not a backup of hookstart"}
 	}
-	length = info.Size() - int64(endLength)
-	end := make([]byte, endLength)
+	length = info.Size() - int64(trailerLength)
+	end := make([]byte, trailerLength)
 	if length > 0 {
 		if _, err := file.ReadAt(end, length); err != nil {
 			return 0, err
 		}
 	}
-	if !bytes.HasPrefix(end, []byte(endBegin)) || !bytes.HasSuffix(end, []byte(endEnd)) {
+	if !bytes.HasPrefix(end, []byte(trailerPrefix)) ||
+		!bytes.HasSuffix(end, []byte(trailerSuffix)) {
 		return 0, &UnusableError{path, "is truncated: its end is missing"}
 	}
 	hashed := sha256.New()
 	if _, err := io.Copy(hashed, io.NewSectionReader(file, 0, length)); err != nil {
 		return 0, err
 	}
-	if string(end[len(endBegin):len(end)-len(endEnd)]) != hex.EncodeToString(hashed.Sum(nil)) {
+	if string(
+		end[len(trailerPrefix):len(end)-len(trailerSuffix)],
+	) != hex.EncodeToString(
+		hashed.Sum(nil),
+	) {
 		return 0, &UnusableError{
 			path, "is damaged: its contents do not have the checksum at its end",
 		}

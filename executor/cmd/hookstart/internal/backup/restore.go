@@ -110,7 +110,7 @@ func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 // mustBeEmpty checks that NATS is empty; the database is checked when its first records are
 // restored.
 func (i Installation) mustBeEmpty(ctx context.Context) error {
-	for _, name := range []string{stream.Name, stream.ProgressName} {
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("there is no stream %s: start an executor first, which creates it",
@@ -123,7 +123,7 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 			return &NotEmptyError{"the stream " + name + " has, or had, messages"}
 		}
 	}
-	owned, err := stream.OwnQueues(ctx, i.JetStream)
+	owned, err := stream.QueuesWithOwnStreams(ctx, i.JetStream)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		return of.Name == stream.ReportsName
 	})
 	for _, of := range streams {
-		paused, err := i.pause(ctx, of)
+		paused, err := i.pauseConsumers(ctx, of)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		}
 	}
 	for _, p := range positions {
-		if err := i.resume(ctx, p); err != nil {
+		if err := i.resumeConsumer(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -260,9 +260,10 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 	}
 	for queue, of := range limits {
 		err := stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
-		if errors.Is(err, stream.ErrTooFewServers) || errors.Is(err, stream.ErrNoPlacement) {
+		if errors.Is(err, stream.ErrTooFewServers) ||
+			errors.Is(err, stream.ErrPlacementNeedsCluster) {
 			i.logf("queue %s: its own stream gets the replicas of %s, on any servers: %v", queue,
-				stream.Name, err)
+				stream.ExecutionsName, err)
 			of.Replicas, of.PlacementTags = 0, nil
 			err = stream.EnsureOwnStreams(ctx, i.JetStream, shared.Settings, queue, of)
 		}
@@ -286,7 +287,7 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	ctx, cancel := context.WithTimeout(ctx, recorderWait)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		_, err = i.JetStream.Consumer(ctx, name, recorder)
+		_, err = i.JetStream.Consumer(ctx, name, recorderConsumer)
 		return err == nil || !errors.Is(err, jetstream.ErrConsumerNotFound)
 	})
 	if err != nil {
@@ -304,9 +305,12 @@ type position struct {
 	pausedUntil *time.Time
 }
 
-// pause pauses all consumers of a stream, creating missing ones, and returns the position at which
-// each of them must continue.
-func (i Installation) pause(ctx context.Context, saved Stream) (positions []position, err error) {
+// pauseConsumers pauses all consumers of a stream, creating missing ones, and returns the position
+// at which each of them must continue.
+func (i Installation) pauseConsumers(
+	ctx context.Context,
+	saved Stream,
+) (positions []position, err error) {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
@@ -324,7 +328,7 @@ func (i Installation) pause(ctx context.Context, saved Stream) (positions []posi
 			saved.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
 		})
 	}
-	positions = append(positions, position{saved.Name, recorder, saved.Recorded + 1, nil})
+	positions = append(positions, position{saved.Name, recorderConsumer, saved.Recorded + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
@@ -333,7 +337,7 @@ func (i Installation) pause(ctx context.Context, saved Stream) (positions []posi
 	return positions, nil
 }
 
-func (i Installation) resume(ctx context.Context, p position) error {
+func (i Installation) resumeConsumer(ctx context.Context, p position) error {
 	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer,
 		p.next); err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
@@ -384,7 +388,7 @@ func (i Installation) restoreStream(
 	if of.Dedup > 0 {
 		to.dedup = min(to.dedup, of.Dedup)
 	}
-	subjects := of.subjects()
+	subjects := of.restoredSubjects()
 	if err := r.messages(streamEntry(of.Name), func(m message) error {
 		if !matchesAny(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil
@@ -396,7 +400,7 @@ func (i Installation) restoreStream(
 	if err := to.fillGap(ctx, of.Name, of.Last+1); err != nil {
 		return err
 	}
-	if err := to.confirm(ctx); err != nil {
+	if err := to.awaitAcks(ctx); err != nil {
 		return err
 	}
 	for _, sequence := range to.gaps {
@@ -419,8 +423,8 @@ type backupPublisher struct {
 	unconfirmed []jetstream.PubAckFuture
 }
 
-// atOnce is the maximum number of unconfirmed messages.
-const atOnce = 1000
+// maxUnconfirmed is the maximum number of unconfirmed messages.
+const maxUnconfirmed = 1000
 
 func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
 	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
@@ -462,22 +466,22 @@ func fillerSubject(name string) string {
 }
 
 func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
-	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(silence))
+	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(messageTimeout))
 	if err != nil {
 		return err
 	}
 	p.unconfirmed = append(p.unconfirmed, future)
 	p.next++
-	if len(p.unconfirmed) < atOnce {
+	if len(p.unconfirmed) < maxUnconfirmed {
 		return nil
 	}
-	return p.confirm(ctx)
+	return p.awaitAcks(ctx)
 }
 
-// confirm waits until every message sent has been stored, and returns an error if exact is set and
-// a message was stored with a different sequence.
-func (p *backupPublisher) confirm(ctx context.Context) error {
-	timeout := time.NewTimer(silence)
+// awaitAcks waits until every message sent has been stored, and returns an error if exact is set
+// and a message was stored with a different sequence.
+func (p *backupPublisher) awaitAcks(ctx context.Context) error {
+	timeout := time.NewTimer(messageTimeout)
 	defer timeout.Stop()
 	want := p.next - uint64(len(p.unconfirmed))
 	for _, future := range p.unconfirmed {
@@ -490,7 +494,7 @@ func (p *backupPublisher) confirm(ctx context.Context) error {
 		case err := <-future.Err():
 			return fmt.Errorf("message %d: %w", want, err)
 		case <-timeout.C:
-			return fmt.Errorf("message %d was not confirmed within %s", want, silence)
+			return fmt.Errorf("message %d was not confirmed within %s", want, messageTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -576,8 +580,8 @@ func (i Installation) restoreBucket(
 		return "", err
 	}
 	if last.Subject == "" {
-		return "", to.confirm(ctx)
+		return "", to.awaitAcks(ctx)
 	}
 	return strings.TrimPrefix(last.Subject, accounts),
-		errors.Join(to.send(ctx, last.msg()), to.confirm(ctx))
+		errors.Join(to.send(ctx, last.msg()), to.awaitAcks(ctx))
 }

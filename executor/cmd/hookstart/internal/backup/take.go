@@ -34,11 +34,11 @@ type API interface {
 	// Confirm returns once every process has applied an account's record.
 	Confirm(ctx context.Context, accountID string) error
 	// Members returns the running executors and ingresses.
-	Members(ctx context.Context) ([]Process, error)
+	Members(ctx context.Context) ([]Member, error)
 }
 
-// Process is an executor or an ingress.
-type Process struct {
+// Member is an executor or an ingress.
+type Member struct {
 	Name string   // display name
 	Keys []string // IDs of the keys that it has
 }
@@ -57,12 +57,12 @@ func (i Installation) logf(format string, args ...any) {
 
 // Names of the executors' consumers: of the streams, and of the registry's history.
 const (
-	recorder = "executor"
-	auditor  = "audit"
+	recorderConsumer = "executor"
+	auditorConsumer  = "audit"
 )
 
-// bucketStream is the prefix of the name of a bucket's underlying stream.
-const bucketStream = "KV_"
+// bucketStreamPrefix is the prefix of the name of a bucket's underlying stream.
+const bucketStreamPrefix = "KV_"
 
 // Take writes a backup to a file. An existing file is replaced only once the new one is complete.
 func Take(
@@ -74,7 +74,7 @@ func Take(
 	}
 	defer w.abandon()
 	m = Manifest{
-		Format:       formatShared,
+		Format:       formatSharedStreams,
 		Version:      i.Version,
 		TakenAt:      time.Now().UTC(),
 		WithMessages: withMessages,
@@ -89,7 +89,7 @@ func Take(
 	if _, err := Check(w.file.Name()); err != nil {
 		return m, fmt.Errorf("what was written could not be restored: %w", err)
 	}
-	return m, w.publish()
+	return m, w.commit()
 }
 
 // writeParts writes the parts in the order that the package documentation explains.
@@ -99,13 +99,13 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		return err
 	}
 	for _, name := range names {
-		floor, err := i.ackFloor(ctx, name, recorder)
+		floor, err := i.ackFloor(ctx, name, recorderConsumer)
 		if err != nil {
 			return err
 		}
 		m.Streams = append(m.Streams, Stream{Name: name, Recorded: floor})
 		if _, own := stream.QueueOfStream(name); own {
-			m.Format = formatOwn
+			m.Format = formatOwnStreams
 		}
 	}
 	audited, err := i.auditCopiedUntil(ctx)
@@ -130,7 +130,7 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 	keys := map[string]bool{}
 	var until []newestRecord
 	for _, name := range registry.Streams() {
-		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStream)}
+		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStreamPrefix)}
 		var last newestRecord
 		if bucket.Records, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
@@ -145,8 +145,8 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 // streams returns the names of the streams in the order in which they are read: streams of reports
 // after streams of start messages.
 func (i Installation) streams(ctx context.Context) ([]string, error) {
-	names, reports := []string{stream.Name}, []string{stream.ProgressName}
-	owned, err := stream.OwnQueues(ctx, i.JetStream)
+	names, reports := []string{stream.ExecutionsName}, []string{stream.ProgressName}
+	owned, err := stream.QueuesWithOwnStreams(ctx, i.JetStream)
 	if err != nil {
 		return nil, err
 	}
@@ -157,23 +157,23 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 	return append(append(names, reports...), stream.ReportsName), nil
 }
 
-// clocks is the maximum difference assumed between the clocks of two NATS servers.
-const clocks = time.Minute
+// maxClockSkew is the maximum difference assumed between the clocks of two NATS servers.
+const maxClockSkew = time.Minute
 
 // auditCopiedUntil returns a time such that the audit entries of all earlier changes are in the
 // database.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
-		s, err := i.leader(ctx, name)
+		s, err := i.streamAtLeader(ctx, name)
 		if err != nil {
 			return at, err
 		}
 		first := s.CachedInfo().TimeStamp
-		floor, err := i.ackFloor(ctx, name, auditor)
+		floor, err := i.ackFloor(ctx, name, auditorConsumer)
 		if err != nil {
 			return at, err
 		}
-		msg, err := s.GetMsg(ctx, floor+1, anySubject)
+		msg, err := s.GetMsg(ctx, floor+1, anySubjectOpt)
 		switch {
 		case err == nil:
 			first = msg.Time
@@ -184,12 +184,12 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 			at = first
 		}
 	}
-	return at.Add(-clocks), nil
+	return at.Add(-maxClockSkew), nil
 }
 
-// leader returns a stream handle that reads messages from the stream's leader, because other
-// replicas may lag behind.
-func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream, error) {
+// streamAtLeader returns a stream handle that reads messages from the stream's streamAtLeader,
+// because other replicas may lag behind.
+func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
@@ -198,8 +198,8 @@ func (i Installation) leader(ctx context.Context, name string) (jetstream.Stream
 	return s, nil
 }
 
-// anySubject makes GetMsg return the first message at or after a sequence.
-var anySubject = jetstream.WithGetMsgSubject(">")
+// anySubjectOpt makes GetMsg return the first message at or after a sequence.
+var anySubjectOpt = jetstream.WithGetMsgSubject(">")
 
 // newestRecord identifies the newest of a bucket's records in the file.
 type newestRecord struct {
@@ -239,8 +239,8 @@ func (i Installation) writeAudit(
 	return nil
 }
 
-// auditAtOnce is the maximum number of audit entries in one line.
-const auditAtOnce = 500
+// maxAuditEntriesPerLine is the maximum number of audit entries in one line.
+const maxAuditEntriesPerLine = 500
 
 // auditLine is an audit entry in the form that the operators' API accepts.
 type auditLine struct {
@@ -253,11 +253,11 @@ type auditLine struct {
 func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
-	s, err := i.leader(ctx, name)
+	s, err := i.streamAtLeader(ctx, name)
 	if err != nil {
 		return err
 	}
-	floor, err := i.ackFloor(ctx, name, auditor)
+	floor, err := i.ackFloor(ctx, name, auditorConsumer)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (i Installation) writeAuditHistory(
 		return writeLine(to, line)
 	}
 	for next := floor + 1; next <= last; {
-		msg, err := s.GetMsg(ctx, next, anySubject)
+		msg, err := s.GetMsg(ctx, next, anySubjectOpt)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > last {
 			break
 		}
@@ -307,7 +307,7 @@ func (i Installation) writeAuditHistory(
 			NodeID:     e.NodeID,
 			Changes:    changes,
 		})
-		if len(entries) == auditAtOnce {
+		if len(entries) == maxAuditEntriesPerLine {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -353,7 +353,7 @@ func writeLine(to io.Writer, line []byte) error {
 // groups returns the positions of the groups of runners that consume a stream of start messages,
 // and of any other durable consumers except the recorder's. It returns none for other streams.
 func (i Installation) groups(ctx context.Context, name string) (groups []GroupPosition, err error) {
-	if _, own := stream.QueueOfStream(name); !own && name != stream.Name {
+	if _, own := stream.QueueOfStream(name); !own && name != stream.ExecutionsName {
 		return nil, nil
 	}
 	s, err := i.JetStream.Stream(ctx, name)
@@ -362,7 +362,7 @@ func (i Installation) groups(ctx context.Context, name string) (groups []GroupPo
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
-		if info.Config.Durable != "" && info.Name != recorder {
+		if info.Config.Durable != "" && info.Name != recorderConsumer {
 			groups = append(groups, GroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
 		}
 	}
@@ -433,7 +433,7 @@ func (i Installation) writeBucket(
 	if err != nil {
 		return 0, last, err
 	}
-	s, err := i.JetStream.Stream(ctx, bucketStream+bucket)
+	s, err := i.JetStream.Stream(ctx, bucketStreamPrefix+bucket)
 	if err != nil {
 		return 0, last, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
@@ -451,11 +451,11 @@ func (i Installation) writeBucket(
 	}
 	began := info.State.LastSeq
 	live := map[string]bool{}
-	err = i.messages(ctx, bucketStream+bucket, config,
+	err = i.messages(ctx, bucketStreamPrefix+bucket, config,
 		func(m message, _ uint64) (done bool, err error) {
 			delete(missing, m.Subject)
 			last = newestRecord{m.Sequence, m.At}
-			ids, err := keysOf(m, bucket)
+			ids, err := encryptionKeyIDs(m, bucket)
 			if err != nil {
 				return true, fmt.Errorf("record %s: %w", m.Subject, err)
 			}
@@ -488,12 +488,12 @@ func encodeLine(to io.Writer, m message) error {
 	return writeLine(to, line)
 }
 
-// expectation is the prefix of the headers that a publisher sets to state what it expects of a
-// stream. They do not apply when the message is restored.
-const expectation = "Nats-Expected-"
+// expectedHeaderPrefix is the prefix of the headers that a publisher sets to state what it expects
+// of a stream. They do not apply when the message is restored.
+const expectedHeaderPrefix = "Nats-Expected-"
 
-// silence is how long to wait for the next message, which should be available.
-const silence = 30 * time.Second
+// messageTimeout is how long to wait for the next message, which should be available.
+const messageTimeout = 30 * time.Second
 
 // messages calls each for every message of a stream, until each returns done or an error. pending
 // is the server's count of the messages that follow.
@@ -512,7 +512,7 @@ func (i Installation) messages(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, silence)
+		waiting, cancel := context.WithTimeout(ctx, messageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {
@@ -524,7 +524,7 @@ func (i Installation) messages(
 		}
 		headers := msg.Headers()
 		maps.DeleteFunc(headers, func(name string, _ []string) bool {
-			return strings.HasPrefix(name, expectation)
+			return strings.HasPrefix(name, expectedHeaderPrefix)
 		})
 		done, err := each(message{
 			Sequence: meta.Sequence.Stream,

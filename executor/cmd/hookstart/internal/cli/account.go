@@ -93,9 +93,9 @@ func (v *accountGet) Run(s *session) error {
 type accountList struct{ paging }
 
 func (v *accountList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Account], error) {
 		return s.client.Accounts(s.ctx, p)
-	}, listing[api.Account]{
+	}, listFormat[api.Account]{
 		head: []string{"ACCOUNT", "PLAN", "CREATED", "NAME"},
 		row: func(a api.Account) []string {
 			return []string{a.ID, a.Plan, ago(a.CreatedAt, s.now()), truncateForDisplay(a.Name, 30)}

@@ -69,7 +69,7 @@ func (s *session) showEvents(e api.Events, err error) error {
 		{"Workflow", e.WorkflowID},
 		{"Kinds", cmp.Or(strings.Join(e.Kinds, ", "), "all")},
 	}
-	if len(e.Kinds) == 0 || slices.ContainsFunc(e.Kinds, isSilentKind) {
+	if len(e.Kinds) == 0 || slices.ContainsFunc(e.Kinds, isSenderSilentKind) {
 		rows = append(rows, []string{"Silent", silent})
 	}
 	rows = append(rows, []string{"Since", agoAndExact(e.Since, s.now())})
@@ -89,7 +89,7 @@ func (s *session) showEvents(e api.Events, err error) error {
 	})
 }
 
-// isSilentKind reports whether a kind of event is about a trigger node that gets no requests.
-func isSilentKind(kind string) bool {
+// isSenderSilentKind reports whether a kind of event is about a trigger node that gets no requests.
+func isSenderSilentKind(kind string) bool {
 	return strings.TrimSuffix(kind, ".recovered") == "sender.silent"
 }

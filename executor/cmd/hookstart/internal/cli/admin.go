@@ -30,9 +30,9 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// discardLog returns a logger that discards everything. A command's error contains everything that
-// users need.
-func discardLog() *logrus.Logger {
+// newDiscardLogger returns a logger that discards everything. A command's error contains everything
+// that users need.
+func newDiscardLogger() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	return log
@@ -53,7 +53,7 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 		Timeout:   5 * time.Second,
 		CredsFile: f.NATSCreds,
 		CAFile:    f.NATSCA,
-		Log:       discardLog(),
+		Log:       newDiscardLogger(),
 	})
 	if err != nil {
 		return nil, err
@@ -116,9 +116,9 @@ func (v *adminReplicas) Run(s *session) error {
 			r.Current, r.Want, r.Lag, state)
 	}
 	names := append([]string{
-		stream.Name, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
+		stream.ExecutionsName, stream.ProgressName, stream.ReportsName, stream.CancellationsStream,
 	}, registry.Streams()...)
-	owned, err := stream.OwnQueues(ctx, js)
+	owned, err := stream.QueuesWithOwnStreams(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (v *adminReplicas) Run(s *session) error {
 	}
 	last = stream.Replication{} // the copied stream has the same name as the original
 	_, _ = fmt.Fprintln(s.Out, "the registry's copy:")
-	return withServersHint(stream.SetReplicas(ctx, copies, registry.CopyStreams(), v.Number,
+	return withServersHint(stream.SetReplicas(ctx, copies, registry.MirrorStreams(), v.Number,
 		progress))
 }
 

@@ -58,11 +58,11 @@ func (v *triggerAnswerCmd) Run(s *session) error {
 }
 
 func (s *session) showAnswer(t api.Trigger) error {
-	return s.print(func() error { return s.printRows([][]string{{"Answer", waitText(t)}}) })
+	return s.print(func() error { return s.printRows([][]string{{"Answer", answerText(t)}}) })
 }
 
-// waitText returns a description of how the node's responses wait.
-func waitText(t api.Trigger) string {
+// answerText returns a description of how the node's responses wait.
+func answerText(t api.Trigger) string {
 	switch {
 	case t.Answer == nil:
 		return "at once, when the start is stored"

@@ -42,8 +42,8 @@ Examples:
   hookstart apply -f hookstart.yaml --prune`
 }
 
-// differencesFound is the exit code of a dry run that found differences.
-const differencesFound exitCode = 3
+// exitDifferencesFound is the exit code of a dry run that found differences.
+const exitDifferencesFound exitCode = 3
 
 func (v *applyVerb) Run(s *session) error {
 	want := &manifest.Set{}
@@ -68,7 +68,7 @@ func (v *applyVerb) Run(s *session) error {
 		}
 	}
 	if v.DryRun {
-		panic(differencesFound)
+		panic(exitDifferencesFound)
 	}
 	failed := 0
 	failedKeys := map[string]bool{}

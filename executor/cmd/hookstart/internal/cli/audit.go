@@ -40,9 +40,9 @@ type auditList struct {
 }
 
 func (v *auditList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.AuditEntry], error) {
 		return s.client.Audit(s.ctx, v.filter(), p)
-	}, listing[api.AuditEntry]{
+	}, listFormat[api.AuditEntry]{
 		head: []string{"WHEN", "WHO", "ACTION", "ABOUT", "CHANGES"},
 		row: func(e api.AuditEntry) []string {
 			about := cmp.Or(e.WorkflowID, e.AccountID, "-")

@@ -146,12 +146,12 @@ func (s *session) summary(manifest backup.Manifest, text string) error {
 type backupAPI struct{ *apiclient.Client }
 
 // Members implements backup.API. It omits processes whose versions do not announce their keys.
-func (a backupAPI) Members(ctx context.Context) ([]backup.Process, error) {
+func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	found, err := a.Client.Members(ctx)
-	var members []backup.Process
+	var members []backup.Member
 	for _, m := range found.Items {
 		if m.Version != "" {
-			members = append(members, backup.Process{
+			members = append(members, backup.Member{
 				Name: m.Role + " " + m.Instance,
 				Keys: m.KeyIDs,
 			})

@@ -50,8 +50,8 @@ type flags struct {
 	Completion completionVerb `cmd:"" help:"Print a script that lets a shell complete commands."`
 }
 
-// Streams holds the standard streams of a program.
-type Streams struct {
+// StdStreams holds the standard streams of a program.
+type StdStreams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
@@ -62,7 +62,7 @@ type exitCode int
 
 // Run runs one command and returns its exit code: 0 for success, 1 for a failure, 2 for a usage
 // error, 3 for differences found by a dry run.
-func Run(ctx context.Context, args []string, std Streams) (code int) {
+func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	defer func() {
 		switch left := recover().(type) {
 		case nil:
@@ -76,7 +76,7 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	parser := newParser(&given, std)
 	command, err := parser.Parse(args)
 	if err != nil {
-		return printError(std.Err, parseFailure(err))
+		return printError(std.Err, toUsageError(err))
 	}
 	s, err := given.session(ctx, std, command.Command())
 	if err == nil {
@@ -88,9 +88,9 @@ func Run(ctx context.Context, args []string, std Streams) (code int) {
 	return 0
 }
 
-// examples adds to a verb's help the text of its detail tag, if any, and the examples in its
+// withExamples adds to a verb's help the text of its detail tag, if any, and the examples in its
 // example tag, one per line.
-var examples = kong.PostBuild(func(k *kong.Kong) error {
+var withExamples = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
 			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " +
@@ -102,10 +102,17 @@ var examples = kong.PostBuild(func(k *kong.Kong) error {
 
 // newParser returns a parser that parses arguments into flags. After printing help or the version,
 // the parser panics with an exitCode.
-func newParser(into *flags, std Streams) *kong.Kong {
-	return kong.Must(into,
-		kong.Name("hookstart"), kong.Description(description),
-		ownVariables, examples, kong.DefaultEnvars(program.EnvPrefix), program.Files, ids, nodeIDs,
+func newParser(into *flags, std StdStreams) *kong.Kong {
+	return kong.Must(
+		into,
+		kong.Name("hookstart"),
+		kong.Description(description),
+		withVerbEnvars,
+		withExamples,
+		kong.DefaultEnvars(program.EnvPrefix),
+		program.Files,
+		idMapper,
+		nodeIDMapper,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(std.Out, std.Err),
@@ -115,7 +122,7 @@ func newParser(into *flags, std Streams) *kong.Kong {
 
 // session holds what verbs need to run.
 type session struct {
-	Streams
+	StdStreams
 	ctx      context.Context
 	client   *apiclient.Client
 	json     bool
@@ -132,10 +139,10 @@ func needsNoAPI(command string) bool {
 		command == "admin secrets-key" || command == "admin reseal"
 }
 
-func (f *flags) session(ctx context.Context, std Streams, command string) (*session, error) {
+func (f *flags) session(ctx context.Context, std StdStreams, command string) (*session, error) {
 	token := strings.TrimSpace(f.AdminToken)
 	if token == "" && !needsNoAPI(command) && !f.Admin.Restore.Check {
-		return nil, &usageError{"the admin token is missing", setToken}
+		return nil, &usageError{"the admin token is missing", setTokenHint}
 	}
 	at, err := url.Parse(f.APIURL)
 	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
@@ -144,7 +151,7 @@ func (f *flags) session(ctx context.Context, std Streams, command string) (*sess
 			"hookstart --help lists the flags that all verbs have",
 		}
 	}
-	s := &session{Streams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
+	s := &session{StdStreams: std, ctx: ctx, json: f.Output == "json", now: time.Now}
 	s.client = apiclient.New(f.APIURL, token).WithBodyTap(func(body []byte) { s.response = body })
 	if f.APICA != "" {
 		transport, err := transportTrusting(f.APICA)

@@ -23,11 +23,15 @@ func run(
 	s := httptest.NewServer(server)
 	defer s.Close()
 	var out, err strings.Builder
-	code = Run(ctx, append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"), Streams{
-		In:  strings.NewReader(""),
-		Out: &out,
-		Err: &err,
-	})
+	code = Run(
+		ctx,
+		append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"),
+		StdStreams{
+			In:  strings.NewReader(""),
+			Out: &out,
+			Err: &err,
+		},
+	)
 	if strings.Contains(out.String()+err.String(), "the-admin-token") {
 		t.Error("the admin token is shown")
 	}
@@ -83,7 +87,7 @@ func TestTailConnectsAgain(t *testing.T) {
 		ended <- Run(ctx, []string{
 			"execution", "tail", "--workflow", "w", "-o", "json", "--api-url", server.URL,
 			"--admin-token", "x",
-		}, Streams{Out: write, Err: &notes})
+		}, StdStreams{Out: write, Err: &notes})
 		_ = write.Close()
 	}()
 	var got []string
@@ -115,8 +119,14 @@ func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	record := func(accepted time.Time) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			at := accepted.UTC().Format(time.RFC3339Nano)
-			_, _ = fmt.Fprintf(w,
-				`{"executionId":%q,"status":"failed","error":"no \u001b luck","acceptedAt":%q,"recordedAt":%q,"finishedAt":%q,"streamSequence":7,"inputExpired":true}`, id, at, at, at)
+			_, _ = fmt.Fprintf(
+				w,
+				`{"executionId":%q,"status":"failed","error":"no \u001b luck","acceptedAt":%q,"recordedAt":%q,"finishedAt":%q,"streamSequence":7,"inputExpired":true}`,
+				id,
+				at,
+				at,
+				at,
+			)
 		})
 	}
 	code, stdout, stderr := run(t.Context(), t, record(time.Now()), "execution", "verify", id)

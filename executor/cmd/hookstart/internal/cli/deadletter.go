@@ -51,11 +51,11 @@ Example:
 }
 
 func (v *deadLetterList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
 		return s.client.DeadLetters(s.ctx, apiclient.DeadLetterFilter{
 			WorkflowID: v.Workflow, Reason: v.Reason, Since: v.Since.Time, Until: v.Until.Time,
 		}, p)
-	}, listing[api.DeadLetter]{
+	}, listFormat[api.DeadLetter]{
 		// The reason comes last because it is the only cell that may be long.
 		head: []string{"DEAD LETTER", "KIND", "ACCEPTED", "WORKFLOW", "REASON"},
 		row: func(d api.DeadLetter) []string {

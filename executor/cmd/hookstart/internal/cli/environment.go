@@ -8,21 +8,21 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ownVariables gives each flag of a single verb an environment variable that contains the verb's
+// withVerbEnvars gives each flag of a single verb an environment variable that contains the verb's
 // name, such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs.
 // Other flags get the short names that all programs use, from kong.DefaultEnvars, which runs later:
 // the flags that all verbs have, those for connections to NATS, and those of "run", which are set
 // in a service's environment.
-var ownVariables = kong.PostBuild(func(k *kong.Kong) error {
+var withVerbEnvars = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {
-			nameVariables(verb, program.EnvPrefix)
+			setFlagEnvars(verb, program.EnvPrefix)
 		}
 	}
 	return nil
 })
 
-func nameVariables(node *kong.Node, prefix string) {
+func setFlagEnvars(node *kong.Node, prefix string) {
 	prefix += "_" + environmentName(node.Name)
 	for _, flag := range node.Flags {
 		if len(flag.Envs) == 0 && flag.Name != "help" && !strings.HasPrefix(flag.Name, "nats-") {
@@ -31,7 +31,7 @@ func nameVariables(node *kong.Node, prefix string) {
 		}
 	}
 	for _, child := range node.Children {
-		nameVariables(child, prefix)
+		setFlagEnvars(child, prefix)
 	}
 }
 

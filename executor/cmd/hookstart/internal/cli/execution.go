@@ -68,9 +68,9 @@ func (v *executionList) Run(s *session) error {
 		Since:      v.Since.Time,
 		Until:      v.Until.Time,
 	}
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Execution], error) {
 		return s.client.Executions(s.ctx, filter, p)
-	}, listing[api.Execution]{
+	}, listFormat[api.Execution]{
 		// The workflow comes last because it is the only cell that may be long.
 		head: []string{
 			"EXECUTION", "STATUS", "SOURCE", "ATTEMPTS", "ACCEPTED", "QUEUE", "WORKFLOW",
@@ -114,7 +114,7 @@ func (s *session) rerunOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {
 		if of, unknown := s.client.Execution(s.ctx, id); unknown == nil {
-			err = sampleHint(err, of.WorkflowID, of.NodeID)
+			err = withSampleHint(err, of.WorkflowID, of.NodeID)
 		}
 	}
 	return s.printDone(err, "%s started on the sample payload", started.ExecutionID)
@@ -172,10 +172,10 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	add("Stream sequence", strconv.FormatUint(e.StreamSequence, 10))
 	add("Body", strings.TrimSuffix(fmt.Sprintf("%d bytes, %s", e.BodyBytes, e.ContentType), ", "))
 	add("Accepted", agoAndExact(e.AcceptedAt, s.now()))
-	add("Stored", timeAfter(time.Time{}, e.StoredAt))
-	add("Recorded", timeAfter(e.AcceptedAt, e.RecordedAt))
-	add("Started", timeAfter(e.AcceptedAt, e.StartedAt))
-	add("Finished", timeAfter(e.StartedAt, e.FinishedAt))
+	add("Stored", timeWithElapsed(time.Time{}, e.StoredAt))
+	add("Recorded", timeWithElapsed(e.AcceptedAt, e.RecordedAt))
+	add("Started", timeWithElapsed(e.AcceptedAt, e.StartedAt))
+	add("Finished", timeWithElapsed(e.StartedAt, e.FinishedAt))
 	if e.Error != nil {
 		add("Error", *e.Error)
 	}

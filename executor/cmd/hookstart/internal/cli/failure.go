@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-const setToken = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; " +
+const setTokenHint = "export HOOKSTART_ADMIN_TOKEN=… with the executor's token, or a key; " +
 	"hookstart-local shows it at its start and keeps it in .hookstart/admin-token; a unit of the " +
 	"package has it in /etc/hookstart/executor.env or local.env"
 
@@ -33,8 +33,8 @@ func (e *hintError) Unwrap() error { return e.error }
 
 func isNotFound(err error) bool { return api.IsCode(err, api.CodeNotFound) }
 
-// parseFailure returns kong's error with a hint that names the verb's help.
-func parseFailure(err error) error {
+// toUsageError returns kong's error with a hint that names the verb's help.
+func toUsageError(err error) error {
 	verb := "hookstart"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
 		if selected := parse.Context.Selected(); selected != nil {
@@ -121,7 +121,7 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	case !ok:
 		return err
 	case p.Status == http.StatusUnauthorized:
-		return &hintError{err, setToken}
+		return &hintError{err, setTokenHint}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
 		// Every executor has these lists, so the URL must be that of a different kind of server.
 		return &hintError{err, elsewhere}

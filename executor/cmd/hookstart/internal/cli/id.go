@@ -10,19 +10,19 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// ids rejects invalid IDs before anything is sent: a slash in an ID would change the path of the
-// API call.
-var ids = kong.NamedMapper("id", kong.MapperFunc(decodeID))
+// idMapper rejects invalid IDs before anything is sent: a slash in an ID would change the path of
+// the API call.
+var idMapper = kong.NamedMapper("id", kong.MapperFunc(decodeID))
 
-// nodeIDs is like ids, for the trigger node argument of a command. Its errors help people who wrote
-// the new value of a setting in that position.
-var nodeIDs = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
+// nodeIDMapper is like idMapper, for the trigger node argument of a command. Its errors help people
+// who wrote the new value of a setting in that position.
+var nodeIDMapper = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
 
 func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 	const format = "a node's ID comes here, and %q is %s; to set it, write %s"
 	if text, ok := ctx.Scan.Peek().Value.(string); ok && !execution.ValidName(text) {
 		switch {
-		case isPlace(text):
+		case looksLikeLocation(text):
 			return fmt.Errorf(format, text, "a place", "--set "+text)
 		case strings.HasPrefix(text, "{"):
 			return fmt.Errorf(format, text, "JSON",
@@ -45,9 +45,9 @@ func decodeID(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// isPlace reports whether text looks like the location of a value in a request, such as
+// looksLikeLocation reports whether text looks like the location of a value in a request, such as
 // header:Name, or like a JSON pointer without the prefix ptr:.
-func isPlace(text string) bool {
+func looksLikeLocation(text string) bool {
 	for _, kind := range []string{"header:", "ptr:", "form:", "query:", "/"} {
 		if strings.HasPrefix(text, kind) {
 			return true

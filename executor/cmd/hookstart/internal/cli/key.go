@@ -62,7 +62,7 @@ func (v *keyList) Run(s *session) error {
 	get := func(p apiclient.Page) (api.List[api.Key], error) {
 		return s.client.Keys(s.ctx, v.Account, p)
 	}
-	return list(s, v.paging, get, listing[api.Key]{
+	return printList(s, v.paging, get, listFormat[api.Key]{
 		head: []string{"KEY", "ROLE", "ACCOUNT", "CREATED", "LAST USED", "ENDS", "NAME"},
 		row: func(k api.Key) []string {
 			return []string{

@@ -40,17 +40,17 @@ func (s *session) rawItems() ([]json.RawMessage, error) {
 	return page.Items, nil
 }
 
-// listing describes how to print a list as a table.
-type listing[T any] struct {
+// listFormat describes how to print a list as a table.
+type listFormat[T any] struct {
 	head []string
 	row  func(T) []string
 	// none is printed for an empty list. It suggests what to do.
 	none string
 }
 
-// list prints one page of a list, or all pages.
-func list[T any](
-	s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), look listing[T],
+// printList prints one page of a list, or all pages.
+func printList[T any](
+	s *session, p paging, fetch func(apiclient.Page) (api.List[T], error), format listFormat[T],
 ) error {
 	page, found, merged := p.page(), []T(nil), []json.RawMessage{}
 	for {
@@ -82,12 +82,12 @@ func list[T any](
 	}
 	return s.print(func() error {
 		if len(found) == 0 {
-			s.note("%s", look.none)
+			s.note("%s", format.none)
 			return nil
 		}
-		table := [][]string{look.head}
+		table := [][]string{format.head}
 		for _, item := range found {
-			table = append(table, look.row(item))
+			table = append(table, format.row(item))
 		}
 		if err := s.printRows(table); err != nil {
 			return err

@@ -14,9 +14,9 @@ type planVerbs struct {
 type planList struct{}
 
 func (*planList) Run(s *session) error {
-	return list(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) {
+	return printList(s, paging{}, func(apiclient.Page) (api.List[api.Plan], error) {
 		return s.client.Plans(s.ctx)
-	}, listing[api.Plan]{
+	}, listFormat[api.Plan]{
 		head: []string{
 			"PLAN", "WEBHOOKS", "ACTIVE WORKFLOWS", "RATE LIMIT PER WORKFLOW", "BYTES PER DAY",
 		},

@@ -22,9 +22,9 @@ type queueVerbs struct {
 type queueList struct{ paging }
 
 func (v *queueList) Run(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Queue], error) {
 		return s.client.Queues(s.ctx, p)
-	}, listing[api.Queue]{
+	}, listFormat[api.Queue]{
 		// The groups come last because they are the only cell that may be long.
 		head: []string{"QUEUE", "WAITING", "OLDEST", "RUNNERS", "GROUPS"},
 		row: func(q api.Queue) []string {

@@ -37,9 +37,9 @@ func (v *workflowRefusalsCmd) Run(s *session) error {
 	if v.Workflow == "" {
 		return v.runForAllWorkflows(s)
 	}
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Refusal], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Refusal], error) {
 		return s.client.Refusals(s.ctx, v.Workflow, v.Since.Time, p)
-	}, listing[api.Refusal]{
+	}, listFormat[api.Refusal]{
 		head: refusalHead, row: s.refusalRow,
 		none: "No refused requests to " + v.Workflow +
 			" are counted. Counts arrive within a few seconds.",
@@ -47,9 +47,9 @@ func (v *workflowRefusalsCmd) Run(s *session) error {
 }
 
 func (v *workflowRefusalsCmd) runForAllWorkflows(s *session) error {
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.WorkflowRefusal], error) {
 		return s.client.AllRefusals(s.ctx, v.Since.Time, p)
-	}, listing[api.WorkflowRefusal]{
+	}, listFormat[api.WorkflowRefusal]{
 		head: append([]string{"WORKFLOW"}, refusalHead...),
 		row: func(r api.WorkflowRefusal) []string {
 			return append([]string{cmp.Or(r.WorkflowID, "–")}, s.refusalRow(r.Refusal)...)

@@ -75,12 +75,12 @@ func (v *runVerb) Run(s *session) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	log, err := ops.NewLog("hookstart-run", v.LogLevel)
+	log, err := ops.NewLogger("hookstart-run", v.LogLevel)
 	if err != nil {
 		return &usageError{err.Error(), "hookstart run --help"}
 	}
 	defer ops.Flush()
-	handler, err := v.prepare(s, log)
+	handler, err := v.prepareHandler(s, log)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	return o
 }
 
-// prepare validates the target before any execution is received. It returns a function that creates
-// the handler, because maxOutput is known only once there is a connection.
-func (v *runVerb) prepare(
+// prepareHandler validates the target before any execution is received. It returns a function that
+// creates the handler, because maxOutput is known only once there is a connection.
+func (v *runVerb) prepareHandler(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {

@@ -76,8 +76,8 @@ func isSet(value json.RawMessage) bool {
 	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
 }
 
-// sampleHint adds a hint to an error about a missing sample payload.
-func sampleHint(err error, workflowID, nodeID string) error {
+// withSampleHint adds a hint to an error about a missing sample payload.
+func withSampleHint(err error, workflowID, nodeID string) error {
 	if api.IsCode(err, api.CodeSamplePayloadMissing) {
 		return &hintError{err, fmt.Sprintf(
 			"hookstart trigger sample %s %s --data '{\"hello\": \"world\"}'", workflowID, nodeID)}

@@ -48,7 +48,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 		return err
 	}
 	defer js.Conn().Close()
-	first, err := jetstream.NewWithAPIPrefix(js.Conn(), secondsite.FirstAPI)
+	first, err := jetstream.NewWithAPIPrefix(js.Conn(), secondsite.FirstSiteAPIPrefix)
 	if err != nil {
 		return err
 	}
@@ -71,12 +71,12 @@ func (v *secondSiteCopy) Run(s *session) error {
 	case err != nil:
 		return withServersHint(err)
 	}
-	return v.showBeginning(ctx, s, site)
+	return v.awaitContactAndShow(ctx, s, site)
 }
 
-// showBeginning waits until each copied stream has had contact with the first site, and then prints
-// the state of the copies.
-func (v *secondSiteCopy) showBeginning(
+// awaitContactAndShow waits until each copied stream has had contact with the first site, and then
+// prints the state of the copies.
+func (v *secondSiteCopy) awaitContactAndShow(
 	ctx context.Context, s *session, site secondsite.Site,
 ) error {
 	var all []secondsite.MirrorState
@@ -125,10 +125,10 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// settling is how long status waits for a copied stream that has just been created. It also waits
-// that long for the first message after a long pause, which briefly makes a copy appear to be
+// settleTimeout is how long status waits for a copied stream that has just been created. It also
+// waits that long for the first message after a long pause, which briefly makes a copy appear to be
 // behind.
-const settling = 5 * time.Second
+const settleTimeout = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
 	js, err := v.connect(s.ctx)
@@ -136,7 +136,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 		return err
 	}
 	defer js.Conn().Close()
-	first, err := jetstream.NewWithAPIPrefix(js.Conn(), secondsite.FirstAPI)
+	first, err := jetstream.NewWithAPIPrefix(js.Conn(), secondsite.FirstSiteAPIPrefix)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 		return v.printMetrics(s, site)
 	}
 	var all []secondsite.MirrorState
-	waiting, cancel := context.WithTimeout(s.ctx, settling)
+	waiting, cancel := context.WithTimeout(s.ctx, settleTimeout)
 	defer cancel()
 	retry.Until(waiting, 250*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
@@ -233,7 +233,7 @@ func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.Mirror
 	if len(all) > 0 && all[0].Promoted {
 		return nil
 	}
-	asking, cancel := context.WithTimeout(ctx, settling)
+	asking, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	names, err := site.Uncopied(asking)
 	if err != nil {

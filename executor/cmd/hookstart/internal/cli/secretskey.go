@@ -57,7 +57,7 @@ func (v *adminReseal) Run(s *session) error {
 	}
 	defer js.Conn().Close()
 	noted := 0
-	done, err := edit.Reseal(s.ctx, js, keys, discardLog(), func(sofar edit.Resealed) {
+	done, err := edit.Reseal(s.ctx, js, keys, newDiscardLogger(), func(sofar edit.ResealResult) {
 		if sofar.Read-noted >= resealEvery {
 			noted = sofar.Read
 			s.note("%d records read, %d sealed anew", sofar.Read, sofar.Written)

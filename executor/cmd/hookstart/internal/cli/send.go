@@ -154,7 +154,7 @@ func (v *triggerSend) request(s *session, t api.Trigger, body []byte) (*http.Req
 		request.Header.Set("Content-Type", contentType)
 	}
 	if v.DeliveryID != "" {
-		name := webhook.FirstDeliveryIDHeaders()[0]
+		name := webhook.PriorityDeliveryIDHeaders()[0]
 		if len(t.DeliveryIDHeaders) > 0 {
 			name = t.DeliveryIDHeaders[0]
 		}
@@ -295,7 +295,7 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 	case webhook.DeliveryIDInvalid:
 		hint = "choose a shorter --delivery-id"
 	case webhook.PlanLimitExceeded, webhook.WebhooksNotInPlan:
-		return s.planHint(p, v.Workflow)
+		return s.withPlanHint(p, v.Workflow)
 	case webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.BodyUnreadable:
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
 	case webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired:

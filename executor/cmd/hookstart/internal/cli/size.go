@@ -129,17 +129,19 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Forecasts)
 }
 
-// halfUsed is the percentage of a limit at or above which advice about the limit is printed.
-const halfUsed = 50
+// minAdvicePercent is the percentage of a limit at or above which advice about the limit is
+// printed.
+const minAdvicePercent = 50
 
 // showAdvice prints advice about the limits that will be reached soon. Limits with the same advice
 // share one line.
-func (v *adminSizeCmd) showAdvice(s *session, walls []sizing.LimitForecast) error {
+func (v *adminSizeCmd) showAdvice(s *session, forecasts []sizing.LimitForecast) error {
 	var order []string
 	names := map[string][]string{}
-	for _, w := range walls {
-		near := w.Reached == sizing.Now || w.Reached == sizing.InDays ||
-			w.Percent != nil && *w.Percent >= halfUsed && w.Reached != sizing.DropsOldest
+	for _, w := range forecasts {
+		near := w.Reached == sizing.ReachedNow || w.Reached == sizing.ReachedInDays ||
+			w.Percent != nil && *w.Percent >= minAdvicePercent &&
+				w.Reached != sizing.ReachedDropsOldest
 		if !near && !v.Advice {
 			continue
 		}
@@ -167,18 +169,18 @@ func (v *adminSizeCmd) showAdvice(s *session, walls []sizing.LimitForecast) erro
 // reachedText describes when a limit is reached.
 func reachedText(w sizing.LimitForecast) string {
 	switch w.Reached {
-	case sizing.Now:
+	case sizing.ReachedNow:
 		return "now"
-	case sizing.InDays:
+	case sizing.ReachedInDays:
 		if *w.Days < 1 {
 			return "within a day"
 		}
 		return "in " + strconv.Itoa(int(*w.Days)) + " days"
-	case sizing.NotInAYear:
+	case sizing.ReachedNotInAYear:
 		return "not within a year"
-	case sizing.DropsOldest:
+	case sizing.ReachedDropsOldest:
 		return "drops the oldest"
-	case sizing.NoLimit, sizing.NoForecast:
+	case sizing.ReachedNoLimit, sizing.ReachedNoForecast:
 	}
 	return "–"
 }
@@ -186,7 +188,7 @@ func reachedText(w sizing.LimitForecast) string {
 // formatAmount formats a number with its unit.
 func formatAmount(n float64, unit sizing.Unit) string {
 	switch unit {
-	case sizing.Bytes:
+	case sizing.UnitBytes:
 		for _, u := range []string{"B", "KB", "MB", "GB"} {
 			if n < 1000 {
 				return formatDigits(n) + " " + u
@@ -194,13 +196,13 @@ func formatAmount(n float64, unit sizing.Unit) string {
 			n /= 1000
 		}
 		return formatDigits(n) + " TB"
-	case sizing.PerSecond:
+	case sizing.UnitPerSecond:
 		return formatRate(n)
-	case sizing.Seconds:
+	case sizing.UnitSeconds:
 		return roughDuration(time.Duration(n * float64(time.Second)))
-	case sizing.Workflows, sizing.Streams, sizing.Consumers:
+	case sizing.UnitWorkflows, sizing.UnitStreams, sizing.UnitConsumers:
 	}
-	return sizing.Count(n, strings.TrimSuffix(string(unit), "s"))
+	return sizing.FormatCount(n, strings.TrimSuffix(string(unit), "s"))
 }
 
 // formatRate formats a rate per second, converted to whichever of /s, /h and /day is easiest to

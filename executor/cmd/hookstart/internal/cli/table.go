@@ -37,13 +37,13 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// print prints the API's last response if the output is for scripts. Otherwise it calls people,
+// print prints the API's last response if the output is for scripts. Otherwise it calls printText,
 // which prints text.
-func (s *session) print(people func() error) error {
+func (s *session) print(printText func() error) error {
 	if s.json {
 		return s.printRaw(s.response)
 	}
-	return people()
+	return printText()
 }
 
 // printDone is like print, for a verb that prints a single line for people. If err is not nil, it
@@ -56,10 +56,10 @@ func (s *session) printDone(err error, format string, args ...any) error {
 }
 
 // printValue prints a value that is not a response of the API: as JSON if the output is for
-// scripts, otherwise by calling people.
-func (s *session) printValue(value any, people func() error) error {
+// scripts, otherwise by calling printText.
+func (s *session) printValue(value any, printText func() error) error {
 	if !s.json {
-		return people()
+		return printText()
 	}
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -28,7 +28,7 @@ func (v *executionTail) Run(s *session) error {
 		workflowID: v.Workflow,
 		since:      s.now(),
 		shown:      map[string]printedState{},
-		patience:   retryFirst,
+		patience:   minRetryDelay,
 	}
 	for s.ctx.Err() == nil {
 		err := s.client.Watch(s.ctx, v.Workflow, t.printMissed, func(e api.Execution) error {
@@ -59,14 +59,14 @@ func (t *executionTailer) isFinal(err error) bool {
 }
 
 const (
-	retryFirst = 250 * time.Millisecond
-	retryMost  = 5 * time.Second
-	// overlap is subtracted from the time at which the connection was lost. After a reconnect, the
-	// executions accepted since the resulting time are listed. Earlier ones are shown when they
-	// next change.
-	overlap = time.Minute
-	// maxShown is the maximum number of executions whose last printed state is remembered.
-	maxShown = 10_000
+	minRetryDelay = 250 * time.Millisecond
+	maxRetryDelay = 5 * time.Second
+	// reconnectOverlap is subtracted from the time at which the connection was lost. After a
+	// reconnect, the executions accepted since the resulting time are listed. Earlier ones are
+	// shown when they next change.
+	reconnectOverlap = time.Minute
+	// maxPrintedStates is the maximum number of executions whose last printed state is remembered.
+	maxPrintedStates = 10_000
 )
 
 // executionTailer prints each change once, even across reconnects.
@@ -93,12 +93,12 @@ type writeError struct{ error }
 // previous one.
 func (t *executionTailer) wait() {
 	retry.Sleep(t.ctx, t.patience)
-	t.patience = min(2*t.patience, retryMost)
+	t.patience = min(2*t.patience, maxRetryDelay)
 }
 
 // printMissed prints the changes that were missed while there was no connection.
 func (t *executionTailer) printMissed() error {
-	t.patience = retryFirst
+	t.patience = minRetryDelay
 	if !t.everOpened {
 		t.everOpened = true
 		if t.json {
@@ -130,12 +130,12 @@ func (t *executionTailer) printMissed() error {
 func (t *executionTailer) missedChanges() (records []json.RawMessage, err error) {
 	filter, page := apiclient.ExecutionFilter{
 		WorkflowID: t.workflowID,
-		Since:      t.lostAt.Add(-overlap),
+		Since:      t.lostAt.Add(-reconnectOverlap),
 	}, apiclient.Page{Limit: api.MaxLimit}
 	if filter.Since.Before(t.since) {
 		filter.Since = t.since
 	}
-	for len(records) < maxShown {
+	for len(records) < maxPrintedStates {
 		part, err := t.client.Executions(t.ctx, filter, page)
 		if err != nil {
 			return nil, err
@@ -163,7 +163,7 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	if t.shown[e.ExecutionID] == now {
 		return nil
 	}
-	if len(t.shown) >= maxShown {
+	if len(t.shown) >= maxPrintedStates {
 		clear(t.shown)
 	}
 	t.shown[e.ExecutionID] = now

@@ -73,9 +73,9 @@ func agoAndExact(t, now time.Time) string {
 	return ago(t, now) + " (" + exactTime(t) + ")"
 }
 
-// timeAfter formats a time, with the duration since from if that is not zero. It returns "" if t is
-// zero.
-func timeAfter(from, t time.Time) string {
+// timeWithElapsed formats a time, with the duration since from if that is not zero. It returns ""
+// if t is zero.
+func timeWithElapsed(from, t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -141,13 +141,13 @@ func visibleLines(text string) string {
 }
 
 // These two characters are part of words and emoji, and no terminal interprets them.
-const nonJoiner, joiner = '\u200c', '\u200d'
+const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
 func visible(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // also a no-break space, which a terminal may not support
 		return ' '
-	case unicode.IsPrint(r), r == nonJoiner, r == joiner:
+	case unicode.IsPrint(r), r == zeroWidthNonJoiner, r == zeroWidthJoiner:
 		return r
 	default:
 		return unicode.ReplacementChar

@@ -34,7 +34,7 @@ func TestAgo(t *testing.T) {
 		t.Error(got)
 	}
 	later := now.Add(1234567 * time.Microsecond)
-	if got := timeAfter(now, later); got != "2026-01-31 12:00:01.234 UTC "+
+	if got := timeWithElapsed(now, later); got != "2026-01-31 12:00:01.234 UTC "+
 		"(+1.23s)" {
 		t.Error(got)
 	}
@@ -92,23 +92,23 @@ func TestAmounts(t *testing.T) {
 		unit sizing.Unit
 		want string
 	}{
-		{0, sizing.Bytes, "0 B"},
-		{999, sizing.Bytes, "999 B"},
-		{1_000, sizing.Bytes, "1.0 KB"},
-		{14_200_000, sizing.Bytes, "14 MB"},
-		{8_000_000_000, sizing.Bytes, "8.0 GB"},
-		{2_500_000_000_000, sizing.Bytes, "2.5 TB"},
-		{3_000_000_000_000_000, sizing.Bytes, "3000 TB"},
-		{0, sizing.PerSecond, "0/s"},
-		{0.1234, sizing.PerSecond, "0.12/s"},
-		{0.0333, sizing.PerSecond, "120/h"},
-		{1.0 / 3600, sizing.PerSecond, "1.0/h"},
-		{0.0001234, sizing.PerSecond, "11/day"},
-		{580, sizing.PerSecond, "580/s"},
-		{90, sizing.Seconds, "1 min"},
-		{604_800, sizing.Seconds, "7 days"},
-		{1, sizing.Workflows, "1 workflow"},
-		{1_000_000, sizing.Workflows, "1,000,000 workflows"},
+		{0, sizing.UnitBytes, "0 B"},
+		{999, sizing.UnitBytes, "999 B"},
+		{1_000, sizing.UnitBytes, "1.0 KB"},
+		{14_200_000, sizing.UnitBytes, "14 MB"},
+		{8_000_000_000, sizing.UnitBytes, "8.0 GB"},
+		{2_500_000_000_000, sizing.UnitBytes, "2.5 TB"},
+		{3_000_000_000_000_000, sizing.UnitBytes, "3000 TB"},
+		{0, sizing.UnitPerSecond, "0/s"},
+		{0.1234, sizing.UnitPerSecond, "0.12/s"},
+		{0.0333, sizing.UnitPerSecond, "120/h"},
+		{1.0 / 3600, sizing.UnitPerSecond, "1.0/h"},
+		{0.0001234, sizing.UnitPerSecond, "11/day"},
+		{580, sizing.UnitPerSecond, "580/s"},
+		{90, sizing.UnitSeconds, "1 min"},
+		{604_800, sizing.UnitSeconds, "7 days"},
+		{1, sizing.UnitWorkflows, "1 workflow"},
+		{1_000_000, sizing.UnitWorkflows, "1,000,000 workflows"},
 	} {
 		if got := formatAmount(c.n, c.unit); got != c.want {
 			t.Errorf("%v %s: %q, want %q", c.n, c.unit, got, c.want)
@@ -123,21 +123,21 @@ func TestAmounts(t *testing.T) {
 		}
 	}
 	in := func(days float64) sizing.LimitForecast {
-		return sizing.LimitForecast{Reached: sizing.InDays, Days: &days}
+		return sizing.LimitForecast{Reached: sizing.ReachedInDays, Days: &days}
 	}
 	for want, w := range map[string]sizing.LimitForecast{
-		"now":               {Reached: sizing.Now},
+		"now":               {Reached: sizing.ReachedNow},
 		"within a day":      in(0.9),
 		"in 43 days":        in(43.9),
-		"not within a year": {Reached: sizing.NotInAYear},
-		"drops the oldest":  {Reached: sizing.DropsOldest},
-		"–":                 {Reached: sizing.NoLimit},
+		"not within a year": {Reached: sizing.ReachedNotInAYear},
+		"drops the oldest":  {Reached: sizing.ReachedDropsOldest},
+		"–":                 {Reached: sizing.ReachedNoLimit},
 	} {
 		if got := reachedText(w); got != want {
 			t.Errorf("%+v: %q, want %q", w, got, want)
 		}
 	}
-	if got := reachedText(sizing.LimitForecast{Reached: sizing.NoForecast}); got != "–" {
+	if got := reachedText(sizing.LimitForecast{Reached: sizing.ReachedNoForecast}); got != "–" {
 		t.Errorf("%q", got)
 	}
 }

@@ -118,7 +118,7 @@ func (v *triggerRerun) Run(s *session) error {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	return s.printDone(sampleHint(err, v.Workflow, id), "%s started on the sample payload",
+	return s.printDone(withSampleHint(err, v.Workflow, id), "%s started on the sample payload",
 		started.ExecutionID)
 }
 
@@ -144,10 +144,10 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 			{"Rate limit", rateText(&t.RateLimit)},
 			{"Body limit", fmt.Sprintf("%d bytes", t.MaxBodyBytes)},
 			{"Sender", senderText(t.Sender)},
-			{"Delivery ID", deliveryIDs(t)},
+			{"Delivery ID", deliveryIDSourcesText(t)},
 			{"Filter", filterText(t)},
 			{"Order key", orderText(t)},
-			{"Answer", waitText(t)},
+			{"Answer", answerText(t)},
 		}); err != nil {
 			return err
 		}
@@ -196,9 +196,9 @@ func (k tokenDisplay) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDs lists where requests are searched for a delivery ID first: in the first headers, and
-// in the first location that the node's sender uses.
-func deliveryIDs(t api.Trigger) string {
+// deliveryIDSourcesText lists where requests are searched for a delivery ID first: in the first
+// headers, and in the first location that the node's sender uses.
+func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2
 	if t.Sender != nil {

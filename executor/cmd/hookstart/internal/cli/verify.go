@@ -47,7 +47,7 @@ func (v *executionVerify) Run(s *session) error {
 			"is the ID one that a webhook answered? If so, the executor's /readyz says whether " +
 				"it records; --wait waits longer",
 		}
-	} else if !e.mayHaveMessage() {
+	} else if !e.messageAccountedFor() {
 		missing = &hintError{
 			fmt.Errorf("the stream has no message %d of execution %s any more", e.StreamSequence,
 				id),
@@ -64,24 +64,24 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path is verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// mayHaveMessage reports whether the stream still has the execution's message, or may have removed
-// it because of its age. By default, the stream keeps messages for a week.
-func (e checkedExecution) mayHaveMessage() bool {
+// messageAccountedFor reports whether the stream still has the execution's message, or may have
+// removed it because of its age. By default, the stream keeps messages for a week.
+func (e checkedExecution) messageAccountedFor() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
 // retryFor repeats look for at most wait, while it fails with an error that may be temporary.
 func retryFor[T any](
-	ctx context.Context, wait time.Duration, mayPass func(error) bool, look func() (T, error),
+	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
 		found, err = look() // a call that has begun is not interrupted
-		return !mayPass(err)
+		return !isTemporary(err)
 	})
-	if mayPass(err) {
+	if isTemporary(err) {
 		err = errors.Join(err, ctx.Err())
 	}
 	return found, err
@@ -97,7 +97,7 @@ func pathSteps(e checkedExecution) []step {
 	}
 	stored := step{
 		Name:   "stored",
-		OK:     e.mayHaveMessage(),
+		OK:     e.messageAccountedFor(),
 		At:     e.StoredAt,
 		Detail: fmt.Sprintf("in the stream, sequence %d", e.StreamSequence),
 	}

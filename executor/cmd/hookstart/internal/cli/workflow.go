@@ -37,9 +37,9 @@ type workflowList struct {
 
 func (v *workflowList) Run(s *session) error {
 	account := cmp.Or(v.Account, "demo")
-	return list(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
+	return printList(s, v.paging, func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return s.client.Workflows(s.ctx, v.Account, p)
-	}, listing[api.Workflow]{
+	}, listFormat[api.Workflow]{
 		head: []string{"WORKFLOW", "ACCOUNT", "ACTIVE", "QUEUE", "UPDATED", "NAME"},
 		row: func(w api.Workflow) []string {
 			return []string{
@@ -55,7 +55,7 @@ type workflowActivate struct{ workflowArg }
 
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
-	return s.printDone(s.planHint(err, v.Workflow), "%s is active", w.ID)
+	return s.printDone(s.withPlanHint(err, v.Workflow), "%s is active", w.ID)
 }
 
 type workflowDeactivate struct{ workflowArg }
@@ -118,8 +118,8 @@ func stateText(w api.Workflow) string {
 	}
 }
 
-// planHint adds a hint for the workflow's account to an error about a plan's limits.
-func (s *session) planHint(err error, workflowID string) error {
+// withPlanHint adds a hint for the workflow's account to an error about a plan's limits.
+func (s *session) withPlanHint(err error, workflowID string) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {
 		return err

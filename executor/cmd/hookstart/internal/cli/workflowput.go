@@ -33,7 +33,7 @@ Examples:
 
 func (v *workflowPut) Run(s *session) error {
 	w, err := v.put(s)
-	return s.showWorkflow(w, s.planHint(err, v.Workflow))
+	return s.showWorkflow(w, s.withPlanHint(err, v.Workflow))
 }
 
 func (v *workflowPut) put(s *session) (api.Workflow, error) {
@@ -45,13 +45,13 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 		if updatedAt.IsZero() {
 			return s.client.PutWorkflowJSON(s.ctx, v.Workflow, text)
 		}
-		return v.replaceVersion(s, text, updatedAt)
+		return v.replaceIfUnchanged(s, text, updatedAt)
 	}
 	var tag string
 	have, err := s.client.WithETag(&tag).Workflow(s.ctx, v.Workflow)
 	switch {
 	case err == nil:
-		return v.change(s, have, tag)
+		return v.patchExisting(s, have, tag)
 	case !isNotFound(err):
 		return api.Workflow{}, err
 	case v.Account == "":
@@ -70,9 +70,13 @@ func (v *workflowPut) put(s *session) (api.Workflow, error) {
 	return s.client.IfNew().PutWorkflow(s.ctx, v.Workflow, put)
 }
 
-// change applies the flags to the workflow. Nodes are replaced as a whole, so a change of nodes
-// fails if the workflow has changed since it was read.
-func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Workflow, error) {
+// patchExisting applies the flags to the workflow. Nodes are replaced as a whole, so a change of
+// nodes fails if the workflow has changed since it was read.
+func (v *workflowPut) patchExisting(
+	s *session,
+	have api.Workflow,
+	tag string,
+) (api.Workflow, error) {
 	patch := apiclient.Patch{}
 	for member, value := range map[string]string{
 		"accountId": v.Account,
@@ -97,9 +101,9 @@ func (v *workflowPut) change(s *session, have api.Workflow, tag string) (api.Wor
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceVersion replaces the workflow only if it was last updated at the given time, so that a
+// replaceIfUnchanged replaces the workflow only if it was last updated at the given time, so that a
 // file with the output of workflow get does not undo later changes.
-func (v *workflowPut) replaceVersion(
+func (v *workflowPut) replaceIfUnchanged(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
 	var tag string
@@ -168,11 +172,18 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	return &want, nil
 }
 
-// readOnly lists the fields of a workflow that only the API sets. The API rejects them in a
+// readOnlyFields lists the fields of a workflow that only the API sets. The API rejects them in a
 // request.
-var readOnly = []string{"id", "active", "activatedAt", "planRefusal", "createdAt", "updatedAt"}
+var readOnlyFields = []string{
+	"id",
+	"active",
+	"activatedAt",
+	"planRefusal",
+	"createdAt",
+	"updatedAt",
+}
 
-const oneIsShown = "hookstart workflow get demo -o json shows one"
+const workflowJSONHint = "hookstart workflow get demo -o json shows one"
 
 // fromFile reads a workflow from the file. updatedAt is the update time in the file, or zero if the
 // file has none. The file may be the output of workflow get.
@@ -188,13 +199,13 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 	if err != nil {
 		return nil, updatedAt, err
 	}
-	if err := mustBeJSON("--file", text, oneIsShown); err != nil {
+	if err := mustBeJSON("--file", text, workflowJSONHint); err != nil {
 		return nil, updatedAt, err
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
 		return nil, updatedAt, &usageError{
-			"--file is not a JSON object: " + err.Error(), oneIsShown,
+			"--file is not a JSON object: " + err.Error(), workflowJSONHint,
 		}
 	}
 	var id string
@@ -206,10 +217,10 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 	}
 	if given, ok := members["updatedAt"]; ok && json.Unmarshal(given, &updatedAt) != nil {
 		return nil, updatedAt, &usageError{
-			fmt.Sprintf("--file: updatedAt is %s, and not a time", given), oneIsShown,
+			fmt.Sprintf("--file: updatedAt is %s, and not a time", given), workflowJSONHint,
 		}
 	}
-	for _, name := range readOnly {
+	for _, name := range readOnlyFields {
 		delete(members, name)
 	}
 	text, err = json.Marshal(members)

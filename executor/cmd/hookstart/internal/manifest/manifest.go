@@ -26,8 +26,8 @@ const (
 	KindQueue    = "Queue"
 )
 
-// kinds lists the kinds, for error messages.
-const kinds = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
+// kindsText lists the kinds, for error messages.
+const kindsText = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
 // Set holds documents, or the state of an installation in the same form. Each list is in document
 // order.
@@ -241,23 +241,23 @@ func (p documentLocation) addLocation(err error) error {
 }
 
 var (
-	yamlLine   = regexp.MustCompile(`line (\d+): `)
-	quotedName = regexp.MustCompile(`unknown field "([^"]+)"`)
-	fieldName  = regexp.MustCompile(`^([A-Za-z]+): `)
-	lastName   = regexp.MustCompile(`[A-Za-z]+$`)
+	yamlLinePattern     = regexp.MustCompile(`line (\d+): `)
+	unknownFieldPattern = regexp.MustCompile(`unknown field "([^"]+)"`)
+	leadingFieldPattern = regexp.MustCompile(`^([A-Za-z]+): `)
+	lastFieldPattern    = regexp.MustCompile(`[A-Za-z]+$`)
 )
 
 // fieldsInError returns the names of the fields that an error mentions.
 func fieldsInError(err error) (names []string) {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		names = append(names, lastName.FindString(wrong.Field))
+		names = append(names, lastFieldPattern.FindString(wrong.Field))
 	}
 	if problem, ok := errors.AsType[*api.Problem](err); ok {
 		for _, e := range problem.Errors {
-			names = append(names, lastName.FindString(e.Field))
+			names = append(names, lastFieldPattern.FindString(e.Field))
 		}
 	}
-	for _, pattern := range []*regexp.Regexp{quotedName, fieldName} {
+	for _, pattern := range []*regexp.Regexp{unknownFieldPattern, leadingFieldPattern} {
 		if found := pattern.FindStringSubmatch(err.Error()); found != nil {
 			names = append(names, found[1])
 		}
@@ -282,7 +282,7 @@ func lineOf(node *yaml.Node, name string) int {
 // number, as other errors do.
 func fixErrorLine(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
-	found := yamlLine.FindStringSubmatchIndex(text)
+	found := yamlLinePattern.FindStringSubmatchIndex(text)
 	if found == nil {
 		return fmt.Errorf("%s: %s", file, text)
 	}
@@ -305,9 +305,9 @@ func (s *Set) add(document map[string]any) (key string, err error) {
 	case KindQueue:
 		return decodeInto(&s.Queues, data)
 	case nil:
-		return "", fmt.Errorf("kind is missing: %s", kinds)
+		return "", fmt.Errorf("kind is missing: %s", kindsText)
 	default:
-		return "", fmt.Errorf("kind: there is no kind %v, only %s", kind, kinds)
+		return "", fmt.Errorf("kind: there is no kind %v, only %s", kind, kindsText)
 	}
 }
 
@@ -340,14 +340,14 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
-// Schema is the URL of the documents' JSON Schema. Most editors read it from a comment at the
+// SchemaURL is the URL of the documents' JSON SchemaURL. Most editors read it from a comment at the
 // beginning of a file.
-const Schema = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
+const SchemaURL = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
 	"hookstart.schema.json"
 
 // Write writes the documents of the set as YAML.
 func (s *Set) Write(to io.Writer) error {
-	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+Schema+"\n"); err != nil {
+	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+SchemaURL+"\n"); err != nil {
 		return err
 	}
 	documents := yaml.NewEncoder(to)

@@ -30,8 +30,8 @@ func TestSchemaHasTheFields(t *testing.T) {
 	if err := json.Unmarshal(data, &schema); err != nil {
 		t.Fatal(err)
 	}
-	if schema.ID != manifest.Schema {
-		t.Errorf("it says it is at %s, files at %s", schema.ID, manifest.Schema)
+	if schema.ID != manifest.SchemaURL {
+		t.Errorf("it says it is at %s, files at %s", schema.ID, manifest.SchemaURL)
 	}
 	for name, of := range map[string]any{
 		manifest.KindAccount:  manifest.Account{},

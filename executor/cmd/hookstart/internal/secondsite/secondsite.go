@@ -33,17 +33,17 @@ import (
 // Names under which deploy/nats/accounts.conf exports the first site's API and messages to the
 // second site.
 const (
-	FirstAPI     = "COPY.API"
-	firstDeliver = "copy.deliver"
+	FirstSiteAPIPrefix     = "COPY.API"
+	firstSiteDeliverPrefix = "copy.deliver"
 )
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalKey holds the settings that only the original has: see promotedSettings. Mirrors have
-	// this key.
-	originalKey = "hookstart.original"
-	// promotedKey holds the time at which a mirror was promoted.
-	promotedKey = "hookstart.promoted"
+	// originalMetadataKey holds the settings that only the original has: see promotedSettings.
+	// Mirrors have this key.
+	originalMetadataKey = "hookstart.original"
+	// promotedMetadataKey holds the time at which a mirror was promoted.
+	promotedMetadataKey = "hookstart.promoted"
 )
 
 // promotedSettings holds the settings that a mirror must not have. They are applied when the mirror
@@ -58,19 +58,20 @@ type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
 	// First provides access to the JetStream API of the first site through the connection to the
-	// second site, with the API prefix FirstAPI. Only Copy and Uncopied use it.
+	// second site, with the API prefix FirstSiteAPIPrefix. Only Copy and Uncopied use it.
 	First jetstream.JetStream
 }
 
-// streams returns the names of the streams to mirror in the order in which they are promoted: the
-// streams of start messages come last. queues lists the queues with their own streams.
-func streams(queues []string) []string {
+// mirroredStreams returns the names of the streams to mirror in the order in which they are
+// promoted: the mirroredStreams of start messages come last. queues lists the queues with their own
+// mirroredStreams.
+func mirroredStreams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)
 	for _, queue := range queues {
 		names = append(names, stream.OwnProgressStreamName(queue))
 	}
-	names = append(names, stream.Name)
+	names = append(names, stream.ExecutionsName)
 	for _, queue := range queues {
 		names = append(names, stream.OwnStreamName(queue))
 	}
@@ -89,11 +90,11 @@ var ErrNotCopied = errors.New("is not copied to this site")
 // originals' current settings, except for the placement. It deletes the empty mirrors of queues'
 // own streams that no longer exist at the first site. It is idempotent.
 func (s Site) Copy(ctx context.Context, replicas int) error {
-	queues, err := s.queues(ctx)
+	queues, err := s.ownStreamQueues(ctx)
 	if err != nil {
 		return err
 	}
-	for _, name := range streams(queues) {
+	for _, name := range mirroredStreams(queues) {
 		if err := s.copyStream(ctx, name, replicas); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
@@ -101,19 +102,19 @@ func (s Site) Copy(ctx context.Context, replicas int) error {
 	return s.deleteUnused(ctx, queues)
 }
 
-// queues returns the queues that have their own streams at the first site, sorted.
-func (s Site) queues(ctx context.Context) (queues []string, err error) {
+// ownStreamQueues returns the queues that have their own streams at the first site, sorted.
+func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, err error) {
 	starts, _, err := stream.Streams(ctx, s.First)
 	if err != nil {
 		return nil, fmt.Errorf("the streams of the first site: %w", err)
 	}
 	for _, name := range starts {
 		if queue, own := stream.QueueOfStream(name); own {
-			queues = append(queues, queue)
+			ownStreamQueues = append(ownStreamQueues, queue)
 		}
 	}
-	slices.Sort(queues)
-	return queues, nil
+	slices.Sort(ownStreamQueues)
+	return ownStreamQueues, nil
 }
 
 func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
@@ -145,12 +146,12 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 		return config, err
 	}
 	config.Subjects, config.Sources, config.Placement, config.Replicas = nil, nil, nil, replicas
-	config.Metadata = map[string]string{originalKey: string(kept)}
+	config.Metadata = map[string]string{originalMetadataKey: string(kept)}
 	config.Mirror = &jetstream.StreamSource{
 		Name: config.Name,
 		External: &jetstream.ExternalStream{
-			APIPrefix:     FirstAPI,
-			DeliverPrefix: firstDeliver,
+			APIPrefix:     FirstSiteAPIPrefix,
+			DeliverPrefix: firstSiteDeliverPrefix,
 		},
 	}
 	return config, nil
@@ -184,7 +185,7 @@ func (s Site) mirrorInfos(ctx context.Context) (map[string]*jetstream.StreamInfo
 	all := map[string]*jetstream.StreamInfo{}
 	lister := s.JetStream.ListStreams(ctx)
 	for info := range lister.Info() {
-		_, promoted := info.Config.Metadata[promotedKey]
+		_, promoted := info.Config.Metadata[promotedMetadataKey]
 		if info.Config.Mirror != nil || promoted {
 			all[info.Config.Name] = info
 		}
@@ -212,7 +213,7 @@ func (s Site) mirrorsInOrder(ctx context.Context) (all []*jetstream.StreamInfo, 
 			queues[queue] = true
 		}
 	}
-	for _, name := range streams(slices.Sorted(maps.Keys(queues))) {
+	for _, name := range mirroredStreams(slices.Sorted(maps.Keys(queues))) {
 		info, ok := here[name]
 		if !ok {
 			return nil, fmt.Errorf("stream %s %w", name, ErrNotCopied)
@@ -224,7 +225,7 @@ func (s Site) mirrorsInOrder(ctx context.Context) (all []*jetstream.StreamInfo, 
 
 // Uncopied returns the names of the streams that the first site has and this site does not mirror.
 func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
-	queues, err := s.queues(ctx)
+	queues, err := s.ownStreamQueues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +233,7 @@ func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range streams(queues) {
+	for _, name := range mirroredStreams(queues) {
 		if here[name] == nil {
 			names = append(names, name)
 		}
@@ -323,7 +324,7 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	if config.Mirror == nil {
 		return nil // promoted by an earlier call
 	}
-	kept, isCopy := config.Metadata[originalKey]
+	kept, isCopy := config.Metadata[originalMetadataKey]
 	if !isCopy {
 		return errors.New("is a mirror that `hookstart admin second-site copy` has not made")
 	}
@@ -332,8 +333,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 		return fmt.Errorf("its metadata: %w", err)
 	}
 	config.Mirror, config.Subjects, config.Sources = nil, from.Subjects, from.Sources
-	delete(config.Metadata, originalKey)
-	config.Metadata[promotedKey] = time.Now().UTC().Format(time.RFC3339)
+	delete(config.Metadata, originalMetadataKey)
+	config.Metadata[promotedMetadataKey] = time.Now().UTC().Format(time.RFC3339)
 	_, err := s.JetStream.UpdateStream(ctx, config)
 	return err
 }
@@ -342,7 +343,7 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 // and groups of runners, and returns how many there were.
 func (s Site) republishUnfinished(
 	ctx context.Context, infos []*jetstream.StreamInfo, groups []stream.RunnerGroup,
-) (given int, err error) {
+) (republished int, err error) {
 	ended := map[string]bool{}
 	for _, info := range infos {
 		name := info.Config.Name
@@ -354,7 +355,7 @@ func (s Site) republishUnfinished(
 	}
 	for _, info := range infos {
 		queue, own := stream.QueueOfStream(info.Config.Name)
-		if !own && info.Config.Name != stream.Name {
+		if !own && info.Config.Name != stream.ExecutionsName {
 			continue
 		}
 		these := slices.DeleteFunc(slices.Clone(groups), func(g stream.RunnerGroup) bool {
@@ -362,12 +363,12 @@ func (s Site) republishUnfinished(
 		})
 		n, err := s.createRunnerConsumers(ctx, info.Config.Name, stream.Layout{Own: own}, these,
 			ended)
-		given += n
+		republished += n
 		if err != nil {
-			return given, err
+			return republished, err
 		}
 	}
-	return given, nil
+	return republished, nil
 }
 
 // createRunnerConsumers creates the consumers of groups of runners at the end of a stream. It then
@@ -375,7 +376,7 @@ func (s Site) republishUnfinished(
 func (s Site) createRunnerConsumers(
 	ctx context.Context, name string, layout stream.Layout, groups []stream.RunnerGroup,
 	ended map[string]bool,
-) (given int, err error) {
+) (republished int, err error) {
 	end, err := s.lastMirroredSequence(ctx, name, groups)
 	if err != nil {
 		return 0, err
@@ -391,24 +392,24 @@ func (s Site) createRunnerConsumers(
 		queues[g.Queue] = true
 	}
 	err = s.read(ctx, name, end, func(msg jetstream.Msg, sequence uint64) error {
-		event, _, err := stream.DecodeBrief(msg.Subject(), msg.Headers(), msg.Data())
+		event, _, err := stream.DecodeSummary(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil || event.Start == nil || ended[event.Start.ID] ||
 			!queues[event.Start.Queue] {
 			return nil //nolint:nilerr // executors put aside what cannot be decoded
 		}
 		header := maps.Clone(msg.Headers())
 		header[jetstream.MsgIDHeader] = []string{
-			fmt.Sprint(againPrefix, event.Start.ID, "-", sequence),
+			fmt.Sprint(republishedIDPrefix, event.Start.ID, "-", sequence),
 		}
 		if _, err := s.JetStream.PublishMsg(ctx, &nats.Msg{
 			Subject: msg.Subject(), Header: header, Data: msg.Data(),
 		}); err != nil {
 			return fmt.Errorf("give %s to runners again: %w", event.Start.ID, err)
 		}
-		given++
+		republished++
 		return nil
 	})
-	return given, err
+	return republished, err
 }
 
 // lastMirroredSequence returns the sequence of the last mirrored message of a stream. The stream
@@ -437,9 +438,9 @@ func (s Site) lastMirroredSequence(
 	return end, nil
 }
 
-// againPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
+// republishedIDPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
 // Executors use the same prefix.
-const againPrefix = "again-"
+const republishedIDPrefix = "again-"
 
 // addEnded adds to ended the IDs of the executions that have a final report in a stream of reports.
 func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) error {
@@ -457,8 +458,8 @@ func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) 
 	})
 }
 
-// silence is how long to wait for the next message, which should be available.
-const silence = 30 * time.Second
+// messageTimeout is how long to wait for the next message, which should be available.
+const messageTimeout = 30 * time.Second
 
 // read calls each for every message of a stream, up to a sequence (inclusive).
 func (s Site) read(
@@ -482,7 +483,7 @@ func (s Site) read(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, silence)
+		waiting, cancel := context.WithTimeout(ctx, messageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {

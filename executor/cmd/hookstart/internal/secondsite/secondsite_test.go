@@ -202,10 +202,10 @@ func (s *sites) startIn(layout stream.Layout, queue, deliveryID string) (*nats.M
 		NodeID:     "node",
 		AccountID:  "acme",
 		Queue:      queue,
-		Source:     execution.Webhook,
+		Source:     execution.SourceWebhook,
 		DeliveryID: deliveryID,
 		AcceptedAt: time.Now(),
-		Payload:    execution.Payload{Kind: execution.JSON, Body: []byte(`{}`)},
+		Payload:    execution.Payload{Kind: execution.BodyJSON, Body: []byte(`{}`)},
 	})
 	if err == nil {
 		_, err = s.one.PublishMsg(s.t.Context(), msg)
@@ -236,7 +236,7 @@ func (s *sites) hookstart(at *server.Server, args ...string) (code int, out, err
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"admin", "second-site"}, args...)
 	code = cli.Run(s.t.Context(), append(args, "--nats-url="+url(at), "--nats-creds="+s.admin()),
-		cli.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+		cli.StdStreams{In: strings.NewReader(""), Out: &stdout, Err: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 
@@ -317,7 +317,7 @@ func TestTakeOver(t *testing.T) {
 	for range 2 { // it can be repeated
 		s.must("copy")
 	}
-	for _, name := range []string{stream.Name, stream.OwnStreamName("orders")} {
+	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName("orders")} {
 		copied, err := s.two.Stream(ctx, name)
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("status: %+v", item)
 		}
 	}
-	if last[stream.Name] != 3 || last[stream.OwnStreamName("orders")] != 3 ||
+	if last[stream.ExecutionsName] != 3 || last[stream.OwnStreamName("orders")] != 3 ||
 		last[stream.OwnProgressStreamName("orders")] != 1 || len(last) != 8 {
 		t.Errorf("status: %v", last)
 	}
@@ -361,13 +361,13 @@ func TestTakeOver(t *testing.T) {
 		}
 	}
 	for queue, layout := range layouts {
-		info, err := s.two.Stream(ctx, layout.Name(queue))
+		info, err := s.two.Stream(ctx, layout.StreamName(queue))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := info.CachedInfo(); got.State.LastSeq != 5 || got.Config.Mirror != nil ||
 			len(got.Config.Subjects) == 0 {
-			t.Errorf("%s after the takeover: %+v", layout.Name(queue), got)
+			t.Errorf("%s after the takeover: %+v", layout.StreamName(queue), got)
 		}
 		var given []string
 		group := stream.RunnerGroup{Queue: queue, Group: "main"}
@@ -392,7 +392,7 @@ func TestTakeOver(t *testing.T) {
 		for _, msg := range starts[queue] {
 			ack, err := s.two.PublishMsg(ctx, msg)
 			if err != nil || !ack.Duplicate {
-				t.Errorf("a repeat in %s: %+v, %v", layout.Name(queue), ack, err)
+				t.Errorf("a repeat in %s: %+v, %v", layout.StreamName(queue), ack, err)
 			}
 		}
 	}
@@ -412,12 +412,16 @@ func TestRefusals(t *testing.T) {
 		// A separate installation: here, the first site.
 		s.fails(s.first, "is not copied to this site", args...)
 	}
-	one, err := s.one.Stream(ctx, stream.Name)
+	one, err := s.one.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := one.CachedInfo(); got.State.Consumers != 0 || got.State.LastSeq != 0 {
-		t.Errorf("a take-over that was refused has changed %s: %+v", stream.Name, got.State)
+		t.Errorf(
+			"a take-over that was refused has changed %s: %+v",
+			stream.ExecutionsName,
+			got.State,
+		)
 	}
 	if got := names(t, s.two); len(got) > 0 {
 		t.Errorf("the second site has %v", got)
@@ -427,7 +431,7 @@ func TestRefusals(t *testing.T) {
 
 	s.install(s.two)
 	s.fails(s.second, "is no copy: the second site has taken over, or is an installation", "copy")
-	two, err := s.two.Stream(ctx, stream.Name)
+	two, err := s.two.Stream(ctx, stream.ExecutionsName)
 	if err != nil || two.CachedInfo().Config.Mirror != nil {
 		t.Errorf("an installation of its own became a copy: %v", err)
 	}

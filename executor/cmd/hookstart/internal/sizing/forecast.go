@@ -11,32 +11,32 @@ const (
 	// horizon is the number of days that DaysUntil looks ahead.
 	horizon = 365
 	day     = 24 * time.Hour
-	// leastCovered is the minimum duration that a rate is based on, because a few seconds of a new
+	// minCoverage is the minimum duration that a rate is based on, because a few seconds of a new
 	// installation are not representative of a day.
-	leastCovered = time.Hour
-	// leastTrend is the minimum number of whole days that growth is based on.
-	leastTrend = 3
+	minCoverage = time.Hour
+	// minTrendDays is the minimum number of whole days that growth is based on.
+	minTrendDays = 3
 )
 
-// Week summarizes what arrived in the last seven days, or since the installation began.
-type Week struct {
+// WeekStats summarizes what arrived in the last seven days, or since the installation began.
+type WeekStats struct {
 	Days   float64 // number of days covered: at most 7, at least an hour
 	PerDay float64 // mean number per day
 	// Growth is how much more arrives each day than the day before. It is 0 if fewer than
-	// leastTrend whole days are covered.
+	// minTrendDays whole days are covered.
 	Growth float64
 }
 
-// NewWeek returns the Week for the numbers that arrived in the last seven periods of 24 hours, most
-// recent first. covered is the time since the installation began. It may be longer than a week, and
-// even negative if the clocks of machines differ.
-func NewWeek(periods [7]float64, covered time.Duration) Week {
-	covered = min(max(covered, leastCovered), 7*day)
+// NewWeekStats returns the Week for the numbers that arrived in the last seven periods of 24 hours,
+// most recent first. covered is the time since the installation began. It may be longer than a
+// week, and even negative if the clocks of machines differ.
+func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
+	covered = min(max(covered, minCoverage), 7*day)
 	sum := 0.0
 	for _, n := range periods {
 		sum += n
 	}
-	w := Week{Days: covered.Hours() / 24}
+	w := WeekStats{Days: covered.Hours() / 24}
 	w.PerDay = sum / w.Days
 	whole := slices.Clone(periods[:int(w.Days)])
 	slices.Reverse(whole)
@@ -45,13 +45,13 @@ func NewWeek(periods [7]float64, covered time.Duration) Week {
 }
 
 // KnowsGrowth reports whether enough days are covered to compute the growth.
-func (w Week) KnowsGrowth() bool { return int(w.Days) >= leastTrend }
+func (w WeekStats) KnowsGrowth() bool { return int(w.Days) >= minTrendDays }
 
 // medianDailyGrowth returns the growth from one day to the next: the median of the slopes between
 // all pairs of days (the Theil–Sen estimator), so that two days without traffic, such as a weekend,
 // hardly affect it.
 func medianDailyGrowth(days []float64) float64 {
-	if len(days) < leastTrend {
+	if len(days) < minTrendDays {
 		return 0
 	}
 	var slopes []float64

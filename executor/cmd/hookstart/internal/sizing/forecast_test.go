@@ -16,39 +16,39 @@ func TestWeek(t *testing.T) {
 	for name, c := range map[string]struct {
 		periods [7]float64
 		covered time.Duration
-		want    Week
+		want    WeekStats
 	}{
-		"a whole week": {steady, 30 * day, Week{7, 100, 0}},
+		"a whole week": {steady, 30 * day, WeekStats{7, 100, 0}},
 		"growth by 10 a day": {
-			[7]float64{70, 60, 50, 40, 30, 20, 10}, 7 * day, Week{7, 40, 10},
+			[7]float64{70, 60, 50, 40, 30, 20, 10}, 7 * day, WeekStats{7, 40, 10},
 		},
 		"decline by 10 a day": {
-			[7]float64{10, 20, 30, 40, 50, 60, 70}, 7 * day, Week{7, 40, -10},
+			[7]float64{10, 20, 30, 40, 50, 60, 70}, 7 * day, WeekStats{7, 40, -10},
 		},
 		"a weekend that has just been": {
-			[7]float64{0, 0, 70, 70, 70, 70, 70}, 7 * day, Week{7, 50, 0},
+			[7]float64{0, 0, 70, 70, 70, 70, 70}, 7 * day, WeekStats{7, 50, 0},
 		},
 		"a weekend in the middle": {
-			[7]float64{70, 70, 0, 0, 70, 70, 70}, 7 * day, Week{7, 50, 0},
+			[7]float64{70, 70, 0, 0, 70, 70, 70}, 7 * day, WeekStats{7, 50, 0},
 		},
 		"two days, too few to see growth": {
-			[7]float64{30, 10}, 2 * day, Week{2, 20, 0},
+			[7]float64{30, 10}, 2 * day, WeekStats{2, 20, 0},
 		},
 		"half a day more than three whole days": {
-			[7]float64{30, 20, 10, 4}, 84 * time.Hour, Week{3.5, 64 / 3.5, 10},
+			[7]float64{30, 20, 10, 4}, 84 * time.Hour, WeekStats{3.5, 64 / 3.5, 10},
 		},
-		"an hour at least":              {[7]float64{5}, time.Second, Week{1. / 24, 120, 0}},
-		"a beginning after the present": {[7]float64{5}, -time.Hour, Week{1. / 24, 120, 0}},
-		"nothing":                       {[7]float64{}, 7 * day, Week{7, 0, 0}},
-		"nothing, and no time":          {[7]float64{}, 0, Week{1. / 24, 0, 0}},
+		"an hour at least":              {[7]float64{5}, time.Second, WeekStats{1. / 24, 120, 0}},
+		"a beginning after the present": {[7]float64{5}, -time.Hour, WeekStats{1. / 24, 120, 0}},
+		"nothing":                       {[7]float64{}, 7 * day, WeekStats{7, 0, 0}},
+		"nothing, and no time":          {[7]float64{}, 0, WeekStats{1. / 24, 0, 0}},
 	} {
-		got := NewWeek(c.periods, c.covered)
+		got := NewWeekStats(c.periods, c.covered)
 		if !near(got.Days, c.want.Days) || !near(got.PerDay, c.want.PerDay) ||
 			!near(got.Growth, c.want.Growth) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if (Week{Days: 2.9}).KnowsGrowth() || !(Week{Days: 3}).KnowsGrowth() {
+	if (WeekStats{Days: 2.9}).KnowsGrowth() || !(WeekStats{Days: 3}).KnowsGrowth() {
 		t.Error("growth is known from three whole days on")
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recorder is the name of the executors' consumers.
-const recorder = "executor"
+// recorderConsumer is the name of the executors' consumers.
+const recorderConsumer = "executor"
 
-// NATS describes the usage and limits of NATS.
-type NATS struct {
+// NATSUsage describes the usage and limits of NATS.
+type NATSUsage struct {
 	Streams []Stream
 	Tiers   []Tier
 	// Created is when the shared stream was created.
@@ -26,7 +26,7 @@ type NATS struct {
 // Stream describes a stream.
 type Stream struct {
 	Name    string
-	Kind    Kind
+	Kind    StreamKind
 	Servers []string // names of the servers that hold a replica
 
 	Messages, Bytes int64
@@ -40,7 +40,7 @@ type Stream struct {
 	Remembered  int64
 
 	// Week counts the messages that were stored in the last week.
-	Week Week
+	Week WeekStats
 
 	// Unrecorded is the number of messages that have not been recorded yet, and Behind the age of
 	// the oldest of them.
@@ -48,14 +48,15 @@ type Stream struct {
 	Behind     time.Duration
 }
 
-// Kind is the purpose of a stream.
-type Kind int
+// StreamKind is the purpose of a stream.
+type StreamKind int
 
 // Kinds of streams.
 const (
-	Starts  Kind = iota // EXECUTIONS, or a queue's own stream
-	Reports             // PROGRESS, or the stream of reports of a queue with its own stream
-	Other               // the registry, and streams of internal messages
+	StreamKindStarts StreamKind = iota // EXECUTIONS, or a queue's own stream
+	// PROGRESS, or the stream of reports of a queue with its own stream
+	StreamKindReports
+	StreamKindOther // the registry, and streams of internal messages
 )
 
 // Tier holds the usage and the limits of the JetStream account: those of the whole account, or
@@ -71,39 +72,39 @@ type Tier struct {
 }
 
 // Read queries NATS for its streams and the limits of the account.
-func Read(ctx context.Context, js jetstream.JetStream) (NATS, error) {
-	var found NATS
+func Read(ctx context.Context, js jetstream.JetStream) (NATSUsage, error) {
+	var found NATSUsage
 	starts, reports, err := stream.Streams(ctx, js)
 	if err != nil {
-		return NATS{}, err
+		return NATSUsage{}, err
 	}
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
-		kind := Other
+		kind := StreamKindOther
 		switch {
 		case slices.Contains(starts, name):
-			kind = Starts
+			kind = StreamKindStarts
 		case slices.Contains(reports, name):
-			kind = Reports
+			kind = StreamKindReports
 		}
-		s, created, err := read(ctx, js, name, kind)
+		s, created, err := readStream(ctx, js, name, kind)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // the stream has just been deleted
 		}
 		if err != nil {
-			return NATS{}, err
+			return NATSUsage{}, err
 		}
-		if name == stream.Name {
+		if name == stream.ExecutionsName {
 			found.Created = created
 		}
 		found.Streams = append(found.Streams, s)
 	}
 	if err := names.Err(); err != nil {
-		return NATS{}, fmt.Errorf("list the streams: %w", err)
+		return NATSUsage{}, fmt.Errorf("list the streams: %w", err)
 	}
 	account, err := js.AccountInfo(ctx)
 	if err != nil {
-		return NATS{}, fmt.Errorf("the limits of the NATS account: %w", err)
+		return NATSUsage{}, fmt.Errorf("the limits of the NATS account: %w", err)
 	}
 	found.Tiers = tiers(account)
 	return found, nil
@@ -134,8 +135,8 @@ func tiers(account *jetstream.AccountInfo) []Tier {
 	return found
 }
 
-func read(
-	ctx context.Context, js jetstream.JetStream, name string, kind Kind,
+func readStream(
+	ctx context.Context, js jetstream.JetStream, name string, kind StreamKind,
 ) (s Stream, created time.Time, err error) {
 	handle, err := js.Stream(ctx, name)
 	if err != nil {
@@ -160,7 +161,7 @@ func read(
 		}
 		slices.Sort(s.Servers)
 	}
-	if kind == Other {
+	if kind == StreamKindOther {
 		return s, info.Created, nil
 	}
 	if err := s.readWeek(ctx, js, info); err != nil {
@@ -200,8 +201,8 @@ func (s *Stream) readWeek(
 			break // the stream has no older messages
 		}
 	}
-	s.Week = NewWeek(periods, now.Sub(s.beginning(info)))
-	if s.Kind != Starts {
+	s.Week = NewWeekStats(periods, now.Sub(s.completeSince(info)))
+	if s.Kind != StreamKindStarts {
 		return nil
 	}
 	s.DedupWindow = info.Config.Duplicates
@@ -210,8 +211,8 @@ func (s *Stream) readWeek(
 	return err
 }
 
-// beginning returns the time since which the stream has all messages that were stored in it.
-func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
+// completeSince returns the time since which the stream has all messages that were stored in it.
+func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	if s.Messages > 0 && (info.State.FirstTime.Before(begin) || // it was restored from a backup
 		info.Config.Discard == jetstream.DiscardOld && info.State.FirstSeq > 1) {
@@ -225,12 +226,12 @@ func (s *Stream) beginning(info *jetstream.StreamInfo) time.Time {
 
 // readLag sets Unrecorded and Behind.
 func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
-	consumer, err := handle.Consumer(ctx, recorder)
+	consumer, err := handle.Consumer(ctx, recorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // the stream has just been created, or no executor has started yet
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s of the stream %s: %w", recorder, s.Name, err)
+		return fmt.Errorf("consumer %s of the stream %s: %w", recorderConsumer, s.Name, err)
 	}
 	info := consumer.CachedInfo()
 	s.Unrecorded = signed(info.NumPending) + int64(info.NumAckPending)

@@ -43,8 +43,8 @@ func TestRead(t *testing.T) {
 		check(err)
 	}
 	// An executor has acknowledged the first start of the shared stream.
-	consumer, err := js.CreateConsumer(ctx, stream.Name, jetstream.ConsumerConfig{
-		Durable: recorder, AckPolicy: jetstream.AckExplicitPolicy,
+	consumer, err := js.CreateConsumer(ctx, stream.ExecutionsName, jetstream.ConsumerConfig{
+		Durable: recorderConsumer, AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	check(err)
 	batch, err := consumer.Fetch(1)
@@ -63,8 +63,8 @@ func TestRead(t *testing.T) {
 		}
 		return got.Streams[i]
 	}
-	s := find(stream.Name)
-	if s.Kind != Starts || s.Messages != shared || s.Bytes <= 0 || s.MaxBytes != 1<<20 ||
+	s := find(stream.ExecutionsName)
+	if s.Kind != StreamKindStarts || s.Messages != shared || s.Bytes <= 0 || s.MaxBytes != 1<<20 ||
 		s.MaxAge != 7*day || s.DedupWindow != day || s.Remembered != shared || s.Replicas != 1 ||
 		len(s.Servers) != 1 || s.Unrecorded != shared-1 || s.Behind <= 0 {
 		t.Errorf("%+v", s)
@@ -73,16 +73,18 @@ func TestRead(t *testing.T) {
 		t.Errorf("in the first hour: %+v", s.Week)
 	}
 	s = find(stream.OwnStreamName("own"))
-	if s.Kind != Starts || s.Messages != own || s.MaxBytes != 1<<16 || s.MaxAge != 2*day ||
-		s.Remembered != own || s.Unrecorded != 0 || s.Behind != 0 {
+	if s.Kind != StreamKindStarts || s.Messages != own || s.MaxBytes != 1<<16 ||
+		s.MaxAge != 2*day ||
+		s.Remembered != own || s.Unrecorded != 0 ||
+		s.Behind != 0 {
 		t.Errorf("%+v", s)
 	}
 	for _, name := range []string{stream.ProgressName, stream.OwnProgressStreamName("own")} {
-		if s := find(name); s.Kind != Reports || s.MaxBytes <= 0 || s.Remembered != 0 {
+		if s := find(name); s.Kind != StreamKindReports || s.MaxBytes <= 0 || s.Remembered != 0 {
 			t.Errorf("%+v", s)
 		}
 	}
-	if s := find(stream.ReportsName); s.Kind != Other {
+	if s := find(stream.ReportsName); s.Kind != StreamKindOther {
 		t.Errorf("%+v", s)
 	}
 	if len(got.Tiers) != 1 || got.Tiers[0].MaxBytes != 0 || got.Tiers[0].MaxStreams != 0 ||
@@ -90,7 +92,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %s", got.Tiers, got.Created)
 	}
 
-	check(js.DeleteStream(ctx, stream.Name))
+	check(js.DeleteStream(ctx, stream.ExecutionsName))
 	if got, err = Read(ctx, js); err != nil || !got.Created.IsZero() {
 		t.Errorf("without the shared stream: %s, %v", got.Created, err)
 	}
@@ -124,7 +126,7 @@ func TestBeginning(t *testing.T) {
 			info.Config.Discard = jetstream.DiscardNew
 		}
 		s := Stream{Messages: c.messages, MaxAge: c.age}
-		if got := now.Sub(s.beginning(info)); got != c.want {
+		if got := now.Sub(s.completeSince(info)); got != c.want {
 			t.Errorf("%s: %s ago, want %s", name, got, c.want)
 		}
 	}

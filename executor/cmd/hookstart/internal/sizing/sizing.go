@@ -17,13 +17,14 @@ const (
 	// bytesPerID is the number of bytes of memory that a delivery ID in the deduplication window
 	// occupies in each NATS server that holds the stream.
 	bytesPerID = 164
-	// sqliteRecord and postgresRecord are the sizes in bytes of a record, including its part of the
-	// indexes. They are used if there are fewer than enoughRecords records, because even an empty
-	// database has tables and indexes.
-	sqliteRecord, postgresRecord = 187, 272
-	enoughRecords                = 10_000
-	// mostWorkflows is the largest number of workflows that hookstart has been measured with.
-	mostWorkflows = 1_000_000
+	// sqliteRecordBytes and postgresRecordBytes are the sizes in bytes of a record, including its
+	// part of the indexes. They are used if there are fewer than minRecordsToMeasure records,
+	// because even an empty database has tables and indexes.
+	sqliteRecordBytes, postgresRecordBytes = 187, 272
+	minRecordsToMeasure                    = 10_000
+	// maxMeasuredWorkflows is the largest number of workflows that hookstart has been measured
+	// with.
+	maxMeasuredWorkflows = 1_000_000
 )
 
 // Limits holds limits that neither NATS nor the operators' API reports. 0 means unknown.
@@ -40,7 +41,7 @@ type Report struct {
 	// Days is the number of days that the rates are based on. Complete is true if it is seven.
 	Days     float64 `json:"days"`
 	Complete bool    `json:"complete"`
-	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
+	// UnitPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
 	// rate in the busiest hour, which began at BusiestHour.
 	PerSecond        float64   `json:"deliveriesPerSecond"`
 	BusiestPerSecond float64   `json:"busiestPerSecond"`
@@ -64,8 +65,8 @@ type LimitForecast struct {
 	Limit   *float64    `json:"limit"`
 	Percent *float64    `json:"percent"` // of the limit; nil if Limit is nil
 	Reached ReachedWhen `json:"reached"`
-	// Days is the number of days until the limit is reached, if Reached is InDays. Otherwise it is
-	// nil.
+	// Days is the number of days until the limit is reached, if Reached is ReachedInDays. Otherwise
+	// it is nil.
 	Days *float64 `json:"daysLeft"`
 	// Advice explains how to raise the limit or to reduce the usage.
 	Advice string `json:"advice"`
@@ -76,12 +77,12 @@ type Unit string
 
 // Units of amounts.
 const (
-	Bytes     Unit = "bytes"
-	PerSecond Unit = "deliveries/s"
-	Seconds   Unit = "seconds"
-	Workflows Unit = "workflows"
-	Streams   Unit = "streams"
-	Consumers Unit = "consumers"
+	UnitBytes     Unit = "bytes"
+	UnitPerSecond Unit = "deliveries/s"
+	UnitSeconds   Unit = "seconds"
+	UnitWorkflows Unit = "workflows"
+	UnitStreams   Unit = "streams"
+	UnitConsumers Unit = "consumers"
 )
 
 // ReachedWhen describes when a limit is reached.
@@ -89,28 +90,29 @@ type ReachedWhen string
 
 // Values of ReachedWhen.
 const (
-	NoLimit    ReachedWhen = "noLimit"          // there is no limit, or it is unknown
-	NoForecast ReachedWhen = "noForecast"       // the growth is unknown
-	Now        ReachedWhen = "now"              // it has been reached
-	InDays     ReachedWhen = "inDays"           // in LimitForecast.Days days
-	NotInAYear ReachedWhen = "notWithinOneYear" // not within a year, at the growth of the last week
-	// DropsOldest means that the limit may be reached at any time, which is harmless because the
-	// oldest messages are then dropped.
-	DropsOldest ReachedWhen = "dropsOldest"
+	ReachedNoLimit    ReachedWhen = "noLimit"    // there is no limit, or it is unknown
+	ReachedNoForecast ReachedWhen = "noForecast" // the growth is unknown
+	ReachedNow        ReachedWhen = "now"        // it has been reached
+	ReachedInDays     ReachedWhen = "inDays"     // in LimitForecast.Days days
+	// not within a year, at the growth of the last week
+	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
+	// ReachedDropsOldest means that the limit may be reached at any time, which is harmless because
+	// the oldest messages are then dropped.
+	ReachedDropsOldest ReachedWhen = "dropsOldest"
 )
 
 // NewReport computes a Report from the data of the operators' API and of NATS.
-func NewReport(size api.Size, nats NATS, limits Limits) Report {
+func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	since := nats.Created
 	if oldest := size.Database.OldestAcceptedAt; !oldest.IsZero() &&
 		(since.IsZero() || oldest.Before(since)) {
 		since = oldest
 	}
 	r := Report{At: size.At, Forecasts: []LimitForecast{}}
-	all := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
+	all := weekStatsFromHours(size.Hours, size.At, since, func(h api.SizeHour) int64 {
 		return h.Accepted + h.Deduplicated
 	})
-	accepted := weekOf(size.Hours, size.At, since, func(h api.SizeHour) int64 {
+	accepted := weekStatsFromHours(size.Hours, size.At, since, func(h api.SizeHour) int64 {
 		return h.Accepted
 	})
 	r.Days, r.Complete = all.Days, all.Days >= 7
@@ -142,20 +144,24 @@ func NewReport(size api.Size, nats NATS, limits Limits) Report {
 	return r
 }
 
-// weekOf returns the Week for the given hours. An hour in the future, which was counted by an
-// ingress whose clock is ahead, is included in the most recent day.
-func weekOf(hours []api.SizeHour, now, since time.Time, count func(api.SizeHour) int64) Week {
+// weekStatsFromHours returns the Week for the given hours. An hour in the future, which was counted
+// by an ingress whose clock is ahead, is included in the most recent day.
+func weekStatsFromHours(
+	hours []api.SizeHour,
+	now, since time.Time,
+	count func(api.SizeHour) int64,
+) WeekStats {
 	var periods [7]float64
 	for _, h := range hours {
 		// An hour that spans two days is counted for the day that contains most of it.
 		i := max(int(now.Sub(h.At.Add(time.Hour/2))/day), 0)
 		periods[min(i, len(periods)-1)] += float64(count(h))
 	}
-	return NewWeek(periods, now.Sub(since))
+	return NewWeekStats(periods, now.Sub(since))
 }
 
 // relativeGrowth returns a week's growth from one day to the next as a fraction of its daily mean.
-func relativeGrowth(w Week) float64 {
+func relativeGrowth(w WeekStats) float64 {
 	if w.PerDay == 0 {
 		return 0
 	}
@@ -176,13 +182,13 @@ func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 // then those that are fuller.
 func compareForecasts(a, b LimitForecast) int {
 	rank := func(w LimitForecast) float64 {
-		if w.Reached == Now {
+		if w.Reached == ReachedNow {
 			return 0
 		}
 		if w.Days != nil {
 			return *w.Days
 		}
-		if w.Reached == DropsOldest { // harmless
+		if w.Reached == ReachedDropsOldest { // harmless
 			return horizon + 2
 		}
 		return horizon + 1
@@ -196,9 +202,9 @@ func compareForecasts(a, b LimitForecast) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
 }
 
-// Count formats a whole number with thousands separators, followed by a noun, to which it adds an s
-// unless the number is 1.
-func Count(n float64, noun string) string {
+// FormatCount formats a whole number with thousands separators, followed by a noun, to which it
+// adds an s unless the number is 1.
+func FormatCount(n float64, noun string) string {
 	digits := strconv.FormatFloat(n, 'f', 0, 64)
 	if digits != "1" {
 		noun += "s"
@@ -211,38 +217,41 @@ func Count(n float64, noun string) string {
 
 func (r *Report) add(w LimitForecast) { r.Forecasts = append(r.Forecasts, w) }
 
-// measure returns w with the current amount, the limit and the forecast set. A limit of 0 means
-// that there is no limit. after returns the amount after a number of days; nil means that the
+// withForecast returns w with the current amount, the limit and the forecast set. A limit of 0
+// means that there is no limit. after returns the amount after a number of days; nil means that the
 // growth is unknown.
-func (w LimitForecast) measure(now, limit float64, after func(days float64) float64) LimitForecast {
-	w.Now, w.Reached = now, NoLimit
+func (w LimitForecast) withForecast(
+	now, limit float64,
+	after func(days float64) float64,
+) LimitForecast {
+	w.Now, w.Reached = now, ReachedNoLimit
 	if limit <= 0 {
 		return w
 	}
 	percent := now / limit * 100
-	w.Limit, w.Percent, w.Reached = &limit, &percent, NotInAYear
+	w.Limit, w.Percent, w.Reached = &limit, &percent, ReachedNotInAYear
 	if now >= limit {
-		w.Reached = Now
+		w.Reached = ReachedNow
 		return w
 	}
 	if after == nil {
-		w.Reached = NoForecast
+		w.Reached = ReachedNoForecast
 		return w
 	}
 	if days, ok := DaysUntil(limit, after); ok {
-		w.Reached, w.Days = InDays, &days
+		w.Reached, w.Days = ReachedInDays, &days
 	}
 	return w
 }
 
-func (r *Report) forecastRate(all Week, limits Limits) LimitForecast {
+func (r *Report) forecastRate(all WeekStats, limits Limits) LimitForecast {
 	w := LimitForecast{
-		Name: "Deliveries, busiest hour", Unit: PerSecond,
+		Name: "Deliveries, busiest hour", Unit: UnitPerSecond,
 		Advice: "Measure your machines with make bench and give the result as --max-rate; give " +
 			"busy queues streams of their own (hookstart queue stream set QUEUE), and add " +
 			"ingresses, and executors with PostgreSQL.",
 	}
-	return w.measure(r.BusiestPerSecond, limits.Rate, func(days float64) float64 {
+	return w.withForecast(r.BusiestPerSecond, limits.Rate, func(days float64) float64 {
 		return r.BusiestPerSecond * max(0, 1+relativeGrowth(all)*days)
 	})
 }
@@ -262,12 +271,12 @@ func (s *Stream) messageForecast(now int64, keep time.Duration) RetainedAmount {
 
 // bytesAfter returns the forecast size of the stream, in bytes, after a number of days.
 func (s *Stream) bytesAfter(days float64) float64 {
-	if s.Kind == Other || s.Messages == 0 {
+	if s.Kind == StreamKindOther || s.Messages == 0 {
 		return float64(s.Bytes)
 	}
 	size := float64(s.Bytes) / float64(s.Messages) *
 		s.messageForecast(s.Messages, s.MaxAge).After(days)
-	if s.Kind == Reports && s.MaxBytes > 0 {
+	if s.Kind == StreamKindReports && s.MaxBytes > 0 {
 		size = min(size, float64(s.MaxBytes)) // the oldest messages are dropped
 	}
 	return size
@@ -292,19 +301,19 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 		}
 		ids := func(days float64) (sum float64) {
 			for _, s := range of[server] {
-				if s.Kind == Starts {
+				if s.Kind == StreamKindStarts {
 					sum += s.messageForecast(s.Remembered, s.DedupWindow).After(days) * bytesPerID
 				}
 			}
 			return sum
 		}
 		r.add(LimitForecast{
-			Name: "Memory for delivery IDs" + name, Unit: Bytes,
-			Detail: Count(ids(0)/bytesPerID, "ID") + " at most",
+			Name: "Memory for delivery IDs" + name, Unit: UnitBytes,
+			Detail: FormatCount(ids(0)/bytesPerID, "ID") + " at most",
 			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
 				"stream set QUEUE --placement TAG), or shorten the dedup window (hookstart admin " +
 				"stream --dedup-window DURATION); --nats-memory says how much there is.",
-		}.measure(ids(0), float64(limits.NATSMemory), ids))
+		}.withForecast(ids(0), float64(limits.NATSMemory), ids))
 		bytes := func(days float64) (sum float64) {
 			for _, s := range of[server] {
 				sum += s.bytesAfter(days)
@@ -312,49 +321,49 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 			return sum
 		}
 		r.add(LimitForecast{
-			Name: "Disk of NATS" + name, Unit: Bytes,
+			Name: "Disk of NATS" + name, Unit: UnitBytes,
 			Advice: "Enlarge the disk, or shorten the age (hookstart admin stream --max-age " +
 				"DURATION); limit the streams below the size of the disk (hookstart admin stream " +
 				"--max-bytes BYTES); --nats-disk says how large it is.",
-		}.measure(bytes(0), float64(limits.NATSDisk), bytes))
+		}.withForecast(bytes(0), float64(limits.NATSDisk), bytes))
 	}
 }
 
 // addStream adds the forecasts for a stream of start messages or of reports: its size and the
 // recorder's lag.
 func (r *Report) addStream(s Stream) {
-	if s.Kind == Other {
+	if s.Kind == StreamKindOther {
 		return
 	}
 	w := LimitForecast{
 		Name:   "Stream " + s.Name,
-		Unit:   Bytes,
-		Detail: Count(float64(s.Messages), "message"),
+		Unit:   UnitBytes,
+		Detail: FormatCount(float64(s.Messages), "message"),
 	}
 	queue, own := strings.CutPrefix(s.Name, "QUEUE_")
 	switch {
-	case s.Kind == Reports:
+	case s.Kind == StreamKindReports:
 		w.Advice = "Nothing: at its size it drops the oldest reports, which are recorded long " +
 			"before that unless executors are behind."
-		if w = w.measure(float64(s.Bytes), float64(s.MaxBytes), nil); s.MaxBytes > 0 {
-			w.Reached = DropsOldest
+		if w = w.withForecast(float64(s.Bytes), float64(s.MaxBytes), nil); s.MaxBytes > 0 {
+			w.Reached = ReachedDropsOldest
 		}
 	case own:
 		w.Advice = "Raise the size, or shorten the age: hookstart queue stream set " + queue +
 			" --max-bytes BYTES --max-age DURATION."
-		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
+		w = w.withForecast(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
 	default:
 		w.Advice = "Raise the size, or shorten the age (hookstart admin stream --max-bytes BYTES " +
 			"--max-age DURATION), or give a busy queue a stream of its own."
-		w = w.measure(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
+		w = w.withForecast(float64(s.Bytes), float64(s.MaxBytes), s.bytesAfter)
 	}
 	r.add(w)
 	r.add(LimitForecast{
-		Name: "Recording of " + s.Name, Unit: Seconds,
-		Detail: Count(float64(s.Unrecorded), "message") + " not recorded yet",
+		Name: "Recording of " + s.Name, Unit: UnitSeconds,
+		Detail: FormatCount(float64(s.Unrecorded), "message") + " not recorded yet",
 		Advice: "Add executors (with PostgreSQL), or give the database faster disks; what is " +
 			"older than the stream's age is never recorded.",
-	}.measure(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
+	}.withForecast(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
 // addAccount adds the forecasts for the limits of the JetStream account.
@@ -379,38 +388,38 @@ func (r *Report) addAccount(t Tier, streams []Stream) {
 			factor = float64(t.Bytes) / now
 		}
 		r.add(LimitForecast{
-			Name: name + ", storage", Unit: Bytes,
+			Name: name + ", storage", Unit: UnitBytes,
 			Advice: advice + ", or shorten the age (hookstart admin stream --max-age DURATION).",
-		}.measure(float64(t.Bytes), float64(t.MaxBytes), func(days float64) float64 {
+		}.withForecast(float64(t.Bytes), float64(t.MaxBytes), func(days float64) float64 {
 			return float64(t.Bytes) + factor*(held(days)-held(0))
 		}))
 	}
 	if t.MaxStreams > 0 {
 		r.add(LimitForecast{
-			Name: name + ", streams", Unit: Streams,
+			Name: name + ", streams", Unit: UnitStreams,
 			Advice: advice + "; a queue with a stream of its own has two (hookstart queue list).",
-		}.measure(float64(t.Streams), float64(t.MaxStreams), nil))
+		}.withForecast(float64(t.Streams), float64(t.MaxStreams), nil))
 	}
 	if t.MaxConsumers > 0 {
 		r.add(LimitForecast{
-			Name: name + ", consumers", Unit: Consumers,
+			Name: name + ", consumers", Unit: UnitConsumers,
 			Advice: advice + "; a group of runners has one for each queue, and 16 for order keys.",
-		}.measure(float64(t.Consumers), float64(t.MaxConsumers), nil))
+		}.withForecast(float64(t.Consumers), float64(t.MaxConsumers), nil))
 	}
 }
 
-func forecastDatabase(size api.Size, accepted Week, limits Limits) LimitForecast {
+func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitForecast {
 	d := size.Database
-	name, record := "SQLite", float64(sqliteRecord)
+	name, record := "SQLite", float64(sqliteRecordBytes)
 	advice := "Keep records for a shorter time (--retention of the executors), or enlarge the " +
 		"disk of the file."
 	if d.Kind == "postgres" {
-		name, record = "PostgreSQL", postgresRecord
+		name, record = "PostgreSQL", postgresRecordBytes
 		advice = "Keep records for a shorter time (--retention of the executors), or enlarge the " +
 			"disk of the database; --database-disk says how large it is."
 	}
 	used := float64(d.Bytes - d.ReusableBytes)
-	if d.Records >= enoughRecords {
+	if d.Records >= minRecordsToMeasure {
 		record = used / float64(d.Records)
 	}
 	limit := float64(limits.DatabaseDisk)
@@ -425,11 +434,17 @@ func forecastDatabase(size api.Size, accepted Week, limits Limits) LimitForecast
 		records.Span = max(size.At.Sub(d.OldestAcceptedAt).Hours()/24, 0)
 	}
 	return LimitForecast{
-		Name: "Database (" + name + ")", Unit: Bytes,
-		Detail: Count(float64(d.Records), "record") + ", " + Count(accepted.PerDay, "new one") +
+		Name: "Database (" + name + ")", Unit: UnitBytes,
+		Detail: FormatCount(
+			float64(d.Records),
+			"record",
+		) + ", " + FormatCount(
+			accepted.PerDay,
+			"new one",
+		) +
 			" a day",
 		Advice: advice,
-	}.measure(used, limit, func(days float64) float64 {
+	}.withForecast(used, limit, func(days float64) float64 {
 		return used + record*(records.After(days)-records.Now)
 	})
 }
@@ -448,9 +463,9 @@ func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForeca
 		PerDay: float64(size.WorkflowsLastWeek) / days,
 	}
 	return LimitForecast{
-		Name: "Registry", Unit: Workflows,
+		Name: "Registry", Unit: UnitWorkflows,
 		Detail: fmt.Sprintf("%d KB in NATS", (bytes+999)/1000),
 		Advice: "Delete workflows that nobody calls; the limit is the largest number that was " +
 			"measured, with which an ingress needs 0.5 GB and is ready 8 s after its start.",
-	}.measure(made.Now, mostWorkflows, made.After)
+	}.withForecast(made.Now, maxMeasuredWorkflows, made.After)
 }

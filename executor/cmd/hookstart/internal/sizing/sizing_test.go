@@ -46,14 +46,14 @@ func wall(t *testing.T, r Report, name string) LimitForecast {
 func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
 	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
-		(w.Percent != nil) != (limit > 0) || (w.Days != nil) != (reached == InDays) ||
+		(w.Percent != nil) != (limit > 0) || (w.Days != nil) != (reached == ReachedInDays) ||
 		w.Advice == "" {
 		t.Fatalf("%+v, want %v of %v, %s", w, now, limit, reached)
 	}
 	if limit > 0 && (!near(*w.Limit, limit) || !near(*w.Percent, now/limit*100)) {
 		t.Errorf("%s: %v %% of %v, want %v of %v", w.Name, *w.Percent, *w.Limit, now, limit)
 	}
-	if reached == InDays && !near(*w.Days, days) {
+	if reached == ReachedInDays && !near(*w.Days, days) {
 		t.Errorf("%s: reached in %v days, want %v", w.Name, *w.Days, days)
 	}
 }
@@ -63,14 +63,14 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
 		At: now, Hours: []api.SizeHour{}, Database: api.SizeDatabase{Kind: "postgres"},
-	}, NATS{Created: now}, Limits{})
+	}, NATSUsage{Created: now}, Limits{})
 	if r.Complete || !near(r.Days, 1./24) || r.PerSecond != 0 || r.BusiestPerSecond != 0 ||
 		!r.BusiestHour.IsZero() || r.GrowthPerDay != nil {
 		t.Errorf("%+v", r)
 	}
-	wall(t, r, "Deliveries, busiest hour").want(t, 0, 0, NoLimit, 0)
-	wall(t, r, "Database (PostgreSQL)").want(t, 0, 0, NoLimit, 0)
-	wall(t, r, "Registry").want(t, 0, mostWorkflows, NotInAYear, 0)
+	wall(t, r, "Deliveries, busiest hour").want(t, 0, 0, ReachedNoLimit, 0)
+	wall(t, r, "Database (PostgreSQL)").want(t, 0, 0, ReachedNoLimit, 0)
+	wall(t, r, "Registry").want(t, 0, maxMeasuredWorkflows, ReachedNotInAYear, 0)
 }
 
 // Rates are based on the requests of the last week. Repeats count as deliveries, but start nothing.
@@ -80,21 +80,21 @@ func TestReportOfTheRate(t *testing.T) {
 	hours[10].Accepted, hours[10].Deduplicated = 36_000, 36_000
 	hours[11].Refused = 1_000_000
 	size := api.Size{At: now, Hours: hours}
-	r := NewReport(size, NATS{Created: now.Add(-30 * day)}, Limits{Rate: 40})
+	r := NewReport(size, NATSUsage{Created: now.Add(-30 * day)}, Limits{Rate: 40})
 	if !r.Complete || r.Days != 7 || !near(r.PerSecond, 1+(19./168)) ||
 		!near(r.BusiestPerSecond, 20) || !r.BusiestHour.Equal(hours[10].At) ||
 		r.GrowthPerDay == nil || *r.GrowthPerDay != 0 {
 		t.Errorf("%+v", r)
 	}
-	wall(t, r, "Deliveries, busiest hour").want(t, 20, 40, NotInAYear, 0)
+	wall(t, r, "Deliveries, busiest hour").want(t, 20, 40, ReachedNotInAYear, 0)
 
 	// It grows by a tenth of the mean every day.
 	size.Hours = hourly(7, func(day int) int64 { return 3_600 * (13 - int64(day)) })
-	r = NewReport(size, NATS{Created: now.Add(-30 * day)}, Limits{Rate: 26})
+	r = NewReport(size, NATSUsage{Created: now.Add(-30 * day)}, Limits{Rate: 26})
 	if r.GrowthPerDay == nil || !near(*r.GrowthPerDay, 0.1) {
 		t.Errorf("%+v", r)
 	}
-	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, InDays, 10)
+	wall(t, r, "Deliveries, busiest hour").want(t, 13, 26, ReachedInDays, 10)
 }
 
 // An ingress's clock may be ahead of the executor's, and the executor's ahead of the NATS server's.
@@ -103,48 +103,48 @@ func TestReportWithClocksThatDiffer(t *testing.T) {
 	size := api.Size{At: now, Hours: []api.SizeHour{
 		{At: now.Truncate(time.Hour).Add(30 * time.Hour), Accepted: 60},
 	}}
-	r := NewReport(size, NATS{Created: now.Add(2 * time.Hour)}, Limits{Rate: 1})
+	r := NewReport(size, NATSUsage{Created: now.Add(2 * time.Hour)}, Limits{Rate: 1})
 	if r.Complete || !near(r.Days, 1./24) || !near(r.PerSecond, 1./60) {
 		t.Errorf("%+v", r)
 	}
 	// The records are older than the stream, which was restored from a backup.
 	size.Database.OldestAcceptedAt = now.Add(-10 * day)
-	if r := NewReport(size, NATS{Created: now}, Limits{}); !r.Complete {
+	if r := NewReport(size, NATSUsage{Created: now}, Limits{}); !r.Complete {
 		t.Errorf("%+v", r)
 	}
 	// The oldest record has a time in the future.
 	size.Database = api.SizeDatabase{
 		OldestAcceptedAt: now.Add(time.Hour), Records: 1, Bytes: 1_000, RetentionSeconds: 86_400,
 	}
-	r = NewReport(size, NATS{Created: now}, Limits{DatabaseDisk: 1_000_000_000})
-	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, NotInAYear, 0)
+	r = NewReport(size, NATSUsage{Created: now}, Limits{DatabaseDisk: 1_000_000_000})
+	wall(t, r, "Database (SQLite)").want(t, 1_000, 1_000_000_000, ReachedNotInAYear, 0)
 }
 
 // weekly returns a stream of starts with messages of 1,000 bytes.
 func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	return Stream{
-		Name: name, Kind: Starts, Servers: servers, Replicas: len(servers),
+		Name: name, Kind: StreamKindStarts, Servers: servers, Replicas: len(servers),
 		Messages: int64(7 * perDay), Bytes: int64(7 * perDay * 1_000), MaxAge: 7 * day,
-		DedupWindow: day, Remembered: int64(perDay), Week: Week{7, perDay, growth},
+		DedupWindow: day, Remembered: int64(perDay), Week: WeekStats{7, perDay, growth},
 	}
 }
 
 // The memory for delivery IDs is computed per server, from the streams that the server holds.
 func TestReportOfDeliveryIDs(t *testing.T) {
 	t.Parallel()
-	nats := NATS{Created: now.Add(-30 * day), Streams: []Stream{
+	nats := NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{
 		weekly("EXECUTIONS", 1_000_000, 0, "a", "b", "c"),
 		weekly("QUEUE_busy", 2_000_000, 200_000, "c"),
-		{Name: "PROGRESS", Kind: Reports, Servers: []string{"a"}, Remembered: 9},
-		{Name: "KV_registry", Kind: Other, Servers: []string{"c"}, Bytes: 5_000},
+		{Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"}, Remembered: 9},
+		{Name: "KV_registry", Kind: StreamKindOther, Servers: []string{"c"}, Bytes: 5_000},
 	}}
 	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
-	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, NotInAYear, 0)
-	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, NotInAYear, 0)
+	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
+	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	// After d days, the deduplication window of the most recent day has 2 M + 200,000 × (d - ½).
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
-	c.want(t, 3*164e6, 1_000e6, InDays, days)
+	c.want(t, 3*164e6, 1_000e6, ReachedInDays, days)
 	if !strings.HasPrefix(c.Detail, "3,000,000 IDs") {
 		t.Errorf("%q", c.Detail)
 	}
@@ -156,16 +156,20 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	// arrived.
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.Remembered = 4*day, 4_000_000
-	r = NewReport(api.Size{At: now}, NATS{Streams: []Stream{long}},
+	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},
 		Limits{NATSMemory: 4_200_000 * bytesPerID})
-	wall(t, r, "Memory for delivery IDs").want(t, 4e6*bytesPerID, 4.2e6*bytesPerID, InDays, 2)
+	wall(
+		t,
+		r,
+		"Memory for delivery IDs",
+	).want(t, 4e6*bytesPerID, 4.2e6*bytesPerID, ReachedInDays, 2)
 
 	// A single server, whose name is irrelevant; its memory is unknown.
 	nats.Streams = nats.Streams[:1]
 	nats.Streams[0].Servers = []string{"a"}
 	r = NewReport(api.Size{At: now}, nats, Limits{})
-	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, NoLimit, 0)
-	wall(t, r, "Disk of NATS").want(t, 7e9, 0, NoLimit, 0)
+	wall(t, r, "Memory for delivery IDs").want(t, 164e6, 0, ReachedNoLimit, 0)
+	wall(t, r, "Disk of NATS").want(t, 7e9, 0, ReachedNoLimit, 0)
 
 	// The documentation says 14 MB for each delivery per second that is sustained.
 	if perRate := 86_400. * bytesPerID; perRate < 14e6 || perRate > 14.5e6 {
@@ -177,31 +181,37 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 func TestReportOfStreams(t *testing.T) {
 	t.Parallel()
 	young := weekly("QUEUE_young", 100, 0, "a")
-	young.Messages, young.Bytes, young.Week = 200, 200_000, Week{2, 100, 0}
+	young.Messages, young.Bytes, young.Week = 200, 200_000, WeekStats{2, 100, 0}
 	young.MaxBytes = 600_000
 	full := weekly("QUEUE_full", 100, 0, "a")
 	full.MaxBytes = full.Bytes
 	behind := weekly("EXECUTIONS", 100, 0, "a")
 	behind.Unrecorded, behind.Behind = 1_000, 84*time.Hour
 	reports := Stream{
-		Name: "PROGRESS", Kind: Reports, Servers: []string{"a"}, Messages: 10, Bytes: 1_000,
-		MaxBytes: 1_000, MaxAge: 7 * day, Week: Week{7, 1_000, 0},
+		Name: "PROGRESS", Kind: StreamKindReports, Servers: []string{"a"},
+		Messages: 10, Bytes: 1_000,
+		MaxBytes: 1_000, MaxAge: 7 * day, Week: WeekStats{7, 1_000, 0},
 	}
-	registry := Stream{Name: "KV_registry", Kind: Other, Servers: []string{"a"}, Bytes: 2_001}
-	nats := NATS{
+	registry := Stream{
+		Name:    "KV_registry",
+		Kind:    StreamKindOther,
+		Servers: []string{"a"},
+		Bytes:   2_001,
+	}
+	nats := NATSUsage{
 		Created: now.Add(-30 * day),
 		Streams: []Stream{behind, young, full, reports, registry},
 	}
 	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
 		Limits{NATSDisk: 2_000_000})
-	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, NoLimit, 0)
+	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, ReachedNoLimit, 0)
 	// It keeps seven days and is two days old: it grows for five more days, to 700,000.
-	wall(t, r, "Stream QUEUE_young").want(t, 200_000, 600_000, InDays, 4)
-	wall(t, r, "Stream QUEUE_full").want(t, 700_000, 700_000, Now, 0)
-	wall(t, r, "Stream PROGRESS").want(t, 1_000, 1_000, DropsOldest, 0)
-	wall(t, r, "Recording of EXECUTIONS").want(t, 84*3600, 7*86_400, NoForecast, 0)
-	wall(t, r, "Recording of QUEUE_young").want(t, 0, 7*86_400, NoForecast, 0)
-	wall(t, r, "Disk of NATS").want(t, 1_600_000+1_000+2_001, 2_000_000, InDays,
+	wall(t, r, "Stream QUEUE_young").want(t, 200_000, 600_000, ReachedInDays, 4)
+	wall(t, r, "Stream QUEUE_full").want(t, 700_000, 700_000, ReachedNow, 0)
+	wall(t, r, "Stream PROGRESS").want(t, 1_000, 1_000, ReachedDropsOldest, 0)
+	wall(t, r, "Recording of EXECUTIONS").want(t, 84*3600, 7*86_400, ReachedNoForecast, 0)
+	wall(t, r, "Recording of QUEUE_young").want(t, 0, 7*86_400, ReachedNoForecast, 0)
+	wall(t, r, "Disk of NATS").want(t, 1_600_000+1_000+2_001, 2_000_000, ReachedInDays,
 		(400_000-3_001)/100_000.)
 	if w := wall(t, r, "Registry"); w.Detail != "3 KB in NATS" {
 		t.Errorf("%q", w.Detail)
@@ -221,12 +231,12 @@ func TestReportOfStreams(t *testing.T) {
 func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	t.Parallel()
 	s := weekly("EXECUTIONS", 1_000, 0, "a")
-	s.MaxAge, s.Messages, s.Bytes, s.Week = day, 1_000, 1_000_000, Week{1, 1_000, 0}
+	s.MaxAge, s.Messages, s.Bytes, s.Week = day, 1_000, 1_000_000, WeekStats{1, 1_000, 0}
 	s.MaxBytes = 2_050_000
 	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
-	r := NewReport(size, NATS{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
+	r := NewReport(size, NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
 	// A tenth of the mean per day: after d days, the most recent day has 1,000 + 100 × (d - ½).
-	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, InDays, 11)
+	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, ReachedInDays, 11)
 }
 
 // The database holds the records of the retention period.
@@ -240,19 +250,30 @@ func TestReportOfTheDatabase(t *testing.T) {
 			Records: 240_000, OldestAcceptedAt: now.Add(-10 * day), RetentionSeconds: 30 * 86_400,
 		},
 	}
-	nats := NATS{Created: now.Add(-10 * day)}
+	nats := NATSUsage{Created: now.Add(-10 * day)}
 	// 200 bytes for each of 24,000 records a day.
-	wall(t, NewReport(size, nats, Limits{}), "Database (SQLite)").want(t, 48e6, 60e6, InDays, 2.5)
+	wall(
+		t,
+		NewReport(size, nats, Limits{}),
+		"Database (SQLite)",
+	).want(t, 48e6, 60e6, ReachedInDays, 2.5)
 	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 145e6}), "Database (SQLite)").
-		want(t, 48e6, 145e6, NotInAYear, 0) // 144 MB after 30 days
+		want(t, 48e6, 145e6, ReachedNotInAYear, 0) // 144 MB after 30 days
 	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
-	wall(t, NewReport(size, nats, Limits{}), "Database (PostgreSQL)").want(t, 48e6, 0, NoLimit, 0)
+	wall(
+		t,
+		NewReport(size, nats, Limits{}),
+		"Database (PostgreSQL)",
+	).want(t, 48e6, 0, ReachedNoLimit, 0)
 	// With few records, most of the database is empty tables, so the measured size of a record is
 	// used.
 	size.Database.Records, size.Database.OldestAcceptedAt = 1_000, now.Add(-time.Hour)
 	size.Database.RetentionSeconds = 365 * 86_400
-	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 48e6 + 10*24_000*postgresRecord}),
-		"Database (PostgreSQL)").want(t, 48e6, 48e6+10*24_000*postgresRecord, InDays, 10)
+	wall(
+		t,
+		NewReport(size, nats, Limits{DatabaseDisk: 48e6 + 10*24_000*postgresRecordBytes}),
+		"Database (PostgreSQL)",
+	).want(t, 48e6, 48e6+10*24_000*postgresRecordBytes, ReachedInDays, 10)
 }
 
 // The account's limits are those of NATS: there are none, or each has its usage.
@@ -268,7 +289,7 @@ func TestReportOfTheAccount(t *testing.T) {
 		streams[i].Messages, streams[i].Bytes, streams[i].Week.Days = 200, 200_000, 2
 	}
 	report := func(info jetstream.AccountInfo) Report {
-		return NewReport(api.Size{At: now}, NATS{
+		return NewReport(api.Size{At: now}, NATSUsage{
 			Created: now.Add(-30 * day), Streams: streams, Tiers: tiers(&info),
 		}, Limits{})
 	}
@@ -284,15 +305,15 @@ func TestReportOfTheAccount(t *testing.T) {
 		Store: 800_000, Streams: 8, Consumers: 50,
 		Limits: jetstream.AccountLimits{MaxStore: 2e6, MaxStreams: 8, MaxConsumers: 100},
 	}})
-	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, InDays, 3)
-	wall(t, whole, "NATS account, streams").want(t, 8, 8, Now, 0)
-	wall(t, whole, "NATS account, consumers").want(t, 50, 100, NoForecast, 0)
+	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, ReachedInDays, 3)
+	wall(t, whole, "NATS account, streams").want(t, 8, 8, ReachedNow, 0)
+	wall(t, whole, "NATS account, consumers").want(t, 50, 100, ReachedNoForecast, 0)
 	streams[1].Week.PerDay = 1_000 // it has one replica, so it is not in the tier of three
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
 		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},
 	}})
-	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, InDays, 2)
+	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, ReachedInDays, 2)
 }
 
 // Limits that are reached sooner come first, then those that are fuller; unknown limits come last.
@@ -300,18 +321,28 @@ func TestOrderOfWalls(t *testing.T) {
 	t.Parallel()
 	at := func(name string, reached ReachedWhen, days, percent float64) LimitForecast {
 		w := LimitForecast{Name: name, Reached: reached}
-		if reached == InDays {
+		if reached == ReachedInDays {
 			w.Days = &days
 		}
-		if reached != NoLimit {
+		if reached != ReachedNoLimit {
 			w.Percent = &percent
 		}
 		return w
 	}
 	walls := []LimitForecast{
-		at("unknown", NoLimit, 0, 0), at("far", NotInAYear, 0, 10), at("full", NotInAYear, 0, 80),
-		at("late", InDays, 300, 99), at("lag", NoForecast, 0, 20), at("soon", InDays, 2, 5),
-		at("now", Now, 0, 100),
+		at(
+			"unknown",
+			ReachedNoLimit,
+			0,
+			0,
+		), at("far", ReachedNotInAYear, 0, 10), at("full", ReachedNotInAYear, 0, 80),
+		at(
+			"late",
+			ReachedInDays,
+			300,
+			99,
+		), at("lag", ReachedNoForecast, 0, 20), at("soon", ReachedInDays, 2, 5),
+		at("now", ReachedNow, 0, 100),
 	}
 	slices.SortStableFunc(walls, compareForecasts)
 	var got []string

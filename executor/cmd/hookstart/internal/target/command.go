@@ -16,18 +16,18 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// tryAgain is the exit code with which a program requests another attempt: EX_TEMPFAIL in
+// retryExitCode is the exit code with which a program requests another attempt: EX_TEMPFAIL in
 // sysexits.h.
-const tryAgain = 75
+const retryExitCode = 75
 
 // Time limits when a program ends. stopGrace is how long it may take to exit after the SIGTERM that
-// is sent after a timeout. cutGrace is the same for the SIGTERM that is sent when the runner stops;
-// it is shorter because the runner kit abandons a handler a second later. pipeGrace limits reading
-// the program's pipes after it has exited.
+// is sent after a timeout. shutdownGrace is the same for the SIGTERM that is sent when the runner
+// stops; it is shorter because the runner kit abandons a handler a second later. pipeGrace limits
+// reading the program's pipes after it has exited.
 const (
-	stopGrace = 5 * time.Second
-	cutGrace  = 500 * time.Millisecond
-	pipeGrace = time.Second
+	stopGrace     = 5 * time.Second
+	shutdownGrace = 500 * time.Millisecond
+	pipeGrace     = time.Second
 )
 
 // CommandGrace is how much longer than Command.Timeout Command.Handle may take.
@@ -89,14 +89,14 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 		if errors.Is(context.Cause(ctx), runner.ErrCanceled) {
 			return c.cancel(p, timer.C)
 		}
-		p.stop(cutGrace)
+		p.stop(shutdownGrace)
 		return nil, fmt.Errorf("was stopped, as the runner stops: %w", ctx.Err())
 	}
 }
 
 // cancel sends SIGTERM to a program because its execution was canceled. If the program exits
 // without an error, the execution has succeeded.
-func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
+func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 	terminate(p.cmd.Process)
 	select {
 	case err := <-p.ended:
@@ -106,7 +106,7 @@ func (c *Command) cancel(p *process, late <-chan time.Time) (any, error) {
 			err = fmt.Errorf("was canceled: %w", err)
 		}
 		return output, err
-	case <-late:
+	case <-timeout:
 		p.stop(stopGrace)
 		p.drain()
 		return nil, fmt.Errorf("was canceled, did not end within %s, and was stopped", c.Timeout)
@@ -125,7 +125,7 @@ func (c *Command) result(p *process, err error) (any, error) {
 		return nil, fmt.Errorf("wait for the program: %w", err)
 	}
 	failure := errors.New(withOutput(describe(exit), p.stderr.String()))
-	if exit.ExitCode() == tryAgain {
+	if exit.ExitCode() == retryExitCode {
 		return nil, failure
 	}
 	return nil, runner.Permanent(failure)
@@ -159,7 +159,7 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 		stdout: headBuffer{most: c.MaxOutput},
 	}
 	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
-	ownGroup(p.cmd)
+	setOwnProcessGroup(p.cmd)
 	var childFiles []*os.File
 	defer func() {
 		for _, end := range childFiles {

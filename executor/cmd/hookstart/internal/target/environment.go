@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// prefix is the prefix of the variables that hookstart sets.
-const prefix = "HOOKSTART_"
+// variablePrefix is the prefix of the variables that hookstart sets.
+const variablePrefix = "HOOKSTART_"
 
 // maxVariable is the maximum size of a variable, in bytes: Linux allows 128 KB. Only headers with
 // thousands of control characters come close.
@@ -23,7 +23,8 @@ const maxVariable = 100 << 10
 // variables, which hold credentials or have the names of an execution's variables.
 func Inherited(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
-		return strings.HasPrefix(variable, prefix) || strings.HasPrefix(variable, "TRACEPARENT=")
+		return strings.HasPrefix(variable, variablePrefix) ||
+			strings.HasPrefix(variable, "TRACEPARENT=")
 	})
 }
 
@@ -31,19 +32,19 @@ func Inherited(environment []string) []string {
 // longer than maxVariable, or contain a zero byte.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
-		prefix + "CONTENT_TYPE": e.Payload.ContentType,
-		prefix + "HEADERS":      valuesJSON(e.Headers),
-		prefix + "QUERY":        valuesJSON(e.Query),
-		"TRACEPARENT":           e.Trace,
+		variablePrefix + "CONTENT_TYPE": e.Payload.ContentType,
+		variablePrefix + "HEADERS":      valuesJSON(e.Headers),
+		variablePrefix + "QUERY":        valuesJSON(e.Query),
+		"TRACEPARENT":                   e.Trace,
 	}
 	for name, value := range attributes(e) {
-		variables[prefix+variableName(name)] = value
+		variables[variablePrefix+variableName(name)] = value
 	}
-	addVariables(variables, prefix+"HEADER_", plainHeaders(e.Headers),
+	addVariables(variables, variablePrefix+"HEADER_", unambiguousHeaders(e.Headers),
 		func(values []string) string {
 			return strings.Join(values, ", ")
 		})
-	addVariables(variables, prefix+"QUERY_", e.Query,
+	addVariables(variables, variablePrefix+"QUERY_", e.Query,
 		func(values []string) string { return values[0] })
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -95,10 +96,10 @@ func valuesJSON(values execution.Values) string {
 	return string(text)
 }
 
-// plainHeaders drops the headers whose names contain anything but letters, digits and hyphens. They
-// could collide with another header's variable: X_Event and X-Event both become X_EVENT. Web
-// servers drop them for CGI programs for the same reason.
-func plainHeaders(headers execution.Values) execution.Values {
+// unambiguousHeaders drops the headers whose names contain anything but letters, digits and
+// hyphens. They could collide with another header's variable: X_Event and X-Event both become
+// X_EVENT. Web servers drop them for CGI programs for the same reason.
+func unambiguousHeaders(headers execution.Values) execution.Values {
 	headers = maps.Clone(headers)
 	maps.DeleteFunc(headers, func(name string, _ []string) bool {
 		return strings.ReplaceAll(variableName(name), "_", "-") != strings.ToUpper(name)

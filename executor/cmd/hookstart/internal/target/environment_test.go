@@ -18,7 +18,7 @@ func TestEnvironment(t *testing.T) {
 			WorkflowID: "w",
 			NodeID:     "n",
 			Queue:      "q",
-			Source:     execution.Webhook,
+			Source:     execution.SourceWebhook,
 			Sender:     "github",
 			Verified:   true,
 			AcceptedAt: time.Unix(0, 0),

@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// ownGroup makes the program the leader of a new process group, which the terminal's signals do not
-// reach.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// setOwnProcessGroup makes the program the leader of a new process group, which the terminal's
+// signals do not reach.
+func setOwnProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

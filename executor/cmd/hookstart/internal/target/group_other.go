@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// ownGroup does nothing: this system has no process groups.
-func ownGroup(*exec.Cmd) {}
+// setOwnProcessGroup does nothing: this system has no process groups.
+func setOwnProcessGroup(*exec.Cmd) {}
 
 // terminate kills the program: this system has no SIGTERM.
 func terminate(leader *os.Process) { _ = leader.Kill() }

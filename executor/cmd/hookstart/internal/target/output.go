@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxReason is the maximum number of bytes of stderr or of a response that are quoted: the report
-// of a failure is limited to 4,000 bytes.
-const maxReason = 3500
+// maxQuotedBytes is the maximum number of bytes of stderr or of a response that are quoted: the
+// report of a failure is limited to 4,000 bytes.
+const maxQuotedBytes = 3500
 
 // outputOf returns the output of an execution whose target wrote text. If text is a single JSON
 // text in UTF-8, it is the output itself. Otherwise the output is {"text": …}, with text encoded in
@@ -36,11 +36,11 @@ func outputOf(text []byte) any {
 	}
 }
 
-// outputTooLong returns the error for an output that is longer than most bytes. It is permanent,
-// because another attempt would have the same output.
-func outputTooLong(most int64) error {
+// outputTooLong returns the error for an output that is longer than maxBytes bytes. It is
+// permanent, because another attempt would have the same output.
+func outputTooLong(maxBytes int64) error {
 	return runner.Permanent(fmt.Errorf("the output is longer than %d bytes: store it elsewhere "+
-		"and write a reference", most))
+		"and write a reference", maxBytes))
 }
 
 // withOutput returns what, a description of a failure, followed by the target's output if there is
@@ -78,7 +78,7 @@ type tailBuffer struct {
 
 func (t *tailBuffer) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - maxReason; over > 0 {
+	if over := len(t.kept) - maxQuotedBytes; over > 0 {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 		t.cut = true
 	}

@@ -90,20 +90,23 @@ func (p *Post) result(response *http.Response, body []byte) (any, error) {
 		return outputOf(body), nil
 	}
 	failure := errors.New(withOutput(p.URL.Host+" answered "+response.Status,
-		string(body[:min(len(body), maxReason)])))
+		string(body[:min(len(body), maxQuotedBytes)])))
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests:
 		return nil,
-			runner.RetryAfter(failure, retryAfter(response.Header.Get("Retry-After"), time.Now()))
+			runner.RetryAfter(
+				failure,
+				parseRetryAfter(response.Header.Get("Retry-After"), time.Now()),
+			)
 	default:
 		return nil, runner.Permanent(failure)
 	}
 }
 
-// retryAfter parses a Retry-After header, which holds seconds or a date. It returns at most
+// parseRetryAfter parses a Retry-After header, which holds seconds or a date. It returns at most
 // maxRetryAfter, and 0 if the value is absent, invalid or in the past.
-func retryAfter(value string, now time.Time) time.Duration {
+func parseRetryAfter(value string, now time.Time) time.Duration {
 	var after time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		after = time.Duration(seconds) * time.Second

@@ -35,9 +35,9 @@ func (s *Server) Copy(ctx context.Context) error {
 // promoted before RestoreCopy returns and begins a new timeline. Otherwise the copy starts as a
 // primary. The copy can be used only once.
 func (s *Server) RestoreCopy(ctx context.Context, promoted bool) error {
-	old := s.data() + "-old"
-	err := errors.Join(s.end(os.Kill), os.Rename(s.data(), old),
-		os.Rename(s.copyFolder(), s.data()))
+	old := s.dataFolder() + "-old"
+	err := errors.Join(s.end(os.Kill), os.Rename(s.dataFolder(), old),
+		os.Rename(s.copyFolder(), s.dataFolder()))
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) RestoreCopy(ctx context.Context, promoted bool) error {
 	if !promoted {
 		return s.Restart(ctx)
 	}
-	signal := filepath.Join(s.data(), "standby.signal")
+	signal := filepath.Join(s.dataFolder(), "standby.signal")
 	if err := errors.Join(os.WriteFile(signal, nil, 0o600), chownToServerUser(signal),
 		s.Restart(ctx)); err != nil {
 		return err

@@ -57,13 +57,13 @@ func (p *Pair) StartStandby(ctx context.Context) error {
 	if err := standby.end(immediateShutdown); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(standby.data()); err != nil {
+	if err := os.RemoveAll(standby.dataFolder()); err != nil {
 		return err
 	}
 	command := exec.CommandContext(ctx, filepath.Join(primary.programs, "pg_basebackup"), "--host",
 		primary.folder, "--port", "5432", "--username", "postgres",
 		// #nosec G204 -- found on this machine.
-		"--pgdata", standby.data(), "--write-recovery-conf", "--wal-method=stream",
+		"--pgdata", standby.dataFolder(), "--write-recovery-conf", "--wal-method=stream",
 		"--checkpoint=fast", "--no-sync")
 	command.Dir = standby.folder
 	if err := runAsServerUser(command); err != nil {

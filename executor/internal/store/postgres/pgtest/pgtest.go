@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// shared is the test binary's server, for every test that only needs a database.
-var shared struct {
+// sharedServer is the test binary's server, for every test that only needs a database.
+var sharedServer struct {
 	mu     sync.Mutex
 	server *Server
 	users  int
@@ -41,20 +41,20 @@ func Start(t testing.TB) (url string) {
 }
 
 func takeDatabase() (name string) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if last := len(shared.empty) - 1; last >= 0 {
-		name, shared.empty = shared.empty[last], shared.empty[:last]
+	sharedServer.mu.Lock()
+	defer sharedServer.mu.Unlock()
+	if last := len(sharedServer.empty) - 1; last >= 0 {
+		name, sharedServer.empty = sharedServer.empty[last], sharedServer.empty[:last]
 	}
 	return name
 }
 
 func (s *Server) createDatabase(t testing.TB) (name string) {
 	t.Helper()
-	shared.mu.Lock()
-	shared.databases++
-	name = fmt.Sprint("test_", shared.databases)
-	shared.mu.Unlock()
+	sharedServer.mu.Lock()
+	sharedServer.databases++
+	name = fmt.Sprint("test_", sharedServer.databases)
+	sharedServer.mu.Unlock()
 	s.exec(t, t.Context(), "postgres", "CREATE DATABASE "+name)
 	return name
 }
@@ -67,20 +67,20 @@ func (s *Server) emptyDatabase(t testing.TB, name string) {
 		"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = "+
 			"current_database() AND pid <> pg_backend_pid()",
 		"DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.empty = append(shared.empty, name)
+	sharedServer.mu.Lock()
+	defer sharedServer.mu.Unlock()
+	sharedServer.empty = append(sharedServer.empty, name)
 }
 
 // Main runs the tests with one shared server, which is started by the first test that needs it. Use
 // it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
-	shared.keep = true
+	sharedServer.keep = true
 	defer func() {
-		if shared.server == nil {
+		if sharedServer.server == nil {
 			return
 		}
-		if err := shared.server.Remove(); err != nil {
+		if err := sharedServer.server.Remove(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			exitCode = max(exitCode, 1)
 		}
@@ -91,31 +91,31 @@ func Main(m *testing.M) (exitCode int) {
 func acquire(t testing.TB) *Server {
 	t.Helper()
 	programs := programsFolder(t)
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.server == nil {
+	sharedServer.mu.Lock()
+	defer sharedServer.mu.Unlock()
+	if sharedServer.server == nil {
 		server, err := create(programs, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared.server = server
+		sharedServer.server = server
 	}
-	shared.users++
-	return shared.server
+	sharedServer.users++
+	return sharedServer.server
 }
 
 func release(t testing.TB) {
 	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.users--
-	if shared.users > 0 || shared.keep {
+	sharedServer.mu.Lock()
+	defer sharedServer.mu.Unlock()
+	sharedServer.users--
+	if sharedServer.users > 0 || sharedServer.keep {
 		return
 	}
-	if err := shared.server.Remove(); err != nil {
+	if err := sharedServer.server.Remove(); err != nil {
 		t.Error(err)
 	}
-	shared.server, shared.empty = nil, nil
+	sharedServer.server, sharedServer.empty = nil, nil
 }
 
 // programsFolder returns the folder of PostgreSQL's programs. If there is none, it skips or fails

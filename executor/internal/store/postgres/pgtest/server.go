@@ -74,8 +74,8 @@ func (s *Server) url(database string) string {
 // Socket returns the path of the socket that the server listens on.
 func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432") }
 
-func (s *Server) data() string    { return filepath.Join(s.folder, "data") }
-func (s *Server) logPath() string { return filepath.Join(s.folder, "log") }
+func (s *Server) dataFolder() string { return filepath.Join(s.folder, "data") }
+func (s *Server) logPath() string    { return filepath.Join(s.folder, "log") }
 
 // create creates and starts a server in a new folder in parent, or in the folder for temporary
 // files if parent is "".
@@ -101,7 +101,7 @@ func (s *Server) initialise() error {
 		return err
 	}
 	command := exec.Command(filepath.Join(s.programs, "initdb"), //nolint:noctx // it ends by itself
-		"--pgdata", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--pgdata", s.dataFolder(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
 		"--locale=C",
 		"--no-sync", "--no-instructions") // #nosec G204 -- found on this machine
 	command.Dir = s.folder
@@ -118,7 +118,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.process != nil {
 		return errors.New("pgtest: the server is running")
 	}
-	args := []string{"-D", s.data(), "-k", s.folder}
+	args := []string{"-D", s.dataFolder(), "-k", s.folder}
 	for _, setting := range append([]string{
 		"listen_addresses=", "fsync=off", "full_page_writes=off", "shared_buffers=64MB",
 	}, s.settings...) {
