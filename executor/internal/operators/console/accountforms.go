@@ -133,7 +133,7 @@ func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
 		return "", errIncomplete()
 	}
 	caller, id := signin.Caller(r.Context()), r.PathValue("id")
-	ctx := operate.IfAccountTag(r.Context(), p.values["revision"])
+	ctx := operate.WithAccountIfMatch(r.Context(), p.values["revision"])
 	put := api.PutEvents{
 		WorkflowID: strings.TrimSpace(p.values["workflow"]), Kinds: r.PostForm["kind"],
 	}
@@ -169,7 +169,7 @@ type accountRow struct {
 // accountRow returns the row of an account.
 func (c *Console) accountRow(ctx context.Context, account api.Account) (accountRow, error) {
 	q, err := c.quota(ctx, account.ID)
-	events := map[string]string{"revision": operate.TagOfAccount(q.Account)}
+	events := map[string]string{"revision": operate.AccountETag(q.Account)}
 	if q.Events != nil {
 		events["workflow"] = q.Events.WorkflowID
 		if q.Events.SilentAfterSeconds != 0 {

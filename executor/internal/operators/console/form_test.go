@@ -357,7 +357,7 @@ func TestFormsAreProtected(t *testing.T) {
 func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "free", true)
+	r.CreateWorkflow(t, "orders", "free", true)
 	session := r.signIn()
 	put := map[string]string{"name": "Invoices", "id": "orders", "account": "on-free"}
 	a := r.post("/new-workflow", "new-workflow", put, session)
@@ -393,8 +393,8 @@ func TestMakeAndDeleteAWorkflowWithoutJavaScript(t *testing.T) {
 func TestAccountsWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.Workflow(t, "orders", "pro", true)
-	r.Workflow(t, "invoices", "pro", true)
+	r.CreateWorkflow(t, "orders", "pro", true)
+	r.CreateWorkflow(t, "invoices", "pro", true)
 	session := r.signIn()
 	put := map[string]string{"name": "Acme & Sons", "id": "on-pro", "plan": "free"}
 	a := r.post("/accounts", "new-account", put, session)
