@@ -96,3 +96,42 @@ func TestLinesWaitForEachOther(t *testing.T) {
 		t.Errorf("%d writes: %q", out.writes, got)
 	}
 }
+
+// BenchmarkLogEvent compares LogEvent with logrus and its JSON formatter.
+func BenchmarkLogEvent(b *testing.B) {
+	log := func(out io.Writer) *logrus.Logger {
+		log, err := NewLogger("ingress", "info")
+		if err != nil {
+			b.Fatal(err)
+		}
+		log.SetOutput(out)
+		return log
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	b.Run("hookstart", func(b *testing.B) {
+		lines := log(&batchedLineWriter{out: io.Discard})
+		b.ReportAllocs()
+		for b.Loop() {
+			LogEvent(lines, logrus.InfoLevel, at, "webhook", requestFields())
+		}
+	})
+	b.Run("logrus", func(b *testing.B) {
+		lines := log(io.Discard)
+		lines.SetFormatter(&logrus.JSONFormatter{})
+		b.ReportAllocs()
+		for b.Loop() {
+			LogEvent(lines, logrus.InfoLevel, at, "webhook", requestFields())
+		}
+	})
+}
+
+// requestFields returns the fields of a request's log line.
+func requestFields() []Field {
+	return []Field{
+		Text("method", "POST"), Text("path", "/webhooks/workflow-17"),
+		Number("status", 200), Number("duration_ms", 0.25), Number("body_bytes", 1012),
+		Text("workflow_id", "workflow-17"), Text("node_id", "webhook"),
+		Text("execution_id", "0b989ba4-242f-81e5-81e1-c7b6966d2516"),
+		Text("account_id", "acme"), Text("client", "127.0.0.1"), Number("sequence", 123456),
+	}
+}

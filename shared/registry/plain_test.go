@@ -4,6 +4,10 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
 // FuzzDecodePlainWorkflow checks that decodePlainWorkflow decodes a plain workflow like
@@ -88,6 +92,8 @@ func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
 	}
 }
 
+// BenchmarkDecodeWorkflow compares the decoding of a plain workflow with the generated code, to
+// which the conversion into a Workflow would come on top.
 func BenchmarkDecodeWorkflow(b *testing.B) {
 	w := plainWorkflow(time.Now())
 	w.Triggers = w.Triggers[:1]
@@ -96,10 +102,21 @@ func BenchmarkDecodeWorkflow(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := DecodeWorkflow(data); err != nil {
-			b.Fatal(err)
+	b.Run("hookstart", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := DecodeWorkflow(data); err != nil {
+				b.Fatal(err)
+			}
 		}
-	}
+	})
+	b.Run("protobuf", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var m hookstartv1.Workflow
+			if err := proto.Unmarshal(data, &m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -143,3 +143,87 @@ func FuzzDecodeSummary(f *testing.F) {
 		same(t, "fuzzed", "executions.start.q.wf.n", nil, data)
 	})
 }
+
+// BenchmarkDecodeStart compares DecodeSummary with Decode, which uses the generated code.
+func BenchmarkDecodeStart(b *testing.B) {
+	msg := typicalStart(b)
+	b.Run("hookstart", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("protobuf", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := stream.Decode(msg.Subject, msg.Header, msg.Data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkEncodeStart compares the encoding of a start message with proto.Marshal, to which the
+// conversion of the start into the generated type would come on top.
+func BenchmarkEncodeStart(b *testing.B) {
+	start := typical()
+	b.Run("hookstart", func(b *testing.B) {
+		var encoder stream.StartEncoder
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := encoder.MessageAt(stream.Layout{}, start); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("protobuf", func(b *testing.B) {
+		var m hookstartv1.ExecutionStart
+		if err := proto.Unmarshal(typicalStart(b).Data, &m); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := proto.Marshal(&m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// typical returns the start of a delivery with a body of 1 KB and the headers of a usual sender.
+func typical() execution.Start {
+	return execution.Start{
+		ID:              id,
+		WorkflowID:      "workflow-17",
+		NodeID:          "webhook",
+		AccountID:       "acme",
+		Queue:           "default",
+		Source:          execution.SourceWebhook,
+		DeliveryID:      "0b989ba4-242f-11e5-81e1-c7b6966d2516",
+		AcceptedAt:      time.Unix(1_900_000_000, 123_456_789).UTC(),
+		TokenID:         "token-1",
+		DeliveryDerived: true,
+		Payload: execution.Payload{
+			ContentType: "application/json",
+			Kind:        execution.BodyJSON,
+			Body:        []byte(`{"hello":"` + strings.Repeat("x", 1000) + `"}`),
+		},
+		Headers: execution.Values{
+			"Accept":                {"*/*"},
+			"Content-Type":          {"application/json"},
+			"User-Agent":            {"sender/1.0"},
+			"X-Webhook-Delivery-Id": {"0b989ba4-242f-11e5-81e1-c7b6966d2516"},
+		},
+	}
+}
+
+func typicalStart(b *testing.B) *nats.Msg {
+	b.Helper()
+	msg, err := stream.StartMessage(typical())
+	if err != nil {
+		b.Fatal(err)
+	}
+	return msg
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 const subject = "subject"
 
 // engine returns a Publisher on a separate server with a stream, and the maximum size of a message.
-func engine(t *testing.T) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
+func engine(t testing.TB) (e *ack.Publisher, s jetstream.Stream, maxPayload int64) {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
 	js, err := jetstream.New(nc)
@@ -134,4 +135,68 @@ func TestSend(t *testing.T) {
 		default:
 		}
 	}
+}
+
+// BenchmarkPublish compares a Publisher with the JetStream client, for 64 callers that each wait for
+// their acknowledgement. The server runs in this process: its work is in all figures.
+func BenchmarkPublish(b *testing.B) {
+	const callers = 64
+	body := bytes.Repeat([]byte("x"), 1000)
+	run := func(b *testing.B, publish func() error) {
+		b.SetParallelism(callers / runtime.GOMAXPROCS(0))
+		b.ReportAllocs()
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				if err := publish(); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	b.Run("hookstart", func(b *testing.B) {
+		e, _, _ := engine(b)
+		run(b, func() error {
+			_, err := e.Publish(&nats.Msg{Subject: subject, Data: body},
+				time.Now().Add(time.Minute))
+			return err
+		})
+	})
+	client := func(b *testing.B) jetstream.JetStream {
+		b.Helper()
+		js, err := jetstream.New(natstest.Start(b).Connect(b),
+			jetstream.WithPublishAsyncMaxPending(callers))
+		if err == nil {
+			_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{
+				Name:     "STREAM",
+				Subjects: []string{subject},
+			})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		return js
+	}
+	b.Run("jetstream, PublishMsgAsync", func(b *testing.B) {
+		js := client(b)
+		run(b, func() error {
+			future, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: body})
+			if err != nil {
+				return err
+			}
+			select {
+			case <-future.Ok():
+				return nil
+			case err := <-future.Err():
+				return err
+			}
+		})
+	})
+	b.Run("jetstream, PublishMsg", func(b *testing.B) {
+		js := client(b)
+		run(b, func() error {
+			_, err := js.PublishMsg(b.Context(), &nats.Msg{Subject: subject, Data: body})
+			return err
+		})
+	})
 }

@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -52,4 +53,27 @@ func TestParse(t *testing.T) {
 		nats.ErrNoResponders) {
 		t.Errorf("no responders: %v", err)
 	}
+}
+
+// BenchmarkParse compares the reading of an acknowledgement with encoding/json.
+func BenchmarkParse(b *testing.B) {
+	e := &Publisher{stream: "EXECUTIONS", start: []byte(`{"stream":"EXECUTIONS",`)}
+	msg := &nats.Msg{Data: []byte(`{"stream":"EXECUTIONS","seq":123456789}`)}
+	b.Run("hookstart", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := e.parse(msg); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var ack jetstream.PubAck
+			if err := json.Unmarshal(msg.Data, &ack); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
