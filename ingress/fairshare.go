@@ -22,7 +22,7 @@ type fairShare struct {
 	accounts *sharded.Shards[map[string]share]
 }
 
-// share holds the requests in flight and the bytes of one account.
+// share counts one account's requests in flight and the bytes of their bodies.
 type share struct{ inFlight, bytes int64 }
 
 func newFairShare(maxInFlight, maxBytes int64) *fairShare {

@@ -292,7 +292,7 @@ func writeTail(
 		group := &groups[1]
 		if n < slow {
 			group = &groups[0]
-		} else if n%20 != 0 { // a sample of the others: one in 20
+		} else if n%20 != 0 { // of the others, only one in 20 is measured
 			continue
 		}
 		group.add(o, serving[o.connection], front, all)

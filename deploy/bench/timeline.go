@@ -16,7 +16,7 @@ type state int
 
 const (
 	stateWaiting  state = iota
-	stateRunnable       // stateRunnable to run, but without a P
+	stateRunnable       // ready to run, but without a P
 	stateRunning
 	stateSyscall // in a system call
 )

@@ -20,8 +20,8 @@ func (r *Release) packChart(shipped *tree) error {
 			files[i].content = chartVersionPattern.ReplaceAll(f.content, []byte("$1: "+r.Number()))
 		}
 	}
-	// The chart's templates modify the objects of the kustomization, so the chart includes these
-	// files. The NATS objects are in separate files.
+	// The chart's templates modify the objects of the kustomization, so the chart includes the
+	// files of the kustomization and those of the NATS objects.
 	for _, name := range chartManifests() {
 		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {

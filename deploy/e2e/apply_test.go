@@ -212,7 +212,7 @@ func checkSchema(t *testing.T, documents string) {
 	}
 }
 
-// The documents on the page comply with the schema.
+// The YAML documents in the example of deploy/docs/apply.md comply with the manifests' JSON schema.
 func TestSchemaOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/apply.md")

@@ -16,11 +16,15 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// controlled is an installation with executions to control: those of the workflow "nightly" wait,
-// because no runner takes its queue; the first one of "ordered" runs until the test ends, and the
-// others wait behind it, because they have the same order key. "off" is inactive, and one of its
-// executions waits. Each of the three has a queue of its own name. "forms" has received a delivery
-// from GitHub as a form, and "demo" a check of its URL.
+// controlled is an installation with executions to control. Its workflows are:
+//   - nightly: its executions wait, because no runner serves its queue.
+//   - ordered: its first execution runs until the test ends. The others have the same order key and
+//     wait for the first one.
+//   - off: it is inactive, and one of its executions waits.
+//   - forms: it has received a delivery from GitHub as a form.
+//   - demo: it has received a check of its URL.
+//
+// nightly, ordered and off each have a queue with the workflow's name.
 type controlled struct {
 	*localProgram
 	nightly, ordered []string // execution IDs, oldest first

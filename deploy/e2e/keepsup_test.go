@@ -126,7 +126,8 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	})()`)
 	b.click("[data-id] [data-run-again]")
 	b.click("dialog[open] [value=rerun]")
-	hover(b, "[data-id] [data-run-again]") // the pointer and the focus are in the list again
+	// Put the pointer and the focus back into the list, so that it holds back new rows.
+	hover(b, "[data-id] [data-run-again]")
 	b.wait(`window.oldShown`)
 	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
 	b.wait(newest + ` !== ` + quote(before))

@@ -51,8 +51,8 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk except for room bytes, and frees it again after the
-// duration lasts. If the database has exited meanwhile, fillDatabase restarts it.
+// fillDatabase fills the database's disk until only room bytes are free, waits for as long as lasts
+// says, and then frees the space. If the database has exited by then, fillDatabase restarts it.
 func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

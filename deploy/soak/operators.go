@@ -351,8 +351,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// check queries every ingress and every executor. If strict is true, all of them must respond with
-// a state.
+// check compares the state of the workflow at every ingress and every executor with the operator's
+// last change. If strict is true, a response that does not tell the state is a violation too.
 func (o *operator) check(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {

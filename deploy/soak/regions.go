@@ -120,8 +120,8 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	return errors.Join(r.err(), r.misjudged(), z.err())
 }
 
-// settle waits until the services are ready, all replicas are current, and everything is recorded
-// and run.
+// settle waits until the services are ready, all replicas are current, and all durable consumers,
+// which include those of the recorder and the runners, have caught up.
 func (i *installation) settle(ctx context.Context) error {
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 type BodyKind uint8
 
 // The kinds of bodies. BodyNone is the kind of a rejected execution whose body was not read, or was
-// declared as BodyJSON but is not valid BodyJSON.
+// declared as JSON but is not valid JSON.
 const (
 	BodyNone BodyKind = iota
 	BodyJSON

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// pointerSet is a set of JSON pointerSet that are resolved together, in one pass over the document.
+// pointerSet is a set of JSON pointers that are resolved together, in one pass over the document.
 // The pass stops as soon as all of them are resolved.
 type pointerSet struct {
 	root  *node

@@ -24,7 +24,7 @@ const Header = "Hookstart-Probe"
 // several questions: only the ingress that the URL reaches can answer.
 const maxKeys = 50
 
-// NewKey returns a new key for one ingress.
+// NewKey returns a random key, with which one ingress proves that it received a Question.
 func NewKey() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails, as crypto/rand documents

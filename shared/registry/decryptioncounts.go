@@ -14,7 +14,7 @@ type DecryptionCounts struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // why one of the Closed could not be decrypted
+	Why     error    // why one of those counted in Closed could not be decrypted
 }
 
 // Count counts one encrypted value. err is the error from decrypting it, or nil. Errors that are

@@ -81,7 +81,7 @@ func (q *queueGate) currentTarget() StoreTarget {
 	return target
 }
 
-// hasReopened reports whether a queue or workflow that was closedAt at the given clock reading is
+// hasReopened reports whether a queue or workflow that was closed at the given clock reading is
 // open again because no executor finished the copying in time.
 func hasReopened(
 	closedAt int64,

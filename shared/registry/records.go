@@ -280,22 +280,22 @@ type StreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
 const (
-	// PhaseMovingIn means that start messages are stored in the shared stream, while the delivery
-	// IDs are copied to the queue's own stream.
+	// PhaseMovingIn means that start messages are stored in the shared stream, and the delivery IDs
+	// are being copied to the queue's own stream.
 	PhaseMovingIn StreamPhase = iota + 1
-	// PhaseClosedIn means that no start messages are accepted, while the last delivery IDs are
-	// copied to the own stream.
+	// PhaseClosedIn means that no start messages are accepted as long as the last delivery IDs are
+	// being copied to the queue's own stream.
 	PhaseClosedIn
-	// PhaseOwn means that start messages are stored in the own stream.
+	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
-	// PhaseMovingOut means that start messages are stored in the own stream, while the delivery IDs
-	// are copied to the shared stream.
+	// PhaseMovingOut means that start messages are stored in the queue's own stream, and the
+	// delivery IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedOut means that no start messages are accepted, while the last delivery IDs are
-	// copied to the shared stream.
+	// PhaseClosedOut means that no start messages are accepted as long as the last delivery IDs are
+	// being copied to the shared stream.
 	PhaseClosedOut
-	// PhaseDraining means that start messages are stored in the shared stream. The own stream is
-	// kept until it is empty.
+	// PhaseDraining means that start messages are stored in the shared stream. The queue's own
+	// stream is kept until it is empty.
 	PhaseDraining
 )
 

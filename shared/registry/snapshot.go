@@ -128,7 +128,7 @@ type tables struct {
 	// unusable holds, for each workflow with an unusable sender, the reason (see
 	// TriggerNode.Unusable).
 	unusable map[string]error
-	// opened holds the workflows that have encrypted senders' secrets, all of which could be
+	// opened holds the workflows whose senders have encrypted secrets, if all of these could be
 	// decrypted.
 	opened map[string]struct{}
 	queues map[string]*queueGate // the queues named by workflows or records
@@ -206,8 +206,8 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 	return len(unusable), why
 }
 
-// DecryptionCounts counts the workflows with encrypted senders' secrets that the keys can and
-// cannot decrypt.
+// DecryptionCounts counts the workflows whose senders have encrypted secrets, by whether the keys
+// can decrypt all of them.
 func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,9 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// pullExpiry is how long a request for messages stays at the server. In a cluster where runners are
-// in a separate NATS account, the server does not notice when the runner that sent a request is
-// gone. A message that it sends in response is redelivered after AckWait, as the next attempt.
+// pullExpiry is how long a request for messages stays open at the server. It is short because, in a
+// cluster with the runners in a separate NATS account, the server does not notice that a runner is
+// gone. A message sent in response to such a runner's request is redelivered only after AckWait, as
+// the next attempt.
 const pullExpiry = 5 * time.Second
 
 // source is a consumer of the group that delivers executions without an order key: the one in the

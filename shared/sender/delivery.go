@@ -56,7 +56,8 @@ func parseIDSource(text string, builtIn bool) (idSource, error) {
 	return id, nil
 }
 
-// maxDeliveryIDSources is the maximum number of sources that an operator may set.
+// maxDeliveryIDSources is the maximum number of places (headers, form fields, JSON pointers) that
+// an operator may name as the sources of one sender's delivery IDs.
 const maxDeliveryIDSources = 16
 
 // DeliveryIDSources returns the sources of a sender's delivery IDs, in order and in the notation of
@@ -88,7 +89,7 @@ func DeliveryIDSources(
 }
 
 // configuredDeliveryIDSources returns the sources that an operator has set, or else the entry's
-// builtIn sources. builtIn is true for the entry's builtIn sources.
+// built-in sources, for which builtIn is true.
 func (e *presetEntry) configuredDeliveryIDSources(
 	settings map[string]string,
 ) (texts []string, builtIn bool) {

@@ -279,7 +279,7 @@ func (e *presetEntry) withDefaults(given map[string]string) map[string]string {
 	return values
 }
 
-// resolveSettings validates an operator's resolveSettings and adds the defaults.
+// resolveSettings validates an operator's settings and adds the defaults.
 func (e *presetEntry) resolveSettings(given map[string]string) (map[string]string, error) {
 	known := e.allSettings()
 	values := make(map[string]string, len(known))

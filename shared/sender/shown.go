@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// nonSecretHeaders lists the canonical names of headers whose values are recorded separately from a
-// request's other headers, or that have a meaning in HTTP. A secret in one of them would be shown
-// or lost.
+// nonSecretHeaders lists the canonical names of headers that must not carry a secret. The values of
+// some are recorded separately from a request's other headers, which would show the secret. The
+// others are used by HTTP itself, so the secret could get lost.
 var nonSecretHeaders = canonicalNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{

@@ -138,8 +138,8 @@ func (s source) value(r *Request) string {
 	return ""
 }
 
-// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON
-// allowNull unless allowNull is true.
+// hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON null
+// unless allowNull is true.
 func (s source) hasValue(r *Request, allowNull bool) bool {
 	if s.kind != fromPointer {
 		return s.value(r) != ""

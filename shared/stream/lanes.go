@@ -69,10 +69,10 @@ func HasFinalReport(ctx context.Context, nc *nats.Conn, subject string) (bool, e
 	return event.Progress.Status.Final(), nil
 }
 
-// IsLastDelivery reports whether a message that a consumer has delivered is still pending, and the
-// consumer has delivered nothing after it, not even the same message to somebody else. That
-// suffices for a lane, of which one message at a time is pending. The information comes from the
-// consumer's leader. IsLastDelivery returns false if the consumer or the stream does not exist.
+// IsLastDelivery reports whether the consumer has a pending message and has delivered nothing after
+// msg, not even msg itself to another client. A lane has at most one pending message, so the
+// pending message of a lane is then msg. The information comes from the consumer's leader.
+// IsLastDelivery returns false if the consumer or the stream does not exist.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

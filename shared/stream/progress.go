@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ProgressStreamName is the name of the stream of runners' reports. If reports were stored in
-// EXECUTIONS, they could use up a delivery's Nats-Msg-Id or the space for start messages.
+// ProgressName is the name of the stream of runners' reports. If reports were stored in EXECUTIONS,
+// they could use up a delivery's Nats-Msg-Id or the space for start messages.
 const ProgressName = "PROGRESS"
 
 // minProgressBytes is the smallest size limit to try if there is little disk space.

@@ -31,7 +31,7 @@ const (
 	AttemptKey      = attribute.Key("hookstart.attempt")
 )
 
-// messagingSystem is the messaging messagingSystem.
+// messagingSystem is the attribute that names the messaging system.
 var messagingSystem = semconv.MessagingSystemKey.String("nats")
 
 // Tracer returns the tracer for one of Hookstart's packages. If provider is nil, tracing is off and

@@ -452,8 +452,8 @@ var attempts = []attempt{
 		roles: "rie",
 		do:    request("$JS.API.CONSUMER.DELETE.EXECUTIONS.runner-default-main", ""),
 	},
-	// An executor may do this, because it pauses queues: a permission cannot be limited to the
-	// consumers of runners.
+	// An executor is allowed to pause this consumer. It needs the permission to pause queues, and
+	// NATS cannot limit that permission to the consumers of runners.
 	{
 		name:  "pause the executors' consumer",
 		roles: "ri",

@@ -54,7 +54,7 @@ type request struct {
 	how    []string // the changes that were made to the request
 }
 
-// provider creates requests that are signed for one library.
+// provider creates requests with the signatures that one library verifies.
 type provider struct {
 	library, preset string
 	secret          func(n int) string

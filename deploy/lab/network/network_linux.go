@@ -26,8 +26,8 @@ type Network struct {
 	packetSwitch *packetSwitch
 }
 
-// maxNetworks is the maximum number of simultaneous maxNetworks on one machine. They use
-// 198.18.0.0/24 to 198.18.255.0/24, which are reserved for benchmark tests.
+// maxNetworks is the maximum number of simultaneous networks on one machine. They use 198.18.0.0/24
+// to 198.18.255.0/24, which are reserved for benchmark tests.
 const maxNetworks = 256
 
 // maxHosts is the maximum number of hosts. It leaves an address for the program itself.

@@ -67,10 +67,10 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for a message put putAsideAt that is now recorded, as r or
-// as a report about r. putAsideAt is when it was put putAsideAt. deadLetterID is the message's ID
-// in the list of dead letters. The entry's ID is derived from deadLetterID and putAsideAt, so
-// repeated attempts add only one entry.
+// RequeueEntry returns the audit entry for a message put aside that is now recorded, as r or as a
+// report about r. putAsideAt is when it was put aside. deadLetterID is the message's ID in the list
+// of dead letters. The entry's ID is derived from deadLetterID and putAsideAt, so repeated attempts
+// add only one entry.
 func RequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
@@ -86,9 +86,8 @@ func RequeueEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// DismissEntry returns the entry for a dismissed dead deadLetterID. deadLetterID is its ID in the
-// list of dead letters. r is the record of the failed execution, or zero if the dead deadLetterID
-// is a message.
+// DismissEntry returns the entry for a dismissed dead letter. deadLetterID is its ID in the list of
+// dead letters. r is the record of the failed execution, or zero if the dead letter is a message.
 func DismissEntry(
 	deadLetterID string,
 	now time.Time,

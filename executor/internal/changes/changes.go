@@ -89,7 +89,7 @@ type Notifier struct {
 	last     time.Time // the time of the last batch
 }
 
-// New returns a Changes that subscribes to announcements on nc.
+// New returns a Notifier that subscribes to announcements on nc.
 func New(nc *nats.Conn) (*Notifier, error) {
 	c := &Notifier{
 		nc:       nc,

@@ -56,7 +56,7 @@ type BackupWriter struct {
 	bytes int        // approximate size of part
 }
 
-// NewBackupWriter returns a Parts that passes each part to write.
+// NewBackupWriter returns a BackupWriter that passes each part to write.
 func NewBackupWriter(
 	write func(BackupPart) error,
 ) *BackupWriter {

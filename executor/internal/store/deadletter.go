@@ -23,7 +23,8 @@ type DeadLetterFilter struct {
 	Until      time.Time // At is before it
 }
 
-// Records returns the equivalent filter for the records among the dead letters.
+// Records returns the Filter that selects those of the dead letters that are execution records and
+// not messages.
 func (f DeadLetterFilter) Records() Filter {
 	return Filter{
 		AccountID:  f.AccountID,

@@ -68,7 +68,8 @@ type Failure struct {
 	Error string    // why it failed
 }
 
-// Failures returns the failures among the state updates of a batch.
+// Failures returns a Failure for each update of a batch that makes an execution fail. current holds
+// the states of the executions before the batch, by ID.
 func Failures(current map[string]CurrentState, updates []StateUpdate) (failures []Failure) {
 	for _, m := range updates {
 		if m.Status == execution.Failed {

@@ -10,7 +10,7 @@ import (
 const MaxFilteredRequests = 20
 
 // FilteredRequests describes the requests that did not match the filter of one trigger node. Its
-// JSON is part of backups: see Part.
+// JSON is part of backups: see BackupPart.
 type FilteredRequests struct {
 	WorkflowID, NodeID string
 
@@ -55,8 +55,8 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	return all
 }
 
-// MergeLatestFiltered returns the newest requests of two lists, newest left, at most
-// MaxFilteredRequests.
+// MergeLatestFiltered returns the newest requests of two lists, newest first, at most
+// MaxFilteredRequests. Of requests with equal times, those of left come first.
 func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

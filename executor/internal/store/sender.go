@@ -6,7 +6,7 @@ import (
 )
 
 // SenderObservation holds what requests have revealed about the sender configured on one trigger
-// node. Its JSON is part of backups: see Part.
+// node. Its JSON is part of backups: see BackupPart.
 type SenderObservation struct {
 	WorkflowID, NodeID string
 

@@ -53,7 +53,8 @@ func TestTake(t *testing.T) {
 			t.Errorf("after %+v: %s", old, wait)
 		}
 	}
-	// Requests admitted by other ingresses must be made up for, but never by more than one burst.
+	// Requests that other ingresses admitted make a sender wait longer, but by no more than the
+	// time in which one burst refills.
 	behind := add(d, now, 5*time.Second, time.Minute)
 	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)

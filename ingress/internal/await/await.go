@@ -243,7 +243,8 @@ func (w *Wait) End() {
 // have finished already, and its queue may have been a different one.
 func (w *Wait) MarkRepeated() {
 	w.sources = nil
-	// If there is no subscription, the result is found a little later.
+	// An error can be ignored: without a subscription, the Wait finds the result a little later,
+	// when it polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
 	if w.execution.HasOwn && w.execution.Layout.Own {
 		// The stream of the execution's start message already has a subscription.

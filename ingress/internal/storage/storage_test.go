@@ -140,7 +140,8 @@ func TestOfTwoIngresses(t *testing.T) {
 }
 
 // An ingress that has just started does not know which accounts fill the stream. Until it receives
-// sums, it grants every account a little space. After that, the heaviest account is refused.
+// the stored bytes of each account, it grants every account a little space. After that, the
+// heaviest account is refused.
 func TestAfterAStart(t *testing.T) {
 	t.Parallel()
 	s := space(92_000)
@@ -159,7 +160,7 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// Sums replace what was counted before the last sums but one.
+// The sums that an executor sends replace what the ingress counted before the previous sums.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)

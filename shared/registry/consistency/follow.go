@@ -117,9 +117,9 @@ type Follower struct {
 
 // bucketEnd is the last sequence of a bucket. The message with that sequence can be missing, for
 // example after a power cut, and then no applied revision ever reaches it. But if a consumer that
-// was created later has nothing more to deliver, everything up to the bucketEnd has been applied.
-// That conclusion is valid only for a bucket without replicas, which is on one server: with several
-// servers, the consumer's server may lag behind.
+// was created later has nothing more to deliver, everything up to the end of the bucket has been
+// applied. That conclusion is valid only for a bucket without replicas, which is on one server:
+// with several servers, the consumer's server may lag behind.
 type bucketEnd struct {
 	load int // the number of the load that the sequence belongs to
 	last uint64

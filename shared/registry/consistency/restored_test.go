@@ -71,8 +71,7 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// revisionInForce changes the registry, and repeats the change until the editor's copy is current
-// again.
+// inForce changes the registry, and repeats the change until the editor's copy is current again.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

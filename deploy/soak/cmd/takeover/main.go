@@ -1,4 +1,5 @@
-// Command takeover kills a site under load and lets a second site take over, which has a copy.
+// Command takeover kills a site under load and lets a second site, which has a copy of its data,
+// take over.
 package main
 
 import (

@@ -86,12 +86,12 @@ func openAPIDocument(document *huma.OpenAPI) []byte {
 	if err != nil {
 		panic(err) // a programming error, which would show at every start
 	}
-	// huma writes patternDescriptionRE, which it uses in errors, next to the pattern. OpenAPI does
+	// huma writes "patternDescription", which it uses in errors, next to "pattern". OpenAPI does
 	// not define this member, and linters reject it.
 	return patternDescriptionRE.ReplaceAll(text, nil)
 }
 
-// patternDescriptionRE matches the patternDescriptionRE member of a schema, which always has other
+// patternDescriptionRE matches the "patternDescription" member of a schema, which always has other
 // members too.
 var patternDescriptionRE = regexp.MustCompile(
 	`"patternDescription":"[^"]*",|,"patternDescription":"[^"]*"`,

@@ -36,7 +36,8 @@ type ExecutionInput struct {
 	Text        string    `json:"text"`
 }
 
-// makeEvents replaces causes with events, until all remaining causes must wait.
+// makeEvents turns stored causes into events, which it stores in place of the causes. It returns
+// when no causes are left or all of them must wait for a later event.
 func (e *Events) makeEvents(ctx context.Context) error {
 	for {
 		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
@@ -138,8 +139,8 @@ func (e *Events) targetWorkflow(
 	return w.Record
 }
 
-// encodeInput encodes an input as JSON on one line. The text comes last, for scripts that read it
-// without a JSON parser.
+// encodeInput encodes an input as JSON on one line. Its last field is "text", so that a script can
+// cut it out without a JSON parser.
 func encodeInput(input ExecutionInput) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)

@@ -161,7 +161,7 @@ type startRequest struct {
 func (r startRequest) expired() bool { return r.storedAt.IsZero() }
 
 // readStartRequest reads the request from an execution's message. If the message no longer exists,
-// it returns the zero readStartRequest, for which expired returns true.
+// it returns the zero startRequest, for which expired returns true.
 func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRequest, error) {
 	msg, err := s.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

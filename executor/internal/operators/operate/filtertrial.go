@@ -177,8 +177,7 @@ func valueAt(place string, r *sender.Request) string {
 // fieldValueCounts counts requests by field, and then by the field's value as JSON.
 type fieldValueCounts map[string]map[string]int
 
-// longValuesKey is the key in fieldValueCounts for all values that are too longValuesKey to be
-// suggested.
+// longValuesKey is the key in fieldValueCounts for all values that are too long to be suggested.
 const longValuesKey = ""
 
 func (p fieldValueCounts) countValue(place, value string) {

@@ -229,5 +229,6 @@ func (k *Keyring) deleteExpired(ctx context.Context) {
 	}
 }
 
-// maxCheckedKeys is the maximum number of keys checked at a time: all of them.
+// maxCheckedKeys limits the keys that one run of deleteExpired checks. It is the maximum number of
+// keys that can exist, so one run checks all of them.
 const maxCheckedKeys = edit.MaxAPIKeys

@@ -19,7 +19,8 @@ type ingresses []*consistency.IngressSettings
 
 func (i ingresses) IngressSettings() []*consistency.IngressSettings { return i }
 
-// These servers may be behind a public URL. A real ingress is tested in deploy/e2e.
+// The check recognizes each kind of server that can respond at a public URL. deploy/e2e tests it
+// with a real ingress.
 func TestWhoAnswers(t *testing.T) {
 	key := probe.NewKey()
 	asked := atomic.Int32{}

@@ -38,7 +38,7 @@ const (
 // buckets returns the registry's buckets, in the order in which they are restored.
 func buckets() []string { return []string{registry.SecretsBucket, registry.Bucket} }
 
-// Config holds the dependencies of a Copy, which does not own them.
+// Config holds the dependencies of a RegistryCopy, which does not own them.
 type Config struct {
 	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
@@ -73,7 +73,7 @@ type RegistryCopy struct {
 	stamped bool // whether this process has written the identity's stamp
 }
 
-// New returns a Copy. Begin must be called before any other method.
+// New returns a RegistryCopy. Begin must be called before any other method.
 func New(c Config) *RegistryCopy {
 	return &RegistryCopy{
 		Config:  c,

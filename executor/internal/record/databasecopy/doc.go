@@ -31,8 +31,8 @@
 //
 // The registry is lost, or older, if a bucket ends before the copy's position. A cluster may
 // briefly report such a state while it elects a leader, so in a cluster the state must persist for
-// a few seconds (the constant settle). Without an identity, the registry is incomplete: an executor
-// was killed while restoring it, or the bucket was emptied. The missing records are then added. An
+// a few seconds (restoreDelay). Without an identity, the registry is incomplete: an executor was
+// killed while restoring it, or the bucket was emptied. The missing records are then added. An
 // identity with Restoring set belongs to a backup that is being restored: executors do not change
 // such a registry, and only follow it.
 //

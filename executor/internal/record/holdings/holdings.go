@@ -45,7 +45,7 @@ const (
 	maxLoggedAccounts = 5
 )
 
-// Config holds the dependencies of a Holdings, which does not own them.
+// Config holds the dependencies of a Tracker, which does not own them.
 type Config struct {
 	// JetStream provides the messages and the state of the EXECUTIONS stream.
 	JetStream jetstream.JetStream
@@ -62,7 +62,7 @@ type Tracker struct {
 	warned bool // whether operators were warned that the stream is nine tenths full
 }
 
-// streamScan is the state of reading the stream once from its beginning.
+// streamScan is the state of a single pass over the stream, from its first message.
 type streamScan struct {
 	reader *headerreader.Reader
 	chunk  uint64 // number of stream sequences per chunk
@@ -71,7 +71,7 @@ type streamScan struct {
 	sums    map[string]int64 // total bytes of each account
 }
 
-// New returns a Holdings. Call Run to start it.
+// New returns a Tracker. Call Run to start it.
 func New(c Config) *Tracker { return &Tracker{config: c} }
 
 // Run computes and publishes the sums until the context is done.

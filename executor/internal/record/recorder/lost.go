@@ -96,8 +96,8 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	}
 }
 
-// endReasonLost ends executions that were accepted a while ago and that no runner will end. It
-// returns the shortest maximum age of the streams.
+// endLost ends executions that were accepted a while ago and that no runner will end. It returns
+// the shortest maximum age of the streams.
 func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
 	streams, err := r.listStartStreams(ctx)
@@ -334,7 +334,7 @@ type startStream struct {
 	err    error // why the stream cannot be searched for start messages
 }
 
-// listStartStreams holds the streams of start messages, keyed by name. The shared stream is always
+// startStreams holds the streams of start messages, keyed by name. The shared stream is always
 // present.
 type startStreams map[string]*startStream
 
@@ -360,8 +360,8 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 	return streams, nil
 }
 
-// forQueue returns the streams that may hold the start message forQueue an execution in a queue.
-// The queue may have moved to or from its own stream since the execution was accepted.
+// forQueue returns the streams that may hold the start message of an execution in the queue. The
+// queue may have moved to or from its own stream since the execution was accepted.
 func (s startStreams) forQueue(queue string) []*startStream {
 	if own := s[stream.OwnStreamName(queue)]; own != nil {
 		return []*startStream{own, s[sharedPair.starts]}

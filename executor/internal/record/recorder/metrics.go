@@ -15,7 +15,7 @@ import (
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was set back to before messages that a group of runners had acknowledged.
+	// The stream was restored to a state before messages that a group of runners had acknowledged.
 	rewindCauseRunners = "runners"
 )
 

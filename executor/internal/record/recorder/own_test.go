@@ -75,10 +75,10 @@ func (r *rig) hasStream(metric, name string) bool {
 	return ok
 }
 
-// An own stream that is created while the recorder is running is recorded in addition to the shared
-// one, from its first message to its last, even by a recorder that starts in between. Messages that
-// only carry an ID are not recorded. The recorder continues when the stream is deleted and when it
-// is created again.
+// A queue's own stream that is created while the recorder is running is recorded in addition to the
+// shared stream, from its first message to its last, even by a recorder that starts in between.
+// Messages that only carry an ID are not recorded. The recorder continues when the stream is
+// deleted and when it is created again.
 func TestAnOwnStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -194,8 +194,8 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	}
 }
 
-// A database that was restored from a copy records the acknowledged messages of an own stream
-// again.
+// If the database was restored from a copy, the acknowledged messages of a queue's own stream are
+// recorded again.
 func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -222,8 +222,8 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// An own stream that was set back and has grown again is recorded from there, and its runners
-// receive the starts that their consumer would skip.
+// A queue's own stream that was restored to an earlier state and has grown again is recorded from
+// that state on, and its runners receive the starts that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -269,16 +269,18 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// The search for executions that no runner will end finds starts in both streams of a queue: one
-// that waits in either is left alone, one that is gone is ended, and so is one that runners of the
-// own stream acknowledged without a report.
+// The search for executions that no runner will end finds start messages in the shared stream and
+// in the queue's own stream. An execution whose start message waits in either stream is left alone.
+// An execution whose start message is gone is ended, and so is one that runners of the own stream
+// acknowledged without a report.
 func TestLostStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	oldPlace := r.begin("wf") // the shared stream's first message
 	r.await("it is recorded", func() bool { return r.has(oldPlace, execution.Queued) })
 	r.ownStreams()
-	unheard := r.beginIn(own) // has the same sequence in the own stream
+	// unheard has the sequence in the queue's own stream that oldPlace has in the shared stream.
+	unheard := r.beginIn(own)
 	waiting, gone := r.beginIn(own), r.beginIn(own)
 	r.await("all are recorded", func() bool {
 		return r.has(unheard, execution.Queued) && r.has(waiting, execution.Queued) &&

@@ -80,8 +80,8 @@ func (m *ackMarks) keepNewest(stream string) {
 	}
 }
 
-// findReplaced sets p.replaced to the first message in the stream that replaced an acknowledged
-// one.
+// findReplaced sets p.replaced to the sequence of the first message in the stream that replaced an
+// acknowledged one.
 func (r *Recorder) findReplaced(ctx context.Context, p *position) error {
 	if p.stream == nil {
 		return nil

@@ -6,8 +6,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put asideMessageTable. Its name is that of one of
-// their two kinds.
+// asideMessageTable is the table of messages put aside. Its name is that of one of their two kinds.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
@@ -23,8 +22,8 @@ var asideMessageTable = table[store.AsideMessageRow]{
 	part:     func(p *store.BackupPart) *[]store.AsideMessageRow { return &p.PutAside },
 }
 
-// MessageKeyCondition is the condition that a message has a store.MessageKey. MessageKeyArgs
-// returns its arguments.
+// MessageKeyCondition is the SQL condition that selects the message with a given store.MessageKey.
+// MessageKeyArgs returns its arguments.
 const MessageKeyCondition = `stream_sequence = ? AND CASE
 	WHEN subject LIKE 'executions.progress.%' THEN 'executions.progress.'
 	WHEN subject LIKE 'executions.queue.%' OR subject LIKE 'executions.reports.%'

@@ -10,7 +10,7 @@ import (
 )
 
 // SelectRecords is the start of a query that reads records. A record refers to its origin by
-// number: see Origins.
+// number: see OriginCache.
 const SelectRecords = `SELECT e.id, e.status, e.accepted_at, e.recorded_after, e.started_after,
 	e.finished_after, e.content_type,
 	e.body_bytes, e.stream_sequence, ` + deliveryIDExpr + `, e.rerun_of, e.replay_of, e.requeued_as,

@@ -132,7 +132,7 @@ func (o zeroTimeField) Scan(from any) error {
 	return o.timeField.Scan(from)
 }
 
-// ExecutionID is an execution ID that is stored as bytes: see store.IDKey.
+// ExecutionID is an execution ID that is stored as bytes: see store.EncodeID.
 type ExecutionID string
 
 // ExecutionIDs holds execution IDs to be passed as the argument of "= ANY (?::bytea[])".

@@ -71,8 +71,8 @@ func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUp
 	return err
 }
 
-// execRows runs a statement for rows of width values each. It returns the number of table rows that
-// changed.
+// execRows runs a statement for rows, a flat list with width values for each row. It returns the
+// number of table rows that changed.
 func execRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {

@@ -18,8 +18,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readPoolSize is the size of the read pool. In WAL mode, readPoolSize do not block each other or
-// the writer. A few are enough for operators' requests, and each one needs its own page cache.
+// readPoolSize is the number of connections in the read pool. In WAL mode, readers do not block
+// each other or the writer. A few are enough for operators' requests, and each one needs its own
+// page cache.
 const readPoolSize = 4
 
 // busyTimeout is how long to wait for another process that holds the write lock.

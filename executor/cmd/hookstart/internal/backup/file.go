@@ -60,8 +60,8 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// Versions of the file currentFormat. A program can read all versions up to its own. Only files
-// with queues' own streams have the newer version, so earlier programs can read all other files.
+// Versions of the file format. A program can read all versions up to its own. Only files with
+// queues' own streams have the newer version, so earlier programs can read all other files.
 const (
 	formatSharedStreams = 1
 	formatOwnStreams    = 2

@@ -57,7 +57,8 @@ type Bucket struct {
 	Records int    `json:"records"`
 }
 
-// message is a line of a stream or a bucket.
+// message is one line in the part of a backup that holds a stream or a bucket: a message of the
+// stream, or an entry of the bucket.
 type message struct {
 	Sequence uint64              `json:"sequence"`
 	Subject  string              `json:"subject"`

@@ -79,7 +79,7 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothingRestored adds to an error from a check that nothing was restored.
+// nothingRestored adds "nothing was restored" to the error of a check that precedes the restore.
 func nothingRestored(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
 // mustHaveKeys returns a *MissingKeysError if an executor or an ingress lacks one of the keys.

@@ -187,8 +187,8 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 	return at.Add(-maxClockSkew), nil
 }
 
-// streamAtLeader returns a stream handle that reads messages from the stream's streamAtLeader,
-// because other replicas may lag behind.
+// streamAtLeader returns a stream handle that reads messages from the stream's leader, because
+// other replicas may lag behind.
 func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstream.Stream, error) {
 	s, err := i.JetStream.Stream(ctx, name)
 	if err != nil {

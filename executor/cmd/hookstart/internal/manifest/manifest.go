@@ -340,7 +340,7 @@ func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
 func (s Sender) key() string   { return "sender of " + s.WorkflowID + ", node " + s.NodeID }
 
-// SchemaURL is the URL of the documents' JSON SchemaURL. Most editors read it from a comment at the
+// SchemaURL is the URL of the documents' JSON schema. Most editors read it from a comment at the
 // beginning of a file.
 const SchemaURL = "https://raw.githubusercontent.com/hookstart/hookstart/main/deploy/docs/" +
 	"hookstart.schema.json"

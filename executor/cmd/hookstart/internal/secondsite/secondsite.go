@@ -63,8 +63,8 @@ type Site struct {
 }
 
 // mirroredStreams returns the names of the streams to mirror in the order in which they are
-// promoted: the mirroredStreams of start messages come last. queues lists the queues with their own
-// mirroredStreams.
+// promoted: the streams of start messages come last. queues lists the queues with their own
+// streams.
 func mirroredStreams(queues []string) []string {
 	names := append(registry.Streams(), stream.ReportsName, stream.CancellationsStream,
 		stream.ProgressName)

@@ -41,7 +41,7 @@ type Report struct {
 	// Days is the number of days that the rates are based on. Complete is true if it is seven.
 	Days     float64 `json:"days"`
 	Complete bool    `json:"complete"`
-	// UnitPerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
+	// PerSecond is the mean rate of deliveries, including repeats. BusiestPerSecond is the mean
 	// rate in the busiest hour, which began at BusiestHour.
 	PerSecond        float64   `json:"deliveriesPerSecond"`
 	BusiestPerSecond float64   `json:"busiestPerSecond"`

@@ -95,8 +95,8 @@ func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 // CutOff stops the standby, which falls behind from then on.
 func (p *Pair) CutOff() error { return p.Standby().end(immediateShutdown) }
 
-// FailOver kills the primary and promotes the standby in whatever state it has. It returns when the
-// standby accepts writes.
+// FailOver kills the primary and promotes the standby in whatever state it is in, even if it has
+// fallen behind. It returns when the standby accepts writes.
 func (p *Pair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {
 		return err
