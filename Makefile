@@ -79,7 +79,7 @@ LONG  := TestAGroupIsAddedToARunningCluster TestALostServerIsRemoved TestARunner
 	TestConsoleByKeyboard TestConsoleComesBack TestConsoleKeepsUp TestControlByKeyboard TestControlPages TestDatabaseAway TestDatabaseFailsOver TestDeadLettersGrow TestDenied TestEventsUnderKills \
 	TestEveryAttemptWouldBeSeen TestEveryRoleCanDoItsWork TestFirstVerifiedEvents TestFrozenAndLocked TestHandlingByKeyboard TestHandlingPages \
 	TestKillUnderLoad TestKilledRunners TestNATSAway TestNodeFollowsItsQueue TestNodeKeepsTheOrder TestNothingThatAProvidersLibraryRefuses \
-	TestOrderHoldsWhileRunnersAreKilled TestPowerCuts TestPrepare TestQueueStuck TestQueuesMoveUnderLoad TestReadinessSaysThatTheDatabaseIsAway \
+	TestOrderHoldsWhileRunnersAreKilled TestPowerCuts TestPowerCutsOfThreeServers TestPrepare TestQueueStuck TestQueuesMoveUnderLoad TestReadinessSaysThatTheDatabaseIsAway \
 	TestReplicasAreRaisedByACommand TestReplicasOfTheCopy TestRequeueSurvivesAKill TestRestoreElsewhere TestRollingRestart TestRun TestScale TestScreenshots \
 	TestSearchKeyChartsAndHours TestSenderByKeyboard TestSenderPages TestSignInThroughAProvider TestSnippetsRun TestTail TestTerminateWhileStarting \
 	TestTheSameEverywhere TestThreeHosts TestWhatTheModulesBring
@@ -136,7 +136,7 @@ takeover: ## a site is killed under load, and a second site with a copy takes ov
 failovers: ## FAILOVERS=30 failovers of PostgreSQL to a standby that lags, at 200 deliveries/s
 	go test -count=1 -timeout 0 -v -run '^TestDatabaseFailsOver$$' ./deploy/e2e -failovers $(or $(FAILOVERS),30)
 
-powercut: ## CUTS=50 power cuts of hookstart-local under load, on a FUSE file system that forgets what was not synced; with --sync-always, then without: SEED=7
+powercut: ## CUTS=50 power cuts of hookstart-local under load, on a FUSE file system that forgets what was not synced; with --sync-always, then without: SEED=7; ARGS=--servers=3: of three NATS servers at the same moment
 	CGO_ENABLED=0 go build -o bin/powercut ./deploy/powercut/cmd/powercut && exec bin/powercut --cuts=$(CUTS) $(if $(SEED),--seed=$(SEED)) $(ARGS)
 
 lint: lint-format lint-imports lint-go lint-modules lint-proto lint-generated lint-node ## check style, import rules, modules, generated code and the types of the kit in JavaScript (make -k lint: all findings)

@@ -5,6 +5,8 @@ package powercut
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// readStarts reads the whole stream. It returns the number of the workflow's start messages for
+// readStarts reads the streams of the targets. It returns the number of their start messages for
 // each execution ID.
-func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
+func readStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		return nil, err
@@ -29,34 +31,50 @@ func readStarts(ctx context.Context, natsURL string) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := js.OrderedConsumer(ctx, stream.ExecutionsName, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
-	})
-	if err != nil {
-		return nil, err
-	}
 	counts := map[string]int{}
+	for _, t := range targets {
+		if err := countStarts(ctx, js, t, counts); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.layout.StreamName(t.queue), err)
+		}
+	}
+	return counts, nil
+}
+
+// countStarts adds a target's start messages to counts, by execution ID.
+func countStarts(
+	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
+) error {
+	consumer, err := js.OrderedConsumer(ctx, t.layout.StreamName(t.queue),
+		jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{t.layout.StartSubject(t.queue, t.workflowID, "*")},
+		})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil // everything in it is lost
+	}
+	if err != nil {
+		return err
+	}
 	info, err := consumer.Info(ctx)
 	if err != nil || info.NumPending == 0 {
-		return counts, err
+		return err
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer messages.Stop()
 	for {
 		msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
 		if meta.NumPending == 0 {
-			return counts, nil
+			return nil
 		}
 	}
 }
@@ -68,18 +86,24 @@ type record struct {
 	status     execution.Status
 }
 
-// readRecords returns the records of the workflow's executions, keyed by execution ID.
-func readRecords(ctx context.Context, client *apiclient.Client) (map[string]record, error) {
+// readRecords returns the records of the targets' executions, keyed by execution ID.
+func readRecords(
+	ctx context.Context, client *apiclient.Client, targets []target,
+) (map[string]record, error) {
 	records := map[string]record{}
-	for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
-		return client.Executions(ctx, apiclient.ExecutionFilter{WorkflowID: workflowID}, p)
-	}) {
-		if err != nil {
-			return nil, err
+	for _, t := range targets {
+		filter := apiclient.ExecutionFilter{WorkflowID: t.workflowID}
+		list := func(p apiclient.Page) (api.List[api.Execution], error) {
+			return client.Executions(ctx, filter, p)
 		}
-		records[e.ExecutionID] = record{
-			times:      records[e.ExecutionID].times + 1,
-			deliveryID: e.DeliveryID, status: execution.Status(e.Status),
+		for e, err := range apiclient.Items(list) {
+			if err != nil {
+				return nil, err
+			}
+			records[e.ExecutionID] = record{
+				times:      records[e.ExecutionID].times + 1,
+				deliveryID: e.DeliveryID, status: execution.Status(e.Status),
+			}
 		}
 	}
 	return records, nil
@@ -88,13 +112,13 @@ func readRecords(ctx context.Context, client *apiclient.Client) (map[string]reco
 // awaitRecords reads the records repeatedly until ok accepts them or the timeout has passed. In
 // both cases it returns the records that it read last.
 func awaitRecords(
-	ctx context.Context, client *apiclient.Client, timeout time.Duration,
+	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
 	ok func(map[string]record) bool,
 ) (records map[string]record, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	retry.Until(waiting, 50*time.Millisecond, func() bool {
-		records, err = readRecords(ctx, client)
+		records, err = readRecords(ctx, client, targets)
 		return err != nil || ok(records)
 	})
 	return records, cmp.Or(err, ctx.Err())

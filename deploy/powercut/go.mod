@@ -5,11 +5,15 @@ go 1.26.0
 require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/hookstart/hookstart/deploy/local v0.0.0
+	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/executor/client v0.0.0
+	github.com/hookstart/hookstart/ingress v0.0.0
 	github.com/hookstart/hookstart/shared v0.0.0
 	github.com/hookstart/hookstart/shared/child v0.0.0
+	github.com/hookstart/hookstart/shared/embednats v0.0.0
 	github.com/hookstart/hookstart/shared/execution v0.0.0
 	github.com/hookstart/hookstart/shared/retry v0.0.0
+	github.com/hookstart/hookstart/shared/runner v0.0.0
 	github.com/hookstart/hookstart/shared/stream v0.0.0
 	github.com/nats-io/nats.go v1.55.0
 )
@@ -30,12 +34,8 @@ require (
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
-	github.com/hookstart/hookstart/executor v0.0.0 // indirect
-	github.com/hookstart/hookstart/ingress v0.0.0 // indirect
 	github.com/hookstart/hookstart/proto v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/durable v0.0.0 // indirect
-	github.com/hookstart/hookstart/shared/embednats v0.0.0 // indirect
-	github.com/hookstart/hookstart/shared/runner v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/runner/runnermetrics v0.0.0 // indirect
 	github.com/hookstart/hookstart/shared/tracing v0.0.0 // indirect
 	github.com/julienschmidt/httprouter v1.3.0 // indirect

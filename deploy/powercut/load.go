@@ -6,22 +6,55 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The workflow that receives the deliveries. It uses the demo workflow's queue, so that the runner
-// inside hookstart-local runs its executions.
+// The account of all workflows, a workflow that receives deliveries, and their node.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
-	queue                         = "demo"
 	senders                       = 8
 )
+
+// unavailablePause is how long a sender waits after a 503.
+const unavailablePause = 20 * time.Millisecond
+
+// target is a workflow that receives deliveries, and where its executions are stored.
+type target struct {
+	workflowID, queue string
+	layout            stream.Layout
+}
+
+// targetOf returns the index of the target that a delivery is sent to, of the given number of
+// targets. It is always the same one.
+func targetOf(deliveryID string, targets int) int {
+	return int(deliveryID[len(deliveryID)-1]) % targets
+}
+
+// answeredFor is how long a call of the operators' API is repeated while it is answered 5xx.
+const answeredFor = time.Minute
+
+// untilAnswered repeats calls of the operators' API that are answered 5xx, as operators do: the
+// programs are ready before everybody has confirmed a change. It returns the last error.
+func untilAnswered(ctx context.Context, call func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, answeredFor)
+	defer cancel()
+	retry.Until(ctx, unavailablePause, func() bool {
+		err = call(ctx)
+		problem, ok := errors.AsType[*api.Problem](err)
+		return !ok || problem.Status < http.StatusInternalServerError
+	})
+	return err
+}
 
 // answer is the ingress's response to one delivery.
 type answer struct {
@@ -53,7 +86,7 @@ func post(
 // send posts deliveries from several concurrent senders. A sender stops when enough returns true,
 // ctx ends, the connection breaks, or it gets an unexpected response. send returns when all senders
 // have stopped.
-func send(ctx context.Context, l *ledger, url string, seed uint64, enough func() bool) {
+func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool) {
 	var all sync.WaitGroup
 	for sender := range senders {
 		all.Go(func() {
@@ -62,7 +95,8 @@ func send(ctx context.Context, l *ledger, url string, seed uint64, enough func()
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil && !enough() {
 				id := l.nextDelivery()
-				a, err := post(ctx, client, url, id, bytes.Repeat([]byte("x"), random.IntN(8000)))
+				a, err := post(ctx, client, urls[targetOf(id, len(urls))], id,
+					bytes.Repeat([]byte("x"), random.IntN(8000)))
 				switch {
 				case err != nil:
 					l.markUnanswered(id)
@@ -71,6 +105,7 @@ func send(ctx context.Context, l *ledger, url string, seed uint64, enough func()
 					l.accept(id, a.ExecutionID)
 				case a.status == http.StatusServiceUnavailable:
 					l.markUnanswered(id)
+					retry.Sleep(ctx, unavailablePause)
 				default:
 					l.recordUnexpected("delivery %s: %d %s", id, a.status, a.Code)
 					return
@@ -83,11 +118,11 @@ func send(ctx context.Context, l *ledger, url string, seed uint64, enough func()
 
 // operate creates workflows, activates them and rotates their tokens until ctx ends or a request
 // fails because the power was cut.
-func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix string) {
+func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix, queue string) {
 	for n := 1; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", prefix, n)
 		steps := []func() (confirmed, error){
-			func() (confirmed, error) { return putWorkflow(ctx, client, id) },
+			func() (confirmed, error) { return putWorkflow(ctx, client, id, queue) },
 			func() (confirmed, error) {
 				w, err := client.Activate(ctx, id)
 				return confirmed{active: w.Active}, err
@@ -115,7 +150,9 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix st
 
 // putWorkflow creates or replaces a workflow with one trigger node and a rate limit that is too
 // high to matter.
-func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (confirmed, error) {
+func putWorkflow(
+	ctx context.Context, client *apiclient.Client, id, queue string,
+) (confirmed, error) {
 	w, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: accountID, Name: id, Queue: queue,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
@@ -124,28 +161,57 @@ func putWorkflow(ctx context.Context, client *apiclient.Client, id string) (conf
 	return confirmed{active: w.Active}, err
 }
 
-// prepare creates and activates the workflow for the load, and its account, if they do not exist
-// yet. It returns the URL of the webhook.
-func prepare(ctx context.Context, client *apiclient.Client) (url string, err error) {
+// prepare creates and activates the workflows for the load, and their account, if they do not exist
+// yet. It returns the URLs of the webhooks, in the order of the targets.
+func prepare(
+	ctx context.Context, client *apiclient.Client, targets []target,
+) (urls []string, err error) {
 	if _, err = client.PutAccount(ctx, accountID, api.PutAccount{
 		Name: "Power cuts",
 		Plan: "ultra",
 	}); err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		url, err := prepareTarget(ctx, client, t)
+		if err != nil {
+			return nil, fmt.Errorf("workflow %s: %w", t.workflowID, err)
+		}
+		urls = append(urls, url)
+	}
+	return urls, nil
+}
+
+func prepareTarget(
+	ctx context.Context, client *apiclient.Client, t target,
+) (url string, err error) {
+	if _, err = putWorkflow(ctx, client, t.workflowID, t.queue); err != nil {
 		return "", err
 	}
-	if _, err = putWorkflow(ctx, client, workflowID); err != nil {
+	if _, err = client.Activate(ctx, t.workflowID); err != nil {
 		return "", err
 	}
-	if _, err = client.Activate(ctx, workflowID); err != nil {
-		return "", err
-	}
-	trigger, err := client.Trigger(ctx, workflowID, nodeID)
+	trigger, err := client.Trigger(ctx, t.workflowID, nodeID)
 	if err == nil && trigger.Token == "" {
 		// Tokens are in a separate bucket. With the default sync interval, a power cut may lose the
 		// token but keep the workflow.
-		trigger, err = client.RotateToken(ctx, workflowID, nodeID, 0)
+		trigger, err = client.RotateToken(ctx, t.workflowID, nodeID, 0)
 	}
 	return trigger.URL, err
+}
+
+// moveQueues gives each queue of the targets that is to have a stream of its own that stream.
+func moveQueues(ctx context.Context, client *apiclient.Client, targets []target) error {
+	for _, t := range targets {
+		if !t.layout.Own {
+			continue
+		}
+		_, err := client.SetQueueStream(ctx, t.queue, api.PutQueueStream{})
+		if err != nil {
+			return fmt.Errorf("give the queue %s a stream: %w", t.queue, err)
+		}
+	}
+	return nil
 }
 
 // lostWorkflows returns the IDs of the workflows that are missing or whose state differs from the
@@ -173,6 +239,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// repeating uses a new connection for each request, because hookstart-local is killed between
+// repeating uses a new connection for each request, because the ingress is killed between
 // requests.
 var repeating = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

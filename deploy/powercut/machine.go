@@ -3,85 +3,104 @@
 package powercut
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
+	"github.com/hookstart/hookstart/shared/child"
 )
 
-// machine is a simulated computer that runs only hookstart-local. Its power can be cut.
+// machine is a simulated computer with one disk, on which programs run. Its power can be cut.
 type machine struct {
-	folder     string // on the real disk; holds the mount point and the log
-	syncAlways bool
-	luck       disk.Randomness
-	adminToken string // "" makes hookstart-local generate one
+	folder   string // on the real disk; holds the mount point
+	luck     disk.Randomness
+	programs []startProgram
 
 	disk    *disk.Disk
 	mounted *disk.Mounted
-	process *process // nil while the machine is off
+	running []*child.Process // nil while the machine is off
 }
 
+// startProgram starts a program that has its data in the folder mounted.
+type startProgram func(mounted string) (*child.Process, error)
+
 func newMachine(
-	folder string, model disk.Model, syncAlways bool, luck disk.Randomness,
+	folder string, model disk.Model, luck disk.Randomness, programs ...startProgram,
 ) (*machine, error) {
-	m := &machine{
-		folder: folder, syncAlways: syncAlways, luck: luck, adminToken: adminToken,
-		disk: disk.New(model),
-	}
+	m := &machine{folder: folder, luck: luck, programs: programs, disk: disk.New(model)}
 	return m, os.MkdirAll(m.mountpoint(), 0o700)
 }
 
 func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
-func (m *machine) logPath() string    { return filepath.Join(m.folder, "hookstart-local.log") }
 
-// start turns the machine on. It returns once the process of hookstart-local is running, which is
-// before hookstart-local is ready.
+// start turns the machine on. It returns once the processes of its programs are running, which is
+// before the programs are ready.
 func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
 	}
-	if m.process, err = startProgram(dataFolder(m.mountpoint()), m.logPath(), m.adminToken,
-		m.syncAlways); err != nil {
-		return errors.Join(err, m.mounted.Unmount())
+	for _, start := range m.programs {
+		p, err := start(m.mountpoint())
+		if err != nil {
+			for _, p := range m.running {
+				p.Kill()
+			}
+			m.running = nil
+			return errors.Join(err, m.mounted.Unmount())
+		}
+		m.running = append(m.running, p)
 	}
 	return nil
 }
 
 // cut cuts the power. The disk keeps everything that was synced, and a part of the rest that luck
 // decides. Nothing happens if the machine is off.
-func (m *machine) cut() error {
-	if m.process == nil {
-		return nil
+func (m *machine) cut() error { return cutAll([]*machine{m}) }
+
+// cutAll cuts the power of several machines at the same moment. Machines that are off stay off.
+func cutAll(machines []*machine) error {
+	var on []*machine
+	for _, m := range machines {
+		if m.running != nil {
+			on = append(on, m)
+		}
 	}
-	// The killed process exits only once its pending call into the file system returns.
-	m.disk.CutPower(func() { _ = m.process.Signal(os.Kill) })
-	<-m.process.Exited()
-	m.process = nil
-	if err := m.mounted.Unmount(); err != nil {
-		return err
+	cutTogether(on, func() {
+		for _, m := range on {
+			for _, p := range m.running {
+				_ = p.Signal(os.Kill)
+			}
+		}
+	})
+	var errs []error
+	for _, m := range on {
+		// A killed process exits only once its pending call into the file system returns.
+		for _, p := range m.running {
+			<-p.Exited()
+		}
+		m.running = nil
+		if err := m.mounted.Unmount(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		m.disk.PowerOn(m.luck)
 	}
-	m.disk.PowerOn(m.luck)
-	return nil
+	return errors.Join(errs...)
 }
 
-// boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,
-// the error includes the end of its log.
-func (m *machine) boot(ctx context.Context) error {
-	if err := m.start(); err != nil {
-		return err
+// cutTogether calls killAll while no program can change any of the disks.
+func cutTogether(machines []*machine, killAll func()) {
+	if len(machines) == 0 {
+		killAll()
+		return
 	}
-	if err := m.process.awaitReady(ctx); err != nil {
-		return fmt.Errorf("%w: %s", err, m.endOfLog())
-	}
-	return nil
+	machines[0].disk.CutPower(func() { cutTogether(machines[1:], killAll) })
 }
 
-// endOfLog returns the last 1,000 bytes of hookstart-local's log.
-func (m *machine) endOfLog() string {
-	text, err := os.ReadFile(m.logPath())
+// endOfFile returns the last 1,000 bytes of a log.
+func endOfFile(path string) string {
+	text, err := os.ReadFile(path) //nolint:gosec // the caller's own
 	if err != nil {
 		return err.Error()
 	}

@@ -1,13 +1,15 @@
 //go:build linux
 
-// Package powercut simulates power cuts of hookstart-local under load. hookstart-local runs on a
-// FUSE file system that forgets everything that was not synced ([disk.Disk]). It is killed and
-// restarted on the files that a real disk would have kept. Afterwards the package compares the
-// acknowledgements to senders and operators with the stored data.
+// Package powercut simulates power cuts of an installation under load: of hookstart-local, or of
+// three NATS servers with an ingress, an executor and a runner. Each machine has a FUSE file system
+// that forgets everything that was not synced ([disk.Disk]). The programs are killed at the same
+// moment and restarted on the files that real disks would have kept. Afterwards the package
+// compares the acknowledgements to senders and operators with the stored data.
 //
-// With --sync-always nothing may be missing. The run with the default sync interval is the control,
-// in which something must be missing, to show that the file system does forget. Even in the
-// control, deliveries that are accepted after a cut must be recorded, and every execution must end.
+// If every message is synced, nothing may be missing. The run with the default sync interval is the
+// control, in which something must be missing, to show that the file system does forget. Even in
+// the control, deliveries that are accepted after a cut must be recorded, and every execution must
+// end.
 //
 // By default the file system behaves like ext4 and XFS ([disk.Ordered]). On one that guarantees no
 // more than POSIX ([disk.Strict]), nats-server 2.15 loses data that it has synced, because it syncs
@@ -21,6 +23,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,7 +36,8 @@ import (
 
 // Config holds the options of a run. The struct tags define the program's flags.
 type Config struct {
-	Cuts    int    `help:"Number of power cuts, in each of the two modes: with --sync-always and without." default:"50"`
+	Cuts    int    `help:"Number of power cuts, in each of the two modes: with every message synced (--sync-always, sync_interval: always) and without; three servers are cut at most 3 times without." default:"50"`
+	Servers int    `help:"Number of NATS servers. 1: hookstart-local. 3: a cluster with an ingress, an executor, a runner, and a queue with a stream of its own; each cut is one of all of them." enum:"1,3" default:"1"`
 	Seed    uint64 `help:"Seed of the random choices; it is printed. 0 takes another one each time. The moment of a cut also depends on the load of the machine." default:"0"`
 	Model   string `help:"What an fsync makes durable: ordered (as ext4 and XFS: file names, too) or strict (POSIX: names only by an fsync of their folder)." enum:"ordered,strict" default:"ordered"`
 	Verbose bool   `help:"Print a line for each cut."`
@@ -75,6 +79,8 @@ type Result struct {
 	// Changes counts the changes that the operators' API has confirmed, LostChanges the workflows
 	// whose state after a cut differed from the confirmed one.
 	Changes, LostChanges int
+	// Repeats counts the accepted deliveries that were sent again and recognized as repeats.
+	Repeats int
 	// Strange describes responses that must not occur.
 	Strange []string
 }
@@ -108,17 +114,31 @@ func Run(ctx context.Context, c Config) (err error) {
 		}
 		_, _ = fmt.Fprintln(c.Out, "the logs are in", folder)
 	}()
-	_, _ = fmt.Fprintf(c.Out, "seed %d, model %s, %d cuts in each mode\n", c.Seed, c.Model, c.Cuts)
+	_, _ = fmt.Fprintf(c.Out, "seed %d, NATS servers %d, model %s, %d cuts in each mode\n", c.Seed,
+		c.Servers, c.Model, c.Cuts)
 	always, err := c.runMode(ctx, filepath.Join(folder, "always"), true)
 	if err != nil {
-		return fmt.Errorf("--sync-always, after %d cuts: %w", always.Cuts, err)
+		return fmt.Errorf("%s, after %d cuts: %w", always.Mode, always.Cuts, err)
 	}
-	control, err := c.runMode(ctx, filepath.Join(folder, "default"), false)
+	control, err := c.control().runMode(ctx, filepath.Join(folder, "default"), false)
 	if err != nil {
-		return fmt.Errorf("default sync, after %d cuts: %w", control.Cuts, err)
+		return fmt.Errorf("%s, after %d cuts: %w", control.Mode, control.Cuts, err)
 	}
 	writeTable(c.Out, always, control)
 	return errors.Join(always.check(false), control.check(true))
+}
+
+// maxClusterControl is the maximum number of power cuts in the control with several servers.
+const maxClusterControl = 3
+
+// control returns the configuration of the control. Several servers without a sync lose everything
+// at each cut, and are then as good as new: what three disks have kept of it by chance is not what
+// the control is for.
+func (c Config) control() Config {
+	if c.Servers > 1 {
+		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControl), 1, true
+	}
+	return c
 }
 
 // check returns an error that lists the faults in r. If mustLose is true, lost deliveries and
@@ -151,19 +171,22 @@ func (r Result) check(mustLose bool) error {
 
 // writeTable prints one line for each result.
 func writeTable(out io.Writer, results ...Result) {
-	const row = "%-14s %6v %9v %6v %11v %8v %6v %8v %13v\n"
-	_, _ = fmt.Fprintf(out, row, "",
-		"cuts", "accepted", "lost", "unrecorded", "doubled", "stuck", "changes", "lost changes")
+	const row = "%-14s %6v %9v %6v %11v %8v %6v %8v %13v %19v\n"
+	_, _ = fmt.Fprintf(out, row, "", "cuts", "accepted", "lost", "unrecorded", "doubled", "stuck",
+		"changes", "lost changes", "repeats recognised")
 	for _, r := range results {
-		_, _ = fmt.Fprintf(out, row, r.Mode,
-			r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Doubled, r.Stuck, r.Changes, r.LostChanges)
+		_, _ = fmt.Fprintf(out, row, r.Mode, r.Cuts, r.Accepted, r.Lost, r.Unrecorded, r.Doubled,
+			r.Stuck, r.Changes, r.LostChanges, r.Repeats)
 	}
 }
 
 // runMode runs all cuts of one mode, on as many disks as necessary.
 func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r Result, err error) {
 	r.Mode = "default sync"
-	if syncAlways {
+	switch {
+	case syncAlways && c.Servers > 1:
+		r.Mode = "sync always"
+	case syncAlways:
 		r.Mode = "--sync-always"
 	}
 	luck := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
@@ -172,28 +195,57 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 		left = disk.Worst
 	}
 	for number := 1; r.Cuts < c.Cuts; number++ {
-		m, err := newMachine(filepath.Join(folder, fmt.Sprint(number)), disk.Model(c.Model),
-			syncAlways, left)
+		m, err := c.newInstallation(filepath.Join(folder, fmt.Sprint(number)), syncAlways, left)
 		if err != nil {
 			return r, err
 		}
 		l := &diskRun{
-			Config: c, machine: m, luck: luck, result: &r, lost: map[string]bool{},
+			Config: c, installation: m, luck: luck, result: &r, lost: map[string]bool{},
 			ledger: newLedger(fmt.Sprintf("%s-%d", filepath.Base(folder), number)),
 		}
 		err = l.run(ctx, min(c.CutsPerDisk, c.Cuts-r.Cuts))
-		if err := errors.Join(err, m.cut()); err != nil {
+		err = errors.Join(err, m.cut())
+		m.close()
+		if err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// diskRun is the life of one disk: an installation that is empty at first and goes through several
-// power cuts.
+// installation is hookstart on simulated machines. Its methods are for one caller at a time.
+type installation interface {
+	// start turns the machines on. It returns before the programs are ready.
+	start() error
+	// boot turns the machines on and waits until the programs are ready.
+	boot(ctx context.Context) error
+	// cut cuts the power of all machines at the same moment. Nothing happens if they are off.
+	cut() error
+	// close releases what the installation holds while its machines are off.
+	close()
+
+	// executorURL and natsURL return the addresses of the operators' API and of NATS. They are
+	// valid after boot.
+	executorURL() string
+	natsURL() string
+	// targets returns the workflows for the load.
+	targets() []target
+}
+
+func (c Config) newInstallation(
+	folder string, syncAlways bool, luck disk.Randomness,
+) (installation, error) {
+	if c.Servers > 1 {
+		return newCluster(folder, c.Servers, disk.Model(c.Model), syncAlways, luck)
+	}
+	return newOneMachine(folder, disk.Model(c.Model), syncAlways, luck)
+}
+
+// diskRun is the life of the disks of an installation that is empty at first and goes through
+// several power cuts.
 type diskRun struct {
 	Config
-	*machine
+	installation
 
 	luck   *rand.Rand
 	ledger *ledger
@@ -201,7 +253,7 @@ type diskRun struct {
 	// lost holds the IDs of the deliveries that were already counted as lost or unrecorded.
 	lost   map[string]bool
 	client *apiclient.Client
-	url    string // the URL of the webhook
+	urls   []string // the URLs of the targets' webhooks
 }
 
 // run cuts the power the given number of times, and checks the remaining data after each cut.
@@ -236,19 +288,40 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 	l.result.Changes += l.ledger.changes
 	l.result.Accepted += l.ledger.len()
 	l.result.Strange = append(l.result.Strange, l.ledger.strange...)
+	l.countTargets()
 	return nil
 }
 
-// powerOn turns the machine on. If again is true, it also checks the data that remained after a
-// cut.
+// countTargets checks that deliveries to each target were accepted, and prints how many.
+func (l *diskRun) countTargets() {
+	counts := make([]int, len(l.urls))
+	for id := range l.ledger.accepted {
+		counts[targetOf(id, len(l.urls))]++
+	}
+	for n, t := range l.targets() {
+		if counts[n] == 0 {
+			l.result.Strange = append(l.result.Strange, "nothing was accepted for queue "+t.queue)
+		}
+		if l.Verbose {
+			_, _ = fmt.Fprintf(l.Out, "%s: accepted in %s: %d\n", l.result.Mode,
+				t.layout.StreamName(t.queue), counts[n])
+		}
+	}
+}
+
+// powerOn turns the installation on. If again is true, it also checks the data that remained after
+// a cut.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
 	}
-	l.client = apiclient.New(l.process.executor, adminToken)
+	l.client = apiclient.New(l.executorURL(), adminToken)
 	if again {
-		lost, err := lostWorkflows(ctx, l.ledger, l.client)
-		if err != nil {
+		var lost []string
+		if err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+			lost, err = lostWorkflows(ctx, l.ledger, l.client)
+			return err
+		}); err != nil {
 			return err
 		}
 		l.result.LostChanges += len(lost)
@@ -256,10 +329,18 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 			l.ledger.forget(id)
 		}
 	}
-	if l.url, err = prepare(ctx, l.client); err != nil || !again {
+	if err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		l.urls, err = prepare(ctx, l.client, l.targets())
+		return err
+	}); err != nil {
 		return err
 	}
-	return l.checkDurability(ctx)
+	if again {
+		return l.checkDurability(ctx)
+	}
+	return untilAnswered(ctx, func(ctx context.Context) error {
+		return moveQueues(ctx, l.client, l.targets())
+	})
 }
 
 // loadAndCut sends deliveries and changes workflows, and cuts the power while it does.
@@ -269,8 +350,10 @@ func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	enough := l.ledger.len() + 20 + l.luck.IntN(400)
 	seed, pause := l.luck.Uint64(), time.Duration(l.luck.IntN(20_000))*time.Microsecond
 	var all sync.WaitGroup
-	all.Go(func() { send(ctx, l.ledger, l.url, seed, func() bool { return false }) })
-	all.Go(func() { operate(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n)) })
+	all.Go(func() { send(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
+	all.Go(func() {
+		operate(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n), l.targets()[0].queue)
+	})
 	for l.ledger.len() < enough && ctx.Err() == nil {
 		select {
 		case <-l.ledger.grown:
@@ -291,16 +374,17 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	enough := before + 2*senders
-	send(sending, l.ledger, l.url, l.luck.Uint64(), func() bool { return l.ledger.len() >= enough })
+	send(sending, l.ledger, l.urls, l.luck.Uint64(),
+		func() bool { return l.ledger.len() >= enough })
 	if l.ledger.len() < enough {
 		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",
 			l.ledger.len()-before, 2*senders)
 	}
-	starts, err := readStarts(ctx, l.process.nats)
+	starts, err := readStarts(ctx, l.natsURL(), l.targets())
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
-	records, err := awaitRecords(ctx, l.client, recordTimeout,
+	records, err := awaitRecords(ctx, l.client, l.targets(), recordTimeout,
 		func(records map[string]record) bool {
 			for _, id := range l.ledger.accepted {
 				if starts[id] > 0 && records[id].times == 0 {
@@ -348,10 +432,11 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 		if l.lost[deliveryID] {
 			continue
 		}
-		a, err := post(ctx, repeating, l.url, deliveryID, []byte("again"))
+		a, err := l.repeat(ctx, deliveryID)
 		if err != nil {
 			return err
 		}
+		l.result.Repeats++
 		if a.ExecutionID != id || !a.Deduplicated {
 			l.ledger.recordUnexpected("delivery %s was %s; again it is %+v", deliveryID, id, a)
 		}
@@ -360,6 +445,18 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// repeat sends an acknowledged delivery again, as senders do until the answer is not 503.
+func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	retry.Until(ctx, unavailablePause, func() bool {
+		a, err = post(ctx, repeating, l.urls[targetOf(deliveryID, len(l.urls))],
+			deliveryID, []byte("again"))
+		return err != nil || a.status != http.StatusServiceUnavailable
+	})
+	return a, err
 }
 
 // awaitExecutions waits until every execution has ended, and counts those that have not as stuck.
@@ -372,7 +469,7 @@ func (l *diskRun) awaitExecutions(ctx context.Context) error {
 		}
 		return n
 	}
-	records, err := awaitRecords(ctx, l.client, endTimeout,
+	records, err := awaitRecords(ctx, l.client, l.targets(), endTimeout,
 		func(records map[string]record) bool { return open(records) == 0 })
 	l.result.Stuck += open(records)
 	return err

@@ -29,12 +29,20 @@ func requireFUSE(t *testing.T) {
 
 // TestPowerCuts is a short version of make powercut. The control must lose deliveries; otherwise
 // the file system does not forget.
-func TestPowerCuts(t *testing.T) {
+func TestPowerCuts(t *testing.T) { testPowerCuts(t, 1, 2) }
+
+// TestPowerCutsOfThreeServers does the same with three NATS servers, whose power is cut at the same
+// moment, and a queue with a stream of its own.
+func TestPowerCutsOfThreeServers(t *testing.T) { testPowerCuts(t, 3, 1) }
+
+func testPowerCuts(t *testing.T, servers, cuts int) {
+	t.Helper()
 	requireFUSE(t)
 	for _, syncAlways := range []bool{true, false} {
 		c := Config{
-			Cuts: 2, Seed: rand.Uint64(), Model: string(disk.Ordered), CutsPerDisk: 2, NoEnds: true,
-			worst: !syncAlways, Verbose: true, Out: t.Output(),
+			Servers: servers, Cuts: cuts, CutsPerDisk: cuts, Seed: rand.Uint64(),
+			Model: string(disk.Ordered), NoEnds: true, worst: !syncAlways, Verbose: true,
+			Out: t.Output(),
 		}
 		r, err := c.runMode(t.Context(), t.TempDir(), syncAlways)
 		if err != nil {
@@ -51,7 +59,7 @@ func TestPowerCuts(t *testing.T) {
 // power cut, even on a file system where only an fsync of the folder makes names durable.
 func TestNewFoldersAreDurable(t *testing.T) {
 	requireFUSE(t)
-	m, err := newMachine(t.TempDir(), disk.Strict, true, disk.Worst)
+	m, err := newOneMachine(t.TempDir(), disk.Strict, true, disk.Worst)
 	if err != nil {
 		t.Fatal(err)
 	}

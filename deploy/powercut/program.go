@@ -11,24 +11,93 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/deploy/local"
+	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
+	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/child"
+	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/program"
 )
 
 // roleLocal is the process name (argv[0]) that makes this binary act as hookstart-local.
 const roleLocal = "powercut-hookstart-local"
 
-// startTimeout is how long hookstart-local may take to become ready.
+// startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunIfProgram runs hookstart-local if this process was started in that role, and reports whether
-// it was. main must call it before Run.
+// RunIfProgram runs one of the programs if this process was started in its role, and reports
+// whether it was. main must call it before Run.
 func RunIfProgram() bool {
-	if os.Args[0] != roleLocal {
+	switch os.Args[0] {
+	case roleLocal:
+		program.Main("hookstart-local", "", local.Run)
+	case roleServer:
+		exitWith(embednats.RunProgram(os.Args[1:]))
+	case roleIngress:
+		program.Main("ingress", "", ingress.Run)
+	case roleExecutor:
+		program.Main("executor", "", executor.Run)
+	case roleRunner:
+		exitWith(runRunner(os.Args[1], os.Args[2:]))
+	default:
 		return false
 	}
-	program.Main("hookstart-local", "", local.Run)
 	return true
+}
+
+func exitWith(err error) {
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// oneMachine is an installation of hookstart-local on one machine.
+type oneMachine struct {
+	*machine
+
+	syncAlways bool
+	adminToken string // "" makes hookstart-local generate one
+	process    *process
+}
+
+func newOneMachine(
+	folder string, model disk.Model, syncAlways bool, luck disk.Randomness,
+) (_ *oneMachine, err error) {
+	o := &oneMachine{syncAlways: syncAlways, adminToken: adminToken}
+	o.machine, err = newMachine(folder, model, luck, o.launch)
+	return o, err
+}
+
+func (o *oneMachine) launch(mounted string) (_ *child.Process, err error) {
+	o.process, err = startLocal(dataFolder(mounted), o.logPath(), o.adminToken, o.syncAlways)
+	if err != nil {
+		return nil, err
+	}
+	return o.process.Process, nil
+}
+
+func (o *oneMachine) logPath() string     { return filepath.Join(o.folder, "hookstart-local.log") }
+func (o *oneMachine) executorURL() string { return o.process.executor }
+func (o *oneMachine) natsURL() string     { return o.process.nats }
+
+// targets returns a workflow in the demo workflow's queue, so that the runner inside
+// hookstart-local runs its executions.
+func (o *oneMachine) targets() []target { return []target{{workflowID: workflowID, queue: "demo"}} }
+
+// close does nothing: nothing of the installation is left once the power was cut.
+func (o *oneMachine) close() {}
+
+// boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,
+// the error includes the end of its log.
+func (o *oneMachine) boot(ctx context.Context) error {
+	if err := o.start(); err != nil {
+		return err
+	}
+	if err := o.process.awaitReady(ctx); err != nil {
+		return fmt.Errorf("%w: %s", err, endOfFile(o.logPath()))
+	}
+	return nil
 }
 
 // process is a running hookstart-local.
@@ -43,8 +112,8 @@ type process struct {
 
 const adminToken = "the-admin-token-of-the-power-cuts"
 
-// startProgram starts hookstart-local. Its stderr is appended to the file log.
-func startProgram(dataDir, log, token string, syncAlways bool) (*process, error) {
+// startLocal starts hookstart-local. Its stderr is appended to the file log.
+func startLocal(dataDir, log, token string, syncAlways bool) (*process, error) {
 	args := []string{
 		"--data-dir=" + dataDir, "--log-level=warn",
 		"--ingress-addr=127.0.0.1:0", "--executor-addr=127.0.0.1:0",

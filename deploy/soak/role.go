@@ -3,15 +3,12 @@ package soak
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/hookstart/hookstart/executor/withpostgres"
 	"github.com/hookstart/hookstart/ingress"
@@ -44,7 +41,7 @@ func RunAsRole() bool {
 	case roleRunner:
 		exitWith(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
 	case roleServer:
-		exitWith(runServer(os.Args[1:]))
+		exitWith(embednats.RunProgram(os.Args[1:]))
 	case roleHostRunner:
 		exitWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
 	default:
@@ -79,24 +76,5 @@ func runNode(text string) error {
 	}
 	<-stop
 	server.Shutdown()
-	return nil
-}
-
-// runServer behaves like the nats-server program with these arguments.
-func runServer(args []string) error {
-	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError),
-		args, nil, nil, nil)
-	if err != nil {
-		return err
-	}
-	s, err := server.NewServer(options)
-	if err != nil {
-		return err
-	}
-	s.ConfigureLogger()
-	if err := server.Run(s); err != nil {
-		return err
-	}
-	s.WaitForShutdown()
 	return nil
 }

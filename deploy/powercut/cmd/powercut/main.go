@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command powercut simulates power failures of hookstart-local under load, on a file system that
-// discards everything that was not synced, and prints what was lost.
+// Command powercut simulates power failures of hookstart-local, or of three NATS servers, under
+// load, on file systems that discard everything that was not synced, and prints what was lost.
 package main
 
 import (
@@ -14,5 +14,6 @@ func main() {
 		return
 	}
 	program.Main("powercut",
-		"Cuts the power of hookstart-local under load, and prints what was lost.", powercut.Run)
+		"Cuts the power of hookstart-local or NATS servers under load, and prints what was lost.",
+		powercut.Run)
 }

@@ -1,0 +1,270 @@
+//go:build linux
+
+package powercut
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
+	"github.com/hookstart/hookstart/shared/child"
+	"github.com/hookstart/hookstart/shared/embednats/freeport"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Process names (argv[0]) that make this binary act as one of the programs of a cluster.
+const (
+	roleServer   = "powercut-nats-server"
+	roleIngress  = "powercut-ingress"
+	roleExecutor = "powercut-executor"
+	roleRunner   = "powercut-runner"
+)
+
+// ownQueue is the queue with a stream of its own.
+const ownQueue = "own"
+
+// cluster is an installation with several NATS servers, each on its own machine, and one more
+// machine for an ingress, an executor with SQLite, and a runner. The programs keep their addresses.
+type cluster struct {
+	folder                  string
+	machines                []*machine
+	ports                   []*freeport.Port
+	urls                    []string // of the NATS servers
+	ingress, executor       *freeport.Port
+	ingressOps, executorOps *freeport.Port
+}
+
+func newCluster(
+	folder string, servers int, model disk.Model, syncAlways bool, luck disk.Randomness,
+) (_ *cluster, err error) {
+	c := &cluster{folder: folder}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	clients, routes := make([]*freeport.Port, servers), make([]*freeport.Port, servers)
+	ports := []**freeport.Port{&c.ingress, &c.executor, &c.ingressOps, &c.executorOps}
+	for n := range servers {
+		ports = append(ports, &clients[n], &routes[n])
+	}
+	for _, port := range ports {
+		if *port, err = freeport.Reserve(); err != nil {
+			return nil, err
+		}
+		c.ports = append(c.ports, *port)
+	}
+	var routeURLs []string
+	for n := range servers {
+		c.urls = append(c.urls, "nats://"+clients[n].Addr())
+		routeURLs = append(routeURLs, "nats://"+routes[n].Addr())
+	}
+	for n := range servers {
+		err := c.addMachine("nats-"+strconv.Itoa(n), model, luck,
+			c.server(n, clients[n], routes[n], routeURLs, syncAlways))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, c.addMachine("services", model, luck,
+		c.program(roleExecutor, func(mounted string) []string {
+			return []string{
+				"--addr=" + c.executor.Addr(), "--ops-addr=" + c.executorOps.Addr(),
+				"--database-url=sqlite:" + filepath.Join(mounted, "executions.db"),
+				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterTimeout.String(),
+				"--replicas=" + strconv.Itoa(servers), "--admin-token=" + adminToken,
+				"--public-url=http://" + c.ingress.Addr(), "--log-level=warn",
+			}
+		}),
+		c.program(roleIngress, func(string) []string {
+			return []string{
+				"--addr=" + c.ingress.Addr(), "--ops-addr=" + c.ingressOps.Addr(),
+				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterTimeout.String(),
+				"--log-level=warn",
+			}
+		}),
+		c.program(roleRunner, func(string) []string {
+			args := []string{c.natsURL()}
+			for _, t := range c.targets() {
+				args = append(args, t.queue)
+			}
+			return args
+		}))
+}
+
+// clusterTimeout is how long the servers may take to elect their leaders, and the programs to find
+// them and become ready.
+const clusterTimeout = 2 * time.Minute
+
+func (c *cluster) addMachine(
+	name string, model disk.Model, luck disk.Randomness, programs ...startProgram,
+) error {
+	m, err := newMachine(filepath.Join(c.folder, name), model, luck, programs...)
+	c.machines = append(c.machines, m)
+	return err
+}
+
+// server returns a function that starts a NATS server as in deploy/nats, but without TLS and
+// accounts, which have nothing to do with its files.
+func (c *cluster) server(
+	n int, client, route *freeport.Port, routes []string, syncAlways bool,
+) startProgram {
+	name, interval := "nats-"+strconv.Itoa(n), "120s"
+	if syncAlways {
+		interval = "always"
+	}
+	return func(mounted string) (*child.Process, error) {
+		config := filepath.Join(c.folder, name+".conf")
+		text := fmt.Sprintf(`
+server_name: %s
+listen: "%s"
+jetstream { store_dir: "%s", sync_interval: "%s" }
+max_payload: 1MB
+cluster { name: powercut, listen: "%s", routes: [%s], no_advertise: true }
+`, name, client.Addr(), mounted, interval, route.Addr(), strings.Join(routes, ", "))
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		return c.launch(roleServer, name, "-c", config)
+	}
+}
+
+// program returns a function that starts a program with the arguments that args returns.
+func (c *cluster) program(role string, args func(mounted string) []string) startProgram {
+	return func(mounted string) (*child.Process, error) {
+		return c.launch(role, role, args(mounted)...)
+	}
+}
+
+// launch starts a program and appends its output to a log with the given name.
+func (c *cluster) launch(role, name string, args ...string) (*child.Process, error) {
+	cmd, err := child.SelfCommand(role, args...)
+	if err != nil {
+		return nil, err
+	}
+	return child.StartLogging(cmd, c.logPath(name))
+}
+
+func (c *cluster) logPath(name string) string { return filepath.Join(c.folder, name+".log") }
+func (c *cluster) executorURL() string        { return "http://" + c.executor.Addr() }
+func (c *cluster) natsURL() string            { return strings.Join(c.urls, ",") }
+
+// targets returns a workflow in the default queue, and one in a queue with a stream of its own.
+func (c *cluster) targets() []target {
+	return []target{
+		{workflowID: workflowID, queue: execution.DefaultQueue},
+		{workflowID: workflowID + "-own", queue: ownQueue, layout: stream.Layout{Own: true}},
+	}
+}
+
+func (c *cluster) start() error {
+	for _, m := range c.machines {
+		if err := m.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cluster) cut() error { return cutAll(c.machines) }
+
+func (c *cluster) close() {
+	for _, p := range c.ports {
+		p.Release()
+	}
+}
+
+// boot turns all machines on at the same time, and waits until the ingress and the executor are
+// ready. If a process exits instead, the error includes the ends of the logs.
+func (c *cluster) boot(ctx context.Context) error {
+	if err := c.start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	for _, ops := range []*freeport.Port{c.executorOps, c.ingressOps} {
+		if err := c.awaitReady(ctx, "http://"+ops.Addr()+"/readyz"); err != nil {
+			return fmt.Errorf("%w\nexecutor: %s\ningress: %s", err,
+				endOfFile(c.logPath(roleExecutor)), endOfFile(c.logPath(roleIngress)))
+		}
+	}
+	return nil
+}
+
+// awaitReady waits until the URL answers 200. It fails at once if a process exits.
+func (c *cluster) awaitReady(ctx context.Context, url string) (err error) {
+	retry.Until(ctx, 50*time.Millisecond, func() bool {
+		for _, m := range c.machines {
+			for _, p := range m.running {
+				select {
+				case <-p.Exited():
+					err = fmt.Errorf("a program on %s ended: %s", filepath.Base(m.folder),
+						p.State())
+					return true
+				default:
+				}
+			}
+		}
+		err = checkReady(ctx, url)
+		return err == nil
+	})
+	return err
+}
+
+func checkReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := repeating.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// runRunner runs a runner for each of the queues, until the process is killed.
+func runRunner(natsURL string, queues []string) error {
+	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	var all sync.WaitGroup
+	for _, queue := range queues {
+		all.Go(func() {
+			// The stream may not be there yet.
+			retry.Until(ctx, time.Second, func() bool {
+				err := runner.Run(ctx, nc, runner.Options{
+					Queue: queue, Group: "main", AckWait: 5 * time.Second,
+				}, func(context.Context, runner.Execution) (any, error) { return struct{}{}, nil })
+				_, _ = fmt.Fprintln(os.Stderr, err)
+				return false
+			})
+		})
+	}
+	all.Wait()
+	return nil
+}
