@@ -87,19 +87,19 @@ type lease interface {
 	AwaitValid(now time.Time) bool
 }
 
-// refusalCounter counts refusals by workflow. It is implemented by *report.Refusals.
+// refusalCounter counts refusals by workflow. It is implemented by *report.RefusalCounter.
 type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
 // filterCounter counts requests that did not match their node's filter. It is implemented by
-// *report.Filtered.
+// *report.FilteredCounter.
 type filterCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 
 // senderCounter counts verified requests and handshakes of senders. It is implemented by
-// *report.Senders.
+// *report.SenderCounter.
 type senderCounter interface {
 	Count(workflowID, nodeID, preset string, seen report.SenderObservation)
 }

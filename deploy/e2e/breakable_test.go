@@ -16,7 +16,7 @@ type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node
 	flags     []string // the services' flags
-	database  string   // the file
+	database  string   // path of the executor's database file
 	runner    []string // the program of a runner and its arguments
 	executor  *process
 	client    atomic.Pointer[apiclient.Client]

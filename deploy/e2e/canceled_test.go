@@ -93,7 +93,8 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	final = map[string]api.Execution{}
 	allFinal()
 	for id, e := range before {
-		// Only the database stored when an execution was canceled, so that may be lost.
+		// Only the database stored when an execution was canceled, so the restore may lose that
+		// time.
 		if now := final[id]; now.Status != e.Status || e.Status == string(execution.Succeeded) &&
 			!now.FinishedAt.Equal(e.FinishedAt) {
 			t.Errorf("after the restore %+v became %+v", e, now)

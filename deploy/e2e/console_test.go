@@ -463,7 +463,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
 	b.text("#title", "queue mine")
-	// A change that comes at the last moment stays, too, if the form does not change the same.
+	// A change that another client makes at the last moment stays, too, if the form does not change
+	// the same setting.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {

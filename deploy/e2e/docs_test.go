@@ -130,7 +130,8 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	}
 }
 
-// The page on delivery IDs lists the headers that an ingress checks, in the same order.
+// The page deploy/docs/delivery-ids.md lists the headers that an ingress checks by default, in the
+// same order.
 func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
 	t.Parallel()
 	want := "`" + strings.Join(webhook.DefaultDeliveryIDHeaders(), "`, `") + "`"

@@ -66,15 +66,15 @@ func TestDatabaseFailsOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		check(t, pair.StartStandby(t.Context()))
-		pause(t, lag/2) // now both databases have some of the executions
+		pause(t, lag/2) // both databases record the executions of this time
 		check(t, pair.CutOff())
-		pause(t, lag) // and only one has the others
+		pause(t, lag) // only the primary records those of this time
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))
 		promoted := time.Now()
 		for recovered := false; !recovered &&
 			t.Context().Err() == nil; pause(t, 10*time.Millisecond) {
-			for n, p := range executors { // one of them moves the consumers back
+			for n, p := range executors { // one of them rewinds the recorder's consumers
 				recovered = recovered ||
 					strings.Contains(p.Output()[before[n]:],
 						"the database has again what was acknowledged")

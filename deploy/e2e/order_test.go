@@ -109,8 +109,9 @@ func (o *ordered) post(url string, executions, keys int) error {
 	return nil
 }
 
-// run posts executions, and calls disturb again and again until all of them have ended: every 2 s
-// in a long test, and otherwise parts times, evenly spread over the executions.
+// run posts requests that start executions, and returns when all of these have ended. Meanwhile it
+// calls disturb: every 2 s in a long test, otherwise parts times, each time after the same number
+// of executions.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)

@@ -45,11 +45,11 @@ type Takeover struct {
 // secondName is the name of the second site's only host.
 const secondName = "d"
 
-// RunTakeover kills a site of three hosts under load and lets a second site take over, which has a
-// copy of the streams and the registry and an empty database. It counts the executions that were
-// lost, exist twice or ran twice. It returns an error if anything older than the copy was lost, or
-// if anything is duplicated that the copy should have prevented. The error wraps
-// errors.ErrUnsupported if the machine cannot create the hosts.
+// RunTakeover kills a site of three hosts under load and lets a second site take over. The second
+// site has a copy of the streams and of the registry, and an empty database. It counts the
+// executions that were lost, exist twice or ran twice. It returns an error if anything older than
+// the copy was lost, or if anything is duplicated that the copy should have prevented. The error
+// wraps errors.ErrUnsupported if the machine cannot create the hosts.
 func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
 		return errors.New("--before, --after, --rate and --senders must be more than 0")

@@ -147,7 +147,8 @@ func (d *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith marks d as moved if next differs from it, and reports whether it does.
+// supersedeWith marks the workflow as moved if next has another queue or differs in whether the
+// workflow is closed. It reports whether that is the case.
 func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false

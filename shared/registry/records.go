@@ -430,7 +430,7 @@ func (s *Sender) UnexpiredSecrets(now time.Time) (live []SenderSecret) {
 	return live
 }
 
-// Record is a record of the registry: *Account, *Workflow, *Key, *Installation, *Queue, Plans or
+// Record is a record of the registry: *Account, *Workflow, *APIKey, *Installation, *Queue, Plans or
 // *TriggerSecrets.
 type Record interface {
 	// Encode returns the stored form of the record. Equal records have equal encodings.

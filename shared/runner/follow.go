@@ -110,7 +110,7 @@ func (r *runner) consumeOwnStream(
 	r.share()
 	taking.Go(func() {
 		defer leave()
-		_ = r.consumeSource(ctx, own) // after an error, follow begins again
+		_ = r.consumeSource(ctx, own) // after an error, followSettings begins again
 		r.own.CompareAndSwap(own, nil)
 	})
 	return leave

@@ -189,8 +189,8 @@ func (r *runner) runHeld(
 // mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
-// back since follow read the record. It retries for a quarter of AckWait if it cannot determine
-// that.
+// back since followSettings read the record. It retries for a quarter of AckWait if it cannot
+// determine that.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {

@@ -43,7 +43,7 @@ type inFlight struct {
 }
 
 // messageKey identifies the message of an execution. The sequence number alone is not enough,
-// because a stream that was set back by a power cut reuses sequence numbers.
+// because a stream that a power cut has rolled back reuses sequence numbers.
 type messageKey struct {
 	sequence uint64 // in the stream that holds the start message
 	id       string // of the execution

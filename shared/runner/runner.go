@@ -244,15 +244,15 @@ type runner struct {
 	// concurrency slots with lanes or with the consumer in the queue's own stream.
 	sharing context.Context    //nolint:containedctx // it says since when slots are shared
 	share   context.CancelFunc // cancels sharing
-	// phase is the stream.Phase in the queue's record when it was last read. It determines where
-	// the queue's new start messages are stored.
+	// phase is the stream.QueueStreamPhase in the queue's record when it was last read. It
+	// determines where the queue's new start messages are stored.
 	phase atomic.Int32
 	// own is the consumer in the queue's own stream; nil while the runner does not use it.
 	own atomic.Pointer[source]
 	// ownActive reports whether the last execution came from the queue's own stream.
 	ownActive atomic.Bool
 	// ownAccount reports whether the runner's NATS account may not read the queue's record. Only
-	// follow uses it.
+	// followSettings uses it.
 	ownAccount bool
 	// slots holds a token for each free concurrency slot.
 	slots chan struct{}

@@ -16,7 +16,8 @@ var update = flag.Bool("update", false, "write the pages of deploy/docs/senders"
 
 const pages = "../../deploy/docs/senders"
 
-// The documentation has a page for each preset, which make generate builds from presets.json.
+// deploy/docs/senders has a page for each preset. "make generate" writes these pages from
+// presets.json.
 func TestPages(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(pages)); err != nil {
 		t.Skip("there is no deploy/docs here")

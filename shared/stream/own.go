@@ -266,22 +266,22 @@ const (
 	// PhaseShared means that start messages are stored in the shared stream, and that the queue
 	// does not have its own stream.
 	PhaseShared QueueStreamPhase = iota
-	// PhaseMovingIn means that start messages are stored in the shared stream, while delivery IDs
-	// are copied to the queue's own stream.
+	// PhaseMovingIn means that start messages are stored in the shared stream, and delivery IDs are
+	// being copied to the queue's own stream.
 	PhaseMovingIn
-	// PhaseClosedIn means that no start messages are accepted, while the last delivery IDs are
-	// copied to the own stream.
+	// PhaseClosedIn means that no start messages are accepted as long as the last delivery IDs are
+	// being copied to the queue's own stream.
 	PhaseClosedIn
-	// PhaseOwn means that start messages are stored in the own stream.
+	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
-	// PhaseMovingOut means that start messages are stored in the own stream, while delivery IDs are
-	// copied to the shared stream.
+	// PhaseMovingOut means that start messages are stored in the queue's own stream, and delivery
+	// IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedOut means that no start messages are accepted, while the last delivery IDs are
-	// copied to the shared stream.
+	// PhaseClosedOut means that no start messages are accepted as long as the last delivery IDs are
+	// being copied to the shared stream.
 	PhaseClosedOut
-	// PhaseDraining means that start messages are stored in the shared stream. The own stream is
-	// kept until its messages have expired.
+	// PhaseDraining means that start messages are stored in the shared stream. The queue's own
+	// stream is kept until its messages have expired.
 	PhaseDraining
 )
 

@@ -15,8 +15,8 @@ import (
 
 // OwnConfig returns the configuration of the group's consumer in the queue's own stream. shared is
 // the group's consumer in the shared stream. The new consumer begins with the first message of the
-// own stream, unless the group was configured to begin later. So the group receives everything that
-// it was not configured to skip.
+// queue's own stream, unless the group was configured to begin later. So the group receives
+// everything that it was not configured to skip.
 func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
 	config := g.ConsumerConfigAt(Layout{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message

@@ -1,8 +1,8 @@
 // Package audit defines the parts of the audit log that both halves of the executor use. The
 // operators' half (operate) determines who requests what, and stores the entries of requeues,
-// dismissals, cancellations and sign-ins itself. The recording half (recorder, auditor, home)
-// stores the other entries. Neither half imports the other. Both import this package, which
-// defines:
+// dismissals, cancellations and sign-ins itself. The recording half (recorder, auditor,
+// databasecopy) stores the other entries. Neither half imports the other. Both import this package,
+// which defines:
 //
 //   - the actions other than changes of the registry, and the fields of their entries;
 //   - how an entry is stored in the database: ToStoreEntry;

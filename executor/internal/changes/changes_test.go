@@ -125,7 +125,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 		t.Errorf("complete: %v, %q", resumed.Complete, ids)
 	}
 	if since := again.Watch(time.Now().Add(-time.Hour)); since.Complete {
-		// Before the stream was created.
+		// An hour ago, the stream of announcements did not exist yet.
 		t.Error("what was never kept is said to be complete")
 	}
 }

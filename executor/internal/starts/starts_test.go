@@ -48,7 +48,7 @@ func (r *rig) check(err error) {
 	}
 }
 
-// phase stores where the starts of queue q are.
+// phase stores the phase of queue q, which determines the stream of its start messages.
 func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.Helper()
 	data, err := proto.Marshal(&hookstartv1.QueueSettings{
@@ -59,7 +59,8 @@ func (r *rig) phase(phase stream.QueueStreamPhase) {
 	r.check(err)
 }
 
-// message returns the message of a start with a delivery's ID.
+// message returns a function that makes the start message of the execution with the given ID for a
+// stream. All of these executions have the delivery ID "d".
 func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	return func(p stream.Layout) (*nats.Msg, error) {
 		return p.StartMessage(execution.Start{
@@ -108,7 +109,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
-	// After the own stream was deleted, its starts are gone, and the others are still there.
+	// After the queue's own stream was deleted, the start messages in it are gone. Those in the
+	// shared stream are still there.
 	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
 	if _, err := r.starts.GetStart(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)

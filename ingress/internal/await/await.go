@@ -66,7 +66,7 @@ func Reasons() []Reason {
 // Result is the result of a Wait.
 type Result struct {
 	Reason Reason
-	// Status is the last known status. It is final if and only if Reason is Ended.
+	// Status is the last known status. It is final if and only if Reason is ReasonEnded.
 	Status execution.Status
 	Output []byte // a JSON text; nil means that there is no output
 	Error  string // why the execution failed

@@ -440,8 +440,8 @@ func TestAMessageTooLongForTheStream(t *testing.T) {
 	}
 }
 
-// Repeat recognizes a message that is in the deduplication window. It stores nothing, even if the
-// stream has room.
+// ConfirmRepeat recognizes a message that is in the deduplication window. It stores nothing, even
+// if the stream has room.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	t.Run("one server", func(t *testing.T) {

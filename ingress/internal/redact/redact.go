@@ -1,4 +1,4 @@
-// Package redact removes tokens from everything of a request that leaves the ingress.
+// Package redact removes tokens from every part of a request that leaves the ingress.
 //
 // The token of a trigger node is a password: who has it can start executions. It is sent in the URL
 // or in the Authorization header, but that is not the only place of a request where it may be: a
@@ -43,11 +43,11 @@ const (
 	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
 	// a token; a token has 43.
 	minTokenLength = 20
-	// shortestValue is the minimum length of a value without the form of a token that is redacted:
-	// a message must not become longer than the request.
+	// shortestValue is the minimum length, in bytes, of a value that is redacted although it does
+	// not have the form of a token. A shorter one would make a message longer than the request.
 	shortestValue = len(replacement)
-	// maxValues limits the number of values without the form of a token that are redacted, to keep
-	// the cost of a request proportional to its length.
+	// maxValues is the maximum number of values of a request that are redacted although they do not
+	// have the form of a token. The limit keeps the cost of a request proportional to its length.
 	maxValues = 16
 )
 

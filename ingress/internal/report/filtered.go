@@ -36,7 +36,7 @@ type FilteredCounter struct {
 
 type nodeKey struct{ workflowID, nodeID string }
 
-// NewFilteredCounter returns a Filtered that sends its reports until Stop is called.
+// NewFilteredCounter returns a FilteredCounter that sends its reports until Stop is called.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
 	f.periodicSender = startSender(js, log, "filtered requests", filteredInterval, f.message)

@@ -39,7 +39,7 @@ type refusalEntry struct {
 	last  stream.RefusedRequest
 }
 
-// NewRefusalCounter returns a Refusals that sends its reports until Stop is called.
+// NewRefusalCounter returns a RefusalCounter that sends its reports until Stop is called.
 func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
 	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
 	r.periodicSender = startSender(js, log, "refusals", refusalsInterval, r.message)

@@ -30,7 +30,7 @@ type DuplicateCounter struct {
 	counts map[string]int64
 }
 
-// NewDuplicateCounter returns a Duplicates that sends its reports until Stop is called.
+// NewDuplicateCounter returns a DuplicateCounter that sends its reports until Stop is called.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
 	d.periodicSender = startSender(js, log, "suppressed repeats", duplicatesInterval, d.message)

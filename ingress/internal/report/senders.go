@@ -44,7 +44,7 @@ type SenderCounter struct {
 // replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
-// NewSenderCounter returns a Senders that sends its reports until Stop is called.
+// NewSenderCounter returns a SenderCounter that sends its reports until Stop is called.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
 	s := &SenderCounter{seen: map[senderKey]*stream.SenderObservation{}}
 	s.periodicSender = startSender(js, log, "senders", sendersInterval, s.message)

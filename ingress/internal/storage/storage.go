@@ -3,6 +3,7 @@
 // an equal share can still store messages.
 //
 // # The rule
+//
 // The equal share is the stream's size divided by the number of accounts that hold something plus
 // one, for an account that is yet to come, but never by more than the number of accounts. While
 // less than nine tenths of the stream are used, nothing is refused. From then on, an account is

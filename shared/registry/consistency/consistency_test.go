@@ -78,7 +78,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	// The change is stored within that time.
+	// The timeout is long enough to store the change, which slow then does not apply.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")

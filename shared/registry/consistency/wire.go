@@ -44,8 +44,8 @@ type IngressSettings struct {
 	ProbeKey []byte
 }
 
-// The following functions encode and decode presence for NATS. No other file of this package
-// depends on the encoding.
+// The following functions encode and decode heartbeat messages for NATS. No other file of this
+// package depends on the encoding.
 
 func (p heartbeatMessage) encode() ([]byte, error) {
 	wire := &hookstartv1.Presence{

@@ -11,7 +11,7 @@ import (
 )
 
 // EnsureBuckets creates the buckets that do not exist yet. It changes existing buckets to keep
-// History revisions of each record; all their other settings stay unchanged.
+// MaxRecordRevisions revisions of each record; all their other settings stay unchanged.
 func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	for _, bucket := range []struct{ name, description string }{
 		{registry.Bucket, "hookstart: accounts, plans, workflows"},

@@ -120,8 +120,8 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// neededCapabilities returns the capabilities that every ingress must have for the settings that
-// are new compared to the existing node have. have may be nil.
+// neededCapabilities returns the capabilities that every ingress must have for those of the
+// settings that the existing node, have, does not use yet. have may be nil.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {

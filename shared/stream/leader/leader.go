@@ -28,7 +28,7 @@ type Query struct {
 // query any replica, which may not have the newest messages yet. Get fails with ErrNoMessage if the
 // leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. A
 // leader that has lost contact with the other servers does not notice it immediately: see
-// consistency.Get of the registry.
+// consistency.GetFromLeader of the registry.
 func Get(
 	ctx context.Context, nc *nats.Conn, name string, query Query,
 ) (*jetstream.RawStreamMsg, error) {

@@ -348,7 +348,7 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// The ID of another account's workflow is taken, which no response can hide.
+		// The ID of another account's workflow is taken, and no response can hide that.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {

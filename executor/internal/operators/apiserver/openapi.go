@@ -99,7 +99,7 @@ var patternDescriptionRE = regexp.MustCompile(
 
 // operationSpec describes one call of the API.
 type operationSpec struct {
-	method, path string // path without root
+	method, path string // path without pathPrefix
 	id           string // operationId
 	tag          string
 	summary      string

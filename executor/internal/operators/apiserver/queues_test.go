@@ -209,9 +209,9 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 }
 
-// The list of queues has the execution that holds up a key: since when it was accepted, and, once
-// that is recorded, since when it has been running. Keys of a queue that another account's
-// workflows use as well are hidden from a key of one account.
+// The list of queues names the execution that holds up an order key. It says when the execution was
+// accepted or, once that is recorded, when its handler began. Keys of a queue that another
+// account's workflows use as well are hidden from an API key of one account.
 func TestHeldUpKeysAreListed(t *testing.T) {
 	t.Parallel()
 	r := start(t)

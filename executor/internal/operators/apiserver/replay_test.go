@@ -98,9 +98,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// An execution that is started again has the order key of the original request, also when the
-// node's order key has changed since. One on the sample payload has the key of the payload. In a
-// queue without lanes there is no order.
+// An execution that is started again has the order key of the original request, even if the node's
+// order key has changed since. An execution with the sample payload has the order key of that
+// payload. In a queue without lanes, executions have no order key.
 func TestTheOrderKeyIsKept(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -341,8 +341,8 @@ func TestReplayRejected(t *testing.T) {
 	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
 }
 
-// It is counted how many of the last requests have a value at the place of an order key. The sample
-// payload, reruns and requests that cannot be read do not count.
+// The trial of an order key counts how many of the last requests have a value at its place. The
+// sample payload, reruns and requests that cannot be read do not count.
 func TestAnOrderKeyIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)

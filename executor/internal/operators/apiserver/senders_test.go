@@ -231,8 +231,8 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// The delivery ID is looked for in the fields that the sender signs, the first headers, the
-// sender's other fields, and then the other headers.
+// The delivery ID is looked for in the fields that the sender signs, the
+// webhook.PriorityDeliveryIDHeaders, the sender's other fields, and then the other headers.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)

@@ -183,7 +183,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 		i.At.IsZero() {
 		t.Errorf("%+v", i)
 	}
-	// Its record is found by its delivery ID.
+	// The record of the event's execution is found by the delivery ID, which is the event's ID.
 	record := store.Record{
 		ID:         s.ID,
 		AccountID:  s.AccountID,
@@ -262,7 +262,7 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
-	// Nor does one whose cause precedes the selection of the workflow.
+	// A failure that precedes the selection of the workflow causes no event either.
 	r.failures("orders", 2, 3)
 	_, _, err := r.PutEventSubscription(
 		t.Context(),

@@ -66,7 +66,7 @@ func apiAuditEntry(e store.AuditEntry) api.AuditEntry {
 		Changes:    []api.AuditChange{},
 	}
 	if e.Changes != "" {
-		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // written by audit.Stored
+		_ = json.Unmarshal([]byte(e.Changes), &result.Changes) // written by audit.ToStoreEntry
 	}
 	return result
 }

@@ -118,8 +118,9 @@ func (s *Service) ingressEndpoint() endpoint {
 }
 
 // deliveryIDSources returns the sources of a node's delivery ID in the order in which they are
-// tried: the sources covered by the sender's signature, the first headers, the sender's other
-// sources, and the remaining headers. headers lists the sources that are a single header.
+// tried: the sources covered by the sender's signature, the webhook.PriorityDeliveryIDHeaders, the
+// sender's other sources, and the remaining headers. headers lists the sources that are a single
+// header.
 func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&

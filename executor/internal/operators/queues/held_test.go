@@ -43,7 +43,8 @@ func TestAKeyIsHeldUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a group without members, what was received counts as waiting.
+	// In a group without members, an execution that was received and not acknowledged counts as
+	// waiting.
 	held := r.until("a: 3 wait, main has 0 and 3, 2 behind k")[0].Groups[0].Held
 	since := held[0].AcceptedAt
 	if since.Before(before.Truncate(time.Millisecond)) || since.After(accepted) {

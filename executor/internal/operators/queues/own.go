@@ -12,7 +12,7 @@ import (
 
 // addGroupConsumers creates the consumers that groups have in the shared stream but lack in the
 // queue's own stream. Runners with their own NATS account cannot create them. addGroupConsumers
-// returns the state of the own stream, including the new consumers.
+// returns the state of the queue's own stream, including the new consumers.
 func (w *Watch) addGroupConsumers(
 	ctx context.Context,
 	queue string,

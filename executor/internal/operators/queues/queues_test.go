@@ -147,7 +147,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	if g := found[0].Groups[0]; time.Since(g.LastSeen) > time.Minute {
 		t.Errorf("last seen %v", g.LastSeen)
 	}
-	// The most advanced group determines the number.
+	// The most advanced group determines how many executions wait in the queue.
 	if _, err := stream.EnsureConsumer(t.Context(), r.js, stream.RunnerGroup{
 		Queue: "a",
 		Group: "other",

@@ -129,7 +129,7 @@ func (s sessions) signValue(purpose string, value any) string {
 	return base64.RawURLEncoding.EncodeToString(append(s.sign(purpose, text), text...))
 }
 
-// verifyValue decodes a value that was sealed for the same purpose, and reports whether the
+// verifyValue decodes the result of signValue for the same purpose, and reports whether the
 // signature is valid.
 func (s sessions) verifyValue(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)

@@ -438,7 +438,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
 		t.Errorf("it is confirmed, and nothing copies it: %v", err)
 	}
-	mustStart(t, server.Connect(t), s) // another executor's mirror copies it
+	mustStart(t, server.Connect(t), s) // this executor's mirror copies the change
 	_, _, err = p.PutAccount(t.Context(), "acme", "", "ultra")
 	fatal(t, err)
 	if entries, err := s.ListAudit(t.Context(), store.AuditFilter{}, store.AuditPosition{},

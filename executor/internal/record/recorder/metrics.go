@@ -15,7 +15,8 @@ import (
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was restored to a state before messages that a group of runners had acknowledged.
+	// The stream was rolled back to a state before messages that a group of runners had
+	// acknowledged.
 	rewindCauseRunners = "runners"
 )
 

@@ -18,7 +18,7 @@ import (
 
 var own = stream.Layout{Own: true}
 
-// ownStreams creates the own streams of queue q.
+// ownStreams creates queue q's own streams.
 func (r *rig) ownStreams() {
 	r.t.Helper()
 	if err := stream.EnsureOwnStreams(r.t.Context(), r.js, stream.DefaultSettings, "q",
@@ -27,7 +27,8 @@ func (r *rig) ownStreams() {
 	}
 }
 
-// beginIn publishes a start of queue q in a place, and returns its ID.
+// beginIn publishes a start message of queue q to the stream that at identifies, and returns the
+// execution ID.
 func (r *rig) beginIn(at stream.Layout) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -222,8 +223,8 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// A queue's own stream that was restored to an earlier state and has grown again is recorded from
-// that state on, and its runners receive the starts that their consumer would skip.
+// A queue's own stream that was rolled back and has grown again is recorded from there on, and its
+// runners receive the starts that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -257,8 +257,8 @@ func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err erro
 }
 
 // rewindIfBehind rewinds the recorder's consumers of a pair of streams to the first message that
-// they would otherwise skip, because a stream was restored to an earlier state or the database has
-// lost transactions. It reports whether the database was behind.
+// they would otherwise skip, because a stream was rolled back or the database has lost
+// transactions. It reports whether the database was behind.
 func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
@@ -304,7 +304,7 @@ type position struct {
 	name   string
 	floor  uint64 // the sequence up to which every message is acknowledged
 	// replaced is the sequence of the first message that replaced an acknowledged one, because the
-	// stream was restored to an earlier state; 0 if there is none.
+	// stream was rolled back; 0 if there is none.
 	replaced uint64
 	// missing is the sequence of the first acknowledged message that is missing from the database;
 	// 0 if there is none.

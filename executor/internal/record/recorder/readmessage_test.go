@@ -24,7 +24,7 @@ func (lagging) GetMsg(
 }
 
 // A lagging replica must not make the recorder conclude that a message is gone: it would look as if
-// the stream had been set back, and executions would run again. The leader decides.
+// the stream had been rolled back, and executions would run again. The leader decides.
 func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

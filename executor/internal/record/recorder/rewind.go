@@ -17,20 +17,20 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// A power failure, or restoring NATS's files from a copy, can set a stream back to before messages
-// that its consumers have acknowledged, because the consumers' state is kept in separate files. The
-// stream then uses the same sequences again, and a consumer skips the new messages because it
-// considers them acknowledged. Before the recorder continues with a consumer, it therefore checks
-// whether the last acknowledged message is recorded. If it is not, and other records show that the
-// stream was set back, the consumer is rewound to the first message that is not recorded. Messages
-// that are already recorded are not recorded twice. The groups of runners receive again only the
-// messages that they would otherwise skip: see redeliverSkipped.
+// A power failure, or restoring NATS's files from a copy, can roll a stream back to a state before
+// messages that its consumers have acknowledged, because the consumers' state is kept in separate
+// files. The stream then uses the same sequences again, and a consumer skips the new messages
+// because it considers them acknowledged. Before the recorder continues with a consumer, it
+// therefore checks whether the last acknowledged message is recorded. If it is not, and other
+// records show that the stream was rolled back, the consumer is rewound to the first message that
+// is not recorded. Messages that are already recorded are not recorded twice. The groups of runners
+// receive again only the messages that they would otherwise skip: see redeliverSkipped.
 //
-// If no record shows that the stream was set back, the database has lost transactions: see
+// If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindIfBehind.
 
 // ackMarks holds the last message that this process acknowledged on each connection to NATS.
-// Between two connections, a stream may have been set back and have grown again.
+// Between two connections, a stream may have been rolled back and have grown again.
 type ackMarks struct {
 	mu   sync.Mutex
 	last map[string][]ackMark // by stream

@@ -66,8 +66,8 @@ var (
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
 
-// A power failure has set the stream back, and it has grown again past the messages that its
-// consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
+// A power failure has rolled the stream back, and the stream has grown again past the messages that
+// its consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -92,7 +92,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	r.taken(recordersConsumer, 5)
 	runners := r.taken(runnersConsumer, 5)
 	r.stop = r.again()
-	// After the messages that it skipped.
+	// The group receives the messages after those that its consumer skipped.
 	handled, err := runners.Fetch(3, jetstream.FetchMaxWait(5*time.Second))
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bo
 const copyIDPrefix = "again-"
 
 // redeliverSkipped makes the groups of runners receive the messages that they would skip in a
-// stream that was set back. If a group's acknowledgements are ahead of the whole stream, its
+// stream that was rolled back. If a group's acknowledgements are ahead of the whole stream, its
 // consumer is rewound, because the group has handled none of the messages to come. The consumer of
 // any other group cannot be rewound: the group has also handled messages after those that it
 // skipped, and would receive them again. Instead, copies of the skipped start messages are added to

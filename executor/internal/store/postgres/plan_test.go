@@ -35,7 +35,7 @@ func TestListUsesItsIndex(t *testing.T) {
 		}
 		for _, c := range []struct {
 			filter store.Filter
-			index  []string // any of them
+			index  []string // the plan must use one of these
 		}{
 			{store.Filter{}, []string{"executions_time"}},
 			{store.Filter{AccountID: "account"}, []string{"executions_time"}},

@@ -115,7 +115,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	var sequence int64
 	var prefix string
 	err = row.Scan(&sequence, &prefix)
-	//nolint:gosec // written by store.Sequence, never negative
+	//nolint:gosec // written by store.StoredSequence, never negative
 	return store.MessageKeyOf(uint64(sequence), prefix), err
 }
 

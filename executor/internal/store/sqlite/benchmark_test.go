@@ -34,7 +34,7 @@ func BenchmarkApply(b *testing.B) {
 		func(b *testing.B) (store.Store, func(context.Context, []store.Record) error) {
 			b.Helper()
 			s := openForBenchmark(b)
-			// In a separate file, so that the two do not share a WAL.
+			// The bare table is in a separate file, so that it does not share a WAL with the store.
 			bare := openForBenchmark(b).writer
 			if _, err := bare.ExecContext(b.Context(),
 				`CREATE TABLE bare (`+longColumns+`)`); err != nil {

@@ -196,8 +196,8 @@ func (k tokenDisplay) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDSourcesText lists where requests are searched for a delivery ID first: in the first
-// headers, and in the first location that the node's sender uses.
+// deliveryIDSourcesText lists where requests are searched for a delivery ID first: in the
+// webhook.PriorityDeliveryIDHeaders, and in the first location that the node's sender uses.
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

@@ -183,7 +183,7 @@ func (s *sites) install(js jetstream.JetStream) {
 	}
 }
 
-// own creates the own streams of a queue at the first site.
+// own creates a queue's own streams at the first site.
 func (s *sites) own(queue string) {
 	s.t.Helper()
 	if err := stream.EnsureOwnStreams(s.t.Context(), s.one, stream.DefaultSettings, queue,
@@ -497,7 +497,7 @@ func TestStandsStill(t *testing.T) {
 	s.fails(s.second, "the first site was heard last ", "status", "--max-behind=1s")
 	heard := heardIn(t, s.must("status", "--metrics"))
 	eventually(t, "another second", func() bool { return time.Since(heard) > 2*time.Second })
-	// The file tells the same, however late it is read.
+	// The metric is a time and not an age, so it stays the same while the first site is away.
 	if again := heardIn(t, s.must("status", "--metrics")); again.Sub(heard).Abs() > time.Second {
 		t.Errorf("the first site was heard at %s and at %s, while it was away", heard, again)
 	}

@@ -27,9 +27,9 @@ type WeekStats struct {
 	Growth float64
 }
 
-// NewWeekStats returns the Week for the numbers that arrived in the last seven periods of 24 hours,
-// most recent first. covered is the time since the installation began. It may be longer than a
-// week, and even negative if the clocks of machines differ.
+// NewWeekStats returns the WeekStats for the numbers that arrived in the last seven periods of 24
+// hours, most recent first. covered is the time since the installation began. It may be longer than
+// a week, and even negative if the clocks of machines differ.
 func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	covered = min(max(covered, minCoverage), 7*day)
 	sum := 0.0

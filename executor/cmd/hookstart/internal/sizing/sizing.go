@@ -144,8 +144,8 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the Week for the given hours. An hour in the future, which was counted
-// by an ingress whose clock is ahead, is included in the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours. An hour in the future, which was
+// counted by an ingress whose clock is ahead, is included in the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,

@@ -27,7 +27,7 @@ func hourly(days int, accepted func(day int) int64) (hours []api.SizeHour) {
 
 func steady(n int64) func(int) int64 { return func(int) int64 { return n } }
 
-// wall returns the wall with the given name.
+// wall returns the forecast for the limit with the given name.
 func wall(t *testing.T, r Report, name string) LimitForecast {
 	t.Helper()
 	i := slices.IndexFunc(r.Forecasts, func(w LimitForecast) bool { return w.Name == name })
@@ -41,8 +41,8 @@ func wall(t *testing.T, r Report, name string) LimitForecast {
 	return r.Forecasts[i]
 }
 
-// want checks a wall. A limit of 0 means none, and days is compared only if the limit is reached in
-// days.
+// want checks the forecast for a limit. A limit of 0 means none, and days is compared only if the
+// limit is reached in days.
 func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhen, days float64) {
 	t.Helper()
 	if !near(w.Now, now) || w.Reached != reached || (w.Limit != nil) != (limit > 0) ||
@@ -88,7 +88,7 @@ func TestReportOfTheRate(t *testing.T) {
 	}
 	wall(t, r, "Deliveries, busiest hour").want(t, 20, 40, ReachedNotInAYear, 0)
 
-	// It grows by a tenth of the mean every day.
+	// The rate grows by a tenth of its mean every day.
 	size.Hours = hourly(7, func(day int) int64 { return 3_600 * (13 - int64(day)) })
 	r = NewReport(size, NATSUsage{Created: now.Add(-30 * day)}, Limits{Rate: 26})
 	if r.GrowthPerDay == nil || !near(*r.GrowthPerDay, 0.1) {
@@ -141,7 +141,8 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	r := NewReport(api.Size{At: now}, nats, Limits{NATSMemory: 1_000 * 1e6})
 	wall(t, r, "Memory for delivery IDs of a").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
 	wall(t, r, "Memory for delivery IDs of b").want(t, 164e6, 1_000e6, ReachedNotInAYear, 0)
-	// After d days, the deduplication window of the most recent day has 2 M + 200,000 × (d - ½).
+	// In d days, the last day, which is the deduplication window, has 2 M + 200,000 × (d - ½)
+	// delivery IDs of QUEUE_busy. EXECUTIONS has 1 M at all times.
 	c := wall(t, r, "Memory for delivery IDs of c")
 	days := (1_000e6/164-3e6)/200_000 + 0.5
 	c.want(t, 3*164e6, 1_000e6, ReachedInDays, days)
@@ -205,7 +206,8 @@ func TestReportOfStreams(t *testing.T) {
 	r := NewReport(api.Size{At: now, Workflows: 10, WorkflowsLastWeek: 7}, nats,
 		Limits{NATSDisk: 2_000_000})
 	wall(t, r, "Stream EXECUTIONS").want(t, 700_000, 0, ReachedNoLimit, 0)
-	// It keeps seven days and is two days old: it grows for five more days, to 700,000.
+	// QUEUE_young keeps messages for seven days and is two days old, so it grows for five more
+	// days, to 700,000 bytes.
 	wall(t, r, "Stream QUEUE_young").want(t, 200_000, 600_000, ReachedInDays, 4)
 	wall(t, r, "Stream QUEUE_full").want(t, 700_000, 700_000, ReachedNow, 0)
 	wall(t, r, "Stream PROGRESS").want(t, 1_000, 1_000, ReachedDropsOldest, 0)
@@ -277,7 +279,8 @@ func TestReportOfTheDatabase(t *testing.T) {
 	).want(t, 48e6, 48e6+10*24_000*postgresRecordBytes, ReachedInDays, 10)
 }
 
-// The account's limits are those of NATS: there are none, or each has its usage.
+// The limits of the NATS account are in the report with their usage, for the whole account or for
+// each tier. A limit that is not set is not in the report.
 func TestReportOfTheAccount(t *testing.T) {
 	t.Parallel()
 	unlimited := jetstream.AccountLimits{

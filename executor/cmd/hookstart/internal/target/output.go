@@ -52,7 +52,8 @@ func withOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// headBuffer keeps the first most bytes written to it, and records in over whether there were more.
+// headBuffer keeps the beginning of what is written to it, up to most bytes, and records in over
+// whether there was more.
 type headBuffer struct {
 	kept bytes.Buffer
 	most int64

@@ -171,8 +171,8 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	}
 }
 
-// The headers and body that a target receives, with and without --raw. A sender cannot set a header
-// that the target would take for one of hookstart's or of its own proxy's.
+// A target receives the documented headers and body, with and without --raw. A sender cannot set a
+// header that the target would take for one of hookstart's or of its own proxy's.
 func TestWhatIsPosted(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []bool{false, true} {
