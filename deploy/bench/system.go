@@ -131,7 +131,7 @@ func (i installer) with(node nodeSettings) installer {
 	}
 }
 
-// otherBuildSuffix is the suffix of the names of variants of the other build.
+// otherBuildSuffix ends the name of a variant that runs the other build.
 const otherBuildSuffix = "-other"
 
 // findVariant returns the variant with the given name. Its install is nil if there is none.

@@ -231,9 +231,10 @@ func TestControlPages(t *testing.T) {
 	b.contented()
 }
 
-// Without a mouse, an operator pauses and resumes a queue, limits a group of runners, gives a queue
-// its own stream and changes the stream's settings, cancels one execution and then all that wait,
-// and sets and removes the workflow that operator events start. The focus never gets lost.
+// Without a mouse, an operator does everything that the pages offer for control: pause and resume a
+// queue, limit a group of runners, give a queue its own stream, change that stream's settings,
+// cancel one execution, cancel all that wait, set the workflow that operator events start, and
+// remove that setting. The focus never gets lost.
 func TestControlByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -96,7 +96,8 @@ func AdvanceRevision(
 }
 
 const (
-	// maxUnconfirmed is the maximum number of unconfirmed records.
+	// maxUnconfirmed is the maximum number of records that RestoreMissing has sent and whose
+	// confirmations it still awaits.
 	maxUnconfirmed = 500
 	// maxStallWait is the maximum time that a record may wait to be sent.
 	maxStallWait = 10 * time.Second

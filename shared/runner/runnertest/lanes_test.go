@@ -298,7 +298,7 @@ func TestConsumersOfLanes(t *testing.T) {
 		c.AckWait != 7*time.Second {
 		t.Errorf("%+v", c)
 	}
-	// A group whose consumer would have that name is refused.
+	// A group whose own consumer would have the name of a lane's consumer is refused.
 	err = runner.Run(t.Context(), nc, runner.Options{Group: fmt.Sprint("group-", lane)}, func(
 		context.Context, runner.Execution,
 	) (any, error) {

@@ -406,7 +406,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	for msg := range batch.Messages() {
 		r.check(msg.DoubleAck(t.Context()))
 	}
-	// This discards the last poll.
+	// Enforce discards the result of the last poll of the queues.
 	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())

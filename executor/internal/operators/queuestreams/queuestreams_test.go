@@ -542,7 +542,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	if q, ok := f.Directory.Queue("q"); ok && q.Record.Stream != nil {
 		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
 	}
-	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second time with another size
+	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second call only changes the size
 		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}

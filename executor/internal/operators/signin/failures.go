@@ -27,7 +27,8 @@ const (
 	maxDelay = 3 * time.Second
 	// forgetAfter is how long after its last failure a source's failures are kept.
 	forgetAfter = 10 * time.Minute
-	// maxSources is the maximum number of sources whose failures are kept.
+	// maxSources is the maximum number of sources whose failures are kept. It bounds the memory
+	// that an attacker with many addresses can occupy.
 	maxSources = 10_000
 	// maxDelayedFailures is the maximum number of failures delayed at the same time, because each
 	// of them occupies a connection.

@@ -272,8 +272,8 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 
 // The search for executions that no runner will end finds start messages in the shared stream and
 // in the queue's own stream. An execution whose start message waits in either stream is left alone.
-// An execution whose start message is gone is ended, and so is one that runners of the own stream
-// acknowledged without a report.
+// An execution whose start message is gone is ended, and so is one whose start message runners
+// acknowledged in the queue's own stream without a report.
 func TestLostStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -186,7 +186,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		if err != nil || len(counts) != 9 || !counts[0].Minute.Equal(at(2)) {
 			t.Errorf("%v, %v", counts, err)
 		}
-		// The report's ID is of that age as well.
+		// PruneCounts also deletes the ID of the report "r", which can then be applied again.
 		if _, err := s.PruneCounts(t.Context(), at(10), 100, 100); err != nil {
 			t.Fatal(err)
 		}

@@ -133,7 +133,7 @@ var lostTests = map[string]func(*testing.T, store.Store){
 			ID:             "\x00",
 			StreamSequence: 1,
 		})
-		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, they are final
+		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, both have ended
 			ended, err := s.EndLost(t.Context(), lost, at, "lost")
 			if err != nil {
 				t.Fatal(err)

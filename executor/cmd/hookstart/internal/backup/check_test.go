@@ -61,8 +61,8 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the own streams of the queue "default", with a start message whose subject is the one
-// that p, the shared stream or the queue's own, requires.
+// addOwn adds the streams of its own that the queue "default" has, with a start message whose
+// subject is the one that p, the shared stream or the queue's own, requires.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,

@@ -423,7 +423,8 @@ type backupPublisher struct {
 	unconfirmed []jetstream.PubAckFuture
 }
 
-// maxUnconfirmed is the maximum number of unconfirmed messages.
+// maxUnconfirmed is the maximum number of messages that a restore has sent and whose confirmations
+// it still awaits.
 const maxUnconfirmed = 1000
 
 func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
