@@ -25,7 +25,7 @@ import (
 )
 
 // Names under which the binary starts itself as one of the programs. Programs whose names have
-// benchRolePrefix exist only in the benchmark.
+// that begin with benchRolePrefix exist only in the benchmark.
 const (
 	benchRolePrefix = "bench-"
 	roleNATS        = benchRolePrefix + "nats"
