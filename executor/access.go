@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// maxOIDCSession is the maximum lifetime of a console session that began with a sign-in at an
-// identity provider.
-const maxOIDCSession = 12 * time.Hour
+// maxOIDCSessionLifetime is the maximum lifetime of a console session that began with a sign-in at
+// an identity provider.
+const maxOIDCSessionLifetime = 12 * time.Hour
 
 // oidc returns the configured identity provider, or nil if there is none.
 func (c *Config) oidc() (*signin.OIDC, error) {
@@ -34,10 +34,10 @@ func (c *Config) oidc() (*signin.OIDC, error) {
 			errors.New("--oidc-issuer needs --oidc-client-id, and --oidc-role: whom no role " +
 				"matches has no access")
 	}
-	if c.OIDCSession < 0 || c.OIDCSession > maxOIDCSession ||
+	if c.OIDCSession < 0 || c.OIDCSession > maxOIDCSessionLifetime ||
 		(c.OIDCSession > 0 && c.OIDCSession < time.Second) {
 		return nil,
-			fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSession,
+			fmt.Errorf("--oidc-session must be between 1s and %s, not %s", maxOIDCSessionLifetime,
 				c.OIDCSession)
 	}
 	config := signin.OIDCConfig{

@@ -29,9 +29,9 @@ func ensureJetStreamWithRetry(
 		trying, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		err = ensureJetStream(trying, nc, js, c)
-		return err == nil || errors.Is(err, stream.ErrMismatch)
+		return err == nil || errors.Is(err, stream.ErrSettingsMismatch)
 	})
-	if err == nil || errors.Is(err, stream.ErrMismatch) {
+	if err == nil || errors.Is(err, stream.ErrSettingsMismatch) {
 		return err
 	}
 	return fmt.Errorf("NATS does not let the streams, buckets and consumers be created within %s "+

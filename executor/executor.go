@@ -113,9 +113,9 @@ type executor struct {
 }
 
 func (e *executor) run(ctx context.Context) error {
-	if len(e.config.AdminToken) < minAdminToken {
+	if len(e.config.AdminToken) < minAdminTokenLength {
 		e.Log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a "+
-			"longer one, for example with openssl rand -hex 24", minAdminToken)
+			"longer one, for example with openssl rand -hex 24", minAdminTokenLength)
 	}
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.prepareEdits(starting); err != nil {
 		return err
 	}
-	if err := e.checkKeys(starting); err != nil {
+	if err := e.checkEncryptionKeys(starting); err != nil {
 		return err
 	}
 	if err := e.putPlans(starting); err != nil {
@@ -141,10 +141,10 @@ func (e *executor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.startEvents(ctx)
+	e.startEventPublishing(ctx)
 	// Background tasks stop before the resources that they use are closed.
-	e.record(ctx)
-	e.maintain(ctx)
+	e.startRecording(ctx)
+	e.startMaintenance(ctx)
 	e.prune(ctx)
 
 	var ready func(addr, opsAddr string)
@@ -268,7 +268,7 @@ func (e *executor) prepareWatches(startCtx context.Context) (err error) {
 	// missed changes.
 	err = changes.Ensure(startCtx, e.JetStream, e.config.Replicas)
 	if err == nil {
-		err = e.changed.Load(startCtx, e.JetStream)
+		err = e.changed.LoadRecent(startCtx, e.JetStream)
 	}
 	if err != nil {
 		e.Log.WithError(err).Warn("the changes before this start cannot be read: clients that " +
@@ -359,9 +359,9 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	return withAPI(api, pages), nil
 }
 
-// startEvents starts publishing operator events. It must be called before record, whose
+// startEventPublishing starts publishing operator events. It must be called before record, whose
 // transactions store the causes of events.
-func (e *executor) startEvents(ctx context.Context) {
+func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:         e.records,
 		Directory:     e.directory,
@@ -374,13 +374,13 @@ func (e *executor) startEvents(ctx context.Context) {
 		DedupWindow:   e.config.DedupWindow,
 		Log:           e.Log,
 	})
-	e.records.OnFailure(made.FailureCause)
+	e.records.SetFailureCause(made.FailureCause)
 	e.Go(ctx, made.Run)
 	e.Go(ctx, made.WatchConditions)
 }
 
-// record starts recording executions and audit entries.
-func (e *executor) record(ctx context.Context) {
+// startRecording starts recording executions and audit entries.
+func (e *executor) startRecording(ctx context.Context) {
 	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
 	r.Behind = audit.Replay
@@ -404,9 +404,9 @@ func (e *executor) accountOf(workflowID string) string {
 	return w.Record.AccountID
 }
 
-// maintain starts the background jobs for queues, stream settings, keys, dead letters and the
-// registry.
-func (e *executor) maintain(ctx context.Context) {
+// startMaintenance starts the background jobs for queues, stream settings, keys, dead letters and
+// the registry.
+func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
 	edited := newSettingsMonitor(e.Ops.Metrics, e.Log)
 	e.Go(ctx, func(ctx context.Context) {
@@ -419,7 +419,7 @@ func (e *executor) maintain(ctx context.Context) {
 	})
 	e.Go(ctx, held.Run)
 	e.Go(ctx, e.keyring.Run)
-	e.Go(ctx, e.warnOfMissingKeys)
+	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
 	e.Go(ctx, e.databaseCopy.Run)
@@ -436,10 +436,10 @@ func (e *executor) maintain(ctx context.Context) {
 	})
 }
 
-// checkKeys returns an error if there are encrypted records and the configured keys decrypt none of
-// them. Without a key file it returns nil, because an operator who has lost the keys must be able
-// to set all secrets again.
-func (e *executor) checkKeys(ctx context.Context) error {
+// checkEncryptionKeys returns an error if there are encrypted records and the configured keys
+// decrypt none of them. Without a key file it returns nil, because an operator who has lost the
+// keys must be able to set all secrets again.
+func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
 	}
@@ -450,11 +450,11 @@ func (e *executor) checkKeys(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return found.Err(e.keys)
+	return found.CheckAnyDecrypted(e.keys)
 }
 
-// warnOfMissingKeys logs a warning if keys of encrypted records are missing.
-func (e *executor) warnOfMissingKeys(ctx context.Context) {
+// warnOfMissingEncryptionKeys logs a warning if keys of encrypted records are missing.
+func (e *executor) warnOfMissingEncryptionKeys(ctx context.Context) {
 	found, err := e.editor.CountDecryptable(ctx,
 		func(registry.DecryptionCounts) bool { return false })
 	switch warning := found.Warning(); {
@@ -477,9 +477,9 @@ func (e *executor) server(handler http.Handler) *http.Server {
 	}
 }
 
-// minAdminToken is the recommended minimum length of an admin token. A shorter token only causes a
-// warning, because existing installations may have one.
-const minAdminToken = 16
+// minAdminTokenLength is the recommended minimum length of an admin token. A shorter token only
+// causes a warning, because existing installations may have one.
+const minAdminTokenLength = 16
 
 // withAPI returns a handler that serves api below /api/ and pages everywhere else. It does not use
 // a ServeMux, which would redirect paths that it considers unclean.

@@ -14,8 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// settingsEvery is the interval at which the streams' settings are compared with the configuration.
-const settingsEvery = 20 * time.Second
+// settingsCheckInterval is the interval at which the streams' settings are compared with the
+// configuration.
+const settingsCheckInterval = 20 * time.Second
 
 // settingsMonitor detects streams whose settings were changed while the executor was running;
 // stream.Ensure compares the settings only when the executor starts.
@@ -47,8 +48,8 @@ func newSettingsMonitor(registry *prometheus.Registry, log logrus.FieldLogger) *
 }
 
 func (s *settingsMonitor) watch(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
-	retry.Every(ctx, settingsEvery, func() {
-		asking, cancel := context.WithTimeout(ctx, settingsEvery/2)
+	retry.Every(ctx, settingsCheckInterval, func() {
+		asking, cancel := context.WithTimeout(ctx, settingsCheckInterval/2)
 		defer cancel()
 		s.compare(asking, js, want)
 	})

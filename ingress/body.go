@@ -13,8 +13,8 @@ import (
 // A body is read in steps: the buffer grows with the bytes that have arrived, not with the declared
 // Content-Length.
 const (
-	firstStep  = keptBuffer
-	stepFactor = 4
+	initialBodyBuffer = maxPooledBuffer
+	bodyBufferGrowth  = 4
 )
 
 // rateGrace is how long a body may take before its average rate must reach MinBodyRate.
@@ -56,7 +56,7 @@ func (h *handler) readBody(
 	if declared < 0 {
 		maxLength = h.maxBody
 	}
-	room := min(maxLength, firstStep)
+	room := min(maxLength, initialBodyBuffer)
 	if !h.shares.enter(accountID, room) {
 		return nil, d, overloadedRefusal()
 	}
@@ -71,13 +71,13 @@ func (h *handler) readBody(
 	due := h.bodyDeadline(maxLength, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
-		return nil, d, &admission.Refusal{Code: webhook.BodyUnreadable}
+		return nil, d, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
 	}
 	source := h.bodyReader(w, r)
 	body = b.bodyOfSize(room)
 	for int64(d.read) != declared {
 		if d.read == len(body) {
-			grown := min(maxLength, int64(d.read)*stepFactor)
+			grown := min(maxLength, int64(d.read)*bodyBufferGrowth)
 			if grown == int64(d.read) {
 				// The length is undeclared and the limit is reached: is this the end of the body?
 				var next [1]byte
@@ -115,7 +115,7 @@ func (h *handler) readBody(
 // longer one, or one of undeclared length, must keep the minimum rate; otherwise a slow sender
 // could occupy a slot and memory by sending a few bytes per second.
 func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
-	if h.minBodyRate == 0 || maxLength <= firstStep {
+	if h.minBodyRate == 0 || maxLength <= initialBodyBuffer {
 		return h.bodyTimeout
 	}
 	return min(h.bodyTimeout,
@@ -123,16 +123,16 @@ func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
 }
 
 func overloadedRefusal() *admission.Refusal {
-	return &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
+	return &admission.Refusal{Code: webhook.CodeOverloaded, RetryAfter: time.Second}
 }
 
 // bodyReadRefusal maps a read error to a refusal: either the body is too long, or it is incomplete
 // or did not arrive in time.
 func bodyReadRefusal(err error) *admission.Refusal {
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return &admission.Refusal{Code: webhook.BodyTooLarge}
+		return &admission.Refusal{Code: webhook.CodeBodyTooLarge}
 	}
-	return &admission.Refusal{Code: webhook.BodyUnreadable}
+	return &admission.Refusal{Code: webhook.CodeBodyUnreadable}
 }
 
 // maxDiscard is the maximum number of bytes that are drained from a body to keep the connection

@@ -13,20 +13,20 @@ type buffers struct {
 	headers execution.Values // the headers to forward
 }
 
-// keptBuffer is the maximum size, in bytes, of a buffer that is returned to the pool. Without it, a
-// few long bodies would leave oversized buffers to later requests.
-const keptBuffer = 16 << 10
+// maxPooledBuffer is the maximum size, in bytes, of a buffer that is returned to the pool. Without
+// it, a few long bodies would leave oversized buffers to later requests.
+const maxPooledBuffer = 16 << 10
 
-// keptHeaders is the maximum number of entries in a headers map that is returned to the pool.
-const keptHeaders = 64
+// maxPooledHeaders is the maximum number of entries in a headers map that is returned to the pool.
+const maxPooledHeaders = 64
 
 // reset clears the buffers and drops those that have grown too large for the pool.
 func (b *buffers) reset() {
-	if cap(b.body) > keptBuffer {
+	if cap(b.body) > maxPooledBuffer {
 		b.body = nil
 	}
-	b.message.Trim(keptBuffer)
-	if len(b.headers) > keptHeaders {
+	b.message.Trim(maxPooledBuffer)
+	if len(b.headers) > maxPooledHeaders {
 		b.headers = execution.Values{}
 	}
 	clear(b.headers)

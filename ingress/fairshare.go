@@ -19,16 +19,16 @@ type fairShare struct {
 	inFlight, bytes       atomic.Int64
 
 	// accounts holds each account's requests and bytes. An account without requests has no entry.
-	accounts *sharded.Shards[map[string]share]
+	accounts *sharded.Shards[map[string]accountUsage]
 }
 
-// share counts one account's requests in flight and the bytes of their bodies.
-type share struct{ inFlight, bytes int64 }
+// accountUsage counts one account's requests in flight and the bytes of their bodies.
+type accountUsage struct{ inFlight, bytes int64 }
 
 func newFairShare(maxInFlight, maxBytes int64) *fairShare {
 	return &fairShare{
 		maxInFlight: maxInFlight, maxBytes: maxBytes,
-		accounts: sharded.New(func() map[string]share { return map[string]share{} }),
+		accounts: sharded.New(func() map[string]accountUsage { return map[string]accountUsage{} }),
 	}
 }
 

@@ -37,7 +37,7 @@ func TestShares(t *testing.T) {
 		t.Error("it is not all given back")
 	}
 	s.release("d", 1200)
-	s.accounts.ForEach(func(held *map[string]share) {
+	s.accounts.ForEach(func(held *map[string]accountUsage) {
 		if n := len(*held); n != 0 {
 			t.Errorf("%d accounts that hold nothing are remembered", n)
 		}

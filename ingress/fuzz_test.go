@@ -110,7 +110,7 @@ func FuzzHeaders(f *testing.F) {
 			DeliveryID: redact.HeaderText(deliveryID),
 			Headers:    d.redactor.Headers(execution.Values{}, nil),
 			Payload:    execution.Payload{Kind: execution.BodyText},
-			Trace:      nextTrace(header),
+			Trace:      newTraceparent(header),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func FuzzHeaders(f *testing.F) {
 				}
 			}
 		}
-		if !validTrace(event.Start.Trace) {
+		if !isValidTraceparent(event.Start.Trace) {
 			t.Errorf("traceparent %q", event.Start.Trace)
 		}
 	})

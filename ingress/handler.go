@@ -28,7 +28,7 @@ type handler struct {
 	admission  *admission.Admission
 	lease      lease
 	publisher  deliveryPublisher
-	space      *storage.Space
+	space      *storage.StreamSpace
 	duplicates *report.DuplicateCounter
 	refused    refusalCounter
 	seen       senderCounter
@@ -144,11 +144,11 @@ func (h *handler) router() http.Handler {
 		router.Handle(method, webhookPath+":workflowId", func(
 			w http.ResponseWriter, r *http.Request, p httprouter.Params,
 		) {
-			h.serveOther(w, r, p.ByName("workflowId"))
+			h.serveOtherMethod(w, r, p.ByName("workflowId"))
 		})
 	}
-	router.NotFound = h.refuseAll(webhook.NotFound)
-	notAllowed := h.refuseAll(webhook.MethodNotAllowed)
+	router.NotFound = h.refuseAll(webhook.CodeNotFound)
+	notAllowed := h.refuseAll(webhook.CodeMethodNotAllowed)
 	router.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "*" { // the router would match it against every path
 			w.Header().Del("Allow")
@@ -168,23 +168,23 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	defer d.release()
 	h.beginEvent(d.e, r, webhookRoute)
 	defer h.finishEvent(w, r, d.e)
-	h.finish(d, h.decide(d, workflowID))
+	h.respond(d, h.decide(d, workflowID))
 	d.reading.release() // before finishEvent, which may drain a body
 }
 
-// serveOther responds to a request whose method is not POST. If the node's sender has a handshake
-// for that method, it responds to the handshake, otherwise with 405.
-func (h *handler) serveOther(w http.ResponseWriter, r *http.Request, workflowID string) {
+// serveOtherMethod responds to a request whose method is not POST. If the node's sender has a
+// handshake for that method, it responds to the handshake, otherwise with 405.
+func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
 	h.beginEvent(d.e, r, "")
 	defer h.finishEvent(w, r, d.e)
-	h.finish(d, h.decideOther(d, workflowID))
+	h.respond(d, h.decideOtherMethod(d, workflowID))
 	d.reading.release()
 }
 
-func (h *handler) decideOther(d *delivery, workflowID string) outcome {
-	notAllowed := outcome{refusal: &admission.Refusal{Code: webhook.MethodNotAllowed}}
+func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
+	notAllowed := outcome{refusal: &admission.Refusal{Code: webhook.CodeMethodNotAllowed}}
 	if h.parse(d, workflowID) != nil || !execution.ValidName(workflowID) {
 		return notAllowed
 	}

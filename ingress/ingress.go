@@ -93,7 +93,7 @@ type endpoint struct {
 	follower  *consistency.Follower
 	lease     *consistency.Lease
 	publisher *publish.DeliveryPublisher // for the stream that the queues share
-	streams   *publish.Streams
+	streams   *publish.StreamRouter
 	handler   *handler
 }
 
@@ -113,7 +113,12 @@ func (e *endpoint) run(ctx context.Context) error {
 			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	checks := checks(e.NATS, e.JetStream, e.lease, startStreams{e.publisher, e.streams, e.snapshot})
+	checks := checks(
+		e.NATS,
+		e.JetStream,
+		e.lease,
+		startMessageStreams{e.publisher, e.streams, e.snapshot},
+	)
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
 		"workflows": e.snapshot.WorkflowCount(),
@@ -156,7 +161,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		return err
 	}
 	e.Add(e.publisher.Close)
-	e.streams = publish.NewStreams(e.NATS, e.publisher)
+	e.streams = publish.NewStreamRouter(e.NATS, e.publisher)
 	e.Add(e.streams.Close)
 	duplicates := report.NewDuplicateCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
 	e.Add(duplicates.Stop)
@@ -199,7 +204,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 			return e.keys.Seal([]byte(secret), registry.CapturedSealPurpose(workflowID, nodeID))
 		},
 	})
-	registerState(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
+	registerStateMetrics(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
 	return nil
 }
 
@@ -222,7 +227,7 @@ func (e *endpoint) announce(ctx context.Context) error {
 	}
 	e.Add(announcer.Stop)
 	sealed := e.snapshot.DecryptionCounts()
-	if err := sealed.Err(e.keys); err != nil {
+	if err := sealed.CheckAnyDecrypted(e.keys); err != nil {
 		return err
 	}
 	if n, why := e.snapshot.UnusableSenders(); n > 0 {
@@ -252,7 +257,8 @@ func (h *handler) server(log *logrus.Logger) *http.Server {
 
 // waitForExecutor waits for the stream and the registry, which the executor creates.
 func waitForExecutor(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	if err := errors.Join(stream.Wait(ctx, js), consistency.WaitForBucket(ctx, js)); err != nil {
+	if err := errors.Join(stream.AwaitExecutionsCreated(ctx, js), consistency.WaitForBucket(ctx,
+		js)); err != nil {
 		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return ctx.Err()
 		}

@@ -62,7 +62,7 @@ func (h *handler) beginEvent(e *event, r *http.Request, route string) {
 func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *event) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		h.refuse(w, r, e, &admission.Refusal{Code: webhook.Internal}, nil)
+		h.refuse(w, r, e, &admission.Refusal{Code: webhook.CodeInternal}, nil)
 	}
 	h.startSpans(r, e, false) // no valid token was found for this request
 	took := time.Since(e.start)
@@ -77,7 +77,7 @@ func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *event) 
 
 func (h *handler) logEvent(e *event, took time.Duration) {
 	level := logrus.InfoLevel
-	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.RunFailed {
+	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.CodeRunFailed {
 		level = logrus.WarnLevel
 	}
 	members := make([]ops.Field, 0, 12)
@@ -136,22 +136,23 @@ func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
 
-// signatureRefusal holds the labels of the counter of requests refused by signature.
-type signatureRefusal struct {
+// signatureRefusalLabels holds the labels of the counter of requests refused by signature.
+type signatureRefusalLabels struct {
 	preset string
 	code   webhook.Code
 }
 
 // responseLabels holds the labels of the counter of requests.
 type responseLabels struct {
-	// status is the HTTP status. customStatus represents any status set by an execution's output.
+	// status is the HTTP status. customStatusLabel represents any status set by an execution's
+	// output.
 	status int
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
-// customStatus represents every status set by an execution's output. Label values must be ones that
-// this program chooses, so that their number is bounded.
-const customStatus = 0
+// customStatusLabel represents every status set by an execution's output. Label values must be ones
+// that this program chooses, so that their number is bounded.
+const customStatusLabel = 0
 
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons
 // and presets of senders, so their number is bounded.
@@ -159,7 +160,7 @@ type requestMetrics struct {
 	requests   map[responseLabels]prometheus.Counter
 	verified   map[string]prometheus.Counter // counters of verified requests, by preset
 	handshakes map[string]prometheus.Counter // counters of handshakes, by preset
-	unverified map[signatureRefusal]prometheus.Counter
+	unverified map[signatureRefusalLabels]prometheus.Counter
 	duplicates prometheus.Counter
 	filtered   prometheus.Counter
 	overShare  prometheus.Counter
@@ -171,9 +172,9 @@ type requestMetrics struct {
 	active     prometheus.Gauge
 }
 
-// registerState registers gauges for the state of the ingress: the registry's revision and lag, the
-// workflows, and the responses that are waiting.
-func registerState(
+// registerStateMetrics registers gauges for the state of the ingress: the registry's revision and
+// lag, the workflows, and the responses that are waiting.
+func registerStateMetrics(
 	r prometheus.Registerer, snapshot *registry.Snapshot, follower *consistency.Follower,
 	lease *consistency.Lease, waits *await.Waits,
 ) {
@@ -230,7 +231,7 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 		requests:   map[responseLabels]prometheus.Counter{},
 		verified:   map[string]prometheus.Counter{},
 		handshakes: map[string]prometheus.Counter{},
-		unverified: map[signatureRefusal]prometheus.Counter{},
+		unverified: map[signatureRefusalLabels]prometheus.Counter{},
 		duplicates: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_ingress_deduplicated_total",
 			Help: "Repeated deliveries that started nothing.",
@@ -262,8 +263,8 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}
 	responses := []responseLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
-			overloadStatus, webhook.RateLimited,
-		}, {overloadStatus, webhook.WorkflowInactive},
+			overloadStatus, webhook.CodeRateLimited,
+		}, {overloadStatus, webhook.CodeWorkflowInactive},
 	}
 	for code, p := range problems {
 		responses = append(responses, responseLabels{p.status, code})
@@ -271,16 +272,18 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	for _, a := range responses { // looked up once instead of for each request
 		m.requests[a] = requests.WithLabelValues(strconv.Itoa(a.status), string(a.code))
 	}
-	m.requests[responseLabels{status: customStatus}] = requests.WithLabelValues("output", "")
-	m.addSenders(verified, handshakes, unverified)
+	m.requests[responseLabels{status: customStatusLabel}] = requests.WithLabelValues("output", "")
+	m.addSenderCounters(verified, handshakes, unverified)
 	r.MustRegister(requests, verified, handshakes, unverified, m.duplicates, m.filtered,
 		m.overShare, waits, m.wait, m.bodyBytes, m.duration, m.publish, m.active)
 	return m
 }
 
-// addSenders looks up the counters of all presets in advance, so that they need not be looked up
-// for each request.
-func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus.CounterVec) {
+// addSenderCounters looks up the counters of all presets in advance, so that they need not be
+// looked up for each request.
+func (m *requestMetrics) addSenderCounters(
+	verified, handshakes, unverified *prometheus.CounterVec,
+) {
 	for _, p := range sender.Presets() {
 		if len(p.Handshakes) > 0 {
 			m.handshakes[p.ID] = handshakes.WithLabelValues(p.ID)
@@ -290,9 +293,10 @@ func (m *requestMetrics) addSenders(verified, handshakes, unverified *prometheus
 		}
 		m.verified[p.ID] = verified.WithLabelValues(p.ID)
 		for _, code := range [...]webhook.Code{
-			webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired,
+			webhook.CodeSignatureMissing, webhook.CodeSignatureInvalid,
+			webhook.CodeSignatureExpired,
 		} {
-			m.unverified[signatureRefusal{p.ID, code}] = unverified.WithLabelValues(p.ID,
+			m.unverified[signatureRefusalLabels{p.ID, code}] = unverified.WithLabelValues(p.ID,
 				string(code))
 		}
 	}
@@ -303,7 +307,7 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	switch {
 	case e.probe:
 	case e.custom:
-		m.requests[responseLabels{status: customStatus}].Inc()
+		m.requests[responseLabels{status: customStatusLabel}].Inc()
 	default:
 		m.requests[responseLabels{e.status, e.code}].Inc()
 	}
@@ -322,7 +326,7 @@ func (m *requestMetrics) observe(e *event, took time.Duration) {
 	if e.filtered {
 		m.filtered.Inc()
 	}
-	if errors.Is(e.err, errShare) {
+	if errors.Is(e.err, errOverStorageShare) {
 		m.overShare.Inc()
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// response is an HTTP response built from an execution's output.
-type response struct {
+// outputResponse is an HTTP response built from an execution's output.
+type outputResponse struct {
 	status      int
 	custom      bool        // the output sets the status
 	headers     http.Header // further headers, keyed by canonical name
@@ -24,13 +24,13 @@ type response struct {
 	body        []byte
 }
 
-// errOutput is the error for an output whose http member is invalid.
-var errOutput = errors.New("the output's http is not valid")
+// errInvalidOutput is the error for an output whose http member is invalid.
+var errInvalidOutput = errors.New("the output's http is not valid")
 
 // readOutput converts an output to a response. An output {"http": {…}} sets status, headers and
 // body; any other output is itself the body, in the form that the sender expects. So is the status
 // of a response without a body, unless the output sets it.
-func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
+func readOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
 	r, err = readAnyOutput(output, form)
 	if err == nil && !r.custom && len(r.body) == 0 {
 		r.status = form.EmptyStatus()
@@ -38,10 +38,10 @@ func readOutput(output []byte, form sender.OutputForm) (r response, err error) {
 	return r, err
 }
 
-func readAnyOutput(output []byte, form sender.OutputForm) (r response, err error) {
+func readAnyOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(output, &members) == nil && len(members) == 1 && members["http"] != nil {
-		return readHTTP(members["http"])
+		return readHTTPMember(members["http"])
 	}
 	r.status = http.StatusOK
 	if a := form.Response(output); a != nil {
@@ -57,8 +57,8 @@ func readAnyOutput(output []byte, form sender.OutputForm) (r response, err error
 	return r, nil
 }
 
-// readHTTP converts the http member of an output to a response. Unknown fields are an error.
-func readHTTP(text []byte) (r response, err error) {
+// readHTTPMember converts the http member of an output to a response. Unknown fields are an error.
+func readHTTPMember(text []byte) (r outputResponse, err error) {
 	var given struct {
 		Status  *int                       `json:"status"`
 		Headers map[string]json.RawMessage `json:"headers"`
@@ -68,17 +68,17 @@ func readHTTP(text []byte) (r response, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if string(bytes.TrimSpace(text)) == "null" {
-		return r, fmt.Errorf("%w: it must be an object", errOutput)
+		return r, fmt.Errorf("%w: it must be an object", errInvalidOutput)
 	}
 	if err := decoder.Decode(&given); err != nil {
-		return r, fmt.Errorf("%w: %w", errOutput, err)
+		return r, fmt.Errorf("%w: %w", errInvalidOutput, err)
 	}
 	r.status, r.custom = http.StatusOK, given.Status != nil
 	if r.custom {
 		r.status = *given.Status
 	}
 	if r.status < 200 || r.status > 599 {
-		return r, fmt.Errorf("%w: status must be 200 to 599, not %d", errOutput, r.status)
+		return r, fmt.Errorf("%w: status must be 200 to 599, not %d", errInvalidOutput, r.status)
 	}
 	if r.headers, err = readHeaders(given.Headers, given.Cookies); err != nil {
 		return r, err
@@ -104,16 +104,16 @@ func readHTTP(text []byte) (r response, err error) {
 
 var contentTypeText = []string{"text/plain; charset=utf-8"}
 
-// unsentHeaders are the headers that an output cannot set, because they concern the connection or
-// the length of the body (RFC 9110), or because the ingress sets them.
-var unsentHeaders = []string{
+// ignoredOutputHeaders are the headers that an output cannot set, because they concern the
+// connection or the length of the body (RFC 9110), or because the ingress sets them.
+var ignoredOutputHeaders = []string{
 	"Connection", "Content-Length", "Date", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Proxy-Connection", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade", "X-Content-Type-Options", webhook.HeaderExecutionID,
 }
 
 // readHeaders returns the headers that an output sets. The value of a header is a string or a list
-// of strings. unsentHeaders are omitted, and so are cookies unless the output enables them.
+// of strings. ignoredOutputHeaders are omitted, and so are cookies unless the output enables them.
 func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
 	// Names that differ only in case are the same header. Sorting makes the order of its values
@@ -122,15 +122,19 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 		values, ok := readHeader(given[name])
 		if !ok {
 			return nil,
-				fmt.Errorf("%w: the header %q must be a text or a list of texts", errOutput, name)
+				fmt.Errorf(
+					"%w: the header %q must be a text or a list of texts",
+					errInvalidOutput,
+					name,
+				)
 		}
 		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool {
 			return !httpguts.ValidHeaderFieldValue(v)
 		}) {
-			return nil, fmt.Errorf("%w: the header %q cannot be sent", errOutput, name)
+			return nil, fmt.Errorf("%w: the header %q cannot be sent", errInvalidOutput, name)
 		}
 		name = http.CanonicalHeaderKey(name)
-		if slices.Contains(unsentHeaders, name) || name == "Set-Cookie" && !cookies {
+		if slices.Contains(ignoredOutputHeaders, name) || name == "Set-Cookie" && !cookies {
 			continue
 		}
 		headers[name] = append(headers[name], values...)

@@ -88,10 +88,10 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	}{
 		{registry.PhaseOwn, stream.OwnStreamName("q")},
 		{registry.PhaseMovingOut, stream.OwnStreamName("q")},
-		{registry.PhaseClosedOut, ""},
-		{registry.PhaseDraining, stream.ExecutionsName},
+		{registry.PhaseClosedMovingOut, ""},
+		{registry.PhaseDrainingOwn, stream.ExecutionsName},
 		{registry.PhaseMovingIn, stream.ExecutionsName},
-		{registry.PhaseClosedIn, ""},
+		{registry.PhaseClosedMovingIn, ""},
 		{registry.PhaseOwn, stream.OwnStreamName("q")},
 	} {
 		f.phase("q", c.phase)
@@ -222,11 +222,11 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 		}
 	}
-	f.phase("calm", registry.PhaseDraining)
+	f.phase("calm", registry.PhaseDrainingOwn)
 	becomes(503, "when no stream takes anything")
 	f.phase("calm", registry.PhaseOwn)
 	becomes(200, "when only the shared stream takes nothing")
-	f.phase("calm", registry.PhaseDraining)
+	f.phase("calm", registry.PhaseDrainingOwn)
 	becomes(503, "when no stream takes anything, again")
 	config.MaxBytes = -1
 	if _, err := f.JetStream.UpdateStream(t.Context(), config); err != nil {

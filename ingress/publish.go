@@ -15,26 +15,26 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// retryClosed is the Retry-After while a queue or a workflow is closed during a move to another
-// stream.
-const retryClosed = time.Second
+// retryAfterClosed is the Retry-After while a queue or a workflow is closed during a move to
+// another stream.
+const retryAfterClosed = time.Second
 
 // chooseStream chooses the stream for the start message or the rejection. If it returns nil, the
 // caller must release d.pass exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.trigger.Workflow.AcquirePermit()
-		if !d.pass.Moved && d.pass.Target != registry.TargetClosed {
-			d.layout = stream.Layout{Own: d.pass.Target == registry.TargetOwn}
+		if !d.pass.Moved && d.pass.Target != registry.StoreTargetClosed {
+			d.layout = stream.Layout{Own: d.pass.Target == registry.StoreTargetOwn}
 			return nil
 		}
 		d.pass.Release()
 		if !d.pass.Moved {
-			return newRefusal(webhook.Unavailable, retryClosed)
+			return newRefusal(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
 		if w == nil || w == d.trigger.Workflow { // deleted, or being replaced
-			return newRefusal(webhook.Unavailable, retryClosed)
+			return newRefusal(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		d.trigger.Workflow = w
 	}
@@ -62,7 +62,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		DeliveryID: d.redactor.HeaderValue(d.id.ID),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.e.startPublish(d.r, subject, d.trigger, id),
+		Trace:      d.e.startPublishSpan(d.r, subject, d.trigger, id),
 		Headers:    d.redactor.Headers(d.headers, d.senderSecretHeaders()),
 		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,
@@ -89,36 +89,39 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	return out
 }
 
-// retryUnavailable is the Retry-After while the stream is unavailable. It is about as long as a
-// server takes to restart, or a cluster to elect a leader.
-const retryUnavailable = 2 * time.Second
+// retryAfterUnavailable is the Retry-After while the stream is unavailable. It is about as long as
+// a server takes to restart, or a cluster to elect a leader.
+const retryAfterUnavailable = 2 * time.Second
 
-// publish publishes an account's message and maps an error of the stream to a refusal. unencoded is
+// publish publishes an account's message and maps an error of the stream to a refusal. encodeErr is
 // the error from encoding the message, or nil.
 func (h *handler) publish(
-	e *event, accountID string, msg *nats.Msg, unencoded error,
+	e *event, accountID string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {
-	if unencoded != nil {
-		e.err = unencoded
-		return publish.Ack{}, &admission.Refusal{Code: webhook.Internal}
+	if encodeErr != nil {
+		e.err = encodeErr
+		return publish.Ack{}, &admission.Refusal{Code: webhook.CodeInternal}
 	}
 	began := time.Now()
 	ack, err := h.publishFairly(accountID, msg)
 	e.publish = time.Since(began)
-	e.endPublish(ack.Duplicate, err)
+	e.endPublishSpan(ack.Duplicate, err)
 	if err == nil {
 		return ack, nil
 	}
 	e.err = err
 	switch {
 	case errors.Is(err, publish.ErrStorageFull):
-		return ack, &admission.Refusal{Code: webhook.StorageFull, RetryAfter: 30 * time.Second}
+		return ack, &admission.Refusal{Code: webhook.CodeStorageFull, RetryAfter: 30 * time.Second}
 	case errors.Is(err, publish.ErrTooLong): // because of its headers and parameters
-		return ack, &admission.Refusal{Code: webhook.BodyTooLarge}
+		return ack, &admission.Refusal{Code: webhook.CodeBodyTooLarge}
 	case errors.Is(err, publish.ErrOverloaded):
-		return ack, &admission.Refusal{Code: webhook.Overloaded, RetryAfter: time.Second}
+		return ack, &admission.Refusal{Code: webhook.CodeOverloaded, RetryAfter: time.Second}
 	default:
-		return ack, &admission.Refusal{Code: webhook.Unavailable, RetryAfter: retryUnavailable}
+		return ack, &admission.Refusal{
+			Code:       webhook.CodeUnavailable,
+			RetryAfter: retryAfterUnavailable,
+		}
 	}
 }
 
@@ -127,9 +130,12 @@ func inOwnStream(msg *nats.Msg) bool {
 	return layout.Own
 }
 
-// errShare means that the stream is nearly full and that the account holds its full share of it.
-var errShare = fmt.Errorf("%w for this account: it holds its share of a stream that is nearly full",
-	publish.ErrStorageFull)
+// errOverStorageShare means that the stream is nearly full and that the account holds its full
+// share of it.
+var errOverStorageShare = fmt.Errorf(
+	"%w for this account: it holds its share of a stream that is nearly full",
+	publish.ErrStorageFull,
+)
 
 // publishFairly publishes a message if the account may use the space. If it may not, a repeated
 // delivery is still recognized. The space of the shared stream is divided among accounts. The space
@@ -141,7 +147,7 @@ func (h *handler) publishFairly(accountID string, msg *nats.Msg) (publish.Ack, e
 		if !h.space.Reserve(accountID, size) {
 			ack, err := h.publisher.ConfirmRepeat(msg)
 			if errors.Is(err, publish.ErrStorageFull) {
-				err = errShare
+				err = errOverStorageShare
 			}
 			return ack, err
 		}

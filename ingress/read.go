@@ -9,16 +9,16 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// readWithID reads the body and determines the delivery ID. If a signature may cover the ID, the ID
-// is determined only after the request has been verified.
-func (h *handler) readWithID(d *delivery) *outcome {
+// readBodyAndID reads the body and determines the delivery ID. If a signature may cover the ID, the
+// ID is determined only after the request has been verified.
+func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
 	if !d.isRead && !unknown && !h.idInBody(d) {
 		if out := h.checkID(d); out != nil {
 			return out
 		}
 	}
-	if refusal := h.read(d); refusal != nil {
+	if refusal := h.readBodyOnce(d); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	if unknown {
@@ -31,7 +31,7 @@ func (h *handler) readWithID(d *delivery) *outcome {
 func (h *handler) checkID(d *delivery) *outcome {
 	h.findDeliveryID(d)
 	if d.idTooLong() {
-		return newRefusal(webhook.DeliveryIDInvalid, 0)
+		return newRefusal(webhook.CodeDeliveryIDInvalid, 0)
 	}
 	return nil
 }
@@ -42,9 +42,9 @@ func (d *delivery) mayHaveSignedID() bool {
 	return s != nil && s.SignsDeliveryID()
 }
 
-// read reads and parses the body. Later calls return the result of the first. It returns a refusal
-// if the body could not be read.
-func (h *handler) read(d *delivery) *admission.Refusal {
+// readBodyOnce reads and parses the body. Later calls return the result of the first. It returns a
+// refusal if the body could not be read.
+func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	if d.isRead {
 		return d.bodyRefusal
 	}
@@ -99,7 +99,7 @@ func (h *handler) findDeliveryID(d *delivery) {
 
 // idTooLong reports whether the delivery ID is too long. An ID from the sender's sources never is,
 // because long ones are hashed.
-func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliveryID }
+func (d *delivery) idTooLong() bool { return len(d.id.ID) > execution.MaxDeliveryIDBytes }
 
 // firstHeader returns the first non-empty value among the named headers. The names must be
 // canonical. Headers that hold a secret are skipped, because delivery IDs are recorded and shown.

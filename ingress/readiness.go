@@ -17,28 +17,28 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// staleAfter is how old this process's copy of the registry may be before the ingress reports that
-// it is not ready, so that a load balancer sends requests elsewhere. Requests get a 503 from
-// 2 s on; the additional half second allows for a late renewal.
-const staleAfter = 2500 * time.Millisecond
+// registryStaleAfter is how old this process's copy of the registry may be before the ingress
+// reports that it is not ready, so that a load balancer sends requests elsewhere. Requests get a
+// 503 from 2 s on; the additional half second allows for a late renewal.
+const registryStaleAfter = 2500 * time.Millisecond
 
 // smallestMessage is the approximate size, in the stream, of a message without a body.
 const smallestMessage = 512
 
 // checks returns the readiness checks. If one of them fails, the ingress cannot accept webhooks.
 func checks(
-	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at startStreams,
+	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at startMessageStreams,
 ) []ops.Check {
 	return []ops.Check{
 		bus.Check("ingress NATS", nc),
 		{Part: "ingress registry", Ask: func(context.Context) error {
 			age := lease.Age(time.Now())
-			if err := lease.Failure(); age > staleAfter &&
-				errors.Is(err, consistency.ErrNoIdentity) {
+			if err := lease.Failure(); age > registryStaleAfter &&
+				errors.Is(err, consistency.ErrNoRegistryIdentity) {
 				return fmt.Errorf("%w; every webhook is answered 503 until an executor has "+
 					"restored it", err)
 			}
-			if age > staleAfter {
+			if age > registryStaleAfter {
 				return fmt.Errorf("its present state has not been known for %s: every webhook is "+
 					"answered 503", age.Round(time.Second))
 			}
@@ -50,17 +50,17 @@ func checks(
 	}
 }
 
-// startStreams holds the streams in which start messages are stored.
-type startStreams struct {
+// startMessageStreams holds the streams in which start messages are stored.
+type startMessageStreams struct {
 	shared   *publish.DeliveryPublisher
-	own      *publish.Streams
+	own      *publish.StreamRouter
 	registry *registry.Snapshot
 }
 
 // anyAcceptsMessages returns an error if no stream would store a message now. The check itself
 // stores none. One available stream keeps the ingress ready: it accepts requests for the queues in
 // that stream, and responds with 503 to those for queues in unavailable streams.
-func (p startStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
+func (p startMessageStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := acceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
 	if err == nil {
 		return nil

@@ -27,107 +27,107 @@ type problem struct {
 }
 
 var problems = map[webhook.Code]problem{
-	webhook.MethodNotAllowed: {
+	webhook.CodeMethodNotAllowed: {
 		status: http.StatusMethodNotAllowed, title: "Method not allowed",
 		detail: "A webhook is called with POST.",
 	},
-	webhook.NotFound: {
+	webhook.CodeNotFound: {
 		status: http.StatusNotFound, title: "Not found",
 		detail: "The path of a webhook is /webhooks/{workflowId}, without anything after it.",
 	},
-	webhook.WorkflowIDMissing: {
+	webhook.CodeWorkflowIDMissing: {
 		status: http.StatusBadRequest, title: "Workflow ID missing",
 		detail: "Put the workflow's ID into the path: /webhooks/{workflowId}?token={token}.",
 	},
-	webhook.TokenMissing: {
+	webhook.CodeTokenMissing: {
 		status: http.StatusBadRequest, title: "Token missing",
 		detail: "Add the trigger node's token: the query parameter token or access_token, or the " +
 			"header Authorization: Bearer.",
 	},
-	webhook.BodyTooLarge: {
+	webhook.CodeBodyTooLarge: {
 		status: http.StatusRequestEntityTooLarge, title: "Body too large",
 		detail: "The body is longer than this endpoint accepts. Nothing was accepted.", close: true,
 	},
-	webhook.WorkflowNotFound: {
+	webhook.CodeWorkflowNotFound: {
 		status: http.StatusNotFound, title: "Workflow not found",
 		detail: "No workflow has this ID. Copy the webhook URL again.",
 	},
-	webhook.TokenInvalid: {
+	webhook.CodeTokenInvalid: {
 		status: http.StatusForbidden, title: "Token invalid",
 		detail: "The token belongs to no trigger node of this workflow; it may have been " +
 			"rotated. Copy the webhook URL again.",
 	},
-	webhook.WebhooksNotInPlan: {
+	webhook.CodeWebhooksNotInPlan: {
 		status: http.StatusForbidden, title: "Webhooks not in plan",
 		detail: "The account's plan has no webhook triggers.",
 	},
-	webhook.PlanLimitExceeded: {
+	webhook.CodePlanLimitExceeded: {
 		status: http.StatusForbidden, title: "Plan limit exceeded",
 		detail: "The account has more active webhook workflows than its plan allows, and this " +
 			"one is past the limit.",
 	},
-	webhook.SignatureMissing: {
+	webhook.CodeSignatureMissing: {
 		status: http.StatusUnauthorized, title: "Signature missing",
 		detail: "The sender that is configured for this webhook signs its requests, and this one " +
 			"has no signature.",
 	},
-	webhook.SignatureInvalid: {
+	webhook.CodeSignatureInvalid: {
 		status: http.StatusUnauthorized, title: "Signature invalid",
 		detail: "The request is not signed with a secret of the sender that is configured for " +
 			"this webhook, or was changed on its way.",
 	},
-	webhook.SignatureExpired: {
+	webhook.CodeSignatureExpired: {
 		status: http.StatusUnauthorized, title: "Signature expired",
 		detail: "The request was signed too long ago, or in the future: check the sender's clock.",
 	},
-	webhook.RateLimited: {
+	webhook.CodeRateLimited: {
 		status: http.StatusTooManyRequests,
 		title:  "Rate limited",
 		detail: "The workflow is over its rate limit, or its account is over the bytes per day " +
 			"of its plan.",
 		retryable: true,
 	},
-	webhook.WorkflowInactive: {
+	webhook.CodeWorkflowInactive: {
 		status: http.StatusForbidden, title: "Workflow inactive",
 		detail: "The workflow is not active. The request was recorded as a rejected execution; " +
 			"no run starts.",
 	},
-	webhook.DeliveryIDInvalid: {
+	webhook.CodeDeliveryIDInvalid: {
 		status: http.StatusBadRequest, title: "Delivery ID invalid",
 		detail: "The delivery ID must not be longer than 255 bytes.",
 	},
-	webhook.BodyUnreadable: {
+	webhook.CodeBodyUnreadable: {
 		status: http.StatusBadRequest, title: "Body unreadable",
 		detail: "The body broke off, or did not arrive in time.", retryable: true, close: true,
 	},
-	webhook.JSONInvalid: {
+	webhook.CodeJSONInvalid: {
 		status: http.StatusBadRequest, title: "JSON invalid",
 		detail: "The Content-Type is application/json, but the body is not one JSON text in UTF-8.",
 	},
-	webhook.Unavailable: {
+	webhook.CodeUnavailable: {
 		status: http.StatusServiceUnavailable,
 		title:  "Unavailable",
 		detail: "The service is unavailable, and the request is not confirmed as stored. Send " +
 			"it again.",
 		retryable: true,
 	},
-	webhook.Overloaded: {
+	webhook.CodeOverloaded: {
 		status:    http.StatusServiceUnavailable,
 		title:     "Overloaded",
 		detail:    "The service is overloaded, so nothing was accepted. Send it again.",
 		retryable: true,
 	},
-	webhook.StorageFull: {
+	webhook.CodeStorageFull: {
 		status:    http.StatusServiceUnavailable,
 		title:     "Storage full",
 		detail:    "The stream has no room for it, so nothing was accepted. Send it again later.",
 		retryable: true,
 	},
-	webhook.RunFailed: {
+	webhook.CodeRunFailed: {
 		status: http.StatusBadGateway, title: "Run failed",
 		detail: "The request was accepted, and the run that it started did not succeed.",
 	},
-	webhook.Internal: {
+	webhook.CodeInternal: {
 		status: http.StatusInternalServerError, title: "Internal error",
 		detail: "The request could not be handled, and nothing was accepted.", retryable: true,
 	},
@@ -147,15 +147,15 @@ type problemBody struct {
 	ExecutionID string       `json:"executionId,omitempty"`
 }
 
-// finish writes the response for out and records it in the event.
-func (h *handler) finish(d *delivery, out outcome) {
+// respond writes the response for out and records it in the event.
+func (h *handler) respond(d *delivery, out outcome) {
 	switch {
 	case out.refusal != nil:
 		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
 	case out.waited != nil:
 		h.respondWaited(d, out)
 	case out.response != nil:
-		h.respondAsRequired(d.w, d.e, out)
+		h.respondAsSenderRequires(d.w, d.e, out)
 	case out.filtered:
 		h.respondFiltered(d)
 	default:
@@ -163,8 +163,8 @@ func (h *handler) finish(d *delivery, out outcome) {
 	}
 }
 
-// respondAsRequired writes the response that the sender requires instead of the default one.
-func (h *handler) respondAsRequired(w http.ResponseWriter, e *event, out outcome) {
+// respondAsSenderRequires writes the response that the sender requires instead of the default one.
+func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *event, out outcome) {
 	a, header := out.response, w.Header()
 	header["Cache-Control"] = cacheNothing
 	if a.ContentType != "" {
@@ -206,13 +206,13 @@ func (h *handler) refuse(
 	}
 	header := w.Header()
 	if refusal.RetryAfter > 0 {
-		body.RetryAfter = wholeSeconds(refusal.RetryAfter)
+		body.RetryAfter = ceilSeconds(refusal.RetryAfter)
 		header.Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
 	}
 	if refusal.ExecutionID != "" {
 		header.Set(webhook.HeaderExecutionID, refusal.ExecutionID)
 	}
-	if refusal.Code == webhook.MethodNotAllowed {
+	if refusal.Code == webhook.CodeMethodNotAllowed {
 		header.Set("Allow", http.MethodPost)
 	}
 	if p.status == http.StatusUnauthorized && s != nil {
@@ -241,9 +241,9 @@ func (h *handler) refuse(
 	e.status, e.code, e.executionID = p.status, refusal.Code, refusal.ExecutionID
 }
 
-// wholeSeconds returns d in seconds, rounded up so that a client that waits that long does not
+// ceilSeconds returns d in seconds, rounded up so that a client that waits that long does not
 // retry too early.
-func wholeSeconds(d time.Duration) int64 {
+func ceilSeconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 

@@ -30,7 +30,7 @@ func TestWholeSeconds(t *testing.T) {
 		time.Second + 1: 2,
 		time.Hour - 1:   3600,
 	} {
-		if got := wholeSeconds(d); got != want {
+		if got := ceilSeconds(d); got != want {
 			t.Errorf("%s: %d, want %d", d, got, want)
 		}
 	}

@@ -19,7 +19,7 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 		Code:      string(v.Code),
 		Reason:    v.Reason,
 	})
-	if counter := h.metrics.unverified[signatureRefusal{d.preset(), v.Code}]; counter != nil {
+	if counter := h.metrics.unverified[signatureRefusalLabels{d.preset(), v.Code}]; counter != nil {
 		counter.Inc()
 	}
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
@@ -37,9 +37,9 @@ func (h *handler) countSenderDelivery(d *delivery) {
 // overloadStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
 const overloadStatus = http.StatusServiceUnavailable
 
-// retryInactive is the Retry-After for an inactive workflow whose sender does not retry after a
-// 4xx.
-const retryInactive = time.Minute
+// retryAfterInactive is the Retry-After for an inactive workflow whose sender does not retry after
+// a 4xx.
+const retryAfterInactive = time.Minute
 
 // adaptRefusal adapts a refusal to the node's sender. A sender that does not retry after a 4xx gets
 // a 503 for a rate limit or an inactive workflow. s may be nil.
@@ -49,10 +49,10 @@ func adaptRefusal(
 	if s == nil || !s.GivesUpOn4xx() {
 		return p, refusal
 	}
-	if refusal.Code == webhook.RateLimited || refusal.Code == webhook.WorkflowInactive {
+	if refusal.Code == webhook.CodeRateLimited || refusal.Code == webhook.CodeWorkflowInactive {
 		p.status, p.retryable = overloadStatus, true
 		if refusal.RetryAfter == 0 {
-			refusal.RetryAfter = retryInactive
+			refusal.RetryAfter = retryAfterInactive
 		}
 	}
 	return p, refusal

@@ -82,8 +82,8 @@ func TestHowLongABodyMayTake(t *testing.T) {
 		want time.Duration
 	}{
 		{10, 0, 30 * time.Second},
-		{firstStep, 1, 30 * time.Second},
-		{firstStep + 1, 0, 5 * time.Second},
+		{initialBodyBuffer, 1, 30 * time.Second},
+		{initialBodyBuffer + 1, 0, 5 * time.Second},
 		{102_400, 10 << 10, 15 * time.Second},
 		{102_400, 100 << 10, 30 * time.Second},
 	} {

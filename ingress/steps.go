@@ -47,16 +47,16 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 // d. It does not read the body.
 func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 	if workflowID == "" {
-		return &admission.Refusal{Code: webhook.WorkflowIDMissing}
+		return &admission.Refusal{Code: webhook.CodeWorkflowIDMissing}
 	}
 	d.redactor = redact.New(d.r)
 	token := d.redactor.Token()
 	if token == "" {
 		h.respondToProbe(d.w, d.r, d.e)
-		return &admission.Refusal{Code: webhook.TokenMissing}
+		return &admission.Refusal{Code: webhook.CodeTokenMissing}
 	}
 	if d.r.ContentLength > h.maxBody {
-		return &admission.Refusal{Code: webhook.BodyTooLarge}
+		return &admission.Refusal{Code: webhook.CodeBodyTooLarge}
 	}
 	d.workflowID, d.token = workflowID, token
 	return nil
@@ -65,12 +65,12 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 // findTrigger looks up the workflow by the ID in the path, and the trigger node by the token.
 func (h *handler) findTrigger(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
-		return newRefusal(webhook.WorkflowNotFound, 0)
+		return newRefusal(webhook.CodeWorkflowNotFound, 0)
 	}
 	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
 	// after a 404 or 403, and this copy may be missing the workflow.
 	if !h.lease.AwaitValid(d.e.start) {
-		return newRefusal(webhook.Unavailable, retryUnavailable)
+		return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
 	if refusal != nil {
@@ -81,7 +81,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	if err := found.Node.Unusable; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.e.err = err
-		return newRefusal(webhook.Unavailable, retryUnavailable)
+		return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
 		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
@@ -107,7 +107,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 	if s == nil {
 		return nil
 	}
-	if d.r.Method == http.MethodPost && s.HandshakeNeedsBody() && h.read(d) != nil {
+	if d.r.Method == http.MethodPost && s.HandshakeNeedsBody() && h.readBodyOnce(d) != nil {
 		// A request with an unreadable body is not a handshake. A step after checkPlan refuses it.
 		return nil
 	}
@@ -125,7 +125,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		sealed, err := h.sealSecret(d.trigger, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
 			d.e.err = err
-			return newRefusal(webhook.Unavailable, retryUnavailable)
+			return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
 		}
 		seen.Captured = sealed
 	}
@@ -149,7 +149,7 @@ func (h *handler) verify(d *delivery) *outcome {
 	if s == nil || !s.Verifies() {
 		return nil
 	}
-	if out := h.readWithID(d); out != nil {
+	if out := h.readBodyAndID(d); out != nil {
 		return out
 	}
 	now := time.Now()
@@ -187,7 +187,7 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
 		return nil
 	}
-	_ = h.read(d)
+	_ = h.readBodyOnce(d)
 	h.findDeliveryID(d)
 	why := d.trigger.RefuseInactive(d.id)
 	if out := h.chooseStream(d); out != nil {
@@ -207,12 +207,17 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
-		Trace:        d.e.startPublish(d.r, d.layout.RejectedSubject, d.trigger, why.ExecutionID),
-		Sender:       d.preset(),
-		Verified:     d.verified,
+		Trace: d.e.startPublishSpan(
+			d.r,
+			d.layout.RejectedSubject,
+			d.trigger,
+			why.ExecutionID,
+		),
+		Sender:   d.preset(),
+		Verified: d.verified,
 	}
 	rejection.Payload.ContentType = d.redactor.HeaderValue(d.r.Header.Get("Content-Type"))
-	if len(d.id.ID) <= execution.MaxDeliveryID {
+	if len(d.id.ID) <= execution.MaxDeliveryIDBytes {
 		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.HeaderValue(d.id.ID),
 			d.id.Derived || d.id.Signed
 	}
@@ -226,11 +231,11 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 
 // checkBody runs checks 11 to 13, which need the body.
 func (h *handler) checkBody(d *delivery) *outcome {
-	if out := h.readWithID(d); out != nil {
+	if out := h.readBodyAndID(d); out != nil {
 		return out
 	}
 	if d.notJSON {
-		return newRefusal(webhook.JSONInvalid, 0)
+		return newRefusal(webhook.CodeJSONInvalid, 0)
 	}
 	return nil
 }

@@ -64,13 +64,13 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	e.spans = &spans{tracer: h.tracer, request: span}
 }
 
-// startPublish starts the span of a message and returns the message's traceparent.
-func (e *event) startPublish(
+// startPublishSpan starts the span of a message and returns the message's traceparent.
+func (e *event) startPublishSpan(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
 ) (traceparent string) {
 	if e.spans == nil {
-		return nextTrace(r.Header)
+		return newTraceparent(r.Header)
 	}
 	ctx, span := tracing.StartSendSpan(trace.ContextWithSpan(r.Context(), e.spans.request),
 		e.spans.tracer, subject(t.Workflow.Queue, t.Workflow.ID, t.NodeID), executionID)
@@ -78,8 +78,8 @@ func (e *event) startPublish(
 	return tracing.Traceparent(ctx)
 }
 
-// endPublish ends the publish span and records the result of the publish.
-func (e *event) endPublish(duplicate bool, err error) {
+// endPublishSpan ends the publish span and records the result of the publish.
+func (e *event) endPublishSpan(duplicate bool, err error) {
 	if e.spans == nil || e.spans.publish == nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (e *event) endSpans() {
 	}
 	if e.spans.publish != nil { // the message was not published
 		tracing.Fail(e.spans.publish, "not_sent", "")
-		e.endPublish(false, nil)
+		e.endPublishSpan(false, nil)
 	}
 	span := e.spans.request
 	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))

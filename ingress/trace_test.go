@@ -19,12 +19,12 @@ func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {
 		h.startSpans(r, e, true)
-		traceparent = e.startPublish(r, stream.StartSubject, trigger, "id")
-		e.endPublish(false, nil)
+		traceparent = e.startPublishSpan(r, stream.StartSubject, trigger, "id")
+		e.endPublishSpan(false, nil)
 		e.endSpans()
 	})
-	alone := testing.AllocsPerRun(100, func() { traceparent = nextTrace(r.Header) })
-	if allocations != alone || !validTrace(traceparent) {
+	alone := testing.AllocsPerRun(100, func() { traceparent = newTraceparent(r.Header) })
+	if allocations != alone || !isValidTraceparent(traceparent) {
 		t.Errorf("%v allocations, a traceparent is %v; %q", allocations, alone, traceparent)
 	}
 }

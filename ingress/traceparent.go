@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// nextTrace returns a W3C traceparent for this request. It is a new span in the sender's trace, or
-// in a new trace if the sender sent no valid traceparent.
-func nextTrace(header http.Header) string {
+// newTraceparent returns a W3C traceparent for this request. It is a new span in the sender's
+// trace, or in a new trace if the sender sent no valid traceparent.
+func newTraceparent(header http.Header) string {
 	var ids [24]byte
 	//nolint:gosec // IDs, no secrets; |1: never zero
 	binary.NativeEndian.PutUint64(ids[0:], rand.Uint64()|1)
@@ -22,16 +22,16 @@ func nextTrace(header http.Header) string {
 	copy(text[35:], "-")
 	hex.Encode(text[36:52], ids[16:])
 	copy(text[52:], "-00")
-	if given := header["Traceparent"]; len(given) == 1 && validTrace(given[0]) {
+	if given := header["Traceparent"]; len(given) == 1 && isValidTraceparent(given[0]) {
 		copy(text[3:35], given[0][3:35])
 		copy(text[53:], given[0][53:55])
 	}
 	return string(text[:])
 }
 
-// validTrace reports whether s is a valid W3C traceparent, in the format of version 00 or a later
-// version, which begins with the same fields.
-func validTrace(s string) bool {
+// isValidTraceparent reports whether s is a valid W3C traceparent, in the format of version 00 or a
+// later version, which begins with the same fields.
+func isValidTraceparent(s string) bool {
 	if len(s) < 55 || (len(s) > 55 && (s[:2] == "00" || s[55] != '-')) || s[:2] == "ff" {
 		return false
 	}

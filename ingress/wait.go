@@ -34,7 +34,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.pass.Release()
 		d.e.err = err
-		return *newRefusal(webhook.Unavailable, retryUnavailable)
+		return *newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	defer wait.End()
 	out := h.storeStart(d, id)
@@ -42,7 +42,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 		return out
 	}
 	got := &waitResult{
-		Result: await.Result{Reason: await.ReasonFull, Status: execution.Queued},
+		Result: await.Result{Reason: await.ReasonTooManyWaits, Status: execution.Queued},
 		raw:    a.Raw || out.response != nil,
 	}
 	if s := d.sender(); s != nil {
@@ -93,21 +93,25 @@ func (h *handler) respondWaited(d *delivery, out outcome) {
 	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
 		// The response that the sender requires means that the request was accepted.
-		h.respondAsRequired(d.w, d.e, out)
+		h.respondAsSenderRequires(d.w, d.e, out)
 	case !w.Status.Final() || !w.raw:
 		h.respondResult(d, out)
 	case w.Status != execution.Succeeded:
-		h.respondRunFailed(d, out,
-			"The request was accepted, and the run that it started has "+ending[w.Status]+".")
+		h.respondRunFailed(
+			d,
+			out,
+			"The request was accepted, and the run that it started has "+
+				""+endingPhrases[w.Status]+".",
+		)
 	default:
 		h.respondOutput(d, out)
 	}
 	d.e.duplicate = out.duplicate
 }
 
-// ending maps a final status to the words that complete a sentence about an execution that did not
-// succeed.
-var ending = map[execution.Status]string{
+// endingPhrases maps a final status to the words that complete a sentence about an execution that
+// did not succeed.
+var endingPhrases = map[execution.Status]string{
 	execution.Failed:   "failed",
 	execution.Canceled: "been canceled",
 }
@@ -118,7 +122,7 @@ func isEmpty(output []byte) bool { return len(output) == 0 || string(output) == 
 // respondRunFailed responds with 502: there is no output to respond with.
 func (h *handler) respondRunFailed(d *delivery, out outcome, detail string) {
 	h.refuse(d.w, d.r, d.e, &admission.Refusal{
-		Code:        webhook.RunFailed,
+		Code:        webhook.CodeRunFailed,
 		ExecutionID: out.executionID,
 		Detail:      detail,
 	}, nil)

@@ -27,7 +27,7 @@ type Config struct {
 	OpenRounds int           `help:"The same for the open loop; 0: none." default:"4"`
 	OpenBurst  time.Duration `help:"How long a turn of the open loop is." default:"3s"`
 	OpenRate   []float64     `help:"Requests per second in the open loop: each rate has its rounds and its table." default:"2000"`
-	Load
+	LoadOptions
 	Workflows int      `help:"Active workflows of hookstart; the requests go round them." default:"1"`
 	Variants  []string `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
 	Seed      uint64   `help:"In which order they have their turns. 0: another one each time; it is printed." default:"0"`
@@ -36,8 +36,8 @@ type Config struct {
 	Profile   string   `help:"Folder for CPU profiles of ingress, executor and hookstart-local, a file for each process of each variant, and merged.pgo, their sum, for go build -pgo. Then this binary is all programs, and the numbers are a little worse." placeholder:"FOLDER" type:"path"`
 }
 
-// Load holds the options of the measurements that send requests.
-type Load struct {
+// LoadOptions holds the options of the measurements that send requests.
+type LoadOptions struct {
 	Connections int    `help:"Keep-alive connections that send at the same time." default:"64"`
 	BodyBytes   int    `help:"Size of a body, JSON." default:"1024"`
 	Bin         string `help:"Folder with the programs: make build." default:"bin" type:"path"`
@@ -48,12 +48,12 @@ type Load struct {
 
 // Limits for the options, so that a typo does not fill the disk.
 const (
-	maxRounds      = 200
-	maxBurst       = 10 * time.Second
-	maxConnections = 1024
-	maxBody        = 102_400
-	maxRate        = 50_000
-	maxWorkflows   = 1_000_000
+	maxRounds        = 200
+	maxBurstDuration = 10 * time.Second
+	maxConnections   = 1024
+	maxBodyBytes     = 102_400
+	maxRate          = 50_000
+	maxWorkflows     = 1_000_000
 )
 
 // checkRange returns an error if the value of a flag is not between least and most.
@@ -64,19 +64,19 @@ func checkRange(flag string, value, least, most float64) error {
 	return nil
 }
 
-func (l *Load) validate() error {
+func (l *LoadOptions) validate() error {
 	return errors.Join(
 		checkRange("connections", float64(l.Connections), 1, maxConnections),
-		checkRange("body-bytes", float64(l.BodyBytes), minBody, maxBody))
+		checkRange("body-bytes", float64(l.BodyBytes), minBodyBytes, maxBodyBytes))
 }
 
 func (c *Config) validate() error {
 	problems := []error{
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
-		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("open-rounds", float64(c.OpenRounds), 0, maxRounds),
-		checkRange("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("workflows", float64(c.Workflows), 1, maxWorkflows),
 	}
 	for _, rate := range c.OpenRate {
@@ -200,7 +200,7 @@ func (s *session) install(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.awaitLostSearch(ctx); err != nil {
+	if err := s.awaitLostStartSearch(ctx); err != nil {
 		return err
 	}
 	for _, system := range s.systems {
@@ -212,19 +212,19 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lostSearchDelay is how long after its start an executor has certainly finished its search for
-// lost starts. It searches once, 10 s after its start.
-const lostSearchDelay = 12 * time.Second
+// lostStartSearchDelay is how long after its start an executor has certainly finished its search
+// for lost starts. It searches once, 10 s after its start.
+const lostStartSearchDelay = 12 * time.Second
 
-// awaitLostSearch waits until the executors have searched for lost starts while there are none. The
-// stream is purged after each turn, so a later search would take all starts for lost, and the
-// executor would end each execution in the middle of a turn.
-func (s *session) awaitLostSearch(ctx context.Context) error {
+// awaitLostStartSearch waits until the executors have searched for lost starts while there are
+// none. The stream is purged after each turn, so a later search would take all starts for lost, and
+// the executor would end each execution in the middle of a turn.
+func (s *session) awaitLostStartSearch(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
-	retry.Sleep(ctx, lostSearchDelay)
+	retry.Sleep(ctx, lostStartSearchDelay)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

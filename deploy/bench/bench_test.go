@@ -40,17 +40,17 @@ func TestRun(t *testing.T) {
 		}
 	}
 	err := Run(t.Context(), Config{
-		Rounds:     1,
-		Burst:      50 * time.Millisecond,
-		OpenRounds: 1,
-		OpenBurst:  50 * time.Millisecond,
-		OpenRate:   []float64{100, 200},
-		Load:       Load{Connections: 4, BodyBytes: 1024, Out: &out},
-		Workflows:  10,
-		Variants:   names,
-		Seed:       1,
-		Profile:    profiles,
-		Chart:      profiles + "/chart.svg",
+		Rounds:      1,
+		Burst:       50 * time.Millisecond,
+		OpenRounds:  1,
+		OpenBurst:   50 * time.Millisecond,
+		OpenRate:    []float64{100, 200},
+		LoadOptions: LoadOptions{Connections: 4, BodyBytes: 1024, Out: &out},
+		Workflows:   10,
+		Variants:    names,
+		Seed:        1,
+		Profile:     profiles,
+		Chart:       profiles + "/chart.svg",
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -102,7 +102,7 @@ func TestRun(t *testing.T) {
 
 func TestBody(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{minBody, 1024, 1025, maxBody} {
+	for _, size := range []int{minBodyBytes, 1024, 1025, maxBodyBytes} {
 		if text := body(size); len(text) != size || !json.Valid([]byte(text)) {
 			t.Errorf("%d: %d bytes: %s", size, len(text), text)
 		}
@@ -161,7 +161,7 @@ func TestPercentileOfNone(t *testing.T) {
 // The other measurements, with tiny loads.
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	load := Load{Connections: 4, BodyBytes: 512}
+	load := LoadOptions{Connections: 4, BodyBytes: 512}
 	databases := []string{sqlite}
 	if _, err := exec.LookPath("initdb"); err == nil {
 		databases = append(databases, postgres)
@@ -173,11 +173,11 @@ func TestCommands(t *testing.T) {
 		"recording": {
 			Commands{
 				Recording: Recording{
-					Rate:      100,
-					Duration:  400 * time.Millisecond,
-					Databases: databases,
-					Sample:    5,
-					Load:      load,
+					Rate:        100,
+					Duration:    400 * time.Millisecond,
+					Databases:   databases,
+					Sample:      5,
+					LoadOptions: load,
 				},
 			},
 			strings.Repeat(`(?s).*: 40 requests in .*\nall +8 .*`, len(databases)),
@@ -185,13 +185,13 @@ func TestCommands(t *testing.T) {
 		"neighbours": {
 			Commands{
 				Neighbours: Neighbours{
-					Rounds:    2,
-					Burst:     300 * time.Millisecond,
-					Workflows: 5,
-					Rate:      20,
-					Limit:     10,
-					Flood:     20,
-					Load:      load,
+					Rounds:      2,
+					Burst:       300 * time.Millisecond,
+					Workflows:   5,
+					Rate:        20,
+					Limit:       10,
+					Flood:       20,
+					LoadOptions: load,
 				},
 			},
 			// Of a hundred requests, ten are accepted immediately, and then one every tenth of a
@@ -222,9 +222,9 @@ func TestScale(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	measured := Scale{
-		Rounds: 1,
-		Burst:  50 * time.Millisecond,
-		Load:   Load{Connections: 6, BodyBytes: 256, Out: &out},
+		Rounds:      1,
+		Burst:       50 * time.Millisecond,
+		LoadOptions: LoadOptions{Connections: 6, BodyBytes: 256, Out: &out},
 	}
 	if err := measured.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)

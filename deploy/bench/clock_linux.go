@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic returns the system's monotonic clock in nanoseconds. Execution traces use the same
+// monotonicNanos returns the system's monotonic clock in nanoseconds. Execution traces use the same
 // clock.
-func monotonic() int64 {
+func monotonicNanos() int64 {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	return now.Nano()

@@ -16,7 +16,7 @@ import (
 // cores than the programs that are measured.
 type generator struct {
 	epoll, timer int
-	connections  []*connection
+	connections  []*httpConn
 	events       []unix.EpollEvent
 	workflows    uint64
 	seed         uint64
@@ -27,11 +27,11 @@ type generator struct {
 	// answered is called for each response with the number of its request. It may be nil.
 	answered func(number uint64, at time.Time)
 	// finished is called for each response with its connection. It may be nil.
-	finished func(c *connection, at time.Time)
+	finished func(c *httpConn, at time.Time)
 }
 
-// connection is one keep-alive connection with at most one request in flight.
-type connection struct {
+// httpConn is one keep-alive connection with at most one request in flight.
+type httpConn struct {
 	fd      int
 	request request
 	number  uint64 // the number of the request
@@ -82,7 +82,7 @@ func newGenerator(
 		if err != nil {
 			return nil, err
 		}
-		g.connections = append(g.connections, &connection{
+		g.connections = append(g.connections, &httpConn{
 			fd:      fd,
 			request: newRequest(to, bodyBytes),
 			answer:  make([]byte, 4096),
@@ -179,11 +179,11 @@ type generatorRun struct {
 	gap    time.Duration // interval between the requests of an open loop; 0 means a closed loop
 	total  int           // number of requests of an open loop
 	issued int
-	idle   []*connection
+	idle   []*httpConn
 }
 
 // sendNext sends the next request on c, or marks c as idle if no request is due.
-func (l *generatorRun) sendNext(c *connection, now time.Time) error {
+func (l *generatorRun) sendNext(c *httpConn, now time.Time) error {
 	switch since := now.Sub(l.began); {
 	case l.gap == 0 && since < l.burst:
 		c.began = now
@@ -213,7 +213,7 @@ func (l *generatorRun) sendDue() error {
 
 // read reads from a connection. Once the response is complete, it counts the response and sends the
 // next request.
-func (l *generatorRun) read(c *connection) error {
+func (l *generatorRun) read(c *httpConn) error {
 	done, limited, err := c.read()
 	if err != nil || !done {
 		return err
@@ -237,7 +237,7 @@ func (l *generatorRun) read(c *connection) error {
 	return l.sendNext(c, now)
 }
 
-func (g *generator) send(c *connection) error {
+func (g *generator) send(c *httpConn) error {
 	*g.sent++
 	c.number = *g.sent
 	c.request.setDelivery(g.seed, c.number, g.workflows)
@@ -250,7 +250,7 @@ func (g *generator) send(c *connection) error {
 
 // read reads the available bytes. It reports whether the response is complete and whether it is a
 // 429.
-func (c *connection) read() (done, limited bool, err error) {
+func (c *httpConn) read() (done, limited bool, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
 	if err != nil {
 		return false, false, err

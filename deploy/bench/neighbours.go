@@ -17,14 +17,14 @@ type Neighbours struct {
 	Rate      float64       `help:"Requests per second to each of them." default:"10"`
 	Limit     int64         `help:"Rate limit of the flooded workflow, requests per second." default:"100"`
 	Flood     float64       `help:"It gets so many times its limit." default:"20"`
-	Load
+	LoadOptions
 }
 
 func (c *Neighbours) validate() error {
 	return errors.Join(
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
-		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("workflows", float64(c.Workflows), 1, 1000),
 		checkRange("rate", c.Rate, 0.1, maxRate/float64(c.Workflows)),
 		checkRange("limit", float64(c.Limit), 1, maxRate),

@@ -15,15 +15,15 @@ func residentMB(int) (int, error) { return 0, errLinux }
 
 func schedulingDelay(int) (time.Duration, error) { return 0, errLinux }
 
-func monotonic() int64 { return 0 }
+func monotonicNanos() int64 { return 0 }
 
 type generator struct {
 	limits   bool
 	answered func(number uint64, at time.Time)
-	finished func(c *connection, at time.Time)
+	finished func(c *httpConn, at time.Time)
 }
 
-type connection struct {
+type httpConn struct {
 	fd          int
 	began, sent time.Time
 }

@@ -24,22 +24,27 @@ type Recording struct {
 	Duration  time.Duration `help:"How long they are sent." default:"60s"`
 	Databases []string      `help:"sqlite, postgres (a temporary server; initdb must be installed)." default:"sqlite,postgres"`
 	Sample    int           `help:"One request in so many is looked at." default:"100"`
-	Load
+	LoadOptions
 }
 
-// maxDuration is the maximum duration of one load, which fills the disk.
-const maxDuration = 10 * time.Minute
+// maxLoadDuration is the maximum duration of one load, which fills the disk.
+const maxLoadDuration = 10 * time.Minute
 
-// numQuarters is the number of parts of a load that are reported separately, so that a growing
+// numLoadQuarters is the number of parts of a load that are reported separately, so that a growing
 // backlog is visible.
-const numQuarters = 4
+const numLoadQuarters = 4
 
 func (c *Recording) validate() error {
 	problems := []error{
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("rate", c.Rate, 1, maxRate),
-		checkRange("duration", c.Duration.Seconds(), 0.01, maxDuration.Seconds()),
-		checkRange("sample", float64(c.Sample), 1, max(1, c.Rate*c.Duration.Seconds()/numQuarters)),
+		checkRange("duration", c.Duration.Seconds(), 0.01, maxLoadDuration.Seconds()),
+		checkRange(
+			"sample",
+			float64(c.Sample),
+			1,
+			max(1, c.Rate*c.Duration.Seconds()/numLoadQuarters),
+		),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -118,7 +123,7 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	at.line.Show("%s: sending for %s", database, c.Duration)
 	samples := c.sample(g)
 	began := time.Now()
-	waiting := s.watchUnrecorded(ctx, c.Duration/numQuarters)
+	waiting := s.watchUnrecorded(ctx, c.Duration/numLoadQuarters)
 	sending, err := g.run(c.Duration, c.Rate)
 	if err != nil {
 		return err
@@ -168,7 +173,7 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	)
 	all.Go(func() {
 		began := time.Now()
-		for n := 1; n <= numQuarters && err == nil; n++ {
+		for n := 1; n <= numLoadQuarters && err == nil; n++ {
 			retry.Sleep(ctx, time.Until(began.Add(quarter*time.Duration(n))))
 			if ctx.Err() != nil {
 				err = errInterrupted
@@ -235,10 +240,13 @@ func writeRecording(
 	unrecorded []int,
 ) {
 	var all []time.Duration
-	byQuarter := make([][]time.Duration, numQuarters)
+	byQuarter := make([][]time.Duration, numLoadQuarters)
 	for _, s := range samples {
 		took := s.recorded.Sub(s.answered)
-		quarter := min(max(int(s.answered.Sub(began)*numQuarters/duration), 0), numQuarters-1)
+		quarter := min(
+			max(int(s.answered.Sub(began)*numLoadQuarters/duration), 0),
+			numLoadQuarters-1,
+		)
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}
@@ -266,8 +274,8 @@ func writeRecording(
 				)
 			}
 			for n, times := range byQuarter {
-				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numQuarters,
-					duration*time.Duration(n+1)/numQuarters), times, fmt.Sprint(unrecorded[n]))
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numLoadQuarters,
+					duration*time.Duration(n+1)/numLoadQuarters), times, fmt.Sprint(unrecorded[n]))
 			}
 			row("all", all, "")
 		})

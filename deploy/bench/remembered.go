@@ -31,7 +31,7 @@ type DeliveryIDCost struct {
 func (c *DeliveryIDCost) validate() error {
 	return errors.Join(
 		checkRange("messages", float64(c.Messages), 1, 10_000_000),
-		checkRange("body-bytes", float64(c.BodyBytes), minBody, maxBody),
+		checkRange("body-bytes", float64(c.BodyBytes), minBodyBytes, maxBodyBytes),
 		checkRange("restarts", float64(c.Restarts), 1, maxRounds))
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// minBody is the minimum size of a body in bytes, with room for its fixed parts.
-const minBody = 256
+// minBodyBytes is the minimum size of a body in bytes, with room for its fixed parts.
+const minBodyBytes = 256
 
 // body returns a JSON document of exactly size bytes that resembles a webhook's body: nested
 // objects, short texts, numbers and times.
@@ -42,7 +42,7 @@ const workflowDigits = 6
 // workflowID returns the ID of the benchmark's nth workflow.
 func workflowID(n int) string { return fmt.Sprintf("bench%0*x", workflowDigits, n) }
 
-const idLength = 25 // seed and number, in hexadecimal digits, and a hyphen
+const deliveryIDLength = 25 // seed and number, in hexadecimal digits, and a hyphen
 
 func newRequest(to target, bodyBytes int) request {
 	if to.signed {
@@ -55,10 +55,10 @@ func newRequest(to target, bodyBytes int) request {
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr + authorization +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
-	text := []byte(head + strings.Repeat("0", idLength) + "\r\n\r\n" + body(bodyBytes))
+	text := []byte(head + strings.Repeat("0", deliveryIDLength) + "\r\n\r\n" + body(bodyBytes))
 	workflow := len("POST "+barePath) - workflowDigits
 	return request{
-		text: text, id: text[len(head) : len(head)+idLength],
+		text: text, id: text[len(head) : len(head)+deliveryIDLength],
 		//nolint:gosec // not negative
 		workflow: text[workflow : workflow+workflowDigits], first: uint64(to.first),
 	}
@@ -84,7 +84,7 @@ func fillDeliveryID(text []byte, seed, n uint64) {
 
 // deliveryID returns the ID of the nth delivery for a seed.
 func deliveryID(seed, n uint64) string {
-	var text [idLength]byte
+	var text [deliveryIDLength]byte
 	fillDeliveryID(text[:], seed, n)
 	return string(text[:])
 }

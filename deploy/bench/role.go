@@ -24,8 +24,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// Names under which the binary starts itself as one of the programs. Programs whose names have
-// that begin with benchRolePrefix exist only in the benchmark.
+// Names under which the binary starts itself as one of the programs. Programs whose names
+// begin with benchRolePrefix exist only in the benchmark.
 const (
 	benchRolePrefix = "bench-"
 	roleNATS        = benchRolePrefix + "nats"

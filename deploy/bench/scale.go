@@ -27,15 +27,15 @@ type Scale struct {
 	Rounds int           `help:"How often each layout has a turn." default:"12"`
 	Burst  time.Duration `help:"How long a turn is." default:"5s"`
 	CPU    float64       `help:"Cores that each NATS server may use. 0: as many as it likes." default:"0.1"`
-	Load
+	LoadOptions
 }
 
 func (c *Scale) validate() error {
 	return errors.Join(
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("connections", float64(c.Connections), numServers, maxConnections),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
-		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurst.Seconds()),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
@@ -53,8 +53,8 @@ type cluster struct {
 	memory    []int    // MB that each NATS server uses before the first turn
 }
 
-// layout is one way to distribute the deliveries of three queues.
-type layout struct {
+// scaleVariant is one way to distribute the deliveries of three queues.
+type scaleVariant struct {
 	name string
 	*cluster
 	// near sends the deliveries of a queue to the ingress next to the server with its stream.
@@ -112,7 +112,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	layouts := []*layout{
+	layouts := []*scaleVariant{
 		{name: "one stream on one server", cluster: one},
 		{name: "the same, every message synced to the disk", cluster: synced},
 		{name: "one stream, three replicas on three servers", cluster: replicated},
@@ -308,7 +308,7 @@ func (cl *cluster) releaseResources() (err error) {
 
 // runTurn sends deliveries to all queues for the duration of a burst, after a shorter burst that is
 // not counted.
-func (c *Scale) runTurn(ctx context.Context, l *layout) (t scaleTurnResult, err error) {
+func (c *Scale) runTurn(ctx context.Context, l *scaleVariant) (t scaleTurnResult, err error) {
 	generators := make([]*generator, numServers)
 	for n := range generators {
 		to, workflows := l.target, numServers
@@ -392,7 +392,7 @@ func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 	return used, nil
 }
 
-func (c *Scale) write(layouts []*layout) {
+func (c *Scale) write(layouts []*scaleVariant) {
 	values := func(runs []scaleTurnResult, number func(scaleTurnResult) float64) []float64 {
 		var all []float64
 		for _, t := range runs {

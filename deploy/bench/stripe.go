@@ -38,7 +38,7 @@ func (s *stripeSignature) sign() {
 
 func newStripeRequest(to target, bodyBytes int) request {
 	const id, timeLength = `{"id":"`, 10
-	text := id + strings.Repeat("0", idLength) + `",` + body(bodyBytes - len(id) - idLength - 1)[1:]
+	text := id + strings.Repeat("0", deliveryIDLength) + `",` + body(bodyBytes - len(id) - deliveryIDLength - 1)[1:]
 	head := "POST " + to.path + " HTTP/1.1\r\nHost: " + to.addr +
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(text)) + "\r\nStripe-Signature: t="
@@ -48,7 +48,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	signature := len(head) + timeLength + len(between)
 	start := signature + 2*sha256.Size + len("\r\n\r\n")
 	return request{
-		text: whole, id: whole[start+len(id) : start+len(id)+idLength],
+		text: whole, id: whole[start+len(id) : start+len(id)+deliveryIDLength],
 		signed: &stripeSignature{
 			mac:  hmac.New(sha256.New, []byte(stripeSecret)),
 			body: whole[start:],

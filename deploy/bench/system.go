@@ -397,8 +397,8 @@ func (s *system) cpuUsed() (u cpuUsage, err error) {
 // recordTimeout is how long the executor may take to record everything after a burst.
 const recordTimeout = 2 * time.Minute
 
-// recorderName is the name of the executor's consumer.
-const recorderName = "executor"
+// recorderConsumerName is the name of the executor's consumer.
+const recorderConsumerName = "executor"
 
 // awaitRecorded waits until everything is recorded, if an executor is running.
 func (s *system) awaitRecorded(ctx context.Context) error {
@@ -422,13 +422,13 @@ func (s *system) awaitRecorded(ctx context.Context) error {
 // unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
 // also executions that have not run and their reports.
 func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
-	consumers := [][2]string{{stream.ExecutionsName, recorderName}}
+	consumers := [][2]string{{stream.ExecutionsName, recorderConsumerName}}
 	if s.runs { // before the reports, because each execution that ends adds a report
 		consumers = append(consumers, [2]string{
 			stream.ExecutionsName,
 			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),
 		},
-			[2]string{stream.ProgressName, recorderName})
+			[2]string{stream.ProgressName, recorderConsumerName})
 	}
 	for _, c := range consumers {
 		consumer, err := s.js.Consumer(ctx, c[0], c[1])

@@ -21,17 +21,17 @@ type TailLatency struct {
 	Rate     float64       `help:"Requests per second." default:"5000"`
 	Duration time.Duration `help:"How long the traces are." default:"4s"`
 	Slowest  float64       `help:"Percent of the requests that count as slow." default:"1"`
-	Load
+	LoadOptions
 }
 
-// maxTrace is the maximum duration of a trace, because traces are read into memory.
-const maxTrace = 30 * time.Second
+// maxTraceDuration is the maximum duration of a trace, because traces are read into memory.
+const maxTraceDuration = 30 * time.Second
 
 func (c *TailLatency) validate() error {
 	problems := []error{
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("rate", c.Rate, 1, maxRate),
-		checkRange("duration", c.Duration.Seconds(), 0.1, maxTrace.Seconds()),
+		checkRange("duration", c.Duration.Seconds(), 0.1, maxTraceDuration.Seconds()),
 		checkRange("slowest", c.Slowest, 0.01, 50),
 	}
 	for _, name := range c.Variants {
@@ -89,8 +89,8 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	}
 	at.line.Show("%s: sending for %s", name, c.Duration)
 	var requests []observedRequest
-	wall, mono := time.Now(), monotonic()
-	g.finished = func(done *connection, at time.Time) {
+	wall, mono := time.Now(), monotonicNanos()
+	g.finished = func(done *httpConn, at time.Time) {
 		requests = append(requests, observedRequest{
 			done.fd, mono + done.began.Sub(wall).Nanoseconds(),
 			mono + done.sent.Sub(wall).Nanoseconds(), mono + at.Sub(wall).Nanoseconds(),
@@ -190,33 +190,39 @@ type activityTimes map[string]time.Duration
 
 // The stages of a request, in order.
 const (
-	stageUnsent        = "due, not sent: no connection is free, or the generator is late"
-	stageUnread        = "sent, not noticed by the process"
-	stageReady         = "noticed, waits to run"
-	stageRuns          = "runs: reads, checks, encodes, logs, answers"
-	stageGCAssist      = "runs, to help the garbage collector"
-	stageSyscall       = "system calls"
-	stageLock          = "waits for a lock or a queue"
-	stageAck           = "waits for the acknowledgement"
-	stageReadyAfterAck = "acknowledged, waits to run"
-	stageAnswerUnread  = "answered, not noticed by the generator"
+	stageUnsent           = "due, not sent: no connection is free, or the generator is late"
+	stageUnread           = "sent, not noticed by the process"
+	stageRunnable         = "noticed, waits to run"
+	stageRunning          = "runs: reads, checks, encodes, logs, answers"
+	stageGCAssist         = "runs, to help the garbage collector"
+	stageSyscall          = "system calls"
+	stageLockWait         = "waits for a lock or a queue"
+	stageAckWait          = "waits for the acknowledgement"
+	stageRunnableAfterAck = "acknowledged, waits to run"
+	stageAnswerUnread     = "answered, not noticed by the generator"
 )
 
 var stages = []string{
-	stageUnsent, stageUnread, stageReady, stageRuns, stageGCAssist, stageSyscall, stageLock,
-	stageAck, stageReadyAfterAck, stageAnswerUnread,
+	stageUnsent, stageUnread, stageRunnable, stageRunning, stageGCAssist,
+	stageSyscall, stageLockWait,
+	stageAckWait, stageRunnableAfterAck, stageAnswerUnread,
 }
 
-// breakdown holds how much time a group of requests spent in each stage.
-type breakdown struct {
+// stageBreakdown holds how much time a group of requests spent in each stage.
+type stageBreakdown struct {
 	count    int
 	total    time.Duration
 	stages   activityTimes
-	ack      activityTimes // the activity of the processes during stageAck
+	ack      activityTimes // the activity of the processes during stageAckWait
 	occupied activityTimes // what ran while a request waited to run
 }
 
-func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, all []*timeline) {
+func (b *stageBreakdown) add(
+	o observedRequest,
+	serving *goroutine,
+	front *timeline,
+	all []*timeline,
+) {
 	b.count++
 	b.total += o.took()
 	stage := func(name string, from, to int64) {
@@ -233,18 +239,18 @@ func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, 
 		case s.state == stateWaiting && n == len(spans)-1:
 			stage(stageAnswerUnread, from, to)
 		case s.state == stateWaiting && (s.reason == "chan receive" || s.reason == "select"):
-			stage(stageAck, from, to)
+			stage(stageAckWait, from, to)
 			acked = true
 			for _, t := range all {
 				t.addMessageWork(b.ack, from, to)
 			}
 		case s.state == stateWaiting:
-			stage(stageLock, from, to)
+			stage(stageLockWait, from, to)
 		case s.state == stateRunnable:
 			if acked {
-				stage(stageReadyAfterAck, from, to)
+				stage(stageRunnableAfterAck, from, to)
 			} else {
-				stage(stageReady, from, to)
+				stage(stageRunnable, from, to)
 			}
 			front.addGoroutineTimes(b.occupied, from, to)
 		case s.state == stateSyscall:
@@ -252,7 +258,7 @@ func (b *breakdown) add(o observedRequest, serving *goroutine, front *timeline, 
 		default:
 			helping := overlap(serving.assists, from, to)
 			stage(stageGCAssist, 0, helping)
-			stage(stageRuns, 0, to-from-helping)
+			stage(stageRunning, 0, to-from-helping)
 		}
 	}
 }
@@ -280,9 +286,9 @@ func writeTail(
 	}
 	slices.SortFunc(requests, func(a, b observedRequest) int { return int(b.took() - a.took()) })
 	slow := max(1, int(float64(len(requests))*percent/100))
-	groups := make([]breakdown, 2)
+	groups := make([]stageBreakdown, 2)
 	for n := range groups {
-		groups[n] = breakdown{
+		groups[n] = stageBreakdown{
 			stages:   activityTimes{},
 			ack:      activityTimes{},
 			occupied: activityTimes{},
@@ -302,7 +308,7 @@ func writeTail(
 		"%g %% took %.2f ms or more\n", name, rate,
 		milliseconds(requests[len(requests)/2].took()), percent,
 		milliseconds(requests[slow-1].took()))
-	rows := func(title string, names []string, of func(breakdown) activityTimes) {
+	rows := func(title string, names []string, of func(stageBreakdown) activityTimes) {
 		table(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
 			func(w io.Writer) {
 				for _, row := range names {
@@ -314,11 +320,15 @@ func writeTail(
 				}
 			})
 	}
-	rows("Where a request is, mean:", stages, func(b breakdown) activityTimes { return b.stages })
+	rows(
+		"Where a request is, mean:",
+		stages,
+		func(b stageBreakdown) activityTimes { return b.stages },
+	)
 	rows("While it waits for the acknowledgement:", slowest.ack.largest(12),
-		func(b breakdown) activityTimes { return b.ack })
+		func(b stageBreakdown) activityTimes { return b.ack })
 	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
-		func(b breakdown) activityTimes { return b.occupied })
+		func(b stageBreakdown) activityTimes { return b.occupied })
 	table(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",

@@ -39,12 +39,13 @@ func TestBreakdown(t *testing.T) {
 		goroutines: map[trace.GoID]*goroutine{1: serving, 2: writer},
 		stopped:    []span{{from: 180, to: 205}},
 	}
-	b := breakdown{stages: activityTimes{}, ack: activityTimes{}, occupied: activityTimes{}}
+	b := stageBreakdown{stages: activityTimes{}, ack: activityTimes{}, occupied: activityTimes{}}
 	b.add(observedRequest{due: 50, sent: 60, answered: 350}, serving, front, []*timeline{front})
 	for what, same := range map[string]struct{ got, want activityTimes }{
 		"stages": {b.stages, activityTimes{
-			stageUnsent: 10, stageUnread: 40, stageReady: 10, stageRuns: 40, stageGCAssist: 10,
-			stageAck: 150, stageReadyAfterAck: 20, stageSyscall: 10, stageAnswerUnread: 10,
+			stageUnsent: 10, stageUnread: 40, stageRunnable: 10, stageRunning: 40,
+			stageGCAssist: 10,
+			stageAckWait:  150, stageRunnableAfterAck: 20, stageSyscall: 10, stageAnswerUnread: 10,
 		}},
 		"acknowledgement": {b.ack, activityTimes{
 			"ingress: client's writer waits to run": 10, "ingress: client's writer runs": 10,
@@ -68,13 +69,13 @@ func TestTail(t *testing.T) {
 	tail := TailLatency{
 		Variants: []string{"bare", "hookstart", "hookstart-local"}, Rate: 400,
 		Duration: 2 * time.Second, Slowest: 50,
-		Load: Load{Connections: 4, BodyBytes: 1024, Out: &out},
+		LoadOptions: LoadOptions{Connections: 4, BodyBytes: 1024, Out: &out},
 	}
 	if err := tail.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	for _, row := range []string{
-		stageAck, "\nbench-nats: server's stream loop", "\ningress: client's ",
+		stageAckWait, "\nbench-nats: server's stream loop", "\ningress: client's ",
 		"\nhookstart-local: server's stream loop", "\nbench-bare ",
 	} {
 		if !strings.Contains(out.String(), row) {

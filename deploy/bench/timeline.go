@@ -11,12 +11,12 @@ import (
 	"golang.org/x/exp/trace"
 )
 
-// state is the state of a goroutine.
-type state int
+// goroutineState is the state of a goroutine.
+type goroutineState int
 
 const (
-	stateWaiting  state = iota
-	stateRunnable       // ready to run, but without a P
+	stateWaiting  goroutineState = iota
+	stateRunnable                // ready to run, but without a P
 	stateRunning
 	stateSyscall // in a system call
 )
@@ -25,7 +25,7 @@ const (
 // system's monotonic clock.
 type span struct {
 	from, to int64
-	state    state
+	state    goroutineState
 	reason   string // why it waits
 }
 
@@ -188,11 +188,11 @@ func (t *timeline) transition(e trace.Event, at int64) {
 }
 
 // outermostFunc returns the outermost function in a stack that is not a wrapper, or a function in
-// messageFuncs if the stack has one.
+// messagePathFuncs if the stack has one.
 func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
-		if messageFuncs[short] != "" {
+		if messagePathFuncs[short] != "" {
 			return short
 		}
 		if name == "" || !isWrapper(short) {
@@ -249,9 +249,9 @@ func matchConnections(requests []observedRequest, serving []*goroutine) map[int]
 	return found
 }
 
-// messageFuncs describes the functions of the goroutines that a message and its acknowledgement
+// messagePathFuncs describes the functions of the goroutines that a message and its acknowledgement
 // pass through.
-var messageFuncs = map[string]string{
+var messagePathFuncs = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
 	"nats%2ego.(*Conn).waitForMsgs": "client's receiver of acknowledgements",
@@ -261,8 +261,8 @@ var messageFuncs = map[string]string{
 }
 
 // addMessageWork adds what a process did for messages in an interval. Each instant counts only
-// once: a stopped world takes precedence, then a goroutine in messageFuncs that waits to run, then
-// one in a system call, then one that runs.
+// once: a stopped world takes precedence, then a goroutine in messagePathFuncs that waits to run,
+// then one in a system call, then one that runs.
 func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	type doing struct {
 		what string
@@ -276,14 +276,14 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 		}
 	}
 	for _, wanted := range []struct {
-		state state
+		state goroutineState
 		does  string
 	}{{stateRunnable, " waits to run"}, {stateSyscall, " is in a system call"}, {stateRunning,
 		" runs"}} {
 		for _, g := range t.messageGoroutines() {
 			for _, s := range g.within(from, end) {
 				if s.state == wanted.state {
-					all = append(all, doing{messageFuncs[g.name] + wanted.does, s})
+					all = append(all, doing{messagePathFuncs[g.name] + wanted.does, s})
 				}
 			}
 		}
@@ -308,7 +308,7 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 // messageGoroutines returns the goroutines that messages and acknowledgements pass through.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
-		if messageFuncs[g.name] != "" {
+		if messagePathFuncs[g.name] != "" {
 			all = append(all, g)
 		}
 	}

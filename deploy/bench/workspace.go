@@ -12,14 +12,14 @@ import (
 // workspace holds the processes of a measurement and the folder for their data.
 type workspace struct {
 	folder  string
-	line    *terminal.Line
+	line    *terminal.ProgressLine
 	systems []*system
 }
 
 // newWorkspace returns a workspace with a new temporary folder, and without processes.
 func newWorkspace(out io.Writer) (*workspace, error) {
 	folder, err := os.MkdirTemp("", "hookstart-bench-")
-	return &workspace{folder: folder, line: terminal.NewLine(out)}, err
+	return &workspace{folder: folder, line: terminal.NewProgressLine(out)}, err
 }
 
 // start starts a system. close ends its processes, even if start returned an error.

@@ -137,9 +137,9 @@ func programs() map[string]string {
 	}
 }
 
-// nkPackage is the package of the NATS tool nk, which make-secrets.sh uses to generate keys on a
-// machine without Go.
-const nkPackage = "github.com/nats-io/nkeys/nk"
+// nkeysToolPackage is the package of the NATS tool nk, which make-secrets.sh uses to generate keys
+// on a machine without Go.
+const nkeysToolPackage = "github.com/nats-io/nkeys/nk"
 
 // Compile compiles all programs for a platform. The resulting bytes also depend on the Go version,
 // which every program prints for --version.
@@ -161,7 +161,7 @@ func (r *Release) Compile(ctx context.Context, p Platform) error {
 		"-o", folder + "/",
 	}
 	args = append(args, slices.Sorted(maps.Values(programs()))...)
-	args = append(args, nkPackage)
+	args = append(args, nkeysToolPackage)
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOAMD64=v1",
 		"GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
 	if _, err := run(ctx, r.Root, env, "go", args...); err != nil {

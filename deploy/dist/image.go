@@ -13,9 +13,9 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// User is the ID of the user that every image runs as. It has no name, because the images have no
-// /etc/passwd.
-const User = 65532
+// ImageUID is the ID of the user that every image runs as. It has no name, because the images have
+// no /etc/passwd.
+const ImageUID = 65532
 
 // Image describes how an image differs from the others, apart from its program. Every image also
 // has the CA certificates and runs as User.
@@ -143,7 +143,7 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 		files = append(files, file{"data/", 0o700, nil})
 	}
 	var layer bytes.Buffer
-	if err := writeTar(tar.NewWriter(&layer), files, "", r.Time, User); err != nil {
+	if err := writeTar(tar.NewWriter(&layer), files, "", r.Time, ImageUID); err != nil {
 		return nil, err
 	}
 	blobs := &tree{}
@@ -201,7 +201,7 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 
 func (r *Release) imageConfig(p Platform, name string, about Image, layer string) imageConfig {
 	c := imageConfig{Created: r.Time.Format(time.RFC3339), Architecture: p.Arch, OS: p.OS}
-	c.Config.User = fmt.Sprintf("%d:%d", User, User)
+	c.Config.User = fmt.Sprintf("%d:%d", ImageUID, ImageUID)
 	c.Config.Env = about.Env
 	c.Config.Entrypoint = []string{"/" + name}
 	c.Config.ExposedPorts = map[string]struct{}{}

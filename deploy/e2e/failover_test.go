@@ -67,7 +67,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 	for range rounds {
 		check(t, pair.StartStandby(t.Context()))
 		pause(t, lag/2) // both databases record the executions of this time
-		check(t, pair.CutOff())
+		check(t, pair.StopStandby())
 		pause(t, lag) // only the primary records those of this time
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))

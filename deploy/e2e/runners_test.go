@@ -278,7 +278,7 @@ func TestNodeExample(t *testing.T) {
 	}
 	if c := consumer.CachedInfo().Config; c.AckPolicy != jetstream.AckExplicitPolicy ||
 		c.AckWait != 15*time.Second ||
-		c.FilterSubject != stream.QueueSubject("node") || c.MaxAckPending != 10_000 ||
+		c.FilterSubject != stream.QueueFilterSubject("node") || c.MaxAckPending != 10_000 ||
 		c.DeliverPolicy != jetstream.DeliverAllPolicy {
 		t.Errorf("%+v", c)
 	}

@@ -87,13 +87,18 @@ func addToProxy(proxy, name, scratch string) error {
 	err = errors.Join(
 		os.WriteFile(filepath.Join(scratch, "go.mod"), goMod, 0o600),
 		zip.CreateFromDir(&archive, module.Version{
-			Path:    path.Join(release.Root, name),
+			Path:    path.Join(release.ModulePathPrefix, name),
 			Version: version,
 		}, scratch))
 	if err != nil {
 		return err
 	}
-	at := filepath.Join(proxy, filepath.FromSlash(release.Root), filepath.FromSlash(name), "@v")
+	at := filepath.Join(
+		proxy,
+		filepath.FromSlash(release.ModulePathPrefix),
+		filepath.FromSlash(name),
+		"@v",
+	)
 	return errors.Join(
 		os.MkdirAll(at, 0o700),
 		os.WriteFile(filepath.Join(at, "list"), []byte(version+"\n"), 0o600),
@@ -204,10 +209,10 @@ func TestWhatTheModulesBring(t *testing.T) {
 		has     string
 	}{
 		{"shared/runner", []string{
-			"example.com/empty", release.Root + "/proto", release.Root + "/shared/execution",
-			release.Root + "/shared/retry",
-			release.Root + "/shared/runner", release.Root + "/shared/stream",
-			release.Root + "/shared/tracing",
+			"example.com/empty", release.ModulePathPrefix + "/proto", release.ModulePathPrefix + "/shared/execution",
+			release.ModulePathPrefix + "/shared/retry",
+			release.ModulePathPrefix + "/shared/runner", release.ModulePathPrefix + "/shared/stream",
+			release.ModulePathPrefix + "/shared/tracing",
 			"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid",
 			"github.com/klauspost/compress",
 			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric",
@@ -223,19 +228,19 @@ func TestWhatTheModulesBring(t *testing.T) {
 		}, "github.com/nats-io/nats.go"},
 		{
 			"executor/client/apiclient", []string{
-				"example.com/empty", release.Root + "/executor/client",
-			}, release.Root + "/executor/client",
+				"example.com/empty", release.ModulePathPrefix + "/executor/client",
+			}, release.ModulePathPrefix + "/executor/client",
 		},
 	} {
 		o := newOutside(t, "")
 		source := fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n",
-			release.Root+"/"+c.imports)
+			release.ModulePathPrefix+"/"+c.imports)
 		if err := os.WriteFile(filepath.Join(o.folder, "main.go"), []byte(source),
 			0o600); err != nil {
 			t.Fatal(err)
 		}
 		o.run("mod", "init", "example.com/empty")
-		o.run("get", release.Root+"/"+c.imports+"@"+version)
+		o.run("get", release.ModulePathPrefix+"/"+c.imports+"@"+version)
 		o.run("build", "-o", os.DevNull, ".")
 		all := o.modules()
 		t.Logf("%s: modules of go mod graph\n%s", c.imports, strings.Join(all, "\n"))

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// Root is the path prefix of all modules.
-const Root = "github.com/hookstart/hookstart"
+// ModulePathPrefix is the path prefix of all modules.
+const ModulePathPrefix = "github.com/hookstart/hookstart"
 
 // Modules are the folders of the released modules, each after the modules that it requires. They
 // contain the programs, the kit for runners and the API client. The other modules are only for
@@ -76,7 +76,7 @@ func GoMod(root, folder, version string) ([]byte, error) {
 	return file.Format()
 }
 
-func isOurs(modulePath string) bool { return strings.HasPrefix(modulePath, Root+"/") }
+func isOurs(modulePath string) bool { return strings.HasPrefix(modulePath, ModulePathPrefix+"/") }
 
 // CheckChangelog returns an error that describes what CHANGELOG.md lacks for a release: a section
 // for the version, with a valid date and at least one entry.

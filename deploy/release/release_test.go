@@ -30,7 +30,7 @@ func TestModulesAreComplete(t *testing.T) {
 			t.Errorf("%s still replaces %v", folder, file.Replace[0].Old)
 		}
 		for _, required := range file.Require {
-			name, ours := strings.CutPrefix(required.Mod.Path, release.Root+"/")
+			name, ours := strings.CutPrefix(required.Mod.Path, release.ModulePathPrefix+"/")
 			if ours &&
 				(!slices.Contains(release.Modules[:n], name) || required.Mod.Version != version) {
 				t.Errorf("%s requires %s", folder, required.Mod)
@@ -159,7 +159,7 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	if text := git("show", "shared/v0.1.0:shared/go.mod"); !strings.Contains(text,
-		release.Root+"/proto v0.1.0") || strings.Contains(text, "replace") {
+		release.ModulePathPrefix+"/proto v0.1.0") || strings.Contains(text, "replace") {
 		t.Errorf("shared/go.mod of the release:\n%s", text)
 	}
 	if text := git("show", "v0.1.0:shared/runner/node/package.json"); !strings.Contains(text,

@@ -47,7 +47,7 @@ type audit struct {
 //     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
 //     know whether it was stored.
 //   - wrong: the recorded final status differs from the reported one.
-func examine(b *ledger, s stored, records map[string]record, incidents []incident) *audit {
+func examine(b *ledger, s streamContents, records map[string]record, incidents []incident) *audit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &audit{
@@ -59,7 +59,7 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 	acknowledged := a.examineAcknowledged(b, s.starts, records, incidents)
 	a.executions = len(acknowledged)
 	a.examineStored(b, s.starts, records, incidents, acknowledged)
-	a.examineEnds(s, records, func(marker string) string {
+	a.examineFinalStatuses(s, records, func(marker string) string {
 		if d := b.deliveries[marker]; d != nil {
 			return describeTime(d, incidents)
 		}
@@ -79,7 +79,7 @@ func examine(b *ledger, s stored, records map[string]record, incidents []inciden
 // recorded, and checks the responses for each delivery. It returns the IDs of the acknowledged
 // executions.
 func (a *audit) examineAcknowledged(
-	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
+	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
 ) (acknowledged map[string]bool) {
 	acknowledged = map[string]bool{}
 	for _, d := range b.deliveries {
@@ -123,7 +123,7 @@ func (a *audit) examineAcknowledged(
 
 // examineStored compares the stored executions with the deliveries that were sent.
 func (a *audit) examineStored(
-	b *ledger, starts map[string]start, records map[string]record, incidents []incident,
+	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
 	acknowledged map[string]bool,
 ) {
 	executionsOf := map[string][]string{}
@@ -144,7 +144,7 @@ func (a *audit) examineStored(
 		case d.hasID:
 			a.ghostsWithID++
 		default:
-			a.ghosts[cause(d, incidents)]++
+			a.ghosts[lastFaultKind(d, incidents)]++
 		}
 		executionsOf[s.marker] = append(executionsOf[s.marker], id)
 		if records[id].count == 0 && !acknowledged[id] {
@@ -162,7 +162,7 @@ func (a *audit) examineStored(
 // examineQueues counts the executions in each stream, and checks that those of queues with a
 // stream of their own are in it, and that each of these streams has some. Queues do not move
 // during the load.
-func (a *audit) examineQueues(starts map[string]start, ownQueues []string) {
+func (a *audit) examineQueues(starts map[string]storedStart, ownQueues []string) {
 	a.inStreams = map[string]int{}
 	for id, s := range starts {
 		a.inStreams[s.stream]++
@@ -181,9 +181,13 @@ func (a *audit) examineQueues(starts map[string]start, ownQueues []string) {
 	}
 }
 
-// examineEnds compares the first reported final status of each execution with its record. If
-// runners have reported any final status, every recorded execution must have one.
-func (a *audit) examineEnds(s stored, records map[string]record, when func(marker string) string) {
+// examineFinalStatuses compares the first reported final status of each execution with its record.
+// If runners have reported any final status, every recorded execution must have one.
+func (a *audit) examineFinalStatuses(
+	s streamContents,
+	records map[string]record,
+	describeMarker func(marker string) string,
+) {
 	for id, start := range s.starts {
 		end, isReported := s.ends[id]
 		if isReported {
@@ -195,18 +199,18 @@ func (a *audit) examineEnds(s stored, records map[string]record, when func(marke
 		case !isReported:
 			a.wrong = append(a.wrong,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: no runner reported", id, start.marker,
-					when(start.marker), r.status))
+					describeMarker(start.marker), r.status))
 		case r.status != end:
 			a.wrong = append(a.wrong,
 				fmt.Sprintf("%s (delivery %s, %s) is %s: a runner reported %s", id, start.marker,
-					when(start.marker), r.status, end))
+					describeMarker(start.marker), r.status, end))
 		}
 	}
 }
 
-// cause returns the kind of the last fault that began before the sender had its response. Faults
-// of NATS nodes take precedence over all others.
-func cause(d *delivery, incidents []incident) string {
+// lastFaultKind returns the kind of the last fault that began before the sender had its response.
+// Faults of NATS nodes take precedence over all others.
+func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {
 		isNode := strings.Contains(i.kind, "node")

@@ -13,11 +13,11 @@ import (
 func TestExamine(t *testing.T) {
 	first, repeat := answer{ExecutionID: "x"}, answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
-	one := map[string]start{"x": {marker: "m", messages: 1}}
+	one := map[string]storedStart{"x": {marker: "m", messages: 1}}
 	for name, c := range map[string]struct {
 		hasID   bool
 		told    func(*ledger, *delivery)
-		starts  map[string]start
+		starts  map[string]storedStart
 		records map[string]record
 		want    string // the numbers that are not 0
 	}{
@@ -48,14 +48,15 @@ func TestExamine(t *testing.T) {
 		"twice in the stream": {
 			true,
 			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
-			map[string]start{"x": {marker: "m", messages: 2}},
+			map[string]storedStart{"x": {marker: "m", messages: 2}},
 			recorded("x"),
 			"doubled",
 		},
 		"two executions stored": {
 			false,
 			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
-			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
+			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {marker: "m",
+				messages: 1}},
 			recorded("x", "y"),
 			"doubled",
 		},
@@ -64,7 +65,8 @@ func TestExamine(t *testing.T) {
 				b.recordAccepted(d, first)
 				b.recordAccepted(d, answer{ExecutionID: "y", Deduplicated: true})
 			},
-			map[string]start{"x": {marker: "m", messages: 1}, "y": {marker: "m", messages: 1}},
+			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {marker: "m",
+				messages: 1}},
 			recorded("x", "y"),
 			"doubled doubled",
 		},
@@ -97,14 +99,16 @@ func TestExamine(t *testing.T) {
 		}, one, recorded("x"), "unheard"},
 		"another's": {true, func(b *ledger, d *delivery) {
 			b.recordAccepted(d, first)
-		}, map[string]start{"x": {marker: "z", messages: 1}}, recorded("x"), "strange strange"},
+		}, map[string]storedStart{"x": {marker: "z",
+			messages: 1}}, recorded("x"), "strange strange"},
 		"recorded, not stored": {true, func(b *ledger, d *delivery) {
 			b.recordRefusal(d, "503", false)
 		}, nil, recorded("x"), "strange"},
 	} {
 		b := newLedger()
 		c.told(b, b.addDelivery("m", c.hasID))
-		if got := found(examine(b, stored{starts: c.starts}, c.records, paused)); got != c.want {
+		if got := found(examine(b, streamContents{starts: c.starts}, c.records,
+			paused)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -133,7 +137,10 @@ func TestExamineEnds(t *testing.T) {
 	} {
 		b := newLedger()
 		b.recordAccepted(b.addDelivery("m", true), answer{ExecutionID: "x"})
-		s := stored{starts: map[string]start{"x": {marker: "m", messages: 1}}, ends: c.ends}
+		s := streamContents{
+			starts: map[string]storedStart{"x": {marker: "m", messages: 1}},
+			ends:   c.ends,
+		}
 		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -169,21 +176,22 @@ func found(a *audit) string {
 // Executions of queues with a stream of their own must be in it, and the others in the shared one.
 func TestExamineQueues(t *testing.T) {
 	t.Parallel()
-	right := map[string]start{
+	right := map[string]storedStart{
 		"a": {queue: "default", stream: "EXECUTIONS"},
 		"b": {queue: "own-0", stream: "QUEUE_own-0"},
 	}
 	for name, c := range map[string]struct {
-		starts map[string]start
+		starts map[string]storedStart
 		own    []string
 		want   int
 	}{
 		"each in its own":   {right, []string{"own-0"}, 0},
 		"an unused stream":  {right, []string{"own-0", "own-1"}, 1},
 		"a stream too many": {right, nil, 1},
-		"none, all in one":  {map[string]start{"a": right["a"]}, nil, 0},
+		"none, all in one":  {map[string]storedStart{"a": right["a"]}, nil, 0},
 		"in the shared one": {
-			map[string]start{"a": {queue: "own-0", stream: "EXECUTIONS"}}, []string{"own-0"}, 2,
+			map[string]storedStart{"a": {queue: "own-0",
+				stream: "EXECUTIONS"}}, []string{"own-0"}, 2,
 		},
 	} {
 		a := &audit{}

@@ -21,7 +21,7 @@ var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 // lockTable locks the executions table in a separate session for the duration lasts. With
 // lockTimeout, PostgreSQL makes the other sessions fail after they have waited one second for the
 // lock.
-func (f *faults) lockTable(
+func (f *faultInjector) lockTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
 	if lockTimeout {
@@ -43,7 +43,7 @@ func (f *faults) lockTable(
 	return err
 }
 
-func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
+func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) error {
 	if err := f.database.Kill(); err != nil {
 		return err
 	}
@@ -53,12 +53,12 @@ func (f *faults) killDatabase(ctx context.Context, lasts time.Duration) error {
 
 // fillDatabase fills the database's disk until only room bytes are free, waits for as long as lasts
 // says, and then frees the space. If the database has exited by then, fillDatabase restarts it.
-func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
+func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err
 	}
 	retry.Sleep(ctx, lasts)
-	if err := f.databaseDisk.free(); err != nil {
+	if err := f.databaseDisk.restoreSize(); err != nil {
 		return err
 	}
 	if f.database.Running() {
@@ -67,7 +67,7 @@ func (f *faults) fillDatabase(ctx context.Context, room uint64, lasts time.Durat
 	return f.restartDatabase(ctx)
 }
 
-func (f *faults) restartDatabase(ctx context.Context) error {
+func (f *faultInjector) restartDatabase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	if err := f.database.Restart(ctx); err != nil {

@@ -32,11 +32,11 @@ type delivery struct {
 type ledger struct {
 	mu         sync.Mutex
 	deliveries map[string]*delivery
-	totals     totals
+	totals     requestTotals
 }
 
-// totals holds the request counts.
-type totals struct {
+// requestTotals holds the request counts.
+type requestTotals struct {
 	sent         int
 	acknowledged int
 	deduplicated int
@@ -47,7 +47,7 @@ type totals struct {
 func newLedger() *ledger {
 	return &ledger{
 		deliveries: map[string]*delivery{},
-		totals:     totals{refused: map[string]int{}, errors: map[string]int{}},
+		totals:     requestTotals{refused: map[string]int{}, errors: map[string]int{}},
 	}
 }
 
@@ -101,14 +101,14 @@ func (b *ledger) recordRefusal(d *delivery, code string, final bool) {
 	d.clear = false // a message may have been stored before the request was refused
 }
 
-// recordFailure records a request that got no response. If neverMade is true, no connection was
-// established, so nothing was sent.
-func (b *ledger) recordFailure(d *delivery, what string, neverMade bool) {
+// recordFailure records a request that got no response. If neverConnected is true, no connection
+// was established, so nothing was sent.
+func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.errors[what]++
 	d.ended = time.Now()
-	if !neverMade {
+	if !neverConnected {
 		d.unheard++
 		d.clear = false
 	}
@@ -123,7 +123,7 @@ func (b *ledger) markConcurrent(d *delivery) {
 }
 
 // currentTotals returns a copy of the totals.
-func (b *ledger) currentTotals() totals {
+func (b *ledger) currentTotals() requestTotals {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.totals

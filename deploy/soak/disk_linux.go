@@ -47,8 +47,8 @@ func (d *disk) fill(room uint64) (err error) {
 	return err
 }
 
-// free restores the full size of the disk.
-func (d *disk) free() error { return d.resize(diskSize) }
+// restoreSize restores the full size of the disk.
+func (d *disk) restoreSize() error { return d.resize(diskSize) }
 
 func (d *disk) resize(bytes uint64) error {
 	return syscall.Mount("tmpfs", d.folder, "tmpfs", syscall.MS_REMOUNT,

@@ -9,6 +9,6 @@ type disk struct{ folder string }
 
 func newDisk() (*disk, error) { return nil, errors.ErrUnsupported }
 
-func (*disk) fill(uint64) error { return errors.ErrUnsupported }
-func (*disk) free() error       { return errors.ErrUnsupported }
-func (*disk) remove() error     { return nil }
+func (*disk) fill(uint64) error  { return errors.ErrUnsupported }
+func (*disk) restoreSize() error { return errors.ErrUnsupported }
+func (*disk) remove() error      { return nil }

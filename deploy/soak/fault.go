@@ -16,9 +16,9 @@ import (
 
 // Limits for the durations of faults and recoveries.
 const (
-	longestDown  = 3 * time.Second
-	shortestHang = time.Second
-	longestHang  = 10 * time.Second
+	longestDowntime = 3 * time.Second
+	shortestFault   = time.Second
+	longestFault    = 10 * time.Second
 	// recoverTimeout is the maximum time a service may take to become ready.
 	recoverTimeout = time.Minute
 	// replicaTimeout is the maximum time a node may take to catch up with all streams. A leader
@@ -27,8 +27,8 @@ const (
 	replicaTimeout = 3 * time.Minute
 )
 
-// longestQueue is the number of waiting faults at which no more faults are added to the queue.
-const longestQueue = 200
+// maxQueuedFaults is the number of waiting faults at which no more faults are added to the queue.
+const maxQueuedFaults = 200
 
 // fault is one kind of fault in one target.
 type fault struct {
@@ -48,8 +48,8 @@ type incident struct {
 	from, to time.Time
 }
 
-// faults injects faults into an installation.
-type faults struct {
+// faultInjector injects faults into an installation.
+type faultInjector struct {
 	installation *installation
 	database     *pgtest.Server
 	databaseDisk *disk // nil means that the database does not have a separate disk
@@ -69,11 +69,11 @@ type faults struct {
 	standing       []string // the times when recording stalled for no reason
 }
 
-func newFaults(
+func newFaultInjector(
 	i *installation, database *pgtest.Server, databaseDisk *disk, seed uint64, every time.Duration,
 	say func(string, ...any),
-) *faults {
-	return &faults{
+) *faultInjector {
+	return &faultInjector{
 		installation:   i,
 		database:       database,
 		databaseDisk:   databaseDisk,
@@ -88,7 +88,7 @@ func newFaults(
 
 // shuffledFaults returns faults of every kind for the targets, in random order. Some kinds are left
 // out for some targets at random. All nodes share one slot, because two of the three must work.
-func (f *faults) shuffledFaults() []fault {
+func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
 		if !strings.Contains(kind, f.only) {
@@ -101,20 +101,20 @@ func (f *faults) shuffledFaults() []fault {
 	for _, s := range f.installation.services() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
-		add("kill "+kind, []string{s.name}, 0, longestDown, outage(s.process, s.kill))
-		add("pause "+kind, []string{s.name}, shortestHang, longestHang, hang(s.process))
+		add("kill "+kind, []string{s.name}, 0, longestDowntime, outage(s.process, s.kill))
+		add("pause "+kind, []string{s.name}, shortestFault, longestFault, pauseProcess(s.process))
 	}
 	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second,
 		rollingRestart(f.installation.ingresses))
 	add("rolling restart of executors", rolled["executor"], 0, time.Second,
 		rollingRestart(f.installation.executors))
 	for _, r := range f.installation.runners {
-		add("kill runner", []string{r.name}, 0, longestDown, outage(r.process, r.kill))
-		add("pause runner", []string{r.name}, shortestHang, longestHang, hang(r.process))
+		add("kill runner", []string{r.name}, 0, longestDowntime, outage(r.process, r.kill))
+		add("pause runner", []string{r.name}, shortestFault, longestFault, pauseProcess(r.process))
 	}
 	f.addConnectionFaults(add)
-	f.addDatabase(add)
-	f.addLosses(add)
+	f.addDatabaseFaults(add)
+	f.addDataLossFaults(add)
 	add(
 		"reports about unknown executions",
 		[]string{"noise"},
@@ -126,10 +126,10 @@ func (f *faults) shuffledFaults() []fault {
 	slot := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDown, outage(p.process, p.kill))
+		add("kill node", slot, 0, longestDowntime, outage(p.process, p.kill))
 		if p.disk != nil {
 			room := f.random.Uint64N(64 << 10)
-			add("full disk of node", slot, shortestHang, longestHang, func(
+			add("full disk of node", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
 				return fillNode(ctx, p, room, lasts)
@@ -139,52 +139,54 @@ func (f *faults) shuffledFaults() []fault {
 		if f.random.IntN(2) == 0 {
 			links = f.installation.linksBetween(n, (n+1)%len(nodes))
 		}
-		add("cut between nodes", slot, shortestHang, longestHang,
+		add("cut between nodes", slot, shortestFault, longestFault,
 			breakLinks(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
 			continue // fewer of these, because they take the longest
 		}
-		add("pause node", slot, shortestHang, longestHang, hang(p.process))
-		add("silence between nodes", slot, shortestHang, longestHang,
+		add("pause node", slot, shortestFault, longestFault, pauseProcess(p.process))
+		add("silence between nodes", slot, shortestFault, longestFault,
 			breakLinks(links, (*link.Link).Silence))
 	}
 	for _, queue := range f.installation.ownQueues() {
 		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDown(queue))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDown, outage(last.process, last.terminate))
+	add("stop node", slot, 0, longestDowntime, outage(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
 }
 
-// addFault adds a fault that lasts between shortest and longest.
-type addFault func(kind string, slots []string, shortest, longest time.Duration, inject injection)
+// addFaultFunc adds a fault that lasts between shortest and longest.
+type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
+	inject injection)
 
 // addConnectionFaults adds faults in the connections from the services to NATS and the database.
-func (f *faults) addConnectionFaults(add addFault) {
+func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
 		slot := []string{s.name}
-		add("silence between "+kind+" and nodes", slot, shortestHang, longestFreeze,
+		add("silence between "+kind+" and nodes", slot, shortestFault, longestFreeze,
 			breakLinks(s.nats, (*link.Link).Silence))
 		if s.database != nil {
-			add("silence between executor and database", slot, shortestHang, longestFreeze,
+			add("silence between executor and database", slot, shortestFault, longestFreeze,
 				breakLinks([]*link.Link{s.database}, (*link.Link).Silence))
 		} else if f.random.IntN(2) == 0 {
-			add("cut between "+kind+" and nodes", slot, shortestHang, longestHang,
+			add("cut between "+kind+" and nodes", slot, shortestFault, longestFault,
 				breakLinks(s.nats, (*link.Link).Cut))
 		}
 	}
 }
 
-// addDatabase adds the faults of the database, and of executors in and outside of transactions.
-func (f *faults) addDatabase(add addFault) {
+// addDatabaseFaults adds the faults of the database, and of executors in and outside of
+// transactions.
+func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
-	add("kill database", slot, 0, longestDown, f.killDatabase)
+	add("kill database", slot, 0, longestDowntime, f.killDatabase)
 	if f.databaseDisk != nil {
 		// With a little room left, some writes may still succeed.
 		for _, room := range []uint64{0, f.random.Uint64N(64 << 10)} {
-			add("full disk of database", slot, shortestHang, longestHang, func(
+			add("full disk of database", slot, shortestFault, longestFault, func(
 				ctx context.Context, lasts time.Duration,
 			) error {
 				return f.fillDatabase(ctx, room, lasts)
@@ -224,14 +226,14 @@ func (f *faults) addDatabase(add addFault) {
 		everything = append(everything, p.name)
 	}
 	executor := f.installation.executors[f.random.IntN(len(f.installation.executors))]
-	add("freeze executor in a transaction, nothing else", everything, aloneFrozen,
-		aloneFrozen+time.Second, func(ctx context.Context, lasts time.Duration) error {
+	add("freeze executor in a transaction, nothing else", everything, freezeAloneDuration,
+		freezeAloneDuration+time.Second, func(ctx context.Context, lasts time.Duration) error {
 			return f.freezeAlone(ctx, executor, lasts)
 		})
 }
 
 // run starts faults until the context starting ends, then waits for those that are still going on.
-func (f *faults) run(ctx, starting context.Context) {
+func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	var queue []fault
@@ -250,7 +252,7 @@ func (f *faults) run(ctx, starting context.Context) {
 				break
 			}
 			// The slow faults that wait for the nodes must not block all other kinds.
-			if deck := f.shuffledFaults(); len(queue) < longestQueue && len(deck) > 0 {
+			if deck := f.shuffledFaults(); len(queue) < maxQueuedFaults && len(deck) > 0 {
 				queue = append(queue, deck...)
 				continue
 			}
@@ -264,13 +266,13 @@ func (f *faults) run(ctx, starting context.Context) {
 	}
 }
 
-// alone is the number of slots from which a fault can no longer be overtaken in the queue. If other
-// faults could overtake it, a fault that needs that many slots would wait forever.
-const alone = 4
+// minQueueBlockingSlots is the number of slots from which a fault can no longer be overtaken in the
+// queue. If other faults could overtake it, a fault that needs that many slots would wait forever.
+const minQueueBlockingSlots = 4
 
 // takeNextFault removes the first fault whose slots are all free from the queue and occupies those
 // slots. It reports false if there is none. The caller holds mu.
-func (f *faults) takeNextFault(queue []fault) (fault, []fault, bool) {
+func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
 		for _, slot := range next.slots {
@@ -282,7 +284,7 @@ func (f *faults) takeNextFault(queue []fault) (fault, []fault, bool) {
 			}
 			return next, append(queue[:n:n], queue[n+1:]...), true
 		}
-		if len(next.slots) >= alone {
+		if len(next.slots) >= minQueueBlockingSlots {
 			break
 		}
 	}
@@ -290,7 +292,7 @@ func (f *faults) takeNextFault(queue []fault) (fault, []fault, bool) {
 }
 
 // inject injects a fault, and frees its slots after the recovery.
-func (f *faults) inject(ctx context.Context, next fault) {
+func (f *faultInjector) inject(ctx context.Context, next fault) {
 	from := time.Now()
 	f.mu.Lock()
 	index := len(f.incidents)
@@ -319,21 +321,21 @@ func (f *faults) inject(ctx context.Context, next fault) {
 }
 
 // recordStalled records that recording made no progress.
-func (f *faults) recordStalled(text string) {
+func (f *faultInjector) recordStalled(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standing = append(f.standing, text)
 }
 
 // hasFaultAt reports whether a target has a fault at the moment.
-func (f *faults) hasFaultAt(slot string) bool {
+func (f *faultInjector) hasFaultAt(slot string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.busy[slot]
 }
 
 // pastIncidents returns a copy of the incidents so far.
-func (f *faults) pastIncidents() []incident {
+func (f *faultInjector) pastIncidents() []incident {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]incident{}, f.incidents...)
@@ -348,9 +350,9 @@ func outage(p *process, end func()) injection {
 	}
 }
 
-// hang returns an injection that freezes a process: its connections stay open, but it does not
-// respond.
-func hang(p *process) injection {
+// pauseProcess returns an injection that freezes a process: its connections stay open, but it does
+// not respond.
+func pauseProcess(p *process) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := p.signal(syscall.SIGSTOP); err != nil {
 			return err

@@ -16,13 +16,13 @@ func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)
 	i := set(t, processCounts{nodes: 1, ingresses: 1, executors: 2, runners: 1, database: database})
-	f := newFaults(i, database, nil, 1, time.Second, t.Logf)
+	f := newFaultInjector(i, database, nil, 1, time.Second, t.Logf)
 	s := newSenders(newLedger(), i, "test")
 
 	starting, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup
-	all.Go(func() { s.post(t.Context(), starting, 20, 20, 1) })
+	all.Go(func() { s.sendLoad(t.Context(), starting, 20, 20, 1) })
 	err := f.freeze(t.Context(), i.executors[0], false, func() error {
 		return f.lockTable(t.Context(), lockModes[0], true, 7*time.Second)
 	})
@@ -35,7 +35,7 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err := awaitConsumers(t.Context(), i.js, recordTimeout); err != nil {
 		t.Fatal(err)
 	}
-	streams, err := readStored(t.Context(), i.js)
+	streams, err := readStreams(t.Context(), i.js)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	aside, err := readAside(t.Context(), i.client())
+	aside, err := putAsideStarts(t.Context(), i.client())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,15 +16,15 @@ import (
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeOver is the maximum time the other executors may take to record everything. aloneFrozen
-	// is how long the executor is frozen to observe that.
-	takeOver    = 20 * time.Second
-	aloneFrozen = takeOver + 10*time.Second
+	// takeoverTimeout is the maximum time the other executors may take to record everything.
+	// freezeAloneDuration is how long the executor is frozen to observe that.
+	takeoverTimeout     = 20 * time.Second
+	freezeAloneDuration = takeoverTimeout + 10*time.Second
 )
 
 // freeze stops an executor either inside a transaction or outside of any; it retries until it
 // catches the executor in that state. Then it calls meanwhile, and resumes the executor afterwards.
-func (f *faults) freeze(
+func (f *faultInjector) freeze(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
 	defer func() { _ = s.signal(syscall.SIGCONT) }()
@@ -56,27 +56,27 @@ func (f *faults) freeze(
 
 // freezeAlone freezes an executor inside a transaction while everything else works. The other
 // executors must go on recording; otherwise freezeAlone records a stall.
-func (f *faults) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
+func (f *faultInjector) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
 	return f.freeze(ctx, s, true, func() error {
-		retry.Sleep(ctx, takeOver)
+		retry.Sleep(ctx, takeoverTimeout)
 		before, err := f.recordedCount(ctx)
 		if err != nil {
 			return err
 		}
-		retry.Sleep(ctx, lasts-takeOver)
+		retry.Sleep(ctx, lasts-takeoverTimeout)
 		after, err := f.recordedCount(ctx)
 		if err != nil || after != before || ctx.Err() != nil {
 			return err
 		}
 		if lag := checkCaughtUp(ctx, f.installation.js); lag != nil {
 			f.recordStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
-				"recorded anything: %v", s.name, lasts-takeOver, lag))
+				"recorded anything: %v", s.name, lasts-takeoverTimeout, lag))
 		}
 		return nil
 	})
 }
 
-func (f *faults) recordedCount(ctx context.Context) (int, error) {
+func (f *faultInjector) recordedCount(ctx context.Context) (int, error) {
 	text, err := f.database.Query(ctx, "SELECT count(*) FROM executions")
 	if err != nil {
 		return 0, err

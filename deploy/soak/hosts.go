@@ -34,14 +34,14 @@ type programHost struct {
 
 // The ports that the programs use on every host.
 const (
-	portClients  = "4222"
-	portRoutes   = "6222"
-	portMonitor  = "8222"
-	portIngress  = "8080"
-	portExecutor = "8081"
-	portOps      = "9090" // the ingress's ops listener
-	portOps2     = "9091" // the executor's ops listener
-	portLeaf     = "7422" // leaf node connections from the servers of a second site
+	portClients     = "4222"
+	portRoutes      = "6222"
+	portMonitor     = "8222"
+	portIngress     = "8080"
+	portExecutor    = "8081"
+	portIngressOps  = "9090" // the ingress's ops listener
+	portExecutorOps = "9091" // the executor's ops listener
+	portLeaf        = "7422" // leaf node connections from the servers of a second site
 )
 
 // secrets holds keys and certificates like those that deploy/nats/make-secrets.sh generates.
@@ -167,7 +167,7 @@ func (i *installation) prepareHosts(
 	if err != nil {
 		return err
 	}
-	return i.prepareSite(hosts, site{
+	return i.prepareSite(hosts, siteConfig{
 		keys:     keys,
 		config:   config,
 		database: database.URL(),
@@ -177,7 +177,7 @@ func (i *installation) prepareHosts(
 }
 
 // prepareSite adds the processes on the hosts of a site. It sets natsURL and routes in s itself.
-func (i *installation) prepareSite(hosts []*network.Host, s site) error {
+func (i *installation) prepareSite(hosts []*network.Host, s siteConfig) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func clientURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
 
-// site holds the settings that all hosts of a site share.
-type site struct {
+// siteConfig holds the settings that all hosts of a site share.
+type siteConfig struct {
 	keys                    *secrets
 	natsURL, routes, config string
 	database                string
@@ -215,7 +215,7 @@ type site struct {
 	nearest                 bool     // whether an ingress uses only the NATS server on its host
 }
 
-func (i *installation) addHost(h *programHost, s site) {
+func (i *installation) addHost(h *programHost, s siteConfig) {
 	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
 	add := func(role, name string, args ...string) *process {
@@ -228,7 +228,7 @@ func (i *installation) addHost(h *programHost, s site) {
 		url:      "tls://" + reach(portClients),
 		storeDir: filepath.Join(i.folder, "store-"+h.Name),
 	}
-	n.process = add(roleServer, "nats", "-c", s.config)
+	n.process = add(roleNATSServer, "nats", "-c", s.config)
 	n.env = append([]string{
 		"NATSD_NAME=" + h.Name, "NATSD_LISTEN=" + everywhere(portClients),
 		"NATSD_MONITOR=" + net.JoinHostPort("127.0.0.1", portMonitor),
@@ -253,20 +253,20 @@ func (i *installation) addHost(h *programHost, s site) {
 	}
 	i.ingresses = append(i.ingresses, &service{
 		process: add(roleIngress, "ingress",
-			common("ingress", ingressNATS, portIngress, portOps)...),
-		url: "http://" + reach(portIngress), opsURL: "http://" + reach(portOps),
+			common("ingress", ingressNATS, portIngress, portIngressOps)...),
+		url: "http://" + reach(portIngress), opsURL: "http://" + reach(portIngressOps),
 	})
-	executor := append(common("executor", s.natsURL, portExecutor, portOps2),
+	executor := append(common("executor", s.natsURL, portExecutor, portExecutorOps),
 		"--database-url="+s.database,
 		"--admin-token="+adminToken,
 		"--replicas="+strconv.Itoa(s.replicas), "--registry-copy=FEED.API",
-		"--runner-groups=default/"+hostGroup,
+		"--runner-groups=default/"+hostRunnerGroup,
 		"--public-url=https://hooks.example.com")
 	executor = append(executor, s.executorFlags...)
 	i.executors = append(i.executors, &service{
 		process: add(roleExecutor, "executor", executor...),
 		url:     "http://" + reach(portExecutor),
-		opsURL:  "http://" + reach(portOps2),
+		opsURL:  "http://" + reach(portExecutorOps),
 	})
 	runs := filepath.Join(i.folder, "runner-"+h.Name+".runs")
 	i.runners = append(i.runners, &service{
@@ -287,7 +287,7 @@ func linkPrograms(folder string) (programs string, err error) {
 	if err := os.Mkdir(programs, 0o700); err != nil {
 		return "", err
 	}
-	for _, role := range []string{roleServer, roleIngress, roleExecutor, roleHostRunner} {
+	for _, role := range []string{roleNATSServer, roleIngress, roleExecutor, roleHostRunner} {
 		if err := os.Symlink(binary, filepath.Join(programs, role)); err != nil {
 			return "", fmt.Errorf("name a program: %w", err)
 		}

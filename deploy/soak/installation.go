@@ -39,17 +39,17 @@ type processCounts struct {
 
 // installation is a production-like hookstart installation on loopback.
 type installation struct {
-	folder    string
-	own       int                   // number of queues with a stream of their own
-	ports     []*freeport.Port      // reserved until close
-	links     map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
-	nodes     []*node
-	ingresses []*service
-	executors []*service
-	runners   []*service
-	paths     []string      // URL paths of the workflows' webhooks
-	switched  string        // path of the webhook of switchedWorkflow
-	access    []nats.Option // options for the soak's connections to NATS
+	folder      string
+	own         int                   // number of queues with a stream of their own
+	ports       []*freeport.Port      // reserved until close
+	links       map[[2]int]*link.Link // the link from one node to another, keyed by their numbers
+	nodes       []*node
+	ingresses   []*service
+	executors   []*service
+	runners     []*service
+	paths       []string      // URL paths of the workflows' webhooks
+	toggledPath string        // path of the webhook of toggledWorkflowID
+	access      []nats.Option // options for the soak's connections to NATS
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -206,7 +206,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 	for n := range count {
 		for _, port := range []**freeport.Port{&clients[n], &routes[n], &monitors[n]} {
 			var err error
-			if *port, err = i.reserve(); err != nil {
+			if *port, err = i.reservePort(); err != nil {
 				return err
 			}
 		}
@@ -259,7 +259,7 @@ func (i *installation) addNodes(count int, first *disk) error {
 	return nil
 }
 
-func (i *installation) reserve() (*freeport.Port, error) {
+func (i *installation) reservePort() (*freeport.Port, error) {
 	port, err := freeport.Reserve()
 	if err == nil {
 		i.ports = append(i.ports, port)
@@ -268,11 +268,11 @@ func (i *installation) reserve() (*freeport.Port, error) {
 }
 
 func (i *installation) newService(name, role string, flags ...string) (*service, error) {
-	port, err := i.reserve()
+	port, err := i.reservePort()
 	if err != nil {
 		return nil, err
 	}
-	opsPort, err := i.reserve()
+	opsPort, err := i.reservePort()
 	if err != nil {
 		return nil, err
 	}
@@ -369,11 +369,11 @@ func (i *installation) connect() (err error) {
 	return err
 }
 
-// workflows is the minimum number of workflows that senders call; there is at least one for each
-// queue. switchedWorkflow is the ID of the workflow that is activated and deactivated repeatedly.
+// minWorkflows is the minimum number of workflows that senders call; there is at least one for each
+// queue. toggledWorkflowID is the ID of the workflow that is activated and deactivated repeatedly.
 const (
-	workflows        = 3
-	switchedWorkflow = "switched"
+	minWorkflows      = 3
+	toggledWorkflowID = "switched"
 )
 
 func (i *installation) makeWorkflows(ctx context.Context) error {
@@ -382,14 +382,14 @@ func (i *installation) makeWorkflows(ctx context.Context) error {
 		return err
 	}
 	queues := i.queues()
-	for n := range max(workflows, len(queues)) {
+	for n := range max(minWorkflows, len(queues)) {
 		path, err := i.makeWorkflow(ctx, "soak-"+strconv.Itoa(n), queues[n%len(queues)])
 		if err != nil {
 			return err
 		}
 		i.paths = append(i.paths, path)
 	}
-	i.switched, err = i.makeWorkflow(ctx, switchedWorkflow, execution.DefaultQueue)
+	i.toggledPath, err = i.makeWorkflow(ctx, toggledWorkflowID, execution.DefaultQueue)
 	return err
 }
 

@@ -117,7 +117,7 @@ func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 		if one.err == nil {
 			break
 		}
-		if _, neverMade := connectionError(one.err); !neverMade {
+		if _, neverMade := classifyRequestError(one.err); !neverMade {
 			break
 		}
 	}
@@ -170,7 +170,7 @@ func checkStored(
 	if err := awaitConsumers(t.Context(), i.js, within); err != nil {
 		t.Fatal(err)
 	}
-	all, err := readStored(t.Context(), i.js)
+	all, err := readStreams(t.Context(), i.js)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 
 // Limits for how far the database is rolled back.
 const (
-	shortestBack = 2 * time.Second
-	longestBack  = 15 * time.Second
+	shortestRollback = 2 * time.Second
+	longestRollback  = 15 * time.Second
 )
 
 // maxUnreportedAcks is the maximum number of executions that a runner takes without sending a
@@ -30,13 +30,19 @@ const maxUnreportedAcks = 10
 // unreadableReport is the data of a message that cannot be decoded as a report.
 const unreadableReport = "\xff this is no report"
 
-// addLosses adds the faults that lose stored or acknowledged data: in the database, in the
+// addDataLossFaults adds the faults that lose stored or acknowledged data: in the database, in the
 // registry, or because a runner does not report.
-func (f *faults) addLosses(add addFault) {
+func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	slot := []string{"database"}
-	add("failover of database to a standby that lags", slot, shortestBack, longestBack,
+	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,
 		f.rollBackDatabase(true))
-	add("database put back from a copy", slot, shortestBack, longestBack, f.rollBackDatabase(false))
+	add(
+		"database put back from a copy",
+		slot,
+		shortestRollback,
+		longestRollback,
+		f.rollBackDatabase(false),
+	)
 	for _, queue := range f.installation.queues() {
 		add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
 			func(ctx context.Context, _ time.Duration) error {
@@ -47,7 +53,7 @@ func (f *faults) addLosses(add addFault) {
 }
 
 // rollBackDatabase returns an injection that makes the database lose its latest transactions.
-func (f *faults) rollBackDatabase(promoted bool) injection {
+func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		if err := f.database.Copy(ctx); err != nil {
 			return err
@@ -55,13 +61,13 @@ func (f *faults) rollBackDatabase(promoted bool) injection {
 		retry.Sleep(ctx, lasts)
 		ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 		defer cancel()
-		return f.database.RestoreCopy(ctx, promoted)
+		return f.database.RestoreCopy(ctx, promoteStandby)
 	}
 }
 
 // injectUnreportedAcks consumes a queue's executions as a member of the runners' group, and
 // acknowledges each without a report, or after an unreadable one.
-func (f *faults) injectUnreportedAcks(ctx context.Context, queue string) error {
+func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
 	group := stream.RunnerGroup{Queue: queue, Group: runnerGroup}
@@ -89,9 +95,13 @@ func (f *faults) injectUnreportedAcks(ctx context.Context, queue string) error {
 	})
 }
 
-// ackUnreported acknowledges the start of an execution. If report is true, it publishes an
-// unreadable report first.
-func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bool) error {
+// ackUnreported acknowledges the start of an execution. If withReport is true, it publishes an
+// unreadable withReport first.
+func (f *faultInjector) ackUnreported(
+	ctx context.Context,
+	msg jetstream.Msg,
+	withReport bool,
+) error {
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
@@ -101,7 +111,7 @@ func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bo
 	f.mu.Lock()
 	f.unreportedAcks[start.ID] = time.Now()
 	f.mu.Unlock()
-	if report {
+	if withReport {
 		subject := f.installation.layout(start.Queue).ProgressSubject(start.Queue, start.WorkflowID,
 			start.ID)
 		if _, err := f.installation.js.Publish(ctx, subject, []byte(unreadableReport)); err != nil {
@@ -111,8 +121,8 @@ func (f *faults) ackUnreported(ctx context.Context, msg jetstream.Msg, report bo
 	return msg.DoubleAck(ctx)
 }
 
-// unreported returns a copy of unreportedAcks.
-func (f *faults) unreported() map[string]time.Time {
+// unreportedAckTimes returns a copy of unreportedAcks.
+func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.unreportedAcks)
@@ -121,8 +131,8 @@ func (f *faults) unreported() map[string]time.Time {
 // awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
 // have a final status. Executors look for them when they start, and only rarely afterwards, so
 // awaitUnreportedEnded restarts the executors.
-func (f *faults) awaitUnreportedEnded(ctx context.Context) error {
-	unreported := f.unreported()
+func (f *faultInjector) awaitUnreportedEnded(ctx context.Context) error {
+	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {
 		return nil
 	}
@@ -149,7 +159,7 @@ func (f *faults) awaitUnreportedEnded(ctx context.Context) error {
 }
 
 // deleteRegistry deletes the registry's bucket, and waits until all services are ready again.
-func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
+func (f *faultInjector) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	if err := f.installation.js.DeleteStream(ctx, registry.Stream); err != nil {
 		return err
 	}
@@ -161,17 +171,18 @@ func (f *faults) deleteRegistry(ctx context.Context, _ time.Duration) error {
 	return nil
 }
 
-// loseStore deletes the stores of all nodes. It returns the violations of the following promises:
+// deleteStoresAndCheck deletes the stores of all nodes. It returns the violations of the following
+// promises:
 //
 //   - Until the registry is restored, no call of an active workflow is refused permanently.
 //   - The same URLs work again, and the deactivated workflow stays deactivated.
 //   - Queues that had a stream of their own have it again.
 //   - The records still exist, and executions accepted afterwards are recorded and reach a final
 //     state.
-func (i *installation) loseStore(
+func (i *installation) deleteStoresAndCheck(
 	ctx context.Context, s *senders, out io.Writer,
 ) (broken []string, err error) {
-	if err := setActive(ctx, i.client(), false); err != nil {
+	if err := setToggledActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	before, err := readRecords(ctx, i.client())
@@ -188,7 +199,7 @@ func (i *installation) loseStore(
 	}
 	began := time.Now()
 	complaints := map[string]int{}
-	back := eventually(ctx, settleTimeout, func(ctx context.Context) error {
+	back := eventually(ctx, convergenceTimeout, func(ctx context.Context) error {
 		var errs []error
 		for _, e := range i.ingresses {
 			for _, path := range s.queuePaths {
@@ -219,14 +230,14 @@ func (i *installation) loseStore(
 	_, _ = fmt.Fprintf(out, "the same URLs work at every ingress after %s\n",
 		time.Since(began).Round(time.Millisecond))
 	check := func(what string, hold func(context.Context) error) {
-		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
+		if err := eventually(ctx, convergenceTimeout, hold); err != nil && ctx.Err() == nil {
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
 	check("all are well", i.awaitHealthy)
 	check("streams of queues", i.checkOwnStreams)
 	check("a workflow that was deactivated", func(ctx context.Context) error {
-		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
+		return i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
 	})
 	accepted := s.deliverAll(ctx, "emptied")
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {

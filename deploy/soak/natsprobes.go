@@ -58,7 +58,7 @@ func newNATSProbes(ctx context.Context, i *installation) (*natsProbes, error) {
 				[]byte(strconv.Itoa(number)), jetstream.WithRetryAttempts(0))
 			return err == nil
 		},
-		every: probeEach, each: make([][]probe, len(i.nodes)), grown: make(chan struct{}),
+		every: probeInterval, each: make([][]probe, len(i.nodes)), grown: make(chan struct{}),
 	}
 	return p, nil
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// strangeReports is the number of reports about unknown executions per fault.
-const strangeReports = 500
+// unknownReportsPerFault is the number of reports about unknown executions per fault.
+const unknownReportsPerFault = 500
 
 // injectUnknownReports publishes reports about executions that do not exist, as a faulty runner
 // might, in all queues.
-func (f *faults) injectUnknownReports(_ context.Context, _ time.Duration) error {
+func (f *faultInjector) injectUnknownReports(_ context.Context, _ time.Duration) error {
 	queues := f.installation.queues()
-	for n := range strangeReports {
+	for n := range unknownReportsPerFault {
 		queue := queues[n%len(queues)]
 		msg, err := f.installation.layout(queue).ProgressMessage(queue, "soak-0", "node", "",
 			execution.Progress{ID: uuid.NewString(), Status: execution.Succeeded, At: time.Now()})

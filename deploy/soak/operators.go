@@ -20,22 +20,23 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// changeEvery is the average pause between two changes, and changePause the pause before the same
-// change is retried. changeTimeout is as long as an executor can take to respond to a call, because
-// an abandoned call could still change something. checkTimeout is for one request that checks a
-// change, and tokenTimeout for the search for a new token.
+// changeInterval is the average pause between two changes, and changeRetryDelay the pause before
+// the same change is retried. changeTimeout is as long as an executor can take to respond to a
+// call, because an abandoned call could still change something. checkTimeout is for one request
+// that checks a change, and learnTokenTimeout for the search for a new token.
 const (
-	changeEvery   = 400 * time.Millisecond
-	changePause   = 300 * time.Millisecond
-	changeTimeout = time.Minute
-	checkTimeout  = 5 * time.Second
-	tokenTimeout  = 30 * time.Second
+	changeInterval    = 400 * time.Millisecond
+	changeRetryDelay  = 300 * time.Millisecond
+	changeTimeout     = time.Minute
+	checkTimeout      = 5 * time.Second
+	learnTokenTimeout = 30 * time.Second
 )
 
-// The plans of the operators' accounts: planWith includes webhooks, planWithout does not.
+// The plans of the operators' accounts: planWithWebhooks includes webhooks, planWithoutWebhooks
+// does not.
 const (
-	planWith    = "ultra"
-	planWithout = "none"
+	planWithWebhooks    = "ultra"
+	planWithoutWebhooks = "none"
 )
 
 const operatedNode = "node"
@@ -88,12 +89,12 @@ func newOperators(
 			senders:      s,
 			now:          f.describeCurrent,
 			name:         fmt.Sprintf("operated-%d", n),
-			plan:         planWith,
+			plan:         planWithWebhooks,
 			random:       rand.New(rand.NewPCG(seed, uint64(2+n))), //nolint:gosec // not a secret
 		}
 		client := i.client()
 		if _, err := client.PutAccount(ctx, o.name,
-			api.PutAccount{Name: o.name, Plan: planWith}); err != nil {
+			api.PutAccount{Name: o.name, Plan: planWithWebhooks}); err != nil {
 			return nil, err
 		}
 		if err := o.put(ctx, client); err != nil {
@@ -112,7 +113,7 @@ func (all *operators) change(ctx, measuring context.Context) {
 			for measuring.Err() == nil {
 				o.changeOnce(ctx, measuring)
 				retry.Sleep(measuring,
-					changeEvery/2+time.Duration(o.random.Int64N(int64(changeEvery))))
+					changeInterval/2+time.Duration(o.random.Int64N(int64(changeInterval))))
 			}
 		})
 	}
@@ -123,7 +124,7 @@ func (all *operators) change(ctx, measuring context.Context) {
 // not respond counts as a violation, too.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
-		o.check(ctx, true)
+		o.checkServices(ctx, true)
 	}
 }
 
@@ -151,18 +152,18 @@ func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient
 	}
 	changes := map[string]func(context.Context, *apiclient.Client) error{
 		"delete":       o.delete,
-		"rotate token": o.rotate,
+		"rotate token": o.rotateToken,
 	}
 	switch {
 	case o.active:
 		changes["deactivate"] = o.setActive(false)
-	case o.plan == planWith:
+	case o.plan == planWithWebhooks:
 		changes["activate"] = o.setActive(true)
 	}
-	if o.plan == planWith {
-		changes["plan "+planWithout] = o.setPlan(planWithout)
+	if o.plan == planWithWebhooks {
+		changes["plan "+planWithoutWebhooks] = o.setPlan(planWithoutWebhooks)
 	} else {
-		changes["plan "+planWith] = o.setPlan(planWith)
+		changes["plan "+planWithWebhooks] = o.setPlan(planWithWebhooks)
 	}
 	if o.key.ID == "" {
 		changes["make key"] = o.makeKey
@@ -199,7 +200,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 				problem.Code, problem.Detail)
 		}
 		o.operators.unsure.Add(1)
-		retry.Sleep(ctx, changePause)
+		retry.Sleep(ctx, changeRetryDelay)
 		if measuring.Err() != nil && ctx.Err() != nil {
 			return
 		}
@@ -208,7 +209,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	o.operators.mu.Lock()
 	o.operators.byChange[name]++
 	o.operators.mu.Unlock()
-	o.check(ctx, false)
+	o.checkServices(ctx, false)
 }
 
 func (o *operator) recordViolation(format string, args ...any) {
@@ -235,7 +236,7 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 	}
 	o.exists, o.active = true, false
 	if t.Token == "" || t.Token == o.revokedToken {
-		o.recordViolation("a new workflow has %s", describe(t.Token, o))
+		o.recordViolation("a new workflow has %s", describeToken(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.token = t.Token
@@ -287,13 +288,13 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 	}
 }
 
-func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
+func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) error {
 	t, err := client.RotateToken(ctx, o.name, operatedNode, 0)
 	if err != nil {
 		return err
 	}
 	if t.Token == "" || t.Token == o.token || t.Token == o.revokedToken {
-		o.recordViolation("a rotation was answered 200 with %s", describe(t.Token, o))
+		o.recordViolation("a rotation was answered 200 with %s", describeToken(t.Token, o))
 		return o.learnToken(ctx)
 	}
 	o.revokedToken, o.token = o.token, t.Token
@@ -303,7 +304,7 @@ func (o *operator) rotate(ctx context.Context, client *apiclient.Client) error {
 // learnToken queries random executors until one returns a new token, which is then taken for the
 // valid one.
 func (o *operator) learnToken(ctx context.Context) error {
-	return eventually(ctx, tokenTimeout, func(ctx context.Context) error {
+	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
 		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNode)
 		switch {
@@ -317,8 +318,8 @@ func (o *operator) learnToken(ctx context.Context) error {
 	})
 }
 
-// describe describes a token without disclosing it.
-func describe(token string, o *operator) string {
+// describeToken describes a token without disclosing it.
+func describeToken(token string, o *operator) string {
 	switch token {
 	case "":
 		return "no token"
@@ -351,9 +352,10 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 	return err
 }
 
-// check compares the state of the workflow at every ingress and every executor with the operator's
-// last change. If strict is true, a response that does not tell the state is a violation too.
-func (o *operator) check(ctx context.Context, strict bool) {
+// checkServices compares the state of the workflow at every ingress and every executor with the
+// operator's last change. If strict is true, a response that does not tell the state is a violation
+// too.
+func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {
 		o.requests++
@@ -371,11 +373,11 @@ func (o *operator) check(ctx context.Context, strict bool) {
 func (o *operator) wantResponse() string {
 	switch {
 	case !o.exists:
-		return string(webhook.WorkflowNotFound)
-	case o.plan != planWith:
-		return string(webhook.WebhooksNotInPlan)
+		return string(webhook.CodeWorkflowNotFound)
+	case o.plan != planWithWebhooks:
+		return string(webhook.CodeWebhooksNotInPlan)
 	case !o.active:
-		return string(webhook.WorkflowInactive)
+		return string(webhook.CodeWorkflowInactive)
 	default:
 		return "200"
 	}
@@ -386,9 +388,9 @@ func (o *operator) checkIngress(ctx context.Context, e *service, number int, str
 	if o.revokedToken == "" || o.revokedToken == o.token {
 		return
 	}
-	want := string(webhook.TokenInvalid)
+	want := string(webhook.CodeTokenInvalid)
 	if !o.exists {
-		want = string(webhook.WorkflowNotFound)
+		want = string(webhook.CodeWorkflowNotFound)
 	}
 	o.checkWebhook(ctx, e, "revoked", o.revokedToken, want, number, strict)
 }
@@ -433,7 +435,7 @@ func (o *operator) checkWebhook(
 
 func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	client := apiclient.New(e.url, adminToken)
-	o.checkResponse(ctx, e, strict, "the workflow", o.wantWorkflow(),
+	o.checkResponse(ctx, e, strict, "the workflow", o.wantWorkflowResponse(),
 		func(ctx context.Context) (string, error) {
 			w, err := client.Workflow(ctx, o.name)
 			return fmt.Sprintf("active %v", w.Active), err
@@ -471,7 +473,7 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	}
 }
 
-func (o *operator) wantWorkflow() string {
+func (o *operator) wantWorkflowResponse() string {
 	if !o.exists {
 		return "404"
 	}

@@ -44,7 +44,7 @@ type partitioner struct {
 // run applies partitions until starting ends. It returns when the last partition is healed and the
 // hosts have recovered.
 func (f *partitioner) run(ctx, starting context.Context) {
-	retry.Sleep(starting, restFor)
+	retry.Sleep(starting, partitionPause)
 	for {
 		for _, kind := range shuffledPartitions(f.random) {
 			if !strings.Contains(kind.kind, f.only) {
@@ -54,7 +54,7 @@ func (f *partitioner) run(ctx, starting context.Context) {
 				return
 			}
 			f.applyPartition(ctx, kind)
-			retry.Sleep(starting, restFor)
+			retry.Sleep(starting, partitionPause)
 		}
 		if starting.Err() != nil {
 			return
@@ -76,22 +76,31 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 	f.hosts.Heal()
 	healed := time.Now()
 	f.updatePartition(index, func(p *partitionRecord) { p.to = healed })
-	reunion := f.probes.awaitAllAccepting(ctx, healed, reunionTimeout)
+	reunion := f.probes.awaitAllAccepting(ctx, healed, healTimeout)
 	f.updatePartition(index, func(p *partitionRecord) { p.reunion = reunion })
-	if err := f.installation.awaitReplicas(ctx, reunionTimeout); err == nil {
+	if err := f.installation.awaitReplicas(ctx, healTimeout); err == nil {
 		f.updatePartition(index, func(p *partitionRecord) { p.complete = time.Since(healed) })
 	}
 	f.mu.Lock()
 	p := f.all[index]
 	f.mu.Unlock()
-	within, after := f.probes.available(p)
-	natsWithin, natsAfter := f.natsProbes.available(p)
-	f.say("%s for %s; available %s, after %s %s; NATS alone %s, after that %s; first 200 after "+
-		"healing %v, replicas %s", kind,
+	within, after := f.probes.acceptedShares(p)
+	natsWithin, natsAfter := f.natsProbes.acceptedShares(p)
+	f.say(
+		"%s for %s; available %s, after %s %s; NATS alone %s, after that %s; first 200 after "+
+			"healing %v, replicas %s",
+		kind,
 		kind.lasts.Round(100*time.Millisecond),
-		shares(within), availableWithin, shares(after), shares(natsWithin), shares(natsAfter),
+		formatShares(
+			within,
+		),
+		maxUnavailability,
+		formatShares(after),
+		formatShares(natsWithin),
+		formatShares(natsAfter),
 		p.reunion,
-		p.complete.Round(100*time.Millisecond))
+		p.complete.Round(100*time.Millisecond),
+	)
 }
 
 func (f *partitioner) updatePartition(index int, change func(*partitionRecord)) {
@@ -139,7 +148,7 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
 		for host, took := range p.reunion {
-			if took == 0 || took > availableWithin {
+			if took == 0 || took > maxUnavailability {
 				late = append(late,
 					fmt.Sprintf("%s, %s: %s", p, hostNames[host], durationOrNever(took)))
 			}
@@ -150,7 +159,7 @@ func (f *partitioner) slowIngresses() (late []string) {
 
 func durationOrNever(took time.Duration) string {
 	if took == 0 {
-		return "none within " + reunionTimeout.String()
+		return "none within " + healTimeout.String()
 	}
 	return took.Round(100 * time.Millisecond).String()
 }
@@ -159,7 +168,7 @@ func durationOrNever(took time.Duration) string {
 func (f *partitioner) err() error {
 	if late := f.slowIngresses(); len(late) > 0 {
 		return fmt.Errorf("%d ingresses took more than %s after healing until their first 200",
-			len(late), availableWithin)
+			len(late), maxUnavailability)
 	}
 	return nil
 }
@@ -168,8 +177,8 @@ func (f *partitioner) err() error {
 func (f *partitioner) write(out io.Writer) {
 	type row struct {
 		count                  int
-		within, after, cut     share
-		natsWithin, natsAfter  share
+		within, after, cut     acceptedShare
+		natsWithin, natsAfter  acceptedShare
 		slowest, completeAfter time.Duration
 		below                  int
 		incomplete             int
@@ -182,8 +191,8 @@ func (f *partitioner) write(out io.Writer) {
 			rows[p.kind] = r
 		}
 		r.count++
-		within, after := f.probes.available(p)
-		natsWithin, natsAfter := f.natsProbes.available(p)
+		within, after := f.probes.acceptedShares(p)
+		natsWithin, natsAfter := f.natsProbes.acceptedShares(p)
 		for host := range hostNames {
 			if slices.Contains(p.cut, host) {
 				r.cut.add(within[host])
@@ -199,7 +208,7 @@ func (f *partitioner) write(out io.Writer) {
 		}
 		for _, took := range p.reunion {
 			if took == 0 {
-				took = reunionTimeout
+				took = healTimeout
 			}
 			r.slowest = max(r.slowest, took)
 		}
@@ -212,7 +221,7 @@ func (f *partitioner) write(out io.Writer) {
 		"\nRequests answered 200 at the ingresses of hosts that are not cut off, in the first %s "+
 			"of a partition and after that; NATS: messages that the NATS servers of the same "+
 			"hosts confirmed within %s, in a stream of their own\n",
-		availableWithin, natsProbeTimeout)
+		maxUnavailability, natsProbeTimeout)
 	const form = "%-14s %5v %12v %12v %12v %12v %12v %12v %14v %12v\n"
 	_, _ = fmt.Fprintf(out, form, "partition", "times", "first 10 s", "after that", "NATS first",
 		"NATS after", "below 95 %", "cut off", "first 200", "replicas")
@@ -228,10 +237,10 @@ func (f *partitioner) write(out io.Writer) {
 	}
 	_, _ = fmt.Fprintf(out,
 		"below 95 %%: hosts in the first %s; first 200, replicas: the slowest after healing, of "+
-			"all hosts\n", availableWithin)
+			"all hosts\n", maxUnavailability)
 	late := f.slowIngresses()
 	_, _ = fmt.Fprintf(out,
 		"%-14s %8d  ingresses whose first 200 came more than %s after healing\n", "late", len(late),
-		availableWithin)
+		maxUnavailability)
 	printLines(out, late)
 }

@@ -60,7 +60,7 @@ func RunPartitions(ctx context.Context, c Partitions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	return inFolder(ctx, "hookstart-partitions-", c.Keep, c.Out, func(folder string) error {
+	return runInTempDir(ctx, "hookstart-partitions-", c.Keep, c.Out, func(folder string) error {
 		return c.runIn(ctx, folder, hosts)
 	})
 }
@@ -107,7 +107,7 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 		return err
 	}
 	r := &report{seed: c.Seed}
-	if err := c.loadAndPart(ctx, i, s, f, all, r); err != nil {
+	if err := c.runLoadAndPartitions(ctx, i, s, f, all, r); err != nil {
 		return err
 	}
 	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
@@ -121,12 +121,12 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 		r.untrue = nil
 		return r.err()
 	}
-	return errors.Join(r.err(), f.err(), r.misjudged())
+	return errors.Join(r.err(), f.err(), r.misjudgedErr())
 }
 
-// loadAndPart runs the senders, the operators and the partitions until c.Duration is over, and then
-// waits until everything is recorded.
-func (c *Partitions) loadAndPart(
+// runLoadAndPartitions runs the senders, the operators and the partitions until c.Duration is over,
+// and then waits until everything is recorded.
+func (c *Partitions) runLoadAndPartitions(
 	ctx context.Context, i *installation, s *senders, f *partitioner, all *operators, r *report,
 ) error {
 	began := time.Now()
@@ -142,7 +142,7 @@ func (c *Partitions) loadAndPart(
 		// The measurements continue after the last partition, because they include its recovery.
 		measuring, stopMeasuring := context.WithCancel(ctx)
 		defer stopMeasuring()
-		load.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
+		load.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
 		load.Go(func() { all.change(ctx, measuring) })
 		load.Go(func() { f.probes.run(ctx, measuring) })
 		load.Go(func() { f.natsProbes.run(ctx, measuring) })
@@ -173,11 +173,11 @@ func (c *Partitions) loadAndPart(
 const (
 	shortestPartition = 10 * time.Second
 	longestPartition  = 15 * time.Second
-	restFor           = 3 * time.Second
-	reunionTimeout    = time.Minute
-	// availableWithin is the maximum time after the beginning or the end of a partition until
+	partitionPause    = 3 * time.Second
+	healTimeout       = time.Minute
+	// maxUnavailability is the maximum time after the beginning or the end of a partition until
 	// requests must be accepted again.
-	availableWithin = 10 * time.Second
+	maxUnavailability = 10 * time.Second
 )
 
 // partition is one way to partition the hosts.
@@ -212,33 +212,37 @@ func shuffledPartitions(random *rand.Rand) []partition {
 		all = append(all, partition{kind, hosts, cut, lasts, apply})
 	}
 	once := func(pairs [][2]int, c network.Condition) func(context.Context, *network.Network) {
-		return func(_ context.Context, n *network.Network) { setAll(n, pairs, c) }
+		return func(_ context.Context, n *network.Network) { setConditions(n, pairs, c) }
 	}
 	cut := network.Condition{Cut: true}
 
 	h := random.Perm(len(hostNames))
-	add("alone", h[:1], h[:1], once(append(from(h[0]), to(h[0])...), cut))
+	add("alone", h[:1], h[:1], once(append(linksFrom(h[0]), linksTo(h[0])...), cut))
 	h = random.Perm(len(hostNames))
-	add("unheard", h[:1], h[:1], once(from(h[0]), cut))
+	add("unheard", h[:1], h[:1], once(linksFrom(h[0]), cut))
 	h = random.Perm(len(hostNames))
-	add("deaf", h[:1], h[:1], once(to(h[0]), cut))
+	add("deaf", h[:1], h[:1], once(linksTo(h[0]), cut))
 	h = random.Perm(len(hostNames))
 	add("one direction", h[:2], nil, once([][2]int{{h[0], h[1]}}, cut))
 	h = random.Perm(len(hostNames))
 	add("bridge", h, nil, once([][2]int{{h[0], h[2]}, {h[2], h[0]}}, cut))
 	h = random.Perm(len(hostNames))
-	add("slow", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{
+	add("slow", h[:1], nil, once(append(linksFrom(h[0]), linksTo(h[0])...), network.Condition{
 		Delay: 50*time.Millisecond + time.Duration(random.Int64N(int64(250*time.Millisecond))),
 	}))
 	h = random.Perm(len(hostNames))
-	add("loss", h[:1], nil, once(append(from(h[0]), to(h[0])...), network.Condition{
+	add("loss", h[:1], nil, once(append(linksFrom(h[0]), linksTo(h[0])...), network.Condition{
 		Loss: 0.03 + 0.12*random.Float64(),
 	}))
 	h = random.Perm(len(hostNames))
 	own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
 	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
 		for down := true; ctx.Err() == nil; down = !down {
-			setAll(n, append(from(h[0]), to(h[0])...), network.Condition{Cut: down})
+			setConditions(
+				n,
+				append(linksFrom(h[0]), linksTo(h[0])...),
+				network.Condition{Cut: down},
+			)
 			retry.Sleep(ctx,
 				200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
 		}
@@ -247,8 +251,8 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	return all
 }
 
-// from returns the links from one host to the others; to returns the links back.
-func from(host int) (pairs [][2]int) {
+// linksFrom returns the links from one host to the others; to returns the links back.
+func linksFrom(host int) (pairs [][2]int) {
 	for other := range hostNames {
 		if other != host {
 			pairs = append(pairs, [2]int{host, other})
@@ -257,14 +261,14 @@ func from(host int) (pairs [][2]int) {
 	return pairs
 }
 
-func to(host int) (pairs [][2]int) {
-	for _, pair := range from(host) {
+func linksTo(host int) (pairs [][2]int) {
+	for _, pair := range linksFrom(host) {
 		pairs = append(pairs, [2]int{pair[1], pair[0]})
 	}
 	return pairs
 }
 
-func setAll(n *network.Network, pairs [][2]int, c network.Condition) {
+func setConditions(n *network.Network, pairs [][2]int, c network.Condition) {
 	hosts := n.Hosts()
 	for _, pair := range pairs {
 		n.Set(hosts[pair[0]], hosts[pair[1]], c)

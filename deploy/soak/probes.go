@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// probeEach is the default interval of the probes of each ingress.
-const probeEach = 100 * time.Millisecond
+// probeInterval is the default interval of the probes of each ingress.
+const probeInterval = 100 * time.Millisecond
 
 // probe is one request at one host. It is not retried.
 type probe struct {
@@ -45,7 +45,7 @@ func newProbes(s *senders, i *installation) *probes {
 			response, _ := s.attempt(ctx, d, path, i.ingresses[host].url)
 			return response.Status == http.StatusOK
 		},
-		every: probeEach, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
+		every: probeInterval, each: make([][]probe, len(i.ingresses)), grown: make(chan struct{}),
 	}
 }
 
@@ -118,29 +118,29 @@ func (p *probes) firstAcceptedAfter(
 	return first, all, p.grown
 }
 
-// share counts the accepted requests in a group of requests.
-type share struct{ accepted, all int }
+// acceptedShare counts the accepted requests in a group of requests.
+type acceptedShare struct{ accepted, all int }
 
-func (s *share) add(other share) {
+func (s *acceptedShare) add(other acceptedShare) {
 	s.accepted += other.accepted
 	s.all += other.all
 }
 
-func (s share) percent() float64 {
+func (s acceptedShare) percent() float64 {
 	if s.all == 0 {
 		return 100 //nolint:mnd // none was refused
 	}
 	return 100 * float64(s.accepted) / float64(s.all) //nolint:mnd // percent
 }
 
-func (s share) String() string {
+func (s acceptedShare) String() string {
 	if s.all == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f %%", s.percent())
 }
 
-func shares(each []share) string {
+func formatShares(each []acceptedShare) string {
 	var texts []string
 	for host, s := range each {
 		texts = append(texts, hostNames[host]+" "+s.String())
@@ -148,23 +148,23 @@ func shares(each []share) string {
 	return strings.Join(texts, ", ")
 }
 
-// available returns the share of accepted requests for each ingress: within counts the requests
-// sent in the first seconds of the partition, and after counts those sent later in it. A request
-// counts only once it has completed.
-func (p *probes) available(partition partitionRecord) (within, after []share) {
+// acceptedShares returns the share of accepted requests for each ingress: within counts the
+// requests sent in the first seconds of the partition, and after counts those sent later in it. A
+// request counts only once it has completed.
+func (p *probes) acceptedShares(partition partitionRecord) (within, after []acceptedShare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	within, after = make([]share, len(p.each)), make([]share, len(p.each))
+	within, after = make([]acceptedShare, len(p.each)), make([]acceptedShare, len(p.each))
 	for host, answers := range p.each {
 		for _, answer := range answers {
 			if answer.began.Before(partition.from) || answer.began.After(partition.to) {
 				continue
 			}
-			s := share{all: 1}
+			s := acceptedShare{all: 1}
 			if answer.accepted {
 				s.accepted = 1
 			}
-			if answer.began.Before(partition.from.Add(availableWithin)) {
+			if answer.began.Before(partition.from.Add(maxUnavailability)) {
 				within[host].add(s)
 			} else {
 				after[host].add(s)
@@ -188,7 +188,7 @@ func (p *probes) between(host int, from, to time.Time) (all []probe) {
 	return all
 }
 
-func accepted(answers []probe) (s share) {
+func countAccepted(answers []probe) (s acceptedShare) {
 	for _, answer := range answers {
 		s.all++
 		if answer.accepted {

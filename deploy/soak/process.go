@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// endTimeout is the maximum time a program may take to exit after SIGTERM. It is longer than the
-// program's own shutdown timeout.
-const endTimeout = 60 * time.Second
+// terminateTimeout is the maximum time a program may take to exit after SIGTERM. It is longer than
+// the program's own shutdown timeout.
+const terminateTimeout = 60 * time.Second
 
 // restartPause is how long a supervisor waits before it restarts a program that exited
 // unexpectedly.
@@ -64,7 +64,7 @@ func (p *process) launch() error {
 	p.run = r
 	go func() {
 		<-r.Exited()
-		p.restartUnlessMeant(r)
+		p.restartUnlessStopped(r)
 	}()
 	return nil
 }
@@ -79,8 +79,8 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessMeant restarts the process if it was not this process that ended the run.
-func (p *process) restartUnlessMeant(r *child.Process) {
+// restartUnlessStopped restarts the process if it was not this process that ended the run.
+func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
 	if byItself {
@@ -125,8 +125,8 @@ func (p *process) terminate() {
 	if r == nil {
 		return
 	}
-	if err := r.Terminate(endTimeout); err != nil {
-		p.problem(p.name + " " + err.Error())
+	if err := r.Terminate(terminateTimeout); err != nil {
+		p.addProblem(p.name + " " + err.Error())
 	}
 }
 
@@ -143,7 +143,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-func (p *process) problem(text string) {
+func (p *process) addProblem(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = append(p.problems, text)

@@ -12,7 +12,7 @@ import (
 // showProgress shows the status until ctx ends: every second on a terminal, otherwise every ten
 // seconds.
 func showProgress(ctx context.Context, out io.Writer, began time.Time, status func() string) {
-	line := terminal.NewLine(out)
+	line := terminal.NewProgressLine(out)
 	defer line.Done()
 	every := 10 * time.Second
 	if line.Rewrites() {

@@ -108,7 +108,7 @@ func ownStreams(queue string) []string {
 }
 
 // stepDown returns an injection that makes the leaders of a queue's own streams step down.
-func (f *faults) stepDown(queue string) injection {
+func (f *faultInjector) stepDown(queue string) injection {
 	return func(ctx context.Context, _ time.Duration) error {
 		for _, name := range ownStreams(queue) {
 			if err := eventually(ctx, recoverTimeout, func(ctx context.Context) error {

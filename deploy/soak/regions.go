@@ -69,7 +69,7 @@ func RunRegions(ctx context.Context, c Regions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	return inFolder(ctx, "hookstart-regions-", c.Keep, c.Out, func(folder string) error {
+	return runInTempDir(ctx, "hookstart-regions-", c.Keep, c.Out, func(folder string) error {
 		return c.runIn(ctx, folder, hosts)
 	})
 }
@@ -98,7 +98,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 		return err
 	}
 	began := time.Now()
-	z := &zones{config: c, hosts: hosts, installation: i, book: newLedger()}
+	z := &zoneMeasurer{config: c, hosts: hosts, installation: i, book: newLedger()}
 	for _, latency := range c.Latencies {
 		if err := z.measure(ctx, latency); err != nil {
 			if ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 		}
 	}
 	r := &report{seed: c.Seed, took: time.Since(began)}
-	if err := i.settle(ctx); err != nil {
+	if err := i.awaitSettled(ctx); err != nil {
 		return err
 	}
 	if err := r.compare(ctx, i, z.book, z.incidents(), nil); err != nil {
@@ -117,12 +117,12 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	r.ended = i.problems()
 	r.write(c.Out)
 	z.write(c.Out)
-	return errors.Join(r.err(), r.misjudged(), z.err())
+	return errors.Join(r.err(), r.misjudgedErr(), z.err())
 }
 
-// settle waits until the services are ready, all replicas are current, and all durable consumers,
-// which include those of the recorder and the runners, have caught up.
-func (i *installation) settle(ctx context.Context) error {
+// awaitSettled waits until the services are ready, all replicas are current, and all durable
+// consumers, which include those of the recorder and the runners, have caught up.
+func (i *installation) awaitSettled(ctx context.Context) error {
 	if err := i.awaitReady(ctx, readyTimeout); err != nil {
 		return err
 	}
@@ -132,17 +132,17 @@ func (i *installation) settle(ctx context.Context) error {
 	return awaitConsumers(ctx, i.js, recordTimeout)
 }
 
-// zones measures an installation in which each host is a zone.
-type zones struct {
+// zoneMeasurer measures an installation in which each host is a zone.
+type zoneMeasurer struct {
 	config       *Regions
 	hosts        *network.Network
 	installation *installation
 	book         *ledger
-	stages       []*stage
+	stages       []*latencyResults
 }
 
-// stage holds the results measured at one network latency.
-type stage struct {
+// latencyResults holds the results measured at one network latency.
+type latencyResults struct {
 	latency time.Duration
 	// near holds the response times of accepted requests at the ingress in the leader's zone, and
 	// far those at the other two ingresses.
@@ -156,8 +156,8 @@ type zoneCut struct {
 	what      string // which zone it was: leaders or other
 	zone      int
 	from, to  time.Time
-	remaining share // requests at the ingresses of the other zones
-	cutOff    share // requests at the ingress of the zone that is cut off
+	remaining acceptedShare // requests at the ingresses of the other zones
+	cutOff    acceptedShare // requests at the ingress of the zone that is cut off
 	// refusedFor is the longest interval in which the ingress of another zone refused
 	// requests. 0 means that none was refused.
 	refusedFor time.Duration
@@ -168,14 +168,14 @@ type zoneCut struct {
 }
 
 // measure measures with one latency: first with all zones connected, then with a zone cut off.
-func (z *zones) measure(ctx context.Context, latency time.Duration) error {
+func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error {
 	hosts := z.hosts.Hosts()
 	for n, a := range hosts {
 		for _, b := range hosts[n+1:] {
 			z.hosts.SetBoth(a, b, network.Condition{Delay: latency})
 		}
 	}
-	s := &stage{latency: latency}
+	s := &latencyResults{latency: latency}
 	z.stages = append(z.stages, s)
 	const leader, other = 0, 2
 	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
@@ -197,7 +197,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 	starting, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
 	running.Go(func() {
-		senders.post(ctx, starting, z.config.Senders, z.config.Rate, z.config.Seed)
+		senders.sendLoad(ctx, starting, z.config.Senders, z.config.Rate, z.config.Seed)
 	})
 	if err := z.cutOff(ctx, s, p, "leaders", leader); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (z *zones) measure(ctx context.Context, latency time.Duration) error {
 }
 
 // addAnswers adds the responses from an interval in which all zones were connected.
-func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) {
+func (z *zoneMeasurer) addAnswers(s *latencyResults, p *probes, leader int, from, to time.Time) {
 	for host := range p.each {
 		for _, answer := range p.between(host, from, to) {
 			took := answer.ended.Sub(answer.began)
@@ -228,24 +228,30 @@ func (z *zones) addAnswers(s *stage, p *probes, leader int, from, to time.Time) 
 }
 
 // cutOff cuts a zone off for the configured time, and waits until it has recovered.
-func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zone int) error {
+func (z *zoneMeasurer) cutOff(
+	ctx context.Context,
+	s *latencyResults,
+	p *probes,
+	what string,
+	zone int,
+) error {
 	c := zoneCut{what: what, zone: zone, from: time.Now()}
 	host := z.hosts.Hosts()[zone]
 	z.hosts.Isolate(host, true)
 	retry.Sleep(ctx, z.config.Cut)
 	z.hosts.Isolate(host, false)
 	c.to = time.Now()
-	c.back = p.awaitAllAccepting(ctx, c.to, reunionTimeout)[zone]
+	c.back = p.awaitAllAccepting(ctx, c.to, healTimeout)[zone]
 	if err := z.installation.awaitReplicas(ctx, replicaTimeout); err != nil {
 		return err
 	}
 	for n := range p.each {
 		answers := p.between(n, c.from, c.to)
 		if n == zone {
-			c.cutOff.add(accepted(answers))
+			c.cutOff.add(countAccepted(answers))
 			continue
 		}
-		c.remaining.add(accepted(answers))
+		c.remaining.add(countAccepted(answers))
 		c.refusedFor = max(c.refusedFor, refusedDuration(answers))
 		for _, answer := range answers {
 			if answer.accepted {
@@ -260,11 +266,11 @@ func (z *zones) cutOff(ctx context.Context, s *stage, p *probes, what string, zo
 	return ctx.Err()
 }
 
-func (z *zones) logf(format string, args ...any) {
+func (z *zoneMeasurer) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(z.config.Out, format+"\n", args...)
 }
 
-func (z *zones) incidents() (all []incident) {
+func (z *zoneMeasurer) incidents() (all []incident) {
 	for _, s := range z.stages {
 		for _, c := range s.cuts {
 			kind := fmt.Sprintf("%s zone cut off at %s", c.what, s.latency)
@@ -276,18 +282,18 @@ func (z *zones) incidents() (all []incident) {
 
 // err returns an error if the remaining zones refused requests for too long, or if a zone took too
 // long to recover.
-func (z *zones) err() error {
+func (z *zoneMeasurer) err() error {
 	var broken []string
 	for _, s := range z.stages {
 		if len(s.near) == 0 || len(s.far) == 0 {
 			broken = append(broken, fmt.Sprintf("%s: nothing was accepted", s.latency))
 		}
 		for _, c := range s.cuts {
-			if c.refusedFor > availableWithin {
+			if c.refusedFor > maxUnavailability {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: refused for %s", s.latency,
 					c.what, c.refusedFor))
 			}
-			if c.back == 0 || c.back > availableWithin {
+			if c.back == 0 || c.back > maxUnavailability {
 				broken = append(broken, fmt.Sprintf("%s, %s zone: back after %s", s.latency,
 					c.what, durationOrNever(c.back)))
 			}
@@ -296,11 +302,11 @@ func (z *zones) err() error {
 	if len(broken) == 0 {
 		return nil
 	}
-	return fmt.Errorf("more than %s: %s", availableWithin, strings.Join(broken, "; "))
+	return fmt.Errorf("more than %s: %s", maxUnavailability, strings.Join(broken, "; "))
 }
 
 // write prints the two tables.
-func (z *zones) write(out io.Writer) {
+func (z *zoneMeasurer) write(out io.Writer) {
 	const answers = "%-8s %20s %20s %10v\n"
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+
 		"zones connected\n"+answers, "latency", "leader's zone", "other zones", "refused")

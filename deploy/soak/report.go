@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// shownEach is the maximum number of lines printed for each kind of violation.
-const shownEach = 10
+// maxLinesPerKind is the maximum number of lines printed for each kind of violation.
+const maxLinesPerKind = 10
 
 // report is the result of a soak.
 type report struct {
 	seed      uint64
 	took      time.Duration
-	totals    totals
+	totals    requestTotals
 	audit     *audit
 	incidents []incident
 	ended     []string // processes that exited unexpectedly, and other problems with them
@@ -110,9 +110,9 @@ func (r *report) err() error {
 	return fmt.Errorf("seed %d: %s", r.seed, strings.Join(all, ", "))
 }
 
-// misjudged returns an error with the number of first deliveries that were answered as
+// misjudgedErr returns an error with the number of first deliveries that were answered as
 // deduplicated, or nil if there are none.
-func (r *report) misjudged() error {
+func (r *report) misjudgedErr() error {
 	if r.audit.misjudged > 0 {
 		return fmt.Errorf("%d first deliveries were answered deduplicated", r.audit.misjudged)
 	}
@@ -120,7 +120,7 @@ func (r *report) misjudged() error {
 }
 
 func printLines(out io.Writer, lines []string) {
-	for _, text := range lines[:min(len(lines), shownEach)] {
+	for _, text := range lines[:min(len(lines), maxLinesPerKind)] {
 		_, _ = fmt.Fprintln(out, "  ", text)
 	}
 }

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// restoredDeliveries is the number of deliveries that are sent before the restore and again
+	// restoreDeliveryCount is the number of deliveries that are sent before the restore and again
 	// after it.
-	restoredDeliveries = 50
-	// settleTimeout is the maximum time until all services agree again.
-	settleTimeout = 90 * time.Second
+	restoreDeliveryCount = 50
+	// convergenceTimeout is the maximum time until all services agree again.
+	convergenceTimeout = 90 * time.Second
 )
 
-// restore replaces the stores of all nodes with an earlier copy, as after a disaster, while the
-// ingresses, executors and runners keep running. The stream may lose deliveries that were accepted
-// after the copy was made. restore returns the violations of the following promises:
+// restoreStoresAndCheck replaces the stores of all nodes with an earlier copy, as after a disaster,
+// while the ingresses, executors and runners keep running. The stream may lose deliveries that were
+// accepted after the copy was made. restore returns the violations of the following promises:
 //
 //   - Every ingress and every executor sees the registry in the state before the restore, and
 //     changes take effect immediately: an executor restores the registry from the copy in the
@@ -34,11 +34,14 @@ const (
 //     state, and are deduplicated.
 //   - Queues that had a stream of their own have it.
 //   - No record stays queued or running.
-func (i *installation) restore(ctx context.Context, s *senders) (broken []string, err error) {
+func (i *installation) restoreStoresAndCheck(
+	ctx context.Context,
+	s *senders,
+) (broken []string, err error) {
 	// The client still considers connections idle that the faults have broken.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
-	if err := setActive(ctx, i.client(), true); err != nil {
+	if err := setToggledActive(ctx, i.client(), true); err != nil {
 		return nil, err
 	}
 	if err := i.copyStores(ctx); err != nil {
@@ -50,7 +53,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 	if err != nil {
 		return nil, err
 	}
-	if err := setActive(ctx, i.client(), false); err != nil {
+	if err := setToggledActive(ctx, i.client(), false); err != nil {
 		return nil, err
 	}
 	s.deliverAll(ctx, "before")
@@ -62,7 +65,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return nil, err
 	}
 	check := func(what string, hold func(context.Context) error) {
-		if err := eventually(ctx, settleTimeout, hold); err != nil && ctx.Err() == nil {
+		if err := eventually(ctx, convergenceTimeout, hold); err != nil && ctx.Err() == nil {
 			broken = append(broken, what+": "+err.Error())
 		}
 	}
@@ -73,7 +76,7 @@ func (i *installation) restore(ctx context.Context, s *senders) (broken []string
 		return i.checkViewsAgree(ctx, s, "late", lateWorkflow, http.StatusOK)
 	})
 	check("a workflow that was deactivated after the copy", func(ctx context.Context) error {
-		return i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, http.StatusForbidden)
+		return i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, http.StatusForbidden)
 	})
 	check("streams of queues", i.checkOwnStreams)
 	broken = append(broken, i.toggleByEachExecutor(ctx, s)...)
@@ -98,7 +101,8 @@ func (i *installation) copyStores(ctx context.Context) error {
 		n.terminate()
 	}
 	for _, n := range i.nodes {
-		if err := errors.Join(os.CopyFS(i.copyOf(n), os.DirFS(n.storeDir)), n.start()); err != nil {
+		if err := errors.Join(os.CopyFS(i.storeCopyPath(n), os.DirFS(n.storeDir)),
+			n.start()); err != nil {
 			return err
 		}
 	}
@@ -112,7 +116,7 @@ func (i *installation) putBackStores() error {
 	}
 	for _, n := range i.nodes {
 		if err := errors.Join(os.RemoveAll(n.storeDir),
-			os.CopyFS(n.storeDir, os.DirFS(i.copyOf(n))), n.start()); err != nil {
+			os.CopyFS(n.storeDir, os.DirFS(i.storeCopyPath(n))), n.start()); err != nil {
 			return err
 		}
 	}
@@ -124,19 +128,23 @@ func (i *installation) putBackStores() error {
 func (i *installation) toggleByEachExecutor(ctx context.Context, s *senders) (broken []string) {
 	for n, e := range i.executors {
 		active := n%2 == 1
-		if err := setActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+		if err := setToggledActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
 			broken = append(broken, fmt.Sprintf("set active to %v: %v", active, err))
 			continue
 		}
 		want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[active]
-		if err := i.checkViewsAgree(ctx, s, switchedWorkflow, i.switched, want); err != nil {
+		if err := i.checkViewsAgree(ctx, s, toggledWorkflowID, i.toggledPath, want); err != nil {
 			broken = append(broken, fmt.Sprintf("active was set to %v: %v", active, err))
 		}
 	}
 	return broken
 }
 
-func (i *installation) copyOf(n *node) string { return filepath.Join(i.folder, "copy", n.name) }
+func (i *installation) storeCopyPath(
+	n *node,
+) string {
+	return filepath.Join(i.folder, "copy", n.name)
+}
 
 func (i *installation) awaitHealthy(ctx context.Context) error {
 	if err := i.awaitReplicas(ctx, replicaTimeout); err != nil {
@@ -150,7 +158,7 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 // The deliveries are spread over all queues.
 func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer {
 	answers := map[string]answer{}
-	for n := range restoredDeliveries {
+	for n := range restoreDeliveryCount {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}
 		_ = eventually(ctx, recoverTimeout, func(ctx context.Context) error {
 			a, err := s.request(ctx, d,
@@ -215,7 +223,7 @@ func (i *installation) checkRecords(ctx context.Context, accepted map[string]ans
 		return fmt.Errorf("%d executions are queued or running", hanging)
 	}
 	for marker, a := range accepted {
-		if r := records[a.ExecutionID]; r.count != 1 || r.status != outcome(a.ExecutionID) {
+		if r := records[a.ExecutionID]; r.count != 1 || r.status != expectedStatus(a.ExecutionID) {
 			return fmt.Errorf("%s of delivery %s is recorded %d times, as %s", a.ExecutionID,
 				marker, r.count, r.status)
 		}

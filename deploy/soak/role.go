@@ -24,7 +24,7 @@ const (
 	roleRunner   = "soak-runner"
 
 	// Programs that run on separate hosts.
-	roleServer     = "soak-nats-server"
+	roleNATSServer = "soak-nats-server"
 	roleHostRunner = "soak-host-runner"
 )
 
@@ -40,7 +40,7 @@ func RunAsRole() bool {
 		exitWith(runNode(os.Args[1]))
 	case roleRunner:
 		exitWith(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
-	case roleServer:
+	case roleNATSServer:
 		exitWith(embednats.RunProgram(os.Args[1:]))
 	case roleHostRunner:
 		exitWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
@@ -57,12 +57,12 @@ func exitWith(err error) {
 	}
 }
 
-// runNode runs a NATS server until SIGTERM. text holds its options as JSON.
-func runNode(text string) error {
+// runNode runs a NATS server until SIGTERM. optionsJSON holds its options as JSON.
+func runNode(optionsJSON string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	var o embednats.Options
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	if err := json.Unmarshal([]byte(optionsJSON), &o); err != nil {
 		return err
 	}
 	o.Log = func(level slog.Level, line string) {

@@ -19,15 +19,15 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runs a runner for each of the queues until SIGTERM. If executors are slow, most of its
-// reports arrive before the executors have recorded the start.
+// runRunner runsFile a runner for each of the queues until SIGTERM. If executors are slow, most of
+// its reports arrive before the executors have recorded the start.
 //
-// For each execution that it receives, it appends a line to the file runs: the time in Unix
+// For each execution that it receives, it appends a line to the file runsFile: the time in Unix
 // nanoseconds, and the execution's ID.
-func runRunner(natsURL, runs string, queues []string) error {
+func runRunner(natsURL, runsFile string, queues []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	handle, err := recordingHandler(runs)
+	handle, err := recordingHandler(runsFile)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,10 @@ func runRunner(natsURL, runs string, queues []string) error {
 
 // runHostRunner does the same as runRunner, but with credentials and for the group in the shipped
 // configuration.
-func runHostRunner(natsURL, credsFile, caFile, runs string) error {
+func runHostRunner(natsURL, credsFile, caFile, runsFile string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	handle, err := recordingHandler(runs)
+	handle, err := recordingHandler(runsFile)
 	if err != nil {
 		return err
 	}
@@ -75,16 +75,18 @@ func runHostRunner(natsURL, credsFile, caFile, runs string) error {
 		return err
 	}
 	defer nc.Close()
-	options := runnerOptions(hostGroup)
+	options := runnerOptions(hostRunnerGroup)
 	options.AckWait = 0 // the executors create the consumer and set its ack wait
 	return runner.Run(ctx, nc, options, handle)
 }
 
 // recordingHandler returns the runners' handler, which writes the time and the ID of each execution
 // that it receives to a file. The file stays open until the process exits.
-func recordingHandler(runs string) (func(context.Context, runner.Execution) (any, error), error) {
+func recordingHandler(
+	runsFile string,
+) (func(context.Context, runner.Execution) (any, error), error) {
 	//nolint:gosec // a path of the caller's own
-	file, err := os.OpenFile(runs, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(runsFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +113,7 @@ func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
 		retry.Sleep(ctx, 3*time.Second/2) // long enough to be reported as running
 	}
-	if outcome(e.ID) == execution.Failed {
+	if expectedStatus(e.ID) == execution.Failed {
 		return nil, runner.Permanent(errors.New("as it must"))
 	}
 	return map[string]string{"id": e.ID}, nil
@@ -119,11 +121,11 @@ func handle(ctx context.Context, e runner.Execution) (any, error) {
 
 const runnerGroup = "soak"
 
-// hostGroup is the runner group that has a user in the shipped NATS configuration.
-const hostGroup = "main"
+// hostRunnerGroup is the runner group that has a user in the shipped NATS configuration.
+const hostRunnerGroup = "main"
 
-// outcome returns the final status of an execution, which depends only on its ID.
-func outcome(id string) execution.Status {
+// expectedStatus returns the final status of an execution, which depends only on its ID.
+func expectedStatus(id string) execution.Status {
 	if strings.HasSuffix(id, "f") {
 		return execution.Failed
 	}

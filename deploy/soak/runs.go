@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// lateAcknowledgement is how long after its end an execution may still be redelivered because its
+// maxRedeliveryDelay is how long after its end an execution may still be redelivered because its
 // acknowledgement was lost: twice the consumer's acknowledgement timeout, which is at most 15 s,
 // plus the longest time a service is unavailable.
-const lateAcknowledgement = time.Minute
+const maxRedeliveryDelay = time.Minute
 
-// run is one delivery of an execution to a runner.
-type run struct {
+// executionRun is one delivery of an execution to a runner.
+type executionRun struct {
 	id string
 	at time.Time
 }
@@ -29,7 +29,7 @@ func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err
 			return nil, err
 		}
 		for _, next := range runs {
-			if end, ok := ended[next.id]; ok && next.at.Sub(end) > lateAcknowledgement {
+			if end, ok := ended[next.id]; ok && next.at.Sub(end) > maxRedeliveryDelay {
 				again = append(again,
 					fmt.Sprintf("%s by %s, %s after its end", next.id, r.name,
 						next.at.Sub(end).Round(time.Second)))
@@ -40,7 +40,7 @@ func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err
 }
 
 // readRuns reads the file of a runner. A runner that received nothing may have no file.
-func readRuns(path string) ([]run, error) {
+func readRuns(path string) ([]executionRun, error) {
 	file, err := os.Open(path) //nolint:gosec // the soak's own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -49,11 +49,11 @@ func readRuns(path string) ([]run, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	var runs []run
+	var runs []executionRun
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		var nanos int64
-		var r run
+		var r executionRun
 		if _, err := fmt.Sscan(lines.Text(), &nanos, &r.id); err != nil {
 			continue // the runner was killed while it wrote the last line
 		}

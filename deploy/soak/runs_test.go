@@ -18,9 +18,9 @@ func TestRanAgain(t *testing.T) {
 	line := func(id string, after time.Duration) string {
 		return fmt.Sprintln(end.Add(after).UnixNano(), id)
 	}
-	text := line("again", -time.Second) + line("again", 2*lateAcknowledgement) +
+	text := line("again", -time.Second) + line("again", 2*maxRedeliveryDelay) +
 		line("repeated", time.Second) +
-		line("never-ended", 2*lateAcknowledgement) + "17"
+		line("never-ended", 2*maxRedeliveryDelay) + "17"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -19,18 +19,18 @@ import (
 // Senders behave like code-hosting services and payment providers, but with shorter pauses: they
 // wait ten seconds for a response, then retry with the same delivery ID.
 const (
-	answerTimeout = 10 * time.Second
-	firstPause    = 200 * time.Millisecond
-	longestPause  = 5 * time.Second
-	maxAttempts   = 12
+	answerTimeout  = 10 * time.Second
+	initialBackoff = 200 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+	maxAttempts    = 12
 )
 
 // The percentages of deliveries that have no ID, that are sent twice at the same time, and that are
 // sent again after they were acknowledged.
 const (
-	withoutID = 20
-	twins     = 4
-	redeliver = 6
+	percentWithoutID   = 20
+	percentConcurrent  = 4
+	percentRedelivered = 6
 )
 
 // senders simulates the senders that call the webhooks.
@@ -55,9 +55,9 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	return s
 }
 
-// post makes count senders send a total of rate deliveries per second until starting ends. It
+// sendLoad makes count senders send a total of rate deliveries per second until starting ends. It
 // returns when all of them have finished or ctx has ended.
-func (s *senders) post(ctx, starting context.Context, count int, rate float64, seed uint64) {
+func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float64, seed uint64) {
 	var all sync.WaitGroup
 	every := time.Duration(float64(count) / rate * float64(time.Second))
 	for n := range count {
@@ -91,9 +91,9 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 		return d
 	}
 	switch chance := random.IntN(100); {
-	case chance < withoutID:
+	case chance < percentWithoutID:
 		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
-	case chance < withoutID+twins:
+	case chance < percentWithoutID+percentConcurrent:
 		d := open(true)
 		s.book.markConcurrent(d)
 		var both sync.WaitGroup
@@ -102,7 +102,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 			both.Go(func() { s.deliver(ctx, d, path, own) })
 		}
 		both.Wait()
-	case chance < withoutID+twins+redeliver:
+	case chance < percentWithoutID+percentConcurrent+percentRedelivered:
 		d := open(true)
 		s.deliver(ctx, d, path, random)
 		s.deliver(ctx, d, path, random)
@@ -113,7 +113,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 
 // deliver sends a delivery until it gets a final response, at most maxAttempts times.
 func (s *senders) deliver(ctx context.Context, d *delivery, path string, random *rand.Rand) {
-	pause := firstPause
+	pause := initialBackoff
 	for range maxAttempts {
 		if _, final := s.attempt(ctx, d, path, s.urls[random.IntN(len(s.urls))]); final {
 			return
@@ -122,7 +122,7 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 		if ctx.Err() != nil {
 			return
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, maxBackoff)
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *senders) attempt(
 	a, err := s.request(ctx, d, url+path)
 	switch {
 	case err != nil:
-		what, neverMade := connectionError(err)
+		what, neverMade := classifyRequestError(err)
 		s.book.recordFailure(d, what, neverMade)
 		return a, false
 	case a.Status == http.StatusOK:
@@ -183,9 +183,9 @@ func (s *senders) request(ctx context.Context, d *delivery, url string) (a answe
 	return a, json.Unmarshal(text, &a)
 }
 
-// connectionError describes a failed request. neverMade means that no connection was established,
-// so nothing can have arrived.
-func connectionError(err error) (what string, neverMade bool) {
+// classifyRequestError describes a failed request. neverConnected means that no connection was
+// established, so nothing can have arrived.
+func classifyRequestError(err error) (what string, neverConnected bool) {
 	var operation *net.OpError
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial":

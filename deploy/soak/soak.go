@@ -65,14 +65,14 @@ func Run(ctx context.Context, c Config) (err error) {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}
-	return inFolder(ctx, "hookstart-soak-", c.Keep, c.Out, func(folder string) error {
+	return runInTempDir(ctx, "hookstart-soak-", c.Keep, c.Out, func(folder string) error {
 		return c.runIn(ctx, folder)
 	})
 }
 
-// inFolder calls run with a new folder. Afterwards it removes the folder, unless keep is true or
-// run has failed for a reason other than the end of ctx.
-func inFolder(
+// runInTempDir calls run with a new folder. Afterwards it removes the folder, unless keep is true
+// or run has failed for a reason other than the end of ctx.
+func runInTempDir(
 	ctx context.Context, prefix string, keep bool, out io.Writer, run func(folder string) error,
 ) error {
 	folder, err := os.MkdirTemp("", prefix)
@@ -132,13 +132,13 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 
 	b := newLedger()
 	s := newSenders(b, i, strconv.FormatUint(c.Seed, 10))
-	f := newFaults(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
+	f := newFaultInjector(i, database, databaseDisk, c.Seed, c.Every, func(string, ...any) {})
 	f.only = c.Only
 	r := &report{seed: c.Seed}
-	if err := c.loadAndBreak(ctx, i, s, f, r); err != nil {
+	if err := c.runLoadAndFaults(ctx, i, s, f, r); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, b, f.pastIncidents(), f.unreported()); err != nil {
+	if err := r.compare(ctx, i, b, f.pastIncidents(), f.unreportedAckTimes()); err != nil {
 		return err
 	}
 	r.ended = append(i.problems(), f.problems...)
@@ -148,14 +148,14 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are put back to an earlier copy: what was accepted after "+
 				"that may be gone from the stream, and nothing else")
-		if r.restored, err = i.restore(ctx, s); err != nil {
+		if r.restored, err = i.restoreStoresAndCheck(ctx, s); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
 		r.writeRestored(c.Out)
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are deleted: the registry comes back from the database, "+
 				"and until then nobody is refused for good")
-		if r.emptied, err = i.loseStore(ctx, s, c.Out); err != nil {
+		if r.emptied, err = i.deleteStoresAndCheck(ctx, s, c.Out); err != nil {
 			return fmt.Errorf("lose the store: %w", err)
 		}
 		_, _ = fmt.Fprintf(c.Out, "%-14s %8v  after the store was deleted\n", "broken",
@@ -165,10 +165,10 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 	return r.err()
 }
 
-// loadAndBreak runs the senders and the faults and shows the progress until c.Duration is over.
+// runLoadAndFaults runs the senders and the faults and shows the progress until c.Duration is over.
 // Then it waits until everything is recorded.
-func (c *Config) loadAndBreak(
-	ctx context.Context, i *installation, s *senders, f *faults, r *report,
+func (c *Config) runLoadAndFaults(
+	ctx context.Context, i *installation, s *senders, f *faultInjector, r *report,
 ) error {
 	began := time.Now()
 	if c.Verbose {
@@ -209,7 +209,7 @@ func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
 ) error {
-	streams, err := readStored(ctx, i.js)
+	streams, err := readStreams(ctx, i.js)
 	if err != nil {
 		return fmt.Errorf("read the streams: %w", err)
 	}
@@ -217,7 +217,7 @@ func (r *report) compare(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.aside, err = readAside(ctx, i.client()); err != nil {
+	if r.aside, err = putAsideStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
@@ -257,19 +257,19 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 // and the last fault are over and every sender has a final response or has given up. It returns the
 // responses about the switched workflow that were untrue.
 func runLoad(
-	ctx context.Context, c Config, i *installation, s *senders, f *faults,
+	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
 ) (untrue []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { s.post(ctx, starting, c.Senders, c.Rate, c.Seed) })
+	all.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
 	all.Go(func() { f.run(ctx, starting) })
-	all.Go(func() { untrue = i.switching(ctx, starting, s, f, c.Seed) })
+	all.Go(func() { untrue = i.toggleWorkflow(ctx, starting, s, f, c.Seed) })
 	all.Wait()
 	return untrue
 }
 
-func status(b *ledger, f *faults) string {
+func status(b *ledger, f *faultInjector) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("faults %d  acknowledged %d  refused %d  no answer %d",
 		len(f.pastIncidents()),

@@ -18,30 +18,34 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// stored holds the contents of the streams, keyed by execution ID.
-type stored struct {
-	starts map[string]start
+// streamContents holds the contents of the streams, keyed by execution ID.
+type streamContents struct {
+	starts map[string]storedStart
 	// ends holds the first final status that a runner reported for each execution.
 	ends  map[string]execution.Status
 	ended map[string]time.Time // when the stream stored that report
 }
 
-// start is an execution whose start is in the stream.
-type start struct {
+// storedStart is an execution whose start is in the stream.
+type storedStart struct {
 	marker   string
 	messages int    // without the copies that executors or a takeover add for runners
 	queue    string // the queue of the execution
 	stream   string // the stream of its last message
 }
 
-// readStored reads every start and every report in the streams.
-func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
+// readStreams reads every start and every report in the streams.
+func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
 	// A failed attempt starts over with empty counts, so the result is complete and nothing is
 	// counted twice.
-	var all stored
+	var all streamContents
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
-		all = stored{map[string]start{}, map[string]execution.Status{}, map[string]time.Time{}}
-		names, err := streams(ctx, js)
+		all = streamContents{
+			map[string]storedStart{},
+			map[string]execution.Status{},
+			map[string]time.Time{},
+		}
+		names, err := executionStreamNames(ctx, js)
 		for _, name := range names {
 			if err == nil {
 				err = all.read(ctx, js, name)
@@ -52,9 +56,9 @@ func readStored(ctx context.Context, js jetstream.JetStream) (stored, error) {
 	return all, err
 }
 
-// streams returns the names of the streams with executions: those with starts and those with
-// reports, the shared ones and the queues' own.
-func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
+// executionStreamNames returns the names of the streams with executions: those with starts and
+// those with reports, the shared ones and the queues' own.
+func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	starts, reports, err := stream.Streams(ctx, js)
 	if err == nil && !slices.Contains(starts, stream.ExecutionsName) {
 		err = errors.New("there is no stream " + stream.ExecutionsName)
@@ -62,7 +66,7 @@ func streams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	return slices.Concat(starts, reports), err
 }
 
-func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string) error {
+func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, name string) error {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		return err
@@ -98,10 +102,10 @@ func (all *stored) read(ctx context.Context, js jetstream.JetStream, name string
 	}
 }
 
-// copyPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
-const copyPrefix = "again-"
+// copyMsgIDPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
+const copyMsgIDPrefix = "again-"
 
-func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
+func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
 	if string(msg.Data()) == unreadableReport || stream.IsMsgIDSubject(msg.Subject()) {
 		return nil
 	}
@@ -109,14 +113,14 @@ func (all *stored) addMessage(msg jetstream.Msg, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), copyPrefix) {
+	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), copyMsgIDPrefix) {
 		return nil
 	}
 	return all.add(event, stream.StreamOf(msg.Subject()), at)
 }
 
 // add counts a message that the stream with the given name stored at that time.
-func (all *stored) add(event stream.DecodedMessage, name string, at time.Time) error {
+func (all *streamContents) add(event stream.DecodedMessage, name string, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
 	}
@@ -152,7 +156,7 @@ func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Du
 func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	names, err := streams(ctx, js)
+	names, err := executionStreamNames(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -212,9 +216,9 @@ func eachItem[T any](
 	})
 }
 
-// readAside describes the starts that executors have put aside. There should be none,
+// putAsideStarts describes the starts that executors have put aside. There should be none,
 // because every start can be recorded.
-func readAside(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+func putAsideStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

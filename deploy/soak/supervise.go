@@ -14,8 +14,8 @@ const livenessPath = "/healthz"
 
 // The deployment probes less often and tolerates more failures.
 const (
-	probeEvery    = time.Second
-	failuresToEnd = 5
+	livenessProbeInterval    = time.Second
+	livenessFailureThreshold = 5
 )
 
 // fillNode fills a node's disk until only room bytes are free, waits for as long as lasts says, and
@@ -25,31 +25,32 @@ func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) er
 		return err
 	}
 	retry.Sleep(ctx, lasts)
-	if err := n.disk.free(); err != nil {
+	if err := n.disk.restoreSize(); err != nil {
 		return err
 	}
 	return n.supervise(ctx)
 }
 
-// supervise probes a node for a while, and restarts it after failuresToEnd consecutive failures.
+// supervise probes a node for a while, and restarts it after livenessFailureThreshold consecutive
+// failures.
 func (n *node) supervise(ctx context.Context) error {
 	failures := 0
-	for range 2 * failuresToEnd {
-		if err := n.alive(ctx); err != nil {
+	for range 2 * livenessFailureThreshold {
+		if err := n.checkAlive(ctx); err != nil {
 			failures++
 		} else {
 			failures = 0
 		}
-		if failures == failuresToEnd {
+		if failures == livenessFailureThreshold {
 			n.terminate()
 			return n.start()
 		}
-		retry.Sleep(ctx, probeEvery)
+		retry.Sleep(ctx, livenessProbeInterval)
 	}
 	return nil
 }
 
-func (n *node) alive(ctx context.Context) error {
+func (n *node) checkAlive(ctx context.Context) error {
 	status, _, err := get(ctx, n.healthURL)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s says %d", n.healthURL, status)

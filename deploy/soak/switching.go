@@ -12,37 +12,38 @@ import (
 )
 
 const (
-	switchEvery = 300 * time.Millisecond
-	// switchTimeout is the maximum duration of a call. It exceeds the longest time for which an
+	toggleInterval = 300 * time.Millisecond
+	// toggleTimeout is the maximum duration of a call. It exceeds the longest time for which an
 	// executor can be unavailable without having exited.
-	switchTimeout = time.Minute
-	// unsureFor is how long a call without a response may still take effect: as long as a fault can
-	// delay what was sent.
-	unsureFor = 2 * longestFreeze
+	toggleTimeout = time.Minute
+	// unansweredEffectWindow is how long a call without a response may still take effect: as long
+	// as a fault can delay what was sent.
+	unansweredEffectWindow = 2 * longestFreeze
 )
 
-// switching activates and deactivates a workflow until starting ends, each time through a random
-// executor that has no fault, which may be one that has just recovered. Immediately after each
-// change it sends a request to every ingress. It returns the responses that contradict the change.
-func (i *installation) switching(
-	ctx, starting context.Context, s *senders, f *faults, seed uint64,
+// toggleWorkflow activates and deactivates a workflow until starting ends, each time through a
+// random executor that has no fault, which may be one that has just recovered. Immediately after
+// each change it sends a request to every ingress. It returns the responses that contradict the
+// change.
+func (i *installation) toggleWorkflow(
+	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
 ) (untrue []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
-		retry.Sleep(starting, switchEvery)
+		retry.Sleep(starting, toggleInterval)
 		e := i.executors[random.IntN(len(i.executors))]
 		if f.hasFaultAt(e.name) {
 			continue
 		}
 		active = !active
-		if err := setActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
-			unsure = time.Now().Add(unsureFor)
+		if err := setToggledActive(ctx, apiclient.New(e.url, adminToken), active); err != nil {
+			unsure = time.Now().Add(unansweredEffectWindow)
 			continue
 		}
 		for n, ingress := range i.ingresses {
 			d := s.book.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
-			a, _ := s.attempt(ctx, d, i.switched, ingress.url)
+			a, _ := s.attempt(ctx, d, i.toggledPath, ingress.url)
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active
 			if disagrees && time.Now().After(unsure) {
@@ -56,13 +57,13 @@ func (i *installation) switching(
 	return untrue
 }
 
-func setActive(ctx context.Context, client *apiclient.Client, active bool) error {
-	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+func setToggledActive(ctx context.Context, client *apiclient.Client, active bool) error {
+	ctx, cancel := context.WithTimeout(ctx, toggleTimeout)
 	defer cancel()
 	change := client.Deactivate
 	if active {
 		change = client.Activate
 	}
-	_, err := change(ctx, switchedWorkflow)
+	_, err := change(ctx, toggledWorkflowID)
 	return err
 }

@@ -42,8 +42,8 @@ type Takeover struct {
 	Out io.Writer `kong:"-"`
 }
 
-// secondName is the name of the second site's only host.
-const secondName = "d"
+// secondSiteHost is the name of the second site's only host.
+const secondSiteHost = "d"
 
 // RunTakeover kills a site of three hosts under load and lets a second site take over. The second
 // site has a copy of the streams and of the registry, and an empty database. It counts the
@@ -60,19 +60,19 @@ func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	for c.Seed == 0 {
 		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
 	}
-	names := append(slices.Clone(hostNames), secondName)
+	names := append(slices.Clone(hostNames), secondSiteHost)
 	hosts, err := network.New(c.Seed, names...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hosts.Close()) }()
-	return inFolder(ctx, "hookstart-takeover-", c.Keep, c.Out, func(folder string) error {
+	return runInTempDir(ctx, "hookstart-takeover-", c.Keep, c.Out, func(folder string) error {
 		return c.runIn(ctx, folder, hosts)
 	})
 }
 
-// sites holds the two sites and the measurements of the takeover.
-type sites struct {
+// takeoverRun holds the two sites and the measurements of the takeover.
+type takeoverRun struct {
 	config        *Takeover
 	hosts         *network.Network
 	keys          *secrets
@@ -93,13 +93,13 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 	for n, a := range all {
 		for _, b := range all[n+1:] {
 			latency := c.Near
-			if b.Name == secondName {
+			if b.Name == secondSiteHost {
 				latency = c.Latency
 			}
 			hosts.SetBoth(a, b, network.Condition{Delay: latency})
 		}
 	}
-	s := &sites{config: c, hosts: hosts, book: newLedger()}
+	s := &takeoverRun{config: c, hosts: hosts, book: newLedger()}
 	if s.keys, err = newSecrets(folder, all); err != nil {
 		return err
 	}
@@ -129,7 +129,11 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 }
 
 // prepare prepares both sites without starting anything.
-func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgtest.Server) error {
+func (s *takeoverRun) prepare(
+	folder string,
+	hosts []*network.Host,
+	databases [2]*pgtest.Server,
+) error {
 	seed, err := os.ReadFile(s.keys.file("copy.nk"))
 	if err != nil {
 		return err
@@ -154,7 +158,7 @@ func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgte
 			return err
 		}
 	}
-	if err := s.first.prepareSite(first, site{
+	if err := s.first.prepareSite(first, siteConfig{
 		keys:     s.keys,
 		config:   filepath.Join(s.config.NATS, "first-site.conf"),
 		database: databases[0].URL(),
@@ -165,7 +169,7 @@ func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgte
 	}); err != nil {
 		return err
 	}
-	return s.second.prepareSite(second, site{
+	return s.second.prepareSite(second, siteConfig{
 		keys:     s.keys,
 		config:   filepath.Join(s.config.NATS, "second-site.conf"),
 		database: databases[1].URL(),
@@ -178,7 +182,7 @@ func (s *sites) prepare(folder string, hosts []*network.Host, databases [2]*pgte
 	})
 }
 
-func (s *sites) close() {
+func (s *takeoverRun) close() {
 	for _, i := range []*installation{s.first, s.second} {
 		if i != nil {
 			i.close()
@@ -188,7 +192,7 @@ func (s *sites) close() {
 
 // admin runs `hookstart admin second-site` against the second site's NATS server. It prints the
 // command and its output.
-func (s *sites) admin(ctx context.Context, args ...string) error {
+func (s *takeoverRun) admin(ctx context.Context, args ...string) error {
 	args = append([]string{"admin", "second-site"}, args...)
 	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
 	//nolint:gosec // the program that is tested
@@ -204,7 +208,7 @@ func (s *sites) admin(ctx context.Context, args ...string) error {
 }
 
 // run starts both sites, kills the first one under load, and lets the second one take over.
-func (s *sites) run(ctx context.Context) error {
+func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.first.startAll(ctx); err != nil {
 		return err
 	}
@@ -227,7 +231,7 @@ func (s *sites) run(ctx context.Context) error {
 		senders.urls = append(senders.urls, e.url)
 	}
 	load.Go(func() {
-		senders.post(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
+		senders.sendLoad(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
 	})
 	retry.Sleep(ctx, s.config.Before)
 	if err := s.admin(ctx, "status"); err != nil {
@@ -253,18 +257,19 @@ func (s *sites) run(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.second.settle(ctx); err != nil {
+	if err := s.second.awaitSettled(ctx); err != nil {
 		return err
 	}
 	return s.redeliver(ctx, senders)
 }
 
-// takeOver runs the takeover commands and starts the programs of the second site.
-func (s *sites) takeOver(ctx context.Context) error {
+// takeoverTimeout runs the takeover commands and starts the programs of the second site.
+func (s *takeoverRun) takeOver(ctx context.Context) error {
 	if err := s.second.connect(); err != nil {
 		return err
 	}
-	if err := s.admin(ctx, "take-over", "--runner-groups=default/"+hostGroup, "--yes"); err != nil {
+	if err := s.admin(ctx, "take-over", "--runner-groups=default/"+hostRunnerGroup,
+		"--yes"); err != nil {
 		return err
 	}
 	s.ready = time.Now()
@@ -284,7 +289,7 @@ func (s *sites) takeOver(ctx context.Context) error {
 			return fmt.Errorf("message %d: %w", sequence, err)
 		}
 		if msg.Time.Before(s.killed) &&
-			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), copyPrefix) {
+			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), copyMsgIDPrefix) {
 			s.copied = msg.Time
 			break
 		}
@@ -293,7 +298,7 @@ func (s *sites) takeOver(ctx context.Context) error {
 }
 
 // awaitAccepted waits until the second site accepts a request.
-func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
+func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error {
 	return eventually(ctx, readyTimeout, func(ctx context.Context) error {
 		d := s.book.addDelivery(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
 		d.always = true
@@ -306,13 +311,13 @@ func (s *sites) awaitAccepted(ctx context.Context, senders *senders) error {
 	})
 }
 
-// maxRepeats is the maximum number of deliveries that are repeated at the end.
-const maxRepeats = 1000
+// maxRedeliveries is the maximum number of deliveries that are repeated at the end.
+const maxRedeliveries = 1000
 
 // redeliver sends to the second site, again, the deliveries that the first site had accepted and
 // whose executions were copied.
-func (s *sites) redeliver(ctx context.Context, senders *senders) error {
-	all, err := readStored(ctx, s.second.js)
+func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
+	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
 		return err
 	}
@@ -324,9 +329,9 @@ func (s *sites) redeliver(ctx context.Context, senders *senders) error {
 		}
 	}
 	slices.SortFunc(copied, func(a, b *delivery) int { return b.ended.Compare(a.ended) })
-	for _, d := range copied[:min(len(copied), maxRepeats)] {
+	for _, d := range copied[:min(len(copied), maxRedeliveries)] {
 		start := all.starts[d.executions[0]]
-		path, err := s.pathOf(ctx, d.executions[0])
+		path, err := s.webhookPathOf(ctx, d.executions[0])
 		if err != nil {
 			return err
 		}
@@ -344,8 +349,8 @@ func (s *sites) redeliver(ctx context.Context, senders *senders) error {
 	return nil
 }
 
-// pathOf returns the webhook path of an execution's workflow.
-func (s *sites) pathOf(ctx context.Context, id string) (string, error) {
+// webhookPathOf returns the webhook path of an execution's workflow.
+func (s *takeoverRun) webhookPathOf(ctx context.Context, id string) (string, error) {
 	e, err := s.second.client().Execution(ctx, id)
 	if err != nil {
 		return "", err

@@ -20,9 +20,9 @@ func TestCountOfATakeover(t *testing.T) {
 			marker: "m", hasID: true, ended: at, executions: []string{"x"}, originals: originals,
 		}
 	}
-	here := func(messages int, ended time.Time) stored {
-		return stored{
-			starts: map[string]start{"x": {marker: "m", messages: messages}},
+	here := func(messages int, ended time.Time) streamContents {
+		return streamContents{
+			starts: map[string]storedStart{"x": {marker: "m", messages: messages}},
 			ends:   map[string]execution.Status{"x": execution.Succeeded},
 			ended:  map[string]time.Time{"x": ended},
 		}
@@ -31,15 +31,15 @@ func TestCountOfATakeover(t *testing.T) {
 	good := map[string]record{"x": {1, execution.Succeeded}}
 	for name, c := range map[string]struct {
 		d           *delivery
-		all         stored
+		all         streamContents
 		records     map[string]record
 		runs, again map[string]bool
 		want        string
 	}{
 		"copied":              {told(copied, 1), here(1, copied), good, x, nil, ""},
-		"lost after the copy": {told(killed, 1), stored{}, nil, x, nil, "lost 1"},
+		"lost after the copy": {told(killed, 1), streamContents{}, nil, x, nil, "lost 1"},
 		"lost before the copy": {
-			told(copied.Add(-time.Second), 1), stored{}, nil, x, nil, "lost 1 older 1",
+			told(copied.Add(-time.Second), 1), streamContents{}, nil, x, nil, "lost 1 older 1",
 		},
 		"sent again":   {told(killed, 2), here(1, killed), good, x, nil, "anew 1"},
 		"two messages": {told(copied, 1), here(2, copied), good, x, nil, "doubled 1"},
@@ -55,7 +55,7 @@ func TestCountOfATakeover(t *testing.T) {
 			"wrong 1",
 		},
 	} {
-		s := &sites{book: newLedger(), killed: killed, copied: copied}
+		s := &takeoverRun{book: newLedger(), killed: killed, copied: copied}
 		s.book.deliveries["m"] = c.d
 		got := s.count(c.all, c.records, c.runs, c.again)
 		text := ""

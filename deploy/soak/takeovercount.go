@@ -23,10 +23,13 @@ type takeoverCost struct {
 	forbidden []string
 }
 
-// count compares the responses to senders with the contents of the second site. runs and again hold
-// the IDs of the executions that ran at the first and at the second site.
-func (s *sites) count(
-	all stored, records map[string]record, runs map[string]bool, again map[string]bool,
+// count compares the responses to senders with the contents of the second site. ranAtFirst and
+// again hold the IDs of the executions that ran at the first and at the second site.
+func (s *takeoverRun) count(
+	all streamContents,
+	records map[string]record,
+	ranAtFirst map[string]bool,
+	ranAtSecond map[string]bool,
 ) (c takeoverCost) {
 	for _, d := range s.book.deliveries {
 		before := !d.ended.After(s.killed)
@@ -65,7 +68,7 @@ func (s *sites) count(
 			c.wrong = append(c.wrong, fmt.Sprintf("%s is %s, a runner reported %q", id, r.status,
 				end))
 		}
-		if !runs[id] || !again[id] {
+		if !ranAtFirst[id] || !ranAtSecond[id] {
 			continue
 		}
 		c.twice = append(c.twice, id)
@@ -79,8 +82,8 @@ func (s *sites) count(
 
 // compare reads the streams, records and runs, and prints the ledger of the takeover. It returns an
 // error if a promise is broken.
-func (s *sites) compare(ctx context.Context) error {
-	all, err := readStored(ctx, s.second.js)
+func (s *takeoverRun) compare(ctx context.Context) error {
+	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
 		return err
 	}
@@ -88,15 +91,15 @@ func (s *sites) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	aside, err := readAside(ctx, s.second.client())
+	aside, err := putAsideStarts(ctx, s.second.client())
 	if err != nil {
 		return err
 	}
-	runs, err := s.first.executionsRun()
+	runs, err := s.first.receivedExecutionIDs()
 	if err != nil {
 		return err
 	}
-	again, err := s.second.executionsRun()
+	again, err := s.second.receivedExecutionIDs()
 	if err != nil {
 		return err
 	}
@@ -145,8 +148,8 @@ func (s *sites) compare(ctx context.Context) error {
 	return fmt.Errorf("seed %d: %w", s.config.Seed, errors.New(fmt.Sprint(broken)))
 }
 
-// executionsRun returns the IDs of the executions that the site's runners received.
-func (i *installation) executionsRun() (map[string]bool, error) {
+// receivedExecutionIDs returns the IDs of the executions that the site's runners received.
+func (i *installation) receivedExecutionIDs() (map[string]bool, error) {
 	all := map[string]bool{}
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)

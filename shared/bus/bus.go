@@ -102,7 +102,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		if err == nil {
 			return nc, nil
 		}
-		if !announced && ctx.Err() == nil && time.Since(begin) >= quietPeriod {
+		if !announced && ctx.Err() == nil && time.Since(begin) >= connectQuietPeriod {
 			announced = true
 			o.Log.WithError(err).Warnf("waiting for NATS at %s, for up to %s (--nats-url)",
 				Redact(o.URL), o.Timeout)
@@ -138,10 +138,11 @@ const (
 )
 
 // retryEvery is the pause between two attempts to connect. Connect logs nothing about attempts that
-// fail within quietPeriod, since programs that start together often wait that long for the server.
+// fail within connectQuietPeriod, since programs that start together often wait that long for the
+// server.
 const (
-	retryEvery  = 250 * time.Millisecond
-	quietPeriod = time.Second
+	retryEvery         = 250 * time.Millisecond
+	connectQuietPeriod = time.Second
 )
 
 // credentials reads a credentials file, which holds either a user JWT with its seed or only an NKey

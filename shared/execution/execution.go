@@ -157,8 +157,8 @@ const NamePattern = `^[A-Za-z0-9_-]{1,64}$`
 // DefaultQueue is the queue of a workflow that does not name one.
 const DefaultQueue = "default"
 
-// MaxDeliveryID is the maximum length of a delivery ID in bytes.
-const MaxDeliveryID = 255
+// MaxDeliveryIDBytes is the maximum length of a delivery ID in bytes.
+const MaxDeliveryIDBytes = 255
 
 // ValidName reports whether s matches NamePattern.
 func ValidName(s string) bool {

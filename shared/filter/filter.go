@@ -106,9 +106,9 @@ func Parse(text []byte) (*Filter, error) {
 // String returns the filter as compact JSON.
 func (f *Filter) String() string { return f.text }
 
-// Match reports whether a request meets all conditions. If it does not, place is the first place
-// whose condition does not hold, as written in the filter.
-func (f *Filter) Match(r *sender.Request) (place string, ok bool) {
+// Match reports whether a request meets all conditions. If it does not, failedRef is the first
+// place whose condition does not hold, as written in the filter.
+func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
 	var room [8]value
 	var found []value // the values of the pointers, once the document has been read
 	for i := range f.conditions {

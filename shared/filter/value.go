@@ -94,9 +94,9 @@ type decimal struct {
 	exponent int64
 }
 
-// farExponent replaces exponents that are so large that no number of digits can compensate for
+// clampedExponent replaces exponents that are so large that no number of digits can compensate for
 // them.
-const farExponent = 1 << 60
+const clampedExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.
 func parseDecimal(text string) decimal {
@@ -115,10 +115,10 @@ func parseDecimal(text string) decimal {
 	}
 	if exponent != "" {
 		n, err := strconv.ParseInt(exponent, 10, 64)
-		if err != nil || n > farExponent || n < -farExponent {
-			n = farExponent
+		if err != nil || n > clampedExponent || n < -clampedExponent {
+			n = clampedExponent
 			if exponent[0] == '-' {
-				n = -farExponent
+				n = -clampedExponent
 			}
 		}
 		d.exponent += n

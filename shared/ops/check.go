@@ -10,10 +10,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A fault appears in /readyz after at most checkEvery plus checkTimeout: 3 s.
+// A fault appears in /readyz after at most readinessCheckInterval plus readinessCheckTimeout: 3 s.
 const (
-	checkEvery   = time.Second
-	checkTimeout = 2 * time.Second
+	readinessCheckInterval = time.Second
+	readinessCheckTimeout  = 2 * time.Second
 )
 
 // Check tests one component that a program needs for its work.
@@ -41,7 +41,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 	defer o.Ready.Ready(c.Part) // a stopping service reports that itself
-	tick := time.NewTicker(checkEvery)
+	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true
 	for {
@@ -69,11 +69,11 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 }
 
 func (c Check) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readinessCheckTimeout)
 	defer cancel()
 	err := c.Ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %s (%w)", checkTimeout, err)
+		return fmt.Errorf("no answer within %s (%w)", readinessCheckTimeout, err)
 	}
 	return err
 }

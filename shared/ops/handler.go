@@ -73,12 +73,12 @@ func refuseHostNames(next http.Handler) http.Handler {
 func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
 	if err != nil {
-		writeText(w, http.StatusBadRequest, "send the level alone: "+levels+"\n")
+		writeText(w, http.StatusBadRequest, "send the level alone: "+logLevelNames+"\n")
 		return
 	}
 	level, err := logrus.ParseLevel(strings.TrimSpace(string(body)))
 	if err != nil {
-		writeText(w, http.StatusBadRequest, "no such level: use "+levels+"\n")
+		writeText(w, http.StatusBadRequest, "no such level: use "+logLevelNames+"\n")
 		return
 	}
 	before := log.GetLevel()

@@ -157,14 +157,14 @@ func rootCause(err error) error {
 	return err
 }
 
-const levels = "error, warn, info or debug"
+const logLevelNames = "error, warn, info or debug"
 
 // NewLogger returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
 // Lines of LogEvent may be delayed, so call Flush before the process exits.
 func NewLogger(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
-		return nil, fmt.Errorf("--log-level %q: use %s", level, levels)
+		return nil, fmt.Errorf("--log-level %q: use %s", level, logLevelNames)
 	}
 	log := logrus.New()
 	log.SetLevel(parsed)

@@ -20,9 +20,9 @@ import (
 // Header is the header that contains the question in a request and the answer in the response.
 const Header = "Hookstart-Probe"
 
-// maxKeys is the maximum number of ingresses that one question addresses. If there are more, ask
-// several questions: only the ingress that the URL reaches can answer.
-const maxKeys = 50
+// maxKeysPerQuestion is the maximum number of ingresses that one question addresses. If there are
+// more, ask several questions: only the ingress that the URL reaches can answer.
+const maxKeysPerQuestion = 50
 
 // NewKey returns a random key, with which one ingress proves that it received a Question.
 func NewKey() []byte {
@@ -38,9 +38,9 @@ type Question struct {
 }
 
 // NewQuestion returns a new question addressed to the ingresses that hold the keys. Keys beyond
-// maxKeys are ignored.
+// maxKeysPerQuestion are ignored.
 func NewQuestion(keys [][]byte) Question {
-	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeys)]}
+	return Question{nonce: rand.Text(), keys: keys[:min(len(keys), maxKeysPerQuestion)]}
 }
 
 // Header returns the value of the header that contains the question.
@@ -64,18 +64,18 @@ type Answerer struct {
 	key []byte
 
 	mu    sync.Mutex
-	asked [maxNonces]string // the nonces of the last questions
+	asked [maxRememberedNonces]string // the nonces of the last questions
 	next  int
 }
 
-// maxNonces is the number of nonces that are kept to refuse replayed questions.
-const maxNonces = 1000
+// maxRememberedNonces is the number of nonces that are kept to refuse replayed questions.
+const maxRememberedNonces = 1000
 
 // NewAnswerer returns an Answerer for questions that are signed with the key.
 func NewAnswerer(key []byte) *Answerer { return &Answerer{key: key} }
 
-// maxQuestionBytes limits the length of a question in bytes. A question to maxKeys ingresses is
-// shorter.
+// maxQuestionBytes limits the length of a question in bytes. A question to maxKeysPerQuestion
+// ingresses is shorter.
 const maxQuestionBytes = 2 << 10
 
 // Answer returns the answer to a question, or "" if the question is malformed, is not signed with
@@ -104,7 +104,7 @@ func (a *Answerer) isNewNonce(nonce string) bool {
 		return false
 	}
 	a.asked[a.next] = nonce
-	a.next = (a.next + 1) % maxNonces
+	a.next = (a.next + 1) % maxRememberedNonces
 	return true
 }
 

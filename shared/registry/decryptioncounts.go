@@ -36,8 +36,9 @@ func (s *DecryptionCounts) Count(err error) {
 	}
 }
 
-// Err returns an error if there are encrypted secrets and the keys decrypt none of them.
-func (s *DecryptionCounts) Err(keys *seal.Keys) error {
+// CheckAnyDecrypted returns an error if there are encrypted secrets and the keys decrypt none of
+// them.
+func (s *DecryptionCounts) CheckAnyDecrypted(keys *seal.Keys) error {
 	if s.Closed == 0 || s.Opened > 0 {
 		return nil
 	}

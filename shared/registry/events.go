@@ -28,17 +28,18 @@ const (
 	EventSenderSilent    = "sender.silent"
 	EventStorageLow      = "storage.low"
 
-	RecoveredSuffix = ".recovered"
+	EventRecoveredSuffix = ".recovered"
 )
 
 // EventKinds returns all kinds of operator events, sorted.
 func EventKinds() []string {
 	return []string{
 		EventExecutionFailed, EventQueueUnattended, EventQueueUnattended +
-			RecoveredSuffix, EventSenderRefused,
-		EventSenderRefused + RecoveredSuffix,
-		EventSenderSilent, EventSenderSilent + RecoveredSuffix, EventStorageLow, EventStorageLow +
-			RecoveredSuffix,
+			EventRecoveredSuffix, EventSenderRefused,
+		EventSenderRefused + EventRecoveredSuffix,
+		EventSenderSilent, EventSenderSilent +
+			EventRecoveredSuffix, EventStorageLow, EventStorageLow +
+			EventRecoveredSuffix,
 	}
 }
 

@@ -11,21 +11,21 @@ type StoreTarget uint32
 
 // The targets, each with the stream that stores the start messages.
 const (
-	TargetShared StoreTarget = iota // the stream that all queues share
-	TargetOwn                       // the queue's own stream
-	TargetClosed                    // in no stream; lasts a few seconds at most
+	StoreTargetShared StoreTarget = iota // the stream that all queues share
+	StoreTargetOwn                       // the queue's own stream
+	StoreTargetClosed                    // in no stream; lasts a few seconds at most
 )
 
 // While delivery IDs are being copied, an ingress accepts nothing for the queue or the workflow
 // concerned. These constants limit how long that may last. The executor that copies the IDs
-// finishes, or gives up, within MaxClosedTime. If it is killed and no other executor takes over,
-// everything is stored where it was before as soon as reopenAfter has passed. That is safe because
-// no process can miss a new target: an executor that finishes the copying stores the new target
-// within MaxClosedTime, and a process that serves requests has applied every change that is older
-// than its lease, which is valid for 2 s.
+// finishes, or gives up, within MaxGateClosedTime. If it is killed and no other executor takes
+// over, everything is stored where it was before as soon as gateReopenTimeout has passed. That is
+// safe because no process can miss a new target: an executor that finishes the copying stores the
+// new target within MaxGateClosedTime, and a process that serves requests has applied every change
+// that is older than its lease, which is valid for 2 s.
 const (
-	MaxClosedTime = 1800 * time.Millisecond
-	reopenAfter   = 4 * time.Second
+	MaxGateClosedTime = 1800 * time.Millisecond
+	gateReopenTimeout = 4 * time.Second
 )
 
 // monotonicNow returns a monotonic time in nanoseconds. It never returns 0.
@@ -58,10 +58,10 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	if target == was {
 		return false
 	}
-	if target == TargetClosed {
-		before := TargetShared
-		if record.Stream.Phase == PhaseClosedOut {
-			before = TargetOwn
+	if target == StoreTargetClosed {
+		before := StoreTargetShared
+		if record.Stream.Phase == PhaseClosedMovingOut {
+			before = StoreTargetOwn
 		}
 		q.before.Store(uint32(before))
 		q.closed.Store(monotonicNow())
@@ -75,7 +75,7 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 // currentTarget returns the current target.
 func (q *queueGate) currentTarget() StoreTarget {
 	target := StoreTarget(q.target.Load())
-	if target == TargetClosed && hasReopened(q.closed.Load()) {
+	if target == StoreTargetClosed && hasReopened(q.closed.Load()) {
 		return StoreTarget(q.before.Load())
 	}
 	return target
@@ -86,7 +86,7 @@ func (q *queueGate) currentTarget() StoreTarget {
 func hasReopened(
 	closedAt int64,
 ) bool {
-	return closedAt != 0 && monotonicNow()-closedAt > int64(reopenAfter)
+	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
 
 // enter counts a request that is about to read the target. The request must call leave with the
@@ -159,7 +159,7 @@ func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
-	Target StoreTarget // where to store the message; TargetClosed means refuse it for now
+	Target StoreTarget // where to store the message; StoreTargetClosed means refuse it for now
 	// HasOwn means that the queue has its own stream, which may hold start messages whatever Target
 	// is.
 	HasOwn bool
@@ -180,9 +180,9 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
 	case closed == gateMoved:
-		p.Target, p.Moved = TargetClosed, true
+		p.Target, p.Moved = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
-		p.Target = TargetClosed
+		p.Target = StoreTargetClosed
 	default:
 		p.Target = q.currentTarget()
 	}
@@ -214,7 +214,7 @@ func (s *Snapshot) StoreTargetOf(queue string) StoreTarget {
 	if q := s.current.Load().queues[queue]; q != nil {
 		return q.currentTarget()
 	}
-	return TargetShared
+	return StoreTargetShared
 }
 
 // OwnStreams returns the names of the queues whose start messages are stored in their own streams.
@@ -222,7 +222,7 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, q := range s.current.Load().queues {
-		if q.currentTarget() == TargetOwn {
+		if q.currentTarget() == StoreTargetOwn {
 			queues = append(queues, name)
 		}
 	}

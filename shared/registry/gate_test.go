@@ -38,13 +38,13 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		phase  registry.StreamPhase
 		target registry.StoreTarget
 	}{
-		{registry.PhaseMovingIn, registry.TargetShared},
-		{registry.PhaseClosedIn, registry.TargetClosed},
-		{registry.PhaseOwn, registry.TargetOwn},
-		{registry.PhaseMovingOut, registry.TargetOwn},
-		{registry.PhaseClosedOut, registry.TargetClosed},
-		{registry.PhaseDraining, registry.TargetShared},
-		{99, registry.TargetClosed}, // of a later version
+		{registry.PhaseMovingIn, registry.StoreTargetShared},
+		{registry.PhaseClosedMovingIn, registry.StoreTargetClosed},
+		{registry.PhaseOwn, registry.StoreTargetOwn},
+		{registry.PhaseMovingOut, registry.StoreTargetOwn},
+		{registry.PhaseClosedMovingOut, registry.StoreTargetClosed},
+		{registry.PhaseDrainingOwn, registry.StoreTargetShared},
+		{99, registry.StoreTargetClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
 		pass := workflow().AcquirePermit()
@@ -57,7 +57,8 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		}
 	}
 	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
-	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetShared || pass.HasOwn {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetShared ||
+		pass.HasOwn {
 		t.Errorf("without its own stream: %+v", pass)
 	}
 }
@@ -71,13 +72,13 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	if since, _ := s.Pending(); since != 0 {
 		t.Errorf("a phase in the same target waits: %d", since)
 	}
-	s.Apply(queue(3, registry.PhaseClosedIn))
+	s.Apply(queue(3, registry.PhaseClosedMovingIn))
 	since, settled := s.Pending()
 	if since != 3 {
 		t.Fatalf("revision 3 is in force while a request stores in the old target (%d)", since)
 	}
 	after := workflow().AcquirePermit()
-	if after.Target != registry.TargetClosed {
+	if after.Target != registry.StoreTargetClosed {
 		t.Errorf("a later request: %+v", after)
 	}
 	after.Release()
@@ -101,7 +102,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 2,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
 	})
-	if pass := old.AcquirePermit(); pass.Moved || pass.Target != registry.TargetShared {
+	if pass := old.AcquirePermit(); pass.Moved || pass.Target != registry.StoreTargetShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
 		pass.Release()
@@ -111,7 +112,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	if since, _ := s.Pending(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
 	}
-	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetClosed || pass.Moved {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetClosed || pass.Moved {
 		t.Errorf("while it is closed: %+v", pass)
 	} else {
 		pass.Release()
@@ -121,7 +122,7 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 4,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"},
 	})
-	if pass := workflow().AcquirePermit(); pass.Target != registry.TargetShared {
+	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetShared {
 		t.Errorf("in its new queue: %+v", pass)
 	}
 }

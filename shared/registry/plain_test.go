@@ -10,7 +10,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// FuzzDecodePlainWorkflow checks that decodePlainWorkflow decodes a plain workflow like
+// FuzzDecodePlainWorkflow checks that decodeWorkflowFast decodes a plain workflow like
 // proto.Unmarshal.
 func FuzzDecodePlainWorkflow(f *testing.F) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
@@ -43,11 +43,11 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 	f.Add([]byte("\x0a\x01\xff"))             // not UTF-8
 	f.Add([]byte("\x4a\x04\x1a\x02\x0a\x00")) // not a valid hash
 	f.Fuzz(func(t *testing.T, data []byte) {
-		plain := decodePlainWorkflow(data)
+		plain := decodeWorkflowFast(data)
 		if plain == nil {
 			return
 		}
-		if want, err := decodeAnyWorkflow(data); err != nil || !reflect.DeepEqual(plain, want) {
+		if want, err := decodeWorkflowGeneric(data); err != nil || !reflect.DeepEqual(plain, want) {
 			t.Errorf("%x\ngot  %+v\nwant %+v, %v", data, plain, want, err)
 		}
 	})
@@ -79,7 +79,7 @@ func plainWorkflow(at time.Time) *Workflow {
 }
 
 // Most workflows are plain. A field that is added to the record must also be added to
-// decodePlainWorkflow.
+// decodeWorkflowFast.
 func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
 	t.Parallel()
 	want := plainWorkflow(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
@@ -87,7 +87,7 @@ func TestAWorkflowWithoutSendersIsPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := decodePlainWorkflow(data); !reflect.DeepEqual(got, want) {
+	if got := decodeWorkflowFast(data); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

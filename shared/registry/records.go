@@ -56,7 +56,7 @@ type Account struct {
 	// is written to this record first and then to the workflow's record. If a crash separates the
 	// two writes, the next transition completes the second one first. Number is 0 if there has been
 	// no transition.
-	LastTransition Transition `audit:"-"`
+	LastTransition ActivationTransition `audit:"-"`
 	// Events makes the account's events start a workflow. nil means that they start none. The value
 	// is shared and must not be modified.
 	Events *EventSubscription `audit:"events"`
@@ -64,8 +64,8 @@ type Account struct {
 	unknown unknownFields `audit:"-"`
 }
 
-// Transition is one activation or deactivation of a workflow.
-type Transition struct {
+// ActivationTransition is one activation or deactivation of a workflow.
+type ActivationTransition struct {
 	// Number counts the account's transitions from 1. A workflow's record holds the number of its
 	// last transition.
 	Number     int64
@@ -102,7 +102,7 @@ type Workflow struct {
 	UpdatedAt  time.Time `audit:"-"`
 	// Closed means that no request for the workflow is accepted while an executor copies its
 	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
-	// MaxClosedTime.
+	// MaxGateClosedTime.
 	Closed bool `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
@@ -283,20 +283,20 @@ const (
 	// PhaseMovingIn means that start messages are stored in the shared stream, and the delivery IDs
 	// are being copied to the queue's own stream.
 	PhaseMovingIn StreamPhase = iota + 1
-	// PhaseClosedIn means that no start messages are accepted as long as the last delivery IDs are
-	// being copied to the queue's own stream.
-	PhaseClosedIn
+	// PhaseClosedMovingIn means that no start messages are accepted as long as the last delivery
+	// IDs are being copied to the queue's own stream.
+	PhaseClosedMovingIn
 	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
 	// PhaseMovingOut means that start messages are stored in the queue's own stream, and the
 	// delivery IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedOut means that no start messages are accepted as long as the last delivery IDs are
-	// being copied to the shared stream.
-	PhaseClosedOut
-	// PhaseDraining means that start messages are stored in the shared stream. The queue's own
+	// PhaseClosedMovingOut means that no start messages are accepted as long as the last delivery
+	// IDs are being copied to the shared stream.
+	PhaseClosedMovingOut
+	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
 	// stream is kept until it is empty.
-	PhaseDraining
+	PhaseDrainingOwn
 )
 
 // streamPhaseNames are the names of the phases in the operators' API.
@@ -314,22 +314,24 @@ func (p StreamPhase) String() string {
 
 // IsMoving reports whether the queue is moving to its own stream or back.
 func (p StreamPhase) IsMoving() bool {
-	return p == PhaseMovingIn || p == PhaseClosedIn || p == PhaseMovingOut || p == PhaseClosedOut
+	return p == PhaseMovingIn || p == PhaseClosedMovingIn || p == PhaseMovingOut ||
+		p == PhaseClosedMovingOut
 }
 
 // StoreTarget returns where an ingress stores the start messages of the queue. q may be nil.
 func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:
-		return TargetShared
-	case q.Stream.Phase == PhaseClosedIn || q.Stream.Phase == PhaseClosedOut:
-		return TargetClosed
+		return StoreTargetShared
+	case q.Stream.Phase == PhaseClosedMovingIn || q.Stream.Phase == PhaseClosedMovingOut:
+		return StoreTargetClosed
 	case q.Stream.Phase == PhaseOwn || q.Stream.Phase == PhaseMovingOut:
-		return TargetOwn
-	case q.Stream.Phase == PhaseMovingIn || q.Stream.Phase == PhaseDraining || q.Stream.Phase == 0:
-		return TargetShared
+		return StoreTargetOwn
+	case q.Stream.Phase == PhaseMovingIn || q.Stream.Phase == PhaseDrainingOwn ||
+		q.Stream.Phase == 0:
+		return StoreTargetShared
 	}
-	return TargetClosed // a phase that only a later version defines
+	return StoreTargetClosed // a phase that only a later version defines
 }
 
 // QueueGroup holds a queue's settings for one group of runners.

@@ -103,7 +103,7 @@ func DecodeAccount(data []byte) (*Account, error) {
 		unknown:   unknownFieldsOf(&wire),
 	}
 	if last := wire.GetLastTransition(); last != nil {
-		a.LastTransition = Transition{
+		a.LastTransition = ActivationTransition{
 			Number:     last.GetNumber(),
 			WorkflowID: last.GetWorkflowId(),
 			Active:     last.GetActive(),
@@ -167,13 +167,13 @@ func (w *Workflow) Encode() ([]byte, error) {
 
 // DecodeWorkflow decodes a workflow.
 func DecodeWorkflow(data []byte) (*Workflow, error) {
-	if w := decodePlainWorkflow(data); w != nil {
+	if w := decodeWorkflowFast(data); w != nil {
 		return w, nil
 	}
-	return decodeAnyWorkflow(data)
+	return decodeWorkflowGeneric(data)
 }
 
-func decodeAnyWorkflow(data []byte) (*Workflow, error) {
+func decodeWorkflowGeneric(data []byte) (*Workflow, error) {
 	var wire hookstartv1.Workflow
 	if err := proto.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("a workflow: %w", err)
@@ -500,12 +500,12 @@ func limitFromWire(n *int64) int64 {
 	return *n
 }
 
-// decodePlainWorkflow decodes a plain workflow. Most workflows are plain: they have only fields
+// decodeWorkflowFast decodes a plain workflow. Most workflows are plain: they have only fields
 // that workflows have had from the beginning, without a sender, filter, order key or answer, in the
 // encoding of this version. It returns nil for any other data. A process reads all workflows when
 // it starts, perhaps a million, and this function takes a third of the time and memory of
 // proto.Unmarshal.
-func decodePlainWorkflow(data []byte) *Workflow {
+func decodeWorkflowFast(data []byte) *Workflow {
 	w, f := &Workflow{Triggers: []Trigger{}}, fieldReader{rest: data}
 	for f.next() {
 		switch f.number {

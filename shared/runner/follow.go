@@ -104,7 +104,7 @@ func (r *runner) consumeOwnStream(
 		}
 		return func() {}
 	}
-	own := &source{stream.Layout{Own: true}, consumer}
+	own := &pullSource{stream.Layout{Own: true}, consumer}
 	ctx, leave = context.WithCancel(ctx)
 	r.own.Store(own)
 	r.share()

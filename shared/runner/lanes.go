@@ -33,13 +33,13 @@ var ErrLost = errors.New("another member may have the execution: the runner was 
 	"off, or NATS delivered the message again")
 
 const (
-	// slotHoldTime is how long a concurrency slot is reserved for the response to a request for the
-	// next message of a lane. The server does not respond immediately while a message of the lane
-	// is unacknowledged.
-	slotHoldTime = 50 * time.Millisecond
-	// pullExpiryShared is the expiry of a request for executions without an order key when others
-	// also need concurrency slots: the request reserves slots that they could use.
-	pullExpiryShared = time.Second
+	// laneSlotReservationTime is how long a concurrency slot is reserved for the response to a
+	// request for the next message of a lane. The server does not respond immediately while a
+	// message of the lane is unacknowledged.
+	laneSlotReservationTime = 50 * time.Millisecond
+	// pullExpirySharedSlots is the expiry of a request for executions without an order key when
+	// others also need concurrency slots: the request reserves slots that they could use.
+	pullExpirySharedSlots = time.Second
 )
 
 // lane is a lane of the queue. Its executions are in the shared stream and in the queue's own
@@ -300,7 +300,7 @@ func (r *runner) pullLane(
 		r.freeSlot()
 		return nil, err
 	}
-	hold := time.NewTimer(slotHoldTime)
+	hold := time.NewTimer(laneSlotReservationTime)
 	defer hold.Stop()
 	select {
 	case msg = <-batch.Messages():
@@ -355,7 +355,7 @@ type leaseState struct {
 
 // A lease is the period in which a handler may work on a message of a lane. No other member gets
 // the message for AckWait after the consumer's leader has received a heartbeat for it. The lease
-// ends earlier, so that the handler has time to stop: see leaseFrom.
+// ends earlier, so that the handler has time to stop: see leaseEnd.
 //
 // A delivery alone does not begin a lease. A new leader of the consumer knows when heartbeats were
 // received, but not when a message was delivered: it uses the time at which the message was stored.
@@ -370,10 +370,10 @@ type leaseState struct {
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
 // before the next leader would redeliver the message: see secondHeartbeatDelay.
 
-// leaseFrom returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
+// leaseEnd returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
 // ack wait before another member may get the message. The runner may take up to a tenth of
 // the ack wait to notice, see runPeriodically; the rest gives the handler time to stop.
-func leaseFrom(sent time.Time, ackWait time.Duration) time.Time {
+func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
 
@@ -458,7 +458,7 @@ func (u *inFlight) sendHeartbeat(
 		return until, false, err
 	}
 	isLast, err = stream.IsLastDelivery(ctx, u.js, msg)
-	return leaseFrom(sent, u.ackWait), isLast, err
+	return leaseEnd(sent, u.ackWait), isLast, err
 }
 
 // hasEnded reports whether an execution has ended, according to the last report stored for it. It

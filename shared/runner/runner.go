@@ -248,7 +248,7 @@ type runner struct {
 	// determines where the queue's new start messages are stored.
 	phase atomic.Int32
 	// own is the consumer in the queue's own stream; nil while the runner does not use it.
-	own atomic.Pointer[source]
+	own atomic.Pointer[pullSource]
 	// ownActive reports whether the last execution came from the queue's own stream.
 	ownActive atomic.Bool
 	// ownAccount reports whether the runner's NATS account may not read the queue's record. Only
@@ -336,7 +336,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	go r.replaceConsumer(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
 	following.Go(func() { r.followSettings(taking, js, consumer.CachedInfo()) })
-	if err = r.consumeSource(taking, &source{consumer: consumer}); err != nil {
+	if err = r.consumeSource(taking, &pullSource{consumer: consumer}); err != nil {
 		stop()
 	}
 	following.Wait()

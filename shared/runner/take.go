@@ -17,16 +17,16 @@ import (
 // the next attempt.
 const pullExpiry = 5 * time.Second
 
-// source is a consumer of the group that delivers executions without an order key: the one in the
-// shared stream, or the one in the queue's own stream.
-type source struct {
+// pullSource is a consumer of the group that delivers executions without an order key: the one in
+// the shared stream, or the one in the queue's own stream.
+type pullSource struct {
 	stream.Layout
 	consumer jetstream.Consumer
 }
 
 // consumeSource begins executions of a source until ctx ends. It returns an error if the source
 // cannot be used anymore; executions that have begun may finish.
-func (r *runner) consumeSource(ctx context.Context, s *source) error {
+func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 	wait, failed := minPullPause, 0
 	for {
 		free := receiveTokens(ctx, r.slots)
@@ -91,7 +91,7 @@ var errPull = errors.New("the request for messages has failed")
 // usesLongPoll reports whether requests to a source wait until there are messages. If the queue has
 // its own stream, only requests to the source of the last execution wait, because a waiting request
 // reserves concurrency slots. The other source is polled at intervals.
-func (r *runner) usesLongPoll(s *source) bool {
+func (r *runner) usesLongPoll(s *pullSource) bool {
 	return r.own.Load() == nil || r.ownActive.Load() == s.Own
 }
 
@@ -117,7 +117,7 @@ func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
 // iterator that lives longer would request more messages as soon as half of them have been
 // received, no matter how long their handlers run. A message that waits for a slot for longer than
 // AckWait would also run on another member.
-func (r *runner) pull(ctx context.Context, s *source, slots int) (began int, err error) {
+func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int, err error) {
 	messages, err := s.consumer.Messages(jetstream.PullMaxMessages(slots),
 		jetstream.StopAfter(slots), jetstream.PullExpiry(pullExpiry),
 		jetstream.PullHeartbeat(pullExpiry/2))
@@ -143,10 +143,10 @@ func (r *runner) pull(ctx context.Context, s *source, slots int) (began int, err
 
 // pullShared is like pull, but makes a single request and returns once that has expired, so that
 // lanes or the other source can use the slots.
-func (r *runner) pullShared(ctx context.Context, s *source, slots int) (began int, err error) {
+func (r *runner) pullShared(ctx context.Context, s *pullSource, slots int) (began int, err error) {
 	var batch jetstream.MessageBatch
 	if r.usesLongPoll(s) {
-		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpiryShared))
+		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpirySharedSlots))
 	} else {
 		batch, err = s.consumer.FetchNoWait(slots)
 	}

@@ -199,16 +199,16 @@ func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	return DeliveryID{}
 }
 
-func newDeliveryID(text string, body bool) DeliveryID {
+func newDeliveryID(text string, fromBody bool) DeliveryID {
 	printable := utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
 		return c < ' ' || c == 0x7f
 	})
-	if printable && len(text) <= execution.MaxDeliveryID {
-		return DeliveryID{ID: text, Derived: body}
+	if printable && len(text) <= execution.MaxDeliveryIDBytes {
+		return DeliveryID{ID: text, Derived: fromBody}
 	}
 	sum := sha256.Sum256([]byte(text))
 	prefix := "sha256:"
-	if !body { // the same text in the body is a different ID
+	if !fromBody { // the same text in the body is a different ID
 		prefix = "header-sha256:"
 	}
 	return DeliveryID{ID: prefix + hex.EncodeToString(sum[:]), Derived: true}

@@ -96,7 +96,7 @@ func TestHandshakes(t *testing.T) {
 		forged := *r
 		forged.Header = map[string][]string{"Content-Type": {c.contentType}}
 		if h := s.Handshake(&forged, noon); h == nil ||
-			h.Verdict.Code != webhook.SignatureMissing || h.Response.Body != nil {
+			h.Verdict.Code != webhook.CodeSignatureMissing || h.Response.Body != nil {
 			t.Errorf("%s %s, not signed: %+v", c.preset, c.body, h)
 		}
 	}
@@ -115,9 +115,9 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 		{meta, "GET", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=1%2B2", "", "", "1+2"},
 		{
 			meta, "GET", "hub.mode=subscribe&hub.verify_token=w&hub.challenge=12", "",
-			webhook.SignatureInvalid, "",
+			webhook.CodeSignatureInvalid, "",
 		},
-		{meta, "GET", "hub.mode=subscribe&hub.challenge=12", "", webhook.SignatureInvalid, ""},
+		{meta, "GET", "hub.mode=subscribe&hub.challenge=12", "", webhook.CodeSignatureInvalid, ""},
 		{meta, "GET", "hub.mode=unsubscribe&hub.verify_token=v&hub.challenge=12", "", "", "-"},
 		{meta, "POST", "hub.mode=subscribe&hub.verify_token=v&hub.challenge=12", "", "", "-"},
 		{graph, "POST", "token=t&validationToken=Validation%3a+a%26b", "", "", "Validation: a&b"},
@@ -186,7 +186,7 @@ func TestCapture(t *testing.T) {
 	if h := s.Handshake(event, noon); h != nil {
 		t.Errorf("%+v", h)
 	}
-	if v := s.Verify(event, noon); v.Code != webhook.SignatureMissing {
+	if v := s.Verify(event, noon); v.Code != webhook.CodeSignatureMissing {
 		t.Errorf("%+v", v)
 	}
 	ended := compile(t, sender.Config{

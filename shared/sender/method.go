@@ -37,12 +37,12 @@ const (
 
 // methodSpec is one verification method in the built-in table.
 type methodSpec struct {
-	Scheme    string     `json:"scheme"`
-	Hash      string     `json:"hash"`      // sha1, sha256, sha512, named
-	Signature string     `json:"signature"` // the source of the signature
-	Split     *splitSpec `json:"split"`     // nil means that the value is one signature
-	Prefix    string     `json:"prefix"`    // required prefix of each signature
-	Encoding  string     `json:"encoding"`  // hex, base64
+	Scheme    string         `json:"scheme"`
+	Hash      string         `json:"hash"`      // sha1, sha256, sha512, named
+	Signature string         `json:"signature"` // the source of the signature
+	Split     *itemSplitSpec `json:"split"`     // nil means that the value is one signature
+	Prefix    string         `json:"prefix"`    // required prefix of each signature
+	Encoding  string         `json:"encoding"`  // hex, base64
 	// Key is the form of the secret: text (the default), base64, hex, whsec, whpk or spki.
 	Key             string    `json:"key"`
 	SecretPrefix    string    `json:"secretPrefix"`
@@ -59,9 +59,9 @@ type methodSpec struct {
 	by string  // list separator of the hmac preset
 }
 
-// splitSpec describes how a value is split into items, which are separated by By. With Assign, an
-// item is NAME Assign VALUE, and the items named Take are signatures.
-type splitSpec struct {
+// itemSplitSpec describes how a value is split into items, which are separated by By. With Assign,
+// an item is NAME Assign VALUE, and the items named Take are signatures.
+type itemSplitSpec struct {
 	By     string `json:"by"`
 	Assign string `json:"assign"`
 	Take   string `json:"take"`
@@ -188,16 +188,16 @@ func newHash(name string) func() hash.Hash {
 	}
 }
 
-// candidate is a possible signature in a request.
-type candidate struct {
+// signatureCandidate is a possible signature in a request.
+type signatureCandidate struct {
 	text string
 	raw  []byte // decoded
 	hash string
 }
 
-// maxSignatures is the maximum number of signatures in a request that are verified with a public
-// key. Such verification is slow.
-const maxSignatures = 16
+// maxPublicKeySignatures is the maximum number of signatures in a request that are verified with a
+// public key. Such verification is slow.
+const maxPublicKeySignatures = 16
 
 // ambiguousTime replaces the time if a value contains two different times, because it is not known
 // which of them was signed.
@@ -205,7 +205,10 @@ const ambiguousTime = "two times"
 
 // candidates decodes the signatures in a value, appends them to found and returns the result. It
 // omits those that cannot be decoded. It also returns the time, if the value contains one.
-func (m *method) candidates(found []candidate, value string) (all []candidate, timeText string) {
+func (m *method) candidates(
+	found []signatureCandidate,
+	value string,
+) (all []signatureCandidate, timeText string) {
 	items := []string{value}
 	if separator := m.spec.separator(); separator != "" {
 		items = strings.Split(value, separator)
@@ -240,23 +243,23 @@ func (m *methodSpec) separator() string {
 	return m.by
 }
 
-func (m *method) decode(item string) (candidate, bool) {
+func (m *method) decode(item string) (signatureCandidate, bool) {
 	prefix := m.spec.Prefix
 	if len(item) < len(prefix) {
-		return candidate{}, false
+		return signatureCandidate{}, false
 	}
 	same := item[:len(prefix)] == prefix
 	if m.scheme == schemeStatic { // a prefix such as Bearer may be in any case
 		same = strings.EqualFold(item[:len(prefix)], prefix)
 	}
 	if !same {
-		return candidate{}, false
+		return signatureCandidate{}, false
 	}
-	c := candidate{text: item[len(prefix):], hash: m.spec.Hash}
+	c := signatureCandidate{text: item[len(prefix):], hash: m.spec.Hash}
 	if c.hash == hashNamedInSignature {
 		name, text, _ := strings.Cut(c.text, "=")
 		if newHash(name) == nil {
-			return candidate{}, false
+			return signatureCandidate{}, false
 		}
 		c.hash, c.text = name, text
 	}
@@ -285,10 +288,10 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
 	}
-	if s.countValid(now) == 0 {
-		return Verdict{Code: webhook.SignatureMissing, Reason: "no secret is set"}
+	if s.countValidKeys(now) == 0 {
+		return Verdict{Code: webhook.CodeSignatureMissing, Reason: "no secret is set"}
 	}
-	closest := Verdict{Code: webhook.SignatureMissing, Reason: "the request has no signature"}
+	closest := Verdict{Code: webhook.CodeSignatureMissing, Reason: "the request has no signature"}
 	distance := 3
 	for i := range s.methods {
 		v := s.verifyWith(i, r, now)
@@ -299,7 +302,7 @@ func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 			closest, distance = v, d
 		}
 	}
-	if closest.Code != webhook.SignatureExpired {
+	if closest.Code != webhook.CodeSignatureExpired {
 		closest.Reason += s.likelySenderHint(r)
 	}
 	return closest
@@ -311,17 +314,17 @@ func refusalRank(v Verdict) int {
 	switch {
 	case v.Reason == "": // the method does not apply to the request
 		return 3
-	case v.Code == webhook.SignatureExpired:
+	case v.Code == webhook.CodeSignatureExpired:
 		return 0
-	case v.Code == webhook.SignatureInvalid:
+	case v.Code == webhook.CodeSignatureInvalid:
 		return 1
 	default:
 		return 2
 	}
 }
 
-// countValid returns the number of keys that have not expired.
-func (s *Sender) countValid(now time.Time) int {
+// countValidKeys returns the number of keys that have not expired.
+func (s *Sender) countValidKeys(now time.Time) int {
 	n := 0
 	for i := range s.keys {
 		if s.keys[i].isValid(now) {
@@ -336,28 +339,28 @@ func (s *Sender) countValid(now time.Time) int {
 func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	m := &s.methods[i]
 	if !allHold(m.when, r) {
-		return Verdict{Code: webhook.SignatureMissing}
+		return Verdict{Code: webhook.CodeSignatureMissing}
 	}
 	values := m.signature.values(r)
 	if len(values) == 0 {
 		return Verdict{
-			Code:   webhook.SignatureMissing,
+			Code:   webhook.CodeSignatureMissing,
 			Reason: "there is no " + m.signature.String(),
 		}
 	}
 	if absent := m.message.firstMissingPart(r); absent != "" {
-		return Verdict{Code: webhook.SignatureMissing, Reason: "there is no " + absent}
+		return Verdict{Code: webhook.CodeSignatureMissing, Reason: "there is no " + absent}
 	}
 	if m.signsURL() && r.URL == "" {
 		return Verdict{
-			Code:   webhook.SignatureInvalid,
+			Code:   webhook.CodeSignatureInvalid,
 			Reason: "the URL is signed, but the ingress has no --public-url",
 		}
 	}
 	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
 		return s.compareBodySecrets(i, values, now)
 	}
-	var found []candidate
+	var found []signatureCandidate
 	timeText := ""
 	for _, value := range values {
 		var t string
@@ -370,36 +373,36 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 	}
 	if m.unit != "" && timeText == "" {
 		return Verdict{
-			Code:   webhook.SignatureMissing,
+			Code:   webhook.CodeSignatureMissing,
 			Reason: "there is no time in " + m.time.String(),
 		}
 	}
 	if timeText == ambiguousTime {
 		return Verdict{
-			Code:   webhook.SignatureInvalid,
+			Code:   webhook.CodeSignatureInvalid,
 			Reason: m.signature.String() + " has two times",
 		}
 	}
 	if len(found) == 0 {
 		return Verdict{
-			Code:   webhook.SignatureInvalid,
+			Code:   webhook.CodeSignatureInvalid,
 			Reason: m.signature.String() + " holds no signature of the right form",
 		}
 	}
 	if m.message.has(partPayload) {
 		if beside := r.describeUnsignedFields(); beside != "" {
-			return Verdict{Code: webhook.SignatureInvalid, Reason: beside}
+			return Verdict{Code: webhook.CodeSignatureInvalid, Reason: beside}
 		}
 	}
 	if m.spec.RefuseEmptyBody && len(r.Body) == 0 {
-		return Verdict{Code: webhook.SignatureInvalid, Reason: "the body is empty"}
+		return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the body is empty"}
 	}
 	return s.compareSignatures(i, r, found, timeText, now)
 }
 
 // compareSignatures tries every secret with every signature and then checks the time.
 func (s *Sender) compareSignatures(
-	i int, r *Request, found []candidate, timeText string, now time.Time,
+	i int, r *Request, found []signatureCandidate, timeText string, now time.Time,
 ) Verdict {
 	m, match := &s.methods[i], -1
 	for n := range s.keys {
@@ -413,18 +416,18 @@ func (s *Sender) compareSignatures(
 	}
 	if match < 0 {
 		return Verdict{
-			Code:   webhook.SignatureInvalid,
+			Code:   webhook.CodeSignatureInvalid,
 			Reason: "no signature matches any of the secrets",
 		}
 	}
 	if m.unit != "" && s.tolerance > 0 {
 		at, ok := readTime(timeText, m.unit)
 		if !ok {
-			return Verdict{Code: webhook.SignatureInvalid, Reason: "the time is no number"}
+			return Verdict{Code: webhook.CodeSignatureInvalid, Reason: "the time is no number"}
 		}
 		if age := now.Sub(at); age > s.tolerance || age < -s.tolerance {
 			return Verdict{
-				Code: webhook.SignatureExpired,
+				Code: webhook.CodeSignatureExpired,
 				Reason: fmt.Sprintf("it was signed %d s before now, and %d s either way are "+
 					"allowed", int64(age.Seconds()), int64(s.tolerance.Seconds())),
 			}
@@ -449,7 +452,7 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 	}
 	if all == 0 {
 		return Verdict{
-			Code:   webhook.SignatureInvalid,
+			Code:   webhook.CodeSignatureInvalid,
 			Reason: s.methods[i].signature.String() + " is not the secret everywhere",
 		}
 	}
@@ -458,7 +461,7 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 
 // matches compares every signature with one key, even after a match, so that the duration reveals
 // nothing.
-func (m *method) matches(k *key, r *Request, found []candidate, timeText string) bool {
+func (m *method) matches(k *key, r *Request, found []signatureCandidate, timeText string) bool {
 	right := 0
 	switch m.scheme {
 	case schemeStatic:
@@ -484,7 +487,7 @@ func (m *method) matches(k *key, r *Request, found []candidate, timeText string)
 			}
 		}
 	case schemeEd25519, schemeECDSA:
-		for _, c := range found[:min(len(found), maxSignatures)] {
+		for _, c := range found[:min(len(found), maxPublicKeySignatures)] {
 			if m.publicKeyMatches(k, r, c.raw, timeText) {
 				right = 1
 			}

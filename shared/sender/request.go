@@ -93,7 +93,7 @@ func isFormType(contentType string) bool {
 
 // form holds the fields of a form in the order in which they were sent.
 type form struct {
-	fields []field
+	fields []formField
 	ok     bool // whether every pair could be parsed
 	typed  bool // whether Content-Type declares the body a form
 }
@@ -111,7 +111,7 @@ func (f *form) first(name string) (value string, ok bool) {
 	return "", false
 }
 
-type field struct{ name, value string }
+type formField struct{ name, value string }
 
 // formValue returns the first value of a form field. It returns false if there is none, or if
 // Content-Type does not declare the body a form.
@@ -160,14 +160,14 @@ func parseForm(text string) form {
 			f.ok = false
 			continue
 		}
-		f.fields = append(f.fields, field{name, value})
+		f.fields = append(f.fields, formField{name, value})
 	}
 	return f
 }
 
-// maxParts is the maximum number of parts of a multipart form that are read. The fields that matter
-// come early.
-const maxParts = 1000
+// maxMultipartParts is the maximum number of parts of a multipart form that are read. The fields
+// that matter come early.
+const maxMultipartParts = 1000
 
 // readMultipart reads the fields of a multipart/form-data body that are not files.
 func readMultipart(contentType string, body []byte) form {
@@ -184,7 +184,7 @@ func readParts(boundary string, body []byte) form {
 	}
 	f := form{ok: true}
 	reader := multipart.NewReader(bytes.NewReader(body), boundary)
-	for range maxParts {
+	for range maxMultipartParts {
 		part, err := reader.NextRawPart()
 		if err != nil {
 			f.ok = err == io.EOF //nolint:errorlint // the reader's contract
@@ -199,7 +199,7 @@ func readParts(boundary string, body []byte) form {
 			f.ok = false
 			return f
 		}
-		f.fields = append(f.fields, field{name, string(value)})
+		f.fields = append(f.fields, formField{name, string(value)})
 	}
 	f.ok = false
 	return f

@@ -173,7 +173,7 @@ func (s *Sender) respondToHandshake(
 	for _, c := range h.check {
 		if c.value == "" || constantTimeEqual(c.source.value(r), c.value) != 1 {
 			done.Verdict = Verdict{
-				Code:   webhook.SignatureInvalid,
+				Code:   webhook.CodeSignatureInvalid,
 				Reason: c.source.String() + " is not the one that was set",
 			}
 		}
@@ -184,8 +184,8 @@ func (s *Sender) respondToHandshake(
 	return done
 }
 
-// plainText is the media type of an echoed value: a browser must never execute it.
-const plainText = "text/plain"
+// plainTextType is the media type of an echoed value: a browser must never execute it.
+const plainTextType = "text/plain"
 
 func (s *Sender) buildHandshakeResponse(
 	h *handshake, value string, r *Request, secretID string,
@@ -197,7 +197,7 @@ func (s *Sender) buildHandshakeResponse(
 		response.ContentType = "application/json"
 		response.Body = s.hmacBody(h.spec.HMAC, value, secretID)
 	case h.has:
-		response.ContentType, response.Body = plainText, []byte(value)
+		response.ContentType, response.Body = plainTextType, []byte(value)
 	}
 	for name, from := range h.spec.Headers {
 		if value := responseHeader(from, r); value != "" {

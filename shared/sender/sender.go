@@ -48,8 +48,8 @@ func (e *ConfigError) Error() string { return e.Field + ": " + e.Detail }
 
 // Verdict is the result of verifying a request.
 type Verdict struct {
-	// Code is "" if the request is from the sender; otherwise it is SignatureMissing,
-	// SignatureInvalid or SignatureExpired.
+	// Code is "" if the request is from the sender; otherwise it is CodeSignatureMissing,
+	// CodeSignatureInvalid or CodeSignatureExpired.
 	Code webhook.Code
 	// Reason explains the code to the node's operators. It is never sent to the caller.
 	Reason string

@@ -69,22 +69,22 @@ func TestVerify(t *testing.T) {
 			naked := g.request(key, body, noon)
 			naked.Header = map[string][]string{"Content-Type": naked.Header["Content-Type"]}
 			naked.Body = []byte(body)
-			check("not signed", naked, noon, webhook.SignatureMissing)
+			check("not signed", naked, noon, webhook.CodeSignatureMissing)
 			if !asymmetric {
 				check("another's secret", g.request(other, body, noon), noon,
-					webhook.SignatureInvalid)
+					webhook.CodeSignatureInvalid)
 			}
 			if !g.uncovers {
 				changed := g.request(key, body, noon)
 				changed.Body = append(slices.Clone(changed.Body), 'x')
-				check("changed body", changed, noon, webhook.SignatureInvalid)
+				check("changed body", changed, noon, webhook.CodeSignatureInvalid)
 			}
 			if g.url != "" {
 				moved := g.request(key, body, noon)
 				moved.URL += "x"
-				check("changed URL", moved, noon, webhook.SignatureInvalid)
+				check("changed URL", moved, noon, webhook.CodeSignatureInvalid)
 				moved.URL = ""
-				check("no public URL", moved, noon, webhook.SignatureInvalid)
+				check("no public URL", moved, noon, webhook.CodeSignatureInvalid)
 			}
 			if !g.timed {
 				return
@@ -93,12 +93,12 @@ func TestVerify(t *testing.T) {
 				check("at the edge", g.request(key, body, noon), noon.Add(edge), "")
 			}
 			check("late", g.request(key, body, noon), noon.Add(301*time.Second),
-				webhook.SignatureExpired)
+				webhook.CodeSignatureExpired)
 			check("early", g.request(key, body, noon), noon.Add(-301*time.Second),
-				webhook.SignatureExpired)
+				webhook.CodeSignatureExpired)
 			if !asymmetric {
 				check("late and wrong", g.request(other, body, noon), noon.Add(time.Hour),
-					webhook.SignatureInvalid)
+					webhook.CodeSignatureInvalid)
 			}
 			off := g.config(key)
 			off.Settings = maps.Clone(off.Settings)

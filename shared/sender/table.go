@@ -280,11 +280,13 @@ func (e *presetEntry) notes() []string {
 	default:
 		return e.Notes
 	}
-	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedNote, places))
+	return append(slices.Clone(e.Notes), fmt.Sprintf(unsignedDeliveryIDNote, places))
 }
 
-// unsignedNote describes the consequences if the signature does not cover the delivery ID.
-const unsignedNote = "The delivery ID in %s is not signed: whoever has seen one request can send " +
+// unsignedDeliveryIDNote describes the consequences if the signature does not cover the delivery
+// ID.
+const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has seen one " +
+	"request can send " +
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 

@@ -7,9 +7,9 @@ import (
 )
 
 // template describes the signed message as a sequence of literals and parts of the request.
-type template []part
+type template []templatePart
 
-type part struct {
+type templatePart struct {
 	kind    partKind
 	literal string
 	source  source
@@ -39,7 +39,7 @@ func parseTemplate(text string, builtIn bool, id *source) (template, error) {
 			return nil, errors.New("the message has a } without a {")
 		}
 		if literal != "" {
-			t = append(t, part{kind: partLiteral, literal: literal})
+			t = append(t, templatePart{kind: partLiteral, literal: literal})
 		}
 		if !opens {
 			break
@@ -57,35 +57,35 @@ func parseTemplate(text string, builtIn bool, id *source) (template, error) {
 	return t, nil
 }
 
-func parsePart(name string, builtIn bool, id *source) (part, error) {
+func parsePart(name string, builtIn bool, id *source) (templatePart, error) {
 	switch name {
 	case "body":
-		return part{kind: partBody}, nil
+		return templatePart{kind: partBody}, nil
 	case "time":
-		return part{kind: partTime}, nil
+		return templatePart{kind: partTime}, nil
 	case "url":
-		return part{kind: partURL}, nil
+		return templatePart{kind: partURL}, nil
 	case "method":
-		return part{kind: partMethod}, nil
+		return templatePart{kind: partMethod}, nil
 	case "id":
 		if id == nil {
-			return part{}, errors.New("the message has {id}, so idHeader is required")
+			return templatePart{}, errors.New("the message has {id}, so idHeader is required")
 		}
-		return part{kind: partSource, source: *id}, nil
+		return templatePart{kind: partSource, source: *id}, nil
 	}
 	switch {
 	case builtIn && name == "payload":
-		return part{kind: partPayload}, nil
+		return templatePart{kind: partPayload}, nil
 	case builtIn && name == "secret":
-		return part{kind: partSecret}, nil
+		return templatePart{kind: partSecret}, nil
 	case builtIn || strings.HasPrefix(name, "header:"):
 		s, err := parseSource(name, builtIn)
 		if err != nil {
-			return part{}, fmt.Errorf("the message's part {%s}: %w", name, err)
+			return templatePart{}, fmt.Errorf("the message's part {%s}: %w", name, err)
 		}
-		return part{kind: partSource, source: s}, nil
+		return templatePart{kind: partSource, source: s}, nil
 	}
-	return part{},
+	return templatePart{},
 		fmt.Errorf("the message has no part {%s}: there are {body}, {time}, {id}, {url}, "+
 			"{method} and {header:Name}", name)
 }

@@ -58,9 +58,9 @@ func (r *Request) queryOfURL(name string) string {
 
 // sortedFields returns the field names, sorted by bytes. Each name is followed by its distinct
 // values, also sorted.
-func sortedFields(fields []field) []byte {
+func sortedFields(fields []formField) []byte {
 	fields = slices.Clone(fields)
-	slices.SortFunc(fields, func(a, b field) int {
+	slices.SortFunc(fields, func(a, b formField) int {
 		if c := strings.Compare(a.name, b.name); c != 0 {
 			return c
 		}

@@ -29,15 +29,16 @@ type FilteredCount struct {
 // FilteredRequest is the part of a filtered request that is kept.
 type FilteredRequest struct {
 	At         time.Time // when the request arrived
-	DeliveryID string    // at most execution.MaxDeliveryID bytes; "" if it has none
-	Place      string    // where the condition failed, such as a path; at most MaxPlaceBytes bytes
+	DeliveryID string    // at most execution.MaxDeliveryIDBytes bytes; "" if it has none
+	// Place is where the condition failed, such as a path; at most MaxFilteredPlaceBytes bytes.
+	Place string
 }
 
 const (
 	// MaxFilteredRequests is the maximum number of requests of one node in a report.
 	MaxFilteredRequests = 20
-	// MaxPlaceBytes is the maximum number of bytes of FilteredRequest.Place.
-	MaxPlaceBytes = 500
+	// MaxFilteredPlaceBytes is the maximum number of bytes of FilteredRequest.Place.
+	MaxFilteredPlaceBytes = 500
 )
 
 // FilteredMessage encodes a report. The message may be sent more than once, but is applied only
@@ -53,8 +54,8 @@ func FilteredMessage(reportID string, at time.Time, nodes []FilteredCount) (*nat
 		for _, r := range n.Last {
 			node.Last = append(node.Last, &hookstartv1.FilteredRequest{
 				At:         timestamppb.New(r.At),
-				DeliveryId: truncate(r.DeliveryID, execution.MaxDeliveryID),
-				Place:      truncate(r.Place, MaxPlaceBytes),
+				DeliveryId: truncate(r.DeliveryID, execution.MaxDeliveryIDBytes),
+				Place:      truncate(r.Place, MaxFilteredPlaceBytes),
 			})
 		}
 		report.Nodes = append(report.Nodes, node)
@@ -89,8 +90,8 @@ func DecodeFiltered(data []byte) (reportID string, at time.Time, nodes []Filtere
 		for _, r := range n.GetLast()[:min(len(n.GetLast()), MaxFilteredRequests)] {
 			node.Last = append(node.Last, FilteredRequest{
 				At:         timeFromWire(r.GetAt()),
-				DeliveryID: truncate(r.GetDeliveryId(), execution.MaxDeliveryID),
-				Place:      truncate(r.GetPlace(), MaxPlaceBytes),
+				DeliveryID: truncate(r.GetDeliveryId(), execution.MaxDeliveryIDBytes),
+				Place:      truncate(r.GetPlace(), MaxFilteredPlaceBytes),
 			})
 		}
 		nodes = append(nodes, node)

@@ -22,15 +22,15 @@ import (
 // maxLanes is the maximum number of lanes that a runner accepts in a queue's record.
 const maxLanes = 1_000
 
-// LaneSubject returns the wildcard subject of all start messages in one lane of a queue. It is the
-// filter subject of the lane's consumers.
-func LaneSubject(queue string, lane int) string {
+// LaneFilterSubject returns the wildcard subject of all start messages in one lane of a queue. It
+// is the filter subject of the lane's consumers.
+func LaneFilterSubject(queue string, lane int) string {
 	return orderedPrefix + queue + "." + strconv.Itoa(lane) + ".>"
 }
 
-// OrderedSubjects returns the wildcard subject of all start messages of a queue that have an order
-// key.
-func OrderedSubjects(queue string) string { return orderedPrefix + queue + ".>" }
+// OrderedFilterSubject returns the wildcard subject of all start messages of a queue that have an
+// order key.
+func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
 // RunnerFilterSubject returns the filter subject of the runners' consumers that receive the start
 // message with the given subject. It returns "" for the subject of any other message.
@@ -40,9 +40,9 @@ func RunnerFilterSubject(subject string) string {
 	case !ok:
 		return ""
 	case start.Lane < 0:
-		return start.QueueSubject(start.Queue)
+		return start.QueueFilterSubject(start.Queue)
 	default:
-		return start.LaneSubject(start.Queue, start.Lane)
+		return start.LaneFilterSubject(start.Queue, start.Lane)
 	}
 }
 

@@ -127,30 +127,30 @@ func (l Layout) ProgressSubject(queue, workflowID, executionID string) string {
 	return ProgressSubject(queue, workflowID, executionID)
 }
 
-// QueueSubject returns the wildcard subject of all start messages of a queue that have no order
-// key.
-func (l Layout) QueueSubject(queue string) string {
+// QueueFilterSubject returns the wildcard subject of all start messages of a queue that have no
+// order key.
+func (l Layout) QueueFilterSubject(queue string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".start.>"
 	}
-	return QueueSubject(queue)
+	return QueueFilterSubject(queue)
 }
 
-// OrderedSubjects returns the wildcard subject of all start messages of a queue that have an order
-// key.
-func (l Layout) OrderedSubjects(queue string) string {
+// OrderedFilterSubject returns the wildcard subject of all start messages of a queue that have an
+// order key.
+func (l Layout) OrderedFilterSubject(queue string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".ordered.>"
 	}
-	return OrderedSubjects(queue)
+	return OrderedFilterSubject(queue)
 }
 
-// LaneSubject returns the wildcard subject of all start messages in one lane of a queue.
-func (l Layout) LaneSubject(queue string, lane int) string {
+// LaneFilterSubject returns the wildcard subject of all start messages in one lane of a queue.
+func (l Layout) LaneFilterSubject(queue string, lane int) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".ordered." + strconv.Itoa(lane) + ".>"
 	}
-	return LaneSubject(queue, lane)
+	return LaneFilterSubject(queue, lane)
 }
 
 // SubjectOf returns the subject of a start message.
@@ -269,20 +269,20 @@ const (
 	// PhaseMovingIn means that start messages are stored in the shared stream, and delivery IDs are
 	// being copied to the queue's own stream.
 	PhaseMovingIn
-	// PhaseClosedIn means that no start messages are accepted as long as the last delivery IDs are
-	// being copied to the queue's own stream.
-	PhaseClosedIn
+	// PhaseClosedMovingIn means that no start messages are accepted as long as the last delivery
+	// IDs are being copied to the queue's own stream.
+	PhaseClosedMovingIn
 	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
 	// PhaseMovingOut means that start messages are stored in the queue's own stream, and delivery
 	// IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedOut means that no start messages are accepted as long as the last delivery IDs are
-	// being copied to the shared stream.
-	PhaseClosedOut
-	// PhaseDraining means that start messages are stored in the shared stream. The queue's own
+	// PhaseClosedMovingOut means that no start messages are accepted as long as the last delivery
+	// IDs are being copied to the shared stream.
+	PhaseClosedMovingOut
+	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
 	// stream is kept until its messages have expired.
-	PhaseDraining
+	PhaseDrainingOwn
 )
 
 // Layout returns where the queue's start messages are stored. open is false if none are accepted at
@@ -291,11 +291,11 @@ func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
 		return Layout{Own: true}, true
-	case PhaseClosedOut:
+	case PhaseClosedMovingOut:
 		return Layout{Own: true}, false
-	case PhaseClosedIn:
+	case PhaseClosedMovingIn:
 		return Layout{}, false
-	case PhaseShared, PhaseMovingIn, PhaseDraining:
+	case PhaseShared, PhaseMovingIn, PhaseDrainingOwn:
 	}
 	return Layout{}, true
 }
@@ -386,7 +386,7 @@ func EnsureOwnStreams(
 	// report the execution's final state.
 	for {
 		err := createOrUpdate(ctx, js, &reports)
-		if !tooLarge(err) || reports.MaxBytes <= minProgressBytes {
+		if !tooLarge(err) || reports.MaxBytes <= minProgressStreamBytes {
 			if err != nil {
 				return err
 			}

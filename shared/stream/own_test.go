@@ -76,8 +76,8 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			t.Error(stream.StreamOf(report), stream.StreamOf(rejected))
 		}
 		ordinary := stream.RunnerFilterSubject(layout.StartSubject("q", "wf", "n"))
-		if layout.QueueSubject("q") != ordinary ||
-			layout.LaneSubject("q",
+		if layout.QueueFilterSubject("q") != ordinary ||
+			layout.LaneFilterSubject("q",
 				3) != stream.RunnerFilterSubject(layout.OrderedSubject("q", 3, "wf", "n")) {
 			t.Error("the filters of runners' consumers do not match")
 		}
@@ -85,7 +85,8 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		main := group.ConsumerConfigAt(layout, stream.RunnerAckWait)
 		lane := group.LaneConfig(3, &jetstream.ConsumerInfo{Config: main})
 		name, number, ok := stream.LaneOfConsumer(lane, "q")
-		if !ok || name != "g-3" || number != 3 || lane.FilterSubject != layout.LaneSubject("q", 3) {
+		if !ok || name != "g-3" || number != 3 ||
+			lane.FilterSubject != layout.LaneFilterSubject("q", 3) {
 			t.Error(name, number, ok, lane.FilterSubject)
 		}
 		if !stream.IsQueueConsumer(lane, "q") || !stream.IsQueueConsumer(main, "q") ||

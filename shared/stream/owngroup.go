@@ -106,7 +106,7 @@ func AreLanesDrained(
 	}
 	var info *jetstream.StreamInfo
 	if err == nil {
-		info, err = found.Info(ctx, jetstream.WithSubjectFilter(layout.OrderedSubjects(queue)))
+		info, err = found.Info(ctx, jetstream.WithSubjectFilter(layout.OrderedFilterSubject(queue)))
 	}
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", name, err)
@@ -182,7 +182,7 @@ func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue strin
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 		info := consumer.CachedInfo()
-		if info.Config.FilterSubject != QueueSubject(queue) {
+		if info.Config.FilterSubject != QueueFilterSubject(queue) {
 			continue // it belongs to another queue or to a lane
 		}
 		g := RunnerGroup{Queue: queue, Group: group}

@@ -12,8 +12,8 @@ import (
 // they could use up a delivery's Nats-Msg-Id or the space for start messages.
 const ProgressName = "PROGRESS"
 
-// minProgressBytes is the smallest size limit to try if there is little disk space.
-const minProgressBytes = 16 << 20
+// minProgressStreamBytes is the smallest size limit to try if there is little disk space.
+const minProgressStreamBytes = 16 << 20
 
 // The server's error codes for a size limit that exceeds the available space; see errors.json of
 // nats-server.
@@ -63,7 +63,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		// Another executor has created it, perhaps with a different limit.
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
-		case tooLarge(err) && want.MaxBytes > minProgressBytes:
+		case tooLarge(err) && want.MaxBytes > minProgressStreamBytes:
 			// The server reserves the disk space for the limit. On a small disk, the stream gets a
 			// smaller limit to leave space for others.
 			want.MaxBytes /= 4

@@ -51,7 +51,7 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 func (g RunnerGroup) ConsumerConfigAt(p Layout, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
-		FilterSubject: p.QueueSubject(g.Queue),
+		FilterSubject: p.QueueFilterSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: defaultMaxAckPending,
@@ -71,7 +71,7 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	p, _ := LayoutOf(main.Config.FilterSubject)
 	config := g.ConsumerConfigAt(p, main.Config.AckWait)
 	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
-		p.LaneSubject(g.Queue, lane), 1
+		p.LaneFilterSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
 		created := main.Created

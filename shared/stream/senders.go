@@ -27,7 +27,7 @@ type SenderObservation struct {
 	// RefusedAt is when a request was last refused because of its signature. Zero means never.
 	RefusedAt     time.Time
 	RefusedCode   string // code of that refusal
-	RefusedReason string // why it was refused, in words; at most MaxReason bytes
+	RefusedReason string // why it was refused, in words; at most MaxRefusedReasonBytes bytes
 
 	Deliveries int64 // number of deliveries that were stored
 	WithoutID  int64 // number of stored deliveries that had no delivery ID
@@ -36,8 +36,8 @@ type SenderObservation struct {
 	Captured []byte // an encrypted secret received from the provider; empty means none
 }
 
-// MaxReason is the maximum number of bytes of RefusedReason.
-const MaxReason = 200
+// MaxRefusedReasonBytes is the maximum number of bytes of RefusedReason.
+const MaxRefusedReasonBytes = 200
 
 // SendersMessage encodes a report. The message may be sent more than once, but is applied only
 // once. 1,000 entries fit into NATS's default max_payload of 1 MB.
@@ -63,9 +63,9 @@ func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*n
 	return reportMessage(SendersSubject, reportID, report)
 }
 
-// truncateReason truncates a reason to MaxReason bytes of valid UTF-8.
+// truncateReason truncates a reason to MaxRefusedReasonBytes bytes of valid UTF-8.
 func truncateReason(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), MaxReason)], "")
+	return strings.ToValidUTF8(text[:min(len(text), MaxRefusedReasonBytes)], "")
 }
 
 // timeToWire encodes a time. It returns nil for the zero time.

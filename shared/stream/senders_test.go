@@ -53,7 +53,7 @@ func TestSenderReports(t *testing.T) {
 	odd = stream.SenderObservation{
 		WorkflowID:    "wf",
 		NodeID:        "c",
-		RefusedReason: strings.Repeat("x", stream.MaxReason),
+		RefusedReason: strings.Repeat("x", stream.MaxRefusedReasonBytes),
 	}
 	id, made, got, err := stream.DecodeSenders(msg.Data)
 	if diff := cmp.Diff(append(good, odd), got); id != "report" || !made.Equal(at) || err != nil ||

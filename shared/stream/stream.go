@@ -88,9 +88,9 @@ func ParseProgressSubject(subject string) (queue, workflowID, executionID string
 	return parts[0], parts[1], parts[2], true
 }
 
-// QueueSubject returns the wildcard subject of all start messages of a queue that have no order
-// key. It is the filter subject of a runner group's consumer.
-func QueueSubject(queue string) string { return startPrefix + queue + ".>" }
+// QueueFilterSubject returns the wildcard subject of all start messages of a queue that have no
+// order key. It is the filter subject of a runner group's consumer.
+func QueueFilterSubject(queue string) string { return startPrefix + queue + ".>" }
 
 // Settings holds the configurable settings of the streams.
 type Settings struct {
@@ -159,9 +159,9 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// ErrMismatch means that a stream exists with other settings. Ensure does not change them, because
-// a shorter age would delete messages.
-var ErrMismatch = errors.New("exists with other settings")
+// ErrSettingsMismatch means that a stream exists with other settings. Ensure does not change them,
+// because a shorter age would delete messages.
+var ErrSettingsMismatch = errors.New("exists with other settings")
 
 // Ensure creates the EXECUTIONS and PROGRESS streams, or checks the settings of existing ones. It
 // adds subjects that an earlier version did not configure; that does not affect stored messages. A
@@ -228,7 +228,7 @@ func difference(all, excluded []string) []string {
 func mismatch(name string, differences []string) error {
 	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change age, size and "+
 		"dedup window with `hookstart admin stream`",
-		name, ErrMismatch, strings.Join(differences, ", "))
+		name, ErrSettingsMismatch, strings.Join(differences, ", "))
 }
 
 // Differences describes how the settings of an existing stream differ from the configured ones,
@@ -291,14 +291,17 @@ func mismatches(have, want jetstream.StreamConfig) []string {
 	return all
 }
 
-// Wait waits until the EXECUTIONS stream exists. The executor creates it.
-func Wait(ctx context.Context, js jetstream.JetStream) error {
-	_, err := Find(ctx, js)
+// AwaitExecutionsCreated waits until the EXECUTIONS stream exists. The executor creates it.
+func AwaitExecutionsCreated(ctx context.Context, js jetstream.JetStream) error {
+	_, err := AwaitExecutionsStream(ctx, js)
 	return err
 }
 
-// Find waits until the EXECUTIONS stream exists, and returns it.
-func Find(ctx context.Context, js jetstream.JetStream) (found jetstream.Stream, err error) {
+// AwaitExecutionsStream waits until the EXECUTIONS stream exists, and returns it.
+func AwaitExecutionsStream(
+	ctx context.Context,
+	js jetstream.JetStream,
+) (found jetstream.Stream, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
 		found, err = js.Stream(ctx, ExecutionsName)
 		return err

@@ -137,8 +137,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish compares a Publisher with the JetStream client, for 64 callers that each wait for
-// their acknowledgement. The server runs in this process: its work is in all figures.
+// BenchmarkPublish compares a Publisher with the JetStream client, for 64 callers that each wait
+// for their acknowledgement. The server runs in this process: its work is in all figures.
 func BenchmarkPublish(b *testing.B) {
 	const callers = 64
 	body := bytes.Repeat([]byte("x"), 1000)

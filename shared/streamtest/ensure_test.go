@@ -38,7 +38,7 @@ func TestEnsure(t *testing.T) {
 	other := stream.DefaultSettings
 	other.MaxAge, other.DedupWindow = time.Hour, time.Minute
 	err = stream.Ensure(ctx, js, other)
-	if !errors.Is(err, stream.ErrMismatch) ||
+	if !errors.Is(err, stream.ErrSettingsMismatch) ||
 		!strings.Contains(err.Error(), "age is 168h0m0s, configured 1h0m0s") ||
 		!strings.Contains(err.Error(), "dedup window is 24h0m0s, configured 1m0s") {
 		t.Errorf("%v", err)
@@ -87,7 +87,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 	}
 	other := stream.DefaultSettings
 	other.DedupWindow = time.Minute
-	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrMismatch) ||
+	if err := stream.Ensure(ctx, js, other); !errors.Is(err, stream.ErrSettingsMismatch) ||
 		!slices.Equal(subjects(), all[:2]) {
 		t.Errorf("with another dedup window: %v, %q", err, subjects())
 	}
@@ -127,11 +127,17 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		len(subjects()) != len(all)+1 {
 		t.Errorf("subjects of a later version: %v, %q", err, subjects())
 	}
-	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(err, stream.ErrMismatch) ||
+	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(
+		err,
+		stream.ErrSettingsMismatch,
+	) ||
 		!strings.Contains(err.Error(), "mine.>") {
 		t.Errorf("a subject of others: %v", err)
 	}
-	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(err, stream.ErrMismatch) ||
+	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(
+		err,
+		stream.ErrSettingsMismatch,
+	) ||
 		!strings.Contains(err.Error(), "overlap") {
 		t.Errorf("a wildcard that contains a missing subject: %v", err)
 	}

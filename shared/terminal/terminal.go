@@ -18,21 +18,23 @@ func IsTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Line is a line that shows progress. Its methods must not be called concurrently.
-type Line struct {
+// ProgressLine is a line that shows progress. Its methods must not be called concurrently.
+type ProgressLine struct {
 	out     io.Writer
 	rewrite bool
 	open    bool // whether a line is shown; the next one will replace it
 }
 
-// NewLine returns a Line that writes to out.
-func NewLine(out io.Writer) *Line { return &Line{out: out, rewrite: IsTerminal(out)} }
+// NewProgressLine returns a Line that writes to out.
+func NewProgressLine(out io.Writer) *ProgressLine {
+	return &ProgressLine{out: out, rewrite: IsTerminal(out)}
+}
 
 // Rewrites reports whether a new text replaces the previous one and may therefore be shown often.
-func (l *Line) Rewrites() bool { return l.rewrite }
+func (l *ProgressLine) Rewrites() bool { return l.rewrite }
 
 // Show shows a new text.
-func (l *Line) Show(format string, args ...any) {
+func (l *ProgressLine) Show(format string, args ...any) {
 	before, after := "", "\n"
 	if l.rewrite {
 		before, after = "\r\033[K", ""
@@ -42,7 +44,7 @@ func (l *Line) Show(format string, args ...any) {
 }
 
 // Done keeps the current text: anything written next begins on a new line.
-func (l *Line) Done() {
+func (l *ProgressLine) Done() {
 	if l.open {
 		_, _ = fmt.Fprintln(l.out)
 		l.open = false

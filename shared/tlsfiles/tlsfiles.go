@@ -15,8 +15,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// checkInterval is the minimum interval between two checks of the files.
-const checkInterval = 10 * time.Second
+// fileCheckInterval is the minimum interval between two checks of the files.
+const fileCheckInterval = 10 * time.Second
 
 // CheckFlags returns an error if only one of the two file names is set.
 func CheckFlags(certFile, keyFile string) error {
@@ -74,11 +74,11 @@ type fileVersion struct {
 }
 
 // current returns the certificate. It reloads the files if they have changed, but checks them at
-// most once per checkInterval.
+// most once per fileCheckInterval.
 func (f *certificateReloader) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if now := f.now(); now.Sub(f.looked) >= checkInterval {
+	if now := f.now(); now.Sub(f.looked) >= fileCheckInterval {
 		f.looked = now
 		if f.fileVersions() != f.seen {
 			if err := f.reloadLocked(); err != nil {

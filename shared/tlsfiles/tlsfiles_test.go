@@ -73,18 +73,18 @@ func TestARenewedCertificateIsUsed(t *testing.T) {
 	}
 	write(t, certFile, keyFile, 2)
 	want("at once", 1)
-	now = now.Add(checkInterval)
+	now = now.Add(fileCheckInterval)
 	want("ten seconds later", 2)
 
 	write(t, certFile, filepath.Join(t.TempDir(), "other"), 3)
-	now = now.Add(checkInterval)
+	now = now.Add(fileCheckInterval)
 	want("with the old key", 2)
 	write(t, certFile, keyFile, 4)
-	now = now.Add(checkInterval)
+	now = now.Add(fileCheckInterval)
 	want("with its key", 4)
 	if err := os.Remove(certFile); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(checkInterval)
+	now = now.Add(fileCheckInterval)
 	want("without a file", 4)
 }

@@ -10,40 +10,41 @@ type Code string
 // signature is checked later than its position suggests, because that needs the body: see
 // ingress/steps.go.
 const (
-	MethodNotAllowed  Code = "method_not_allowed"
-	NotFound          Code = "not_found"
-	WorkflowIDMissing Code = "workflow_id_missing"
-	TokenMissing      Code = "token_missing"
-	BodyTooLarge      Code = "body_too_large"
-	WorkflowNotFound  Code = "workflow_not_found"
-	TokenInvalid      Code = "token_invalid"
-	WebhooksNotInPlan Code = "webhooks_not_in_plan"
-	PlanLimitExceeded Code = "plan_limit_exceeded"
-	SignatureMissing  Code = "signature_missing" // checked after the body has been read
-	SignatureInvalid  Code = "signature_invalid"
-	SignatureExpired  Code = "signature_expired"
-	RateLimited       Code = "rate_limited"
-	WorkflowInactive  Code = "workflow_inactive"
-	DeliveryIDInvalid Code = "delivery_id_invalid"
-	BodyUnreadable    Code = "body_unreadable"
-	JSONInvalid       Code = "json_invalid"
-	Unavailable       Code = "unavailable"
-	Overloaded        Code = "overloaded"
-	StorageFull       Code = "storage_full"
-	// RunFailed is not a refusal: the execution was started, but there is no usable output for the
-	// response.
-	RunFailed Code = "run_failed"
-	Internal  Code = "internal"
+	CodeMethodNotAllowed  Code = "method_not_allowed"
+	CodeNotFound          Code = "not_found"
+	CodeWorkflowIDMissing Code = "workflow_id_missing"
+	CodeTokenMissing      Code = "token_missing"
+	CodeBodyTooLarge      Code = "body_too_large"
+	CodeWorkflowNotFound  Code = "workflow_not_found"
+	CodeTokenInvalid      Code = "token_invalid"
+	CodeWebhooksNotInPlan Code = "webhooks_not_in_plan"
+	CodePlanLimitExceeded Code = "plan_limit_exceeded"
+	CodeSignatureMissing  Code = "signature_missing" // checked after the body has been read
+	CodeSignatureInvalid  Code = "signature_invalid"
+	CodeSignatureExpired  Code = "signature_expired"
+	CodeRateLimited       Code = "rate_limited"
+	CodeWorkflowInactive  Code = "workflow_inactive"
+	CodeDeliveryIDInvalid Code = "delivery_id_invalid"
+	CodeBodyUnreadable    Code = "body_unreadable"
+	CodeJSONInvalid       Code = "json_invalid"
+	CodeUnavailable       Code = "unavailable"
+	CodeOverloaded        Code = "overloaded"
+	CodeStorageFull       Code = "storage_full"
+	// CodeRunFailed is not a refusal: the execution was started, but there is no usable output for
+	// the response.
+	CodeRunFailed Code = "run_failed"
+	CodeInternal  Code = "internal"
 )
 
 // Codes returns all codes, approximately in the order in which the causes are checked.
 func Codes() []Code {
 	return []Code{
-		MethodNotAllowed, NotFound, WorkflowIDMissing, TokenMissing, BodyTooLarge, WorkflowNotFound,
-		TokenInvalid, WebhooksNotInPlan,
-		PlanLimitExceeded, SignatureMissing, SignatureInvalid, SignatureExpired, RateLimited,
-		WorkflowInactive, DeliveryIDInvalid,
-		BodyUnreadable, JSONInvalid, Unavailable, Overloaded, StorageFull, RunFailed, Internal,
+		CodeMethodNotAllowed, CodeNotFound, CodeWorkflowIDMissing, CodeTokenMissing,
+		CodeBodyTooLarge, CodeWorkflowNotFound, CodeTokenInvalid, CodeWebhooksNotInPlan,
+		CodePlanLimitExceeded, CodeSignatureMissing, CodeSignatureInvalid, CodeSignatureExpired,
+		CodeRateLimited, CodeWorkflowInactive, CodeDeliveryIDInvalid, CodeBodyUnreadable,
+		CodeJSONInvalid, CodeUnavailable, CodeOverloaded, CodeStorageFull, CodeRunFailed,
+		CodeInternal,
 	}
 }
 

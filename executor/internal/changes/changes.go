@@ -241,9 +241,9 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// Load reads the announcements made before New from the stream. If it fails, the Notifier remembers
-// no earlier announcements.
-func (c *Notifier) Load(ctx context.Context, js jetstream.JetStream) error {
+// LoadRecent reads the announcements made before New from the stream. If it fails, the Notifier
+// remembers no earlier announcements.
+func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	s, err := js.Stream(ctx, StreamName)

@@ -112,7 +112,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	}
 	again := listen(t, server.Connect(t))
 	defer again.Stop()
-	if err := again.Load(t.Context(), js); err != nil {
+	if err := again.LoadRecent(t.Context(), js); err != nil {
 		t.Fatal(err)
 	}
 	resumed := again.Watch(first.At)

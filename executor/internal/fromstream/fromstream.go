@@ -79,9 +79,9 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 	}
 }
 
-// TimedProgress returns the progress in a runner's report. If the report has no time, the time at
-// which the stream stored it is used.
-func TimedProgress(p *execution.Progress, at Position) execution.Progress {
+// ProgressWithTime returns the progress in a runner's report. If the report has no time, the time
+// at which the stream stored it is used.
+func ProgressWithTime(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
 	return result
@@ -112,7 +112,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	case event.Rejection != nil:
 		batch.New = []store.Record{RejectionRecord(event.Rejection, at, now)}
 	case event.Progress != nil:
-		batch.Progress = []execution.Progress{TimedProgress(event.Progress, at)}
+		batch.Progress = []execution.Progress{ProgressWithTime(event.Progress, at)}
 	}
 	return batch, nil
 }

@@ -14,11 +14,11 @@ import (
 
 // Errors returned by a Reader.
 var (
-	// ErrTaken means that another reader is using the consumer.
-	ErrTaken = errors.New("another executor reads the stream")
-	// ErrGap means that messages were lost between the server and the reader. Reading must start
-	// over.
-	ErrGap = errors.New("messages were lost on the way")
+	// ErrConsumerInUse means that another reader is using the consumer.
+	ErrConsumerInUse = errors.New("another executor reads the stream")
+	// ErrMessagesLost means that messages were lost between the server and the reader. Reading must
+	// start over.
+	ErrMessagesLost = errors.New("messages were lost on the way")
 )
 
 const (
@@ -40,8 +40,8 @@ type Reader struct {
 }
 
 // Begin creates a reader's consumer. config holds the consumer's name and selects the messages.
-// Executors need a NATS permission for that name. Begin fails with ErrTaken if another reader has a
-// consumer with that name.
+// Executors need a NATS permission for that name. Begin fails with ErrConsumerInUse if another
+// reader has a consumer with that name.
 func Begin(
 	ctx context.Context, js jetstream.JetStream, streamName string, config jetstream.ConsumerConfig,
 ) (*Reader, error) {
@@ -55,7 +55,7 @@ func Begin(
 	var err error
 	r.Consumer, err = js.CreateConsumer(ctx, streamName, config)
 	if errors.Is(err, jetstream.ErrConsumerExists) || err == nil && !r.owns(r.CachedInfo()) {
-		return nil, fmt.Errorf("%w: consumer %s of %s", ErrTaken, config.Name, streamName)
+		return nil, fmt.Errorf("%w: consumer %s of %s", ErrConsumerInUse, config.Name, streamName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of %s: %w", config.Name, streamName, err)
@@ -67,15 +67,15 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerKey] == r.owner
 }
 
-// Metadata returns the metadata of the next received message, or ErrGap if a message between it and
-// the previous one is missing. It must be called once for each message.
+// Metadata returns the metadata of the next received message, or ErrMessagesLost if a message
+// between it and the previous one is missing. It must be called once for each message.
 func (r *Reader) Metadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err
 	}
 	if meta.Sequence.Consumer != r.next {
-		return nil, ErrGap
+		return nil, ErrMessagesLost
 	}
 	r.next++
 	return meta, nil

@@ -102,14 +102,14 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 var ErrQueueMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
-	// movingTimeout is how long Publish waits for a queue that does not accept start messages.
-	movingTimeout      = 5 * time.Second
-	movingPollInterval = 50 * time.Millisecond
+	// awaitMoveTimeout is how long Publish waits for a queue that does not accept start messages.
+	awaitMoveTimeout      = 5 * time.Second
+	awaitMovePollInterval = 50 * time.Millisecond
 )
 
 // Publish stores the start message of an execution of a workflow in its queue's stream. message
 // returns the start message for either stream: the shared one or the queue's own. While the queue
-// is closed because it is moving, Publish waits for up to movingTimeout, and then fails with
+// is closed because it is moving, Publish waits for up to awaitMoveTimeout, and then fails with
 // ErrQueueMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
@@ -149,10 +149,10 @@ func (s *Streams) Publish(
 // awaitLayout waits until the queue accepts start messages, and returns which stream they are
 // stored in.
 func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.Layout, err error) {
-	waiting, cancel := context.WithTimeout(ctx, movingTimeout)
+	waiting, cancel := context.WithTimeout(ctx, awaitMoveTimeout)
 	defer cancel()
 	open := false
-	retry.Until(waiting, movingPollInterval, func() bool {
+	retry.Until(waiting, awaitMovePollInterval, func() bool {
 		var phase stream.QueueStreamPhase
 		if phase, err = stream.ReadPhase(ctx, s.js, queue); err == nil {
 			layout, open = phase.Layout()

@@ -84,7 +84,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	ctx := t.Context()
 	var ids []string
 	for i, phase := range []stream.QueueStreamPhase{
-		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDraining,
+		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDrainingOwn,
 	} {
 		if i > 0 {
 			r.check(stream.EnsureOwnStreams(ctx, r.js, stream.DefaultSettings, "q",
@@ -126,7 +126,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	r := start(t)
 	r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
 		stream.QueueStreamLimits{}))
-	r.phase(stream.PhaseClosedIn)
+	r.phase(stream.PhaseClosedMovingIn)
 	asked, err := r.js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_registry")
 	r.check(err)
 	type result struct {
@@ -148,7 +148,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	r.phase(stream.PhaseClosedOut)
+	r.phase(stream.PhaseClosedMovingOut)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := r.starts.Publish(ctx, "q", "wf", message(uuid.NewString())); err == nil {
@@ -165,8 +165,8 @@ func TestAMoveMeanwhile(t *testing.T) {
 		repeat        stream.Layout
 	}{
 		"in":            {stream.PhaseMovingIn, stream.PhaseOwn, own},
-		"in, closed":    {stream.PhaseMovingIn, stream.PhaseClosedIn, own},
-		"out":           {stream.PhaseMovingOut, stream.PhaseDraining, stream.Layout{}},
+		"in, closed":    {stream.PhaseMovingIn, stream.PhaseClosedMovingIn, own},
+		"out":           {stream.PhaseMovingOut, stream.PhaseDrainingOwn, stream.Layout{}},
 		"out, complete": {stream.PhaseMovingOut, stream.PhaseShared, stream.Layout{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,9 +65,9 @@ const (
 	KindRefused = "refused:"
 )
 
-// MaxRefusals is the approximate maximum number of refusal rows that are kept. The limit is needed
-// because anyone can cause one row per workflow ID, code and minute, without authentication.
-const MaxRefusals = 200_000
+// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. The limit is
+// needed because anyone can cause one row per workflow ID, code and minute, without authentication.
+const MaxRefusalRows = 200_000
 
 // AcceptedMinutes counts the records started by a webhook request, by minute, oldest first.
 func AcceptedMinutes(inserted []Record) []MinuteCount {

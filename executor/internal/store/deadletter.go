@@ -36,8 +36,8 @@ func (f DeadLetterFilter) Records() Filter {
 	}
 }
 
-// At returns the time that the list of dead letters is sorted by.
-func (d DeadLetter) At() time.Time {
+// SortTime returns the time that the list of dead letters is sorted by.
+func (d DeadLetter) SortTime() time.Time {
 	if d.Record != nil {
 		return d.Record.AcceptedAt
 	}

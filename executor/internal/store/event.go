@@ -33,17 +33,17 @@ type Event struct {
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// EventCondition is an ongoing state. An operator event reported its beginning. Kind is the kind of
-// that event; Subject names the object that is in the state.
-type EventCondition struct {
+// OngoingCondition is an ongoing state. An operator event reported its beginning. Kind is the kind
+// of that event; Subject names the object that is in the state.
+type OngoingCondition struct {
 	AccountID, Kind, Subject string
 
 	Since time.Time // when the state began
 }
 
-// EventConditionChange is the beginning or the end of a condition.
-type EventConditionChange struct {
-	EventCondition
+// OngoingConditionChange is the beginning or the end of a condition.
+type OngoingConditionChange struct {
+	OngoingCondition
 	// Cause is the event cause of the change; nil means that no event reports the change. It is
 	// stored only if the change takes effect, that is, if a condition that did not exist begins or
 	// an existing one ends.
@@ -53,8 +53,8 @@ type EventConditionChange struct {
 
 // Limits of operator events.
 const (
-	// MaxEventCauses is the maximum number of causes considered by one decision.
-	MaxEventCauses = 5_000
+	// MaxCausesPerDecision is the maximum number of causes considered by one decision.
+	MaxCausesPerDecision = 5_000
 	// EventRetention is how long published events are kept.
 	EventRetention = time.Hour
 )

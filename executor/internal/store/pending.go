@@ -19,7 +19,7 @@ const (
 	// execution. A runner reports two; steps beyond the limit are dropped.
 	MaxPendingStepsPerExecution = 8
 
-	pendingStepBytes = 4 << 10
+	bytesPerPendingStep = 4 << 10
 )
 
 // PendingProgress is a progress step that is kept until its execution is recorded. Positions
@@ -131,7 +131,7 @@ func SelectPending(
 		}
 		kept[keyOf(step)] = true
 		number[step.ID]++
-		last += 1 + int64(len(step.Output)+len(step.Error))/pendingStepBytes
+		last += 1 + int64(len(step.Output)+len(step.Error))/bytesPerPendingStep
 		keep = append(keep, PendingProgress{last, step})
 	}
 	return keep, dropped

@@ -390,15 +390,15 @@ type Store interface {
 	EndLost(ctx context.Context, lost []LostExecution, at time.Time, reason string) (ended []string,
 		err error)
 
-	// OnFailure sets the function that returns the event cause for an execution that a batch or
-	// EndLost ends as failed, or nil if no event is wanted. The cause is stored in the transaction
-	// that ends the execution; a cause whose ID exists already does not change. OnFailure must be
-	// called before Apply and EndLost, or not at all.
-	OnFailure(cause func(Failure) *EventCause)
+	// SetFailureCause sets the function that returns the event cause for an execution that a batch
+	// or EndLost ends as failed, or nil if no event is wanted. The cause is stored in the
+	// transaction that ends the execution; a cause whose ID exists already does not change.
+	// SetFailureCause must be called before Apply and EndLost, or not at all.
+	SetFailureCause(cause func(Failure) *EventCause)
 
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
-	// causes, at most MaxEventCauses, and with the events decided since a time, oldest first and
-	// without their inputs. decide returns the events to store, and the IDs of the causes that
+	// causes, at most MaxCausesPerDecision, and with the events decided since a time, oldest first
+	// and without their inputs. decide returns the events to store, and the IDs of the causes that
 	// these events report or that no event will report. If an event's ID already exists, the stored
 	// event is kept. No two callers receive the same causes. Published events that are older than
 	// EventRetention are deleted.
@@ -418,11 +418,11 @@ type Store interface {
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
 
 	// EventConditions returns all conditions.
-	EventConditions(ctx context.Context) ([]EventCondition, error)
+	EventConditions(ctx context.Context) ([]OngoingCondition, error)
 
 	// ChangeEventConditions stores the beginning and end of conditions, in one transaction. If two
 	// callers make the same change, its cause is stored once.
-	ChangeEventConditions(ctx context.Context, changes []EventConditionChange) error
+	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
 	// AcquireEventLead acquires or renews a lease for detecting conditions and reports whether the
 	// caller holds it. Only one caller holds the lease at a time; it expires at the time until of

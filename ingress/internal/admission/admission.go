@@ -60,11 +60,11 @@ func (d DeliveryID) key() string {
 func (a *Admission) Find(workflowID, token string, at time.Time) (Trigger, *Refusal) {
 	view, ok := a.registry.Lookup(workflowID)
 	if !ok {
-		return Trigger{}, &Refusal{Code: webhook.WorkflowNotFound}
+		return Trigger{}, &Refusal{Code: webhook.CodeWorkflowNotFound}
 	}
 	node, tokenID := nodeOfToken(view.Workflow, token, at)
 	if node == nil {
-		return Trigger{}, &Refusal{Code: webhook.TokenInvalid}
+		return Trigger{}, &Refusal{Code: webhook.CodeTokenInvalid}
 	}
 	return Trigger{
 		Workflow: view.Workflow,
@@ -79,9 +79,9 @@ func (a *Admission) Find(workflowID, token string, at time.Time) (Trigger, *Refu
 func (t Trigger) CheckPlan() *Refusal {
 	switch {
 	case !t.view.PlanHasWebhooks():
-		return &Refusal{Code: webhook.WebhooksNotInPlan}
+		return &Refusal{Code: webhook.CodeWebhooksNotInPlan}
 	case t.Workflow.Active && !t.view.WithinPlan:
-		return &Refusal{Code: webhook.PlanLimitExceeded}
+		return &Refusal{Code: webhook.CodePlanLimitExceeded}
 	}
 	return nil
 }
@@ -104,13 +104,13 @@ func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refus
 		// This check comes first because it counts nothing.
 		if wait := a.limits.waitForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
-			return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
+			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
 	}
 	// Use the registry's string. The request's is a substring of the request line and would keep
 	// the token alive in memory.
 	if wait := a.limits.chargeRequest(t.Workflow.ID, t.view.Limit(), at); wait > 0 {
-		return &Refusal{Code: webhook.RateLimited, RetryAfter: wait}
+		return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (t Trigger) RefuseInactive(d DeliveryID) *Refusal {
 	if d.ID != "" {
 		id = execution.RejectedIDForDelivery(t.Workflow.ID, t.NodeID, d.key())
 	}
-	return &Refusal{Code: webhook.WorkflowInactive, ExecutionID: id}
+	return &Refusal{Code: webhook.CodeWorkflowInactive, ExecutionID: id}
 }
 
 // bytesPerDay returns the plan's limit on an account's bytes per day; 0 means no limit.

@@ -39,7 +39,7 @@ func TestTokensExpire(t *testing.T) {
 		{"new", end.Add(time.Hour), "node"},
 	} {
 		trigger, refusal := admit(a, "workflow", c.token, 0, c.at)
-		refused := refusal != nil && refusal.Code == webhook.TokenInvalid
+		refused := refusal != nil && refusal.Code == webhook.CodeTokenInvalid
 		if trigger.NodeID != c.nodeID || refused != (c.nodeID == "") ||
 			refused != (refusal != nil) {
 			t.Errorf("%q at %s: %+v, %+v", c.token, c.at, trigger, refusal)

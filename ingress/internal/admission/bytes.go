@@ -65,7 +65,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 	defer locked.Unlock()
 	s := &locked.State
 	s.removeIdle(now)
-	s.debts[accountID] = add(
+	s.debts[accountID] = addIncurredCost(
 		s.debts[accountID].resetIfChanged(byteLimit(perDay)),
 		now,
 		byteCost(n, perDay),

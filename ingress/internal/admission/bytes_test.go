@@ -55,7 +55,7 @@ func TestBytesPerDay(t *testing.T) {
 		t.Helper()
 		trigger, refusal := admit(a, workflow, "token", declared, now)
 		if refusal != nil {
-			if refusal.Code != webhook.RateLimited {
+			if refusal.Code != webhook.CodeRateLimited {
 				t.Fatalf("%+v", refusal)
 			}
 			return refusal.RetryAfter

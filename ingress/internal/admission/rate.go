@@ -26,8 +26,12 @@ func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 	return gcraState{limit: l}
 }
 
-// perRequest returns the cost of one request.
-func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Duration(l.Requests) }
+// costPerRequest returns the cost of one request.
+func costPerRequest(
+	l registry.RateLimit,
+) time.Duration {
+	return l.Window / time.Duration(l.Requests)
+}
 
 // chargeOneRequest charges one request against the limit. From idle, l.Requests are accepted
 // immediately, then one every l.Window/l.Requests. It returns the new state, or how long to wait. A
@@ -35,7 +39,7 @@ func perRequest(l registry.RateLimit) time.Duration { return l.Window / time.Dur
 func chargeOneRequest(
 	d gcraState, now time.Duration, l registry.RateLimit,
 ) (next gcraState, wait time.Duration) {
-	interval := perRequest(l)
+	interval := costPerRequest(l)
 	burst := interval * time.Duration(l.Requests)
 	d = d.resetIfChanged(l)
 	d.tat = max(d.tat, now)
@@ -46,11 +50,11 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// add adds a cost that has already been incurred, such as the cost of requests that other ingresses
-// have admitted. If it exceeds the limit, nothing is accepted until the excess is made up for, so
-// that all ingresses together keep the limit. At most one burst of excess is added, whatever the
-// cost.
-func add(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
+// addIncurredCost adds a cost that has already been incurred, such as the cost of requests that
+// other ingresses have admitted. If it exceeds the limit, nothing is accepted until the excess is
+// made up for, so that all ingresses together keep the limit. At most one burst of excess is added,
+// whatever the cost.
+func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
 	return d
@@ -107,7 +111,7 @@ func (l *Limits) chargeRequest(
 	next, wait := chargeOneRequest(s.debts[workflowID], now, limit)
 	if wait == 0 {
 		s.debts[workflowID] = next
-		used, each := s.admitted[workflowID], perRequest(limit)
+		used, each := s.admitted[workflowID], costPerRequest(limit)
 		if used.Each != each { // the earlier usage was under a previous rate limit
 			used = Usage{Each: each}
 		}
@@ -136,7 +140,7 @@ func (l *Limits) ReceiveUsage(
 	limit registry.RateLimit,
 	at time.Time,
 ) {
-	interval := perRequest(limit)
+	interval := costPerRequest(limit)
 	if used.Cost <= 0 || (used.Each != 0 && used.Each != interval) {
 		return
 	}
@@ -145,7 +149,7 @@ func (l *Limits) ReceiveUsage(
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State
-	s.debts[workflowID] = add(s.debts[workflowID].resetIfChanged(limit), now, used.Cost,
+	s.debts[workflowID] = addIncurredCost(s.debts[workflowID].resetIfChanged(limit), now, used.Cost,
 		interval*time.Duration(limit.Requests))
 }
 

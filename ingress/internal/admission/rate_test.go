@@ -55,11 +55,11 @@ func TestTake(t *testing.T) {
 	}
 	// Requests that other ingresses admitted make a sender wait longer, but by no more than the
 	// time in which one burst refills.
-	behind := add(d, now, 5*time.Second, time.Minute)
+	behind := addIncurredCost(d, now, 5*time.Second, time.Minute)
 	if _, wait := chargeOneRequest(behind, now, limit); wait != 6*time.Second {
 		t.Errorf("after others admitted five: %s", wait)
 	}
-	day := add(d, now, 24*time.Hour, time.Minute)
+	day := addIncurredCost(d, now, 24*time.Hour, time.Minute)
 	if _, wait := chargeOneRequest(day, now, limit); wait != time.Minute+time.Second {
 		t.Errorf("after others admitted far too many: %s", wait)
 	}

@@ -8,8 +8,9 @@ import (
 
 // Refusal describes why a request starts nothing.
 type Refusal struct {
-	Code        webhook.Code
-	RetryAfter  time.Duration // set with RateLimited, and if the stream refuses the message
-	ExecutionID string        // set with WorkflowInactive and RunFailed
-	Detail      string        // replaces the code's default detail; "" means the default
+	Code webhook.Code
+	// set with webhook.CodeRateLimited, and if the stream refuses the message
+	RetryAfter  time.Duration
+	ExecutionID string // set with webhook.CodeWorkflowInactive and CodeRunFailed
+	Detail      string // replaces the code's default detail; "" means the default
 }

@@ -51,22 +51,28 @@ type Reason string
 
 // Reasons why a Wait is over.
 const (
-	ReasonEnded    Reason = "ended"    // the execution has finished
-	ReasonLimit    Reason = "limit"    // the limit has been reached
-	ReasonStopping Reason = "stopping" // the ingress is shutting down
-	ReasonFull     Reason = "full"     // too many requests are waiting, so this one did not
-	ReasonGone     Reason = "gone"     // the sender has closed the connection
+	ReasonExecutionEnded Reason = "ended"    // the execution has finished
+	ReasonTimeLimit      Reason = "limit"    // the limit has been reached
+	ReasonStopping       Reason = "stopping" // the ingress is shutting down
+	ReasonTooManyWaits   Reason = "full"     // too many requests are waiting, so this one did not
+	ReasonSenderGone     Reason = "gone"     // the sender has closed the connection
 )
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	return []Reason{ReasonEnded, ReasonLimit, ReasonStopping, ReasonFull, ReasonGone}
+	return []Reason{
+		ReasonExecutionEnded,
+		ReasonTimeLimit,
+		ReasonStopping,
+		ReasonTooManyWaits,
+		ReasonSenderGone,
+	}
 }
 
 // Result is the result of a Wait.
 type Result struct {
 	Reason Reason
-	// Status is the last known status. It is final if and only if Reason is ReasonEnded.
+	// Status is the last known status. It is final if and only if Reason is ReasonExecutionEnded.
 	Status execution.Status
 	Output []byte // a JSON text; nil means that there is no output
 	Error  string // why the execution failed
@@ -286,11 +292,11 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 			pause = w.waits.first
 		case <-next.C:
 		case <-atLimit.C:
-			reason = ReasonLimit
+			reason = ReasonTimeLimit
 		case <-w.waits.stopping:
 			reason = ReasonStopping
 		case <-ctx.Done():
-			return w.resultWithoutEnd(ReasonGone)
+			return w.resultWithoutEnd(ReasonSenderGone)
 		}
 		timeout := finalReadTimeout
 		if reason == "" {
@@ -298,7 +304,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 			timeout = min(readTimeout, time.Until(limit))
 		}
 		if end := w.readEnd(ctx, timeout); end != nil && reserve(len(end.Output)) {
-			return Result{ReasonEnded, end.Status, end.Output, end.Error}
+			return Result{ReasonExecutionEnded, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
 			return w.resultWithoutEnd(reason)

@@ -121,14 +121,16 @@ func TestALostReportIsFound(t *testing.T) {
 	}
 	b.report(execution.Running, "")
 	// The last read also finds that the execution is running.
-	running.Await(t.Context(), time.Now(), enough).expect(t, ReasonLimit, execution.Running, "")
+	running.Await(t.Context(), time.Now(), enough).expect(t, ReasonTimeLimit, execution.Running, "")
 	b.report(execution.Succeeded, "7")
 	b.report(execution.Failed, "") // a later one changes nothing
-	last.Await(t.Context(), time.Now(), enough).expect(t, ReasonEnded, execution.Succeeded, "7")
+	last.Await(t.Context(), time.Now(), enough).
+		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	soon.Await(ctx, time.Now().Add(never), enough).expect(t, ReasonEnded, execution.Succeeded, "7")
+	soon.Await(ctx, time.Now().Add(never), enough).
+		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
 // A final state that is reported while the connection to NATS is lost is found after the reconnect,
@@ -154,7 +156,7 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	<-lost
 	b.report(execution.Succeeded, "7")
 	link.Heal()
-	(<-results).expect(t, ReasonEnded, execution.Succeeded, "7")
+	(<-results).expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
 // A Wait that began before the connection was lost reads the stream after the reconnect, even if
@@ -176,7 +178,8 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	retry.Until(ctx, time.Millisecond, func() bool { return waits.nextReconnect() != wait.back })
-	wait.Await(ctx, time.Now().Add(never), enough).expect(t, ReasonEnded, execution.Succeeded, "7")
+	wait.Await(ctx, time.Now().Add(never), enough).
+		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
 // While NATS does not respond, a request is answered within a second of its limit, even if a read
@@ -192,7 +195,7 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	const first = 400 * time.Millisecond
 	_, wait := b.begin(server.Connect(t), first)
 	limit := time.Now().Add(first + 50*time.Millisecond)
-	wait.Await(t.Context(), limit, enough).expect(t, ReasonLimit, execution.Queued, "")
+	wait.Await(t.Context(), limit, enough).expect(t, ReasonTimeLimit, execution.Queued, "")
 	if late := time.Since(limit); late > time.Second {
 		t.Errorf("%v after the limit", late)
 	}
@@ -218,9 +221,9 @@ func TestNothingIsLeft(t *testing.T) {
 		repeated bool
 		want     Reason
 	}{
-		{canceled, never, false, ReasonGone},
-		{canceled, never, true, ReasonGone},
-		{t.Context(), 0, true, ReasonLimit},
+		{canceled, never, false, ReasonSenderGone},
+		{canceled, never, true, ReasonSenderGone},
+		{t.Context(), 0, true, ReasonTimeLimit},
 		{t.Context(), never, false, ReasonStopping},
 	} {
 		wait, err := waits.Begin(waited)
@@ -263,10 +266,10 @@ func TestAnOutputWaitsForMemory(t *testing.T) {
 	wait.Await(t.Context(), time.Now().Add(never), func(bytes int) bool {
 		tries++
 		return bytes == 6 && tries == 3
-	}).expect(t, ReasonEnded, execution.Succeeded, `"text"`)
+	}).expect(t, ReasonExecutionEnded, execution.Succeeded, `"text"`)
 	wait.signal()
 	result := wait.Await(t.Context(), time.Now(), func(int) bool { return false })
-	if result.Reason != ReasonLimit {
+	if result.Reason != ReasonTimeLimit {
 		t.Errorf("without memory: %+v", result)
 	}
 }

@@ -26,16 +26,16 @@ const subject = "hookstart.rate"
 // ingresses together admit in about this time.
 const interval = 100 * time.Millisecond
 
-// maxUsages is the maximum number of entries in a message. It keeps a message well below the
-// server's size limit.
-const maxUsages = 5000
+// maxUsagesPerMessage is the maximum number of entries in a message. It keeps a message well below
+// the server's size limit.
+const maxUsagesPerMessage = 5000
 
 // Gossip publishes and receives counts until Stop is called.
 type Gossip struct {
 	nc       *nats.Conn
 	self     string
 	limits   *admission.Limits
-	space    *storage.Space
+	space    *storage.StreamSpace
 	registry registryView
 	log      logrus.FieldLogger
 
@@ -54,7 +54,7 @@ type registryView interface {
 // Start begins to announce what limits has admitted and how much of space this ingress has used for
 // each account. It adds what other ingresses announce to limits and space.
 func Start(
-	nc *nats.Conn, limits *admission.Limits, space *storage.Space, registry registryView,
+	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,
 ) (*Gossip, error) {
 	g := &Gossip{
@@ -101,12 +101,12 @@ func (g *Gossip) publishUsage() {
 			Cost:       int64(used.Cost),
 			Each:       int64(used.Each),
 		})
-		if len(usage.GetWorkflows()) == maxUsages {
+		if len(usage.GetWorkflows()) == maxUsagesPerMessage {
 			g.publish(usage)
 			usage.Workflows = usage.Workflows[:0]
 		}
 	}
-	read, stored := g.limits.DrainBytes(), g.space.DrainUnsent()
+	read, stored := g.limits.DrainBytes(), g.space.DrainUnannounced()
 	for id := range stored {
 		read[id] += 0 // ensures that the account has an entry
 	}
@@ -116,7 +116,7 @@ func (g *Gossip) publishUsage() {
 			Bytes:     bytes,
 			Stored:    stored[id],
 		})
-		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsages {
+		if len(usage.GetWorkflows())+len(usage.GetAccounts()) >= maxUsagesPerMessage {
 			g.publish(usage)
 			usage.Workflows, usage.Accounts = usage.Workflows[:0], usage.Accounts[:0]
 		}

@@ -108,7 +108,7 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPu
 	if err != nil {
 		return nil, err
 	}
-	found, err := stream.Find(ctx, p.js)
+	found, err := stream.AwaitExecutionsStream(ctx, p.js)
 	if err != nil {
 		p.Close()
 		return nil, fmt.Errorf("set up publishing: %w", err)

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Streams publishes to the shared stream and to queues' own streams. It uses a separate
+// StreamRouter publishes to the shared stream and to queues' own streams. It uses a separate
 // DeliveryPublisher for each stream, so that a stream that stores nothing or does not reply does
 // not delay messages to the others. It is safe for concurrent use.
-type Streams struct {
+type StreamRouter struct {
 	nc     *nats.Conn
 	shared *DeliveryPublisher
 
@@ -22,15 +22,16 @@ type Streams struct {
 	mu  sync.Mutex                                    // held while own is changed
 }
 
-// NewStreams returns a Streams. shared publishes to the shared stream; the caller must close it.
-func NewStreams(nc *nats.Conn, shared *DeliveryPublisher) *Streams {
-	s := &Streams{nc: nc, shared: shared}
+// NewStreamRouter returns a Streams. shared publishes to the shared stream; the caller must close
+// it.
+func NewStreamRouter(nc *nats.Conn, shared *DeliveryPublisher) *StreamRouter {
+	s := &StreamRouter{nc: nc, shared: shared}
 	s.own.Store(&map[string]*DeliveryPublisher{})
 	return s
 }
 
 // Publish publishes a message to the stream of its subject. See DeliveryPublisher.Publish.
-func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
+func (s *StreamRouter) Publish(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
 		return s.shared.Publish(msg)
@@ -44,7 +45,7 @@ func (s *Streams) Publish(msg *nats.Msg) (Ack, error) {
 
 // ConfirmRepeat looks up a message's ID in the stream of its subject. See
 // DeliveryPublisher.ConfirmRepeat.
-func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
+func (s *StreamRouter) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
 		return s.shared.ConfirmRepeat(msg)
@@ -57,7 +58,7 @@ func (s *Streams) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 }
 
 // publisherFor returns the DeliveryPublisher of a queue's own stream.
-func (s *Streams) publisherFor(queue string) (*DeliveryPublisher, error) {
+func (s *StreamRouter) publisherFor(queue string) (*DeliveryPublisher, error) {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p, nil
 	}
@@ -79,7 +80,7 @@ func (s *Streams) publisherFor(queue string) (*DeliveryPublisher, error) {
 
 // LastFailure returns why a queue's own stream did not store the last message, or nil. See
 // DeliveryPublisher.LastFailure.
-func (s *Streams) LastFailure(queue string, now time.Time) error {
+func (s *StreamRouter) LastFailure(queue string, now time.Time) error {
 	if p := (*s.own.Load())[queue]; p != nil {
 		return p.LastFailure(now)
 	}
@@ -87,7 +88,7 @@ func (s *Streams) LastFailure(queue string, now time.Time) error {
 }
 
 // Close closes the DeliveryPublishers of queues' own streams. Their unconfirmed messages fail.
-func (s *Streams) Close() {
+func (s *StreamRouter) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range *s.own.Load() {

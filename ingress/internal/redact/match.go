@@ -47,17 +47,17 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// comparedEscaped is the number of characters of an escaped value that are compared. If they match,
-// the value is removed.
-const comparedEscaped = 64
+// maxComparedEscapedChars is the number of characters of an escaped value that are compared. If
+// they match, the value is removed.
+const maxComparedEscapedChars = 64
 
 // matchEscaped returns the end of the escaped value that begins at a position, or 0 if there is
-// none. Beyond comparedEscaped characters a mismatch only ends the match.
+// none. Beyond maxComparedEscapedChars characters a mismatch only ends the match.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)
 		if next == at || (c != value[i] && (c != '+' || value[i] != ' ')) {
-			if i < comparedEscaped {
+			if i < maxComparedEscapedChars {
 				return 0
 			}
 			return at

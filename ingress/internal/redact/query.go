@@ -5,7 +5,7 @@ import "strings"
 // Query returns the parameters of the request, redacted and as UTF-8, without those that may hold
 // the token. Their size is bounded by the limit of 32 KB for the request line and headers.
 func (r *Redactor) Query() map[string][]string {
-	query := otherParameters(r.request.URL.RawQuery)
+	query := nonTokenParameters(r.request.URL.RawQuery)
 	for name, values := range query {
 		for i, value := range values {
 			values[i] = r.Text(value)
@@ -18,11 +18,11 @@ func (r *Redactor) Query() map[string][]string {
 	return query
 }
 
-// otherParameters parses a raw query and omits every parameter with the name of a token parameter,
-// whether or not its token is valid. Unlike url.ParseQuery it loses nothing: a semicolon is an
-// ordinary character. A value that cannot be unescaped, or would not be UTF-8 afterwards, is kept
-// as sent.
-func otherParameters(raw string) map[string][]string {
+// nonTokenParameters parses a raw query and omits every parameter with the name of a token
+// parameter, whether or not its token is valid. Unlike url.ParseQuery it loses nothing: a semicolon
+// is an ordinary character. A value that cannot be unescaped, or would not be UTF-8 afterwards, is
+// kept as sent.
+func nonTokenParameters(raw string) map[string][]string {
 	var others map[string][]string
 	var room []string // backing array for the values; most names have one
 	for raw != "" {

@@ -43,12 +43,14 @@ const (
 	// minTokenLength is the minimum number of characters after the prefix for text to be treated as
 	// a token; a token has 43.
 	minTokenLength = 20
-	// shortestValue is the minimum length, in bytes, of a value that is redacted although it does
-	// not have the form of a token. A shorter one would make a message longer than the request.
-	shortestValue = len(replacement)
-	// maxValues is the maximum number of values of a request that are redacted although they do not
-	// have the form of a token. The limit keeps the cost of a request proportional to its length.
-	maxValues = 16
+	// minRedactedValueLength is the minimum length, in bytes, of a value that is redacted although
+	// it does not have the form of a token. A shorter one would make a message longer than the
+	// request.
+	minRedactedValueLength = len(replacement)
+	// maxRedactedValues is the maximum number of values of a request that are redacted although
+	// they do not have the form of a token. The limit keeps the cost of a request proportional to
+	// its length.
+	maxRedactedValues = 16
 )
 
 // A Redactor removes tokens from the data of one request. Only one goroutine may use it, and the
@@ -65,7 +67,7 @@ type Redactor struct {
 
 // New returns the Redactor of r.
 func New(r *http.Request) Redactor {
-	return Redactor{request: r, shortest: shortestValue}
+	return Redactor{request: r, shortest: minRedactedValueLength}
 }
 
 // Text returns text with its tokens replaced. If there are none, it returns text unchanged.
@@ -92,7 +94,7 @@ func (r *Redactor) findValues() {
 	r.found = true
 	r.addValue(bearerToken(r.request.Header))
 	raw := r.request.URL.RawQuery
-	for raw != "" && len(r.values) < maxValues {
+	for raw != "" && len(r.values) < maxRedactedValues {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		if name, value, _ := strings.Cut(pair, "="); isTokenParameter(name) {

@@ -8,9 +8,9 @@ import (
 // Names of the parameters that may hold a token.
 const (
 	tokenParameter = "token"
-	// accessParameter is the name in RFC 6750, which the CloudEvents specification for webhooks
-	// requires.
-	accessParameter = "access_token"
+	// accessTokenParameter is the name in RFC 6750, which the CloudEvents specification for
+	// webhooks requires.
+	accessTokenParameter = "access_token"
 )
 
 // Token returns the token of the request. It is the first non-empty value among the token
@@ -27,7 +27,7 @@ func (r *Redactor) Token() string {
 		case value == "":
 		case isNamed(name, tokenParameter):
 			return unescape(value)
-		case access == "" && isNamed(name, accessParameter):
+		case access == "" && isNamed(name, accessTokenParameter):
 			access = value
 		}
 	}
@@ -53,7 +53,7 @@ func bearerToken(header http.Header) string {
 
 // isTokenParameter reports whether a parameter of this name, which may be escaped, holds a token.
 func isTokenParameter(name string) bool {
-	return isNamed(name, tokenParameter) || isNamed(name, accessParameter)
+	return isNamed(name, tokenParameter) || isNamed(name, accessTokenParameter)
 }
 
 // isNamed reports whether a parameter's name, which may be escaped, equals want.

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// filteredInterval is the interval between reports of filtered requests.
-const filteredInterval = time.Second
+// filteredReportInterval is the interval between reports of filtered requests.
+const filteredReportInterval = time.Second
 
 // Bounds on memory use, which also keep a report below the maximum size of a NATS message.
 const (
@@ -39,7 +39,7 @@ type nodeKey struct{ workflowID, nodeID string }
 // NewFilteredCounter returns a FilteredCounter that sends its reports until Stop is called.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
-	f.periodicSender = startSender(js, log, "filtered requests", filteredInterval, f.message)
+	f.periodicSender = startSender(js, log, "filtered requests", filteredReportInterval, f.message)
 	return f
 }
 

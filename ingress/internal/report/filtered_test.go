@@ -71,7 +71,7 @@ func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 				strings.Repeat("n", 64), stream.FilteredRequest{
 					At:         noon,
 					DeliveryID: strings.Repeat("d", 255),
-					Place:      strings.Repeat("p", stream.MaxPlaceBytes),
+					Place:      strings.Repeat("p", stream.MaxFilteredPlaceBytes),
 				})
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// refusalsInterval is the interval between reports of refusals.
-const refusalsInterval = time.Second
+// refusalReportInterval is the interval between reports of refusals.
+const refusalReportInterval = time.Second
 
-// maxRefusals is the maximum number of counters. It bounds memory use and the size of a report.
-// Beyond it, further refusals are counted by code only.
-const maxRefusals = 2000
+// maxRefusalCounters is the maximum number of counters. It bounds memory use and the size of a
+// report. Beyond it, further refusals are counted by code only.
+const maxRefusalCounters = 2000
 
 // RefusalCounter counts refused requests by workflow, code and minute. It is safe for concurrent
 // use.
@@ -42,7 +42,7 @@ type refusalEntry struct {
 // NewRefusalCounter returns a RefusalCounter that sends its reports until Stop is called.
 func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
 	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
-	r.periodicSender = startSender(js, log, "refusals", refusalsInterval, r.message)
+	r.periodicSender = startSender(js, log, "refusals", refusalReportInterval, r.message)
 	return r
 }
 
@@ -53,7 +53,7 @@ func (r *RefusalCounter) Count(workflowID, code string, request stream.RefusedRe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	entry := r.entries[key]
-	if entry == nil && len(r.entries) >= maxRefusals {
+	if entry == nil && len(r.entries) >= maxRefusalCounters {
 		key = refusalKey{code: code} // there is only one such key per code
 		entry = r.entries[key]
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// duplicatesInterval is the interval between reports of repeats.
-const duplicatesInterval = 200 * time.Millisecond
+// duplicateReportInterval is the interval between reports of repeats.
+const duplicateReportInterval = 200 * time.Millisecond
 
 // maxDuplicateExecutions is the maximum number of executions that are counted, which bounds memory
 // use. Beyond it, repeats of further executions are not counted until a report has been sent.
@@ -33,7 +33,13 @@ type DuplicateCounter struct {
 // NewDuplicateCounter returns a DuplicateCounter that sends its reports until Stop is called.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
-	d.periodicSender = startSender(js, log, "suppressed repeats", duplicatesInterval, d.message)
+	d.periodicSender = startSender(
+		js,
+		log,
+		"suppressed repeats",
+		duplicateReportInterval,
+		d.message,
+	)
 	return d
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// sendersInterval is the interval between reports on senders.
-const sendersInterval = time.Second
+// senderReportInterval is the interval between reports on senders.
+const senderReportInterval = time.Second
 
 // maxSenders is the maximum number of counted nodes. It bounds memory use and keeps a report below
 // the maximum size of a NATS message. Beyond it, further nodes are not counted until a report has
@@ -47,7 +47,7 @@ type senderKey struct{ workflowID, nodeID, preset string }
 // NewSenderCounter returns a SenderCounter that sends its reports until Stop is called.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
 	s := &SenderCounter{seen: map[senderKey]*stream.SenderObservation{}}
-	s.periodicSender = startSender(js, log, "senders", sendersInterval, s.message)
+	s.periodicSender = startSender(js, log, "senders", senderReportInterval, s.message)
 	return s
 }
 

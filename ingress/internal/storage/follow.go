@@ -22,7 +22,7 @@ const (
 
 // Follower keeps a Space up to date.
 type Follower struct {
-	space  *Space
+	space  *StreamSpace
 	stream jetstream.Stream
 	log    logrus.FieldLogger
 	sums   *nats.Subscription
@@ -33,11 +33,11 @@ type Follower struct {
 // Follow keeps space up to date with an existing stream until Stop is called. It returns once the
 // current usage of the stream is known.
 func Follow(
-	ctx context.Context, js jetstream.JetStream, space *Space, log logrus.FieldLogger,
+	ctx context.Context, js jetstream.JetStream, space *StreamSpace, log logrus.FieldLogger,
 ) (*Follower, error) {
 	f := &Follower{space: space, log: log, done: make(chan struct{})}
 	var err error
-	if f.stream, err = stream.Find(ctx, js); err != nil {
+	if f.stream, err = stream.AwaitExecutionsStream(ctx, js); err != nil {
 		return nil, fmt.Errorf("how much the stream holds: %w", err)
 	}
 	f.set(f.stream.CachedInfo())
@@ -100,6 +100,6 @@ func (f *Follower) set(info *jetstream.StreamInfo) {
 func (f *Follower) receive(msg *nats.Msg) {
 	if name, sums, err := stream.DecodeStorage(msg.Data); err == nil &&
 		name == stream.ExecutionsName {
-		f.space.SetSums(sums)
+		f.space.SetAccountSums(sums)
 	}
 }

@@ -61,24 +61,25 @@ import (
 const (
 	// From nearFullThreshold on, the ingress also counts the bytes that are not yet in the sums.
 	// Below it, sums are discarded.
-	nearFullThreshold = 14
-	sharingThreshold  = 18 // from here on, accounts that hold their equal share are refused
-	scarceThreshold   = 19 // from here on, the share shrinks
-	thresholdUnits    = 20
-	maxUnknownDivisor = 10 // at most 1/maxUnknownDivisor of the content may be unknown
+	nearFullThreshold     = 14
+	sharingThreshold      = 18 // from here on, accounts that hold their equal share are refused
+	scarceThreshold       = 19 // from here on, the share shrinks
+	thresholdDenominator  = 20
+	unknownContentDivisor = 10 // at most 1/unknownContentDivisor of the content may be unknown
 )
 
-// announceDivisor sets a threshold: once the unannounced space exceeds 1/announceDivisor of the
-// stream's maximum size, it is announced to the other ingresses immediately.
-const announceDivisor = 256
+// announceThresholdDivisor sets a threshold: once the unannounced space exceeds
+// 1/announceThresholdDivisor of the stream's maximum size, it is announced to the other ingresses
+// immediately.
+const announceThresholdDivisor = 256
 
-// numGenerations is the number of generations of an ingress's counts; the oldest generation expires
-// when a new one starts.
-const numGenerations = 8
+// numCountGenerations is the number of generations of an ingress's counts; the oldest generation
+// expires when a new one starts.
+const numCountGenerations = 8
 
-// Space tracks the space of one stream, and shares it among accounts. It is safe for concurrent
-// use.
-type Space struct {
+// StreamSpace tracks the space of one stream, and shares it among accounts. It is safe for
+// concurrent use.
+type StreamSpace struct {
 	accounts func() int // returns the number of accounts in the installation
 
 	limit   atomic.Int64 // size limit in bytes; 0 means no limit, so nothing is counted
@@ -100,7 +101,7 @@ type Space struct {
 
 	shards *sharded.Shards[shard]
 
-	mu     sync.Mutex // held by SetUsage and SetSums
+	mu     sync.Mutex // held by SetUsage and SetAccountSums
 	turned time.Time  // when the last generation of counts started
 }
 
@@ -112,11 +113,12 @@ type shard struct {
 
 // accountUsage is the space in the stream that one account's messages occupy, in bytes.
 type accountUsage struct {
-	counts   [numGenerations]int64 // bytes counted by this process, by generation
-	sum      int64                 // bytes of the account according to an executor's last sums
-	previous int64                 // counted between the last two sums
-	latest   int64                 // counted since the last sums, or since near was set
-	untold   int64                 // the part of counts not yet announced to the other ingresses
+	counts   [numCountGenerations]int64 // bytes counted by this process, by generation
+	sum      int64                      // bytes of the account according to an executor's last sums
+	previous int64                      // counted between the last two sums
+	latest   int64                      // counted since the last sums, or since near was set
+	// the part of counts not yet announced to the other ingresses
+	untold int64
 }
 
 func (h *accountUsage) counted() (n int64) {
@@ -126,11 +128,11 @@ func (h *accountUsage) counted() (n int64) {
 	return n
 }
 
-// New returns the space of a stream whose size is not known yet. accounts returns the number of
-// accounts in the installation.
-func New(accounts func() int) *Space {
-	return &Space{
-		accounts: accounts,
+// New returns the space of a stream whose size is not known yet. accountCount returns the number of
+// accountCount in the installation.
+func New(accountCount func() int) *StreamSpace {
+	return &StreamSpace{
+		accounts: accountCount,
 		Crossed:  make(chan struct{}, 1),
 		Announce: make(chan struct{}, 1),
 		shards: sharded.New(func() shard {
@@ -141,7 +143,7 @@ func New(accounts func() int) *Space {
 
 // Reserve reserves space for a message of the account and reports whether the account may have it.
 // If the message is not stored, the caller must release the space with Release.
-func (s *Space) Reserve(accountID string, bytes int64) bool {
+func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {
 		return true
@@ -152,7 +154,7 @@ func (s *Space) Reserve(accountID string, bytes int64) bool {
 	defer locked.Unlock()
 	sh := &locked.State
 	h := s.usageOf(sh, accountID)
-	if free <= limit/thresholdUnits*(thresholdUnits-sharingThreshold) {
+	if free <= limit/thresholdDenominator*(thresholdDenominator-sharingThreshold) {
 		signal(s.Crossed)
 		if !s.fits(h, limit, free) {
 			return false
@@ -163,17 +165,24 @@ func (s *Space) Reserve(accountID string, bytes int64) bool {
 }
 
 // IsLimited reports whether the stream has a size limit. Without one, Reserve always returns true.
-func (s *Space) IsLimited() bool { return s.limit.Load() != 0 }
+func (s *StreamSpace) IsLimited() bool { return s.limit.Load() != 0 }
 
 // Release releases the space of a message that was not stored.
-func (s *Space) Release(accountID string, bytes int64) { s.changeUsage(accountID, -bytes, -bytes) }
+func (s *StreamSpace) Release(accountID string, bytes int64) {
+	s.changeUsage(accountID, -bytes, -bytes)
+}
 
 // ReceiveUsage counts the bytes that another ingress has taken, or returned if bytes is negative.
-func (s *Space) ReceiveUsage(accountID string, bytes int64) { s.changeUsage(accountID, bytes, 0) }
+func (s *StreamSpace) ReceiveUsage(
+	accountID string,
+	bytes int64,
+) {
+	s.changeUsage(accountID, bytes, 0)
+}
 
 // changeUsage counts space that was taken, or returned if bytes is negative. untold is the number
 // of these bytes that have not been announced to the other ingresses yet.
-func (s *Space) changeUsage(accountID string, bytes, untold int64) {
+func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
 	}
@@ -183,9 +192,9 @@ func (s *Space) changeUsage(accountID string, bytes, untold int64) {
 	s.count(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
 }
 
-// DrainUnsent returns the space that this ingress has taken for each account since the last call,
-// less the space that was returned.
-func (s *Space) DrainUnsent() map[string]int64 {
+// DrainUnannounced returns the space that this ingress has taken for each account since the last
+// call, less the space that was returned.
+func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {
 		return taken
@@ -202,27 +211,28 @@ func (s *Space) DrainUnsent() map[string]int64 {
 }
 
 // fits reports whether an account may store more. The caller must hold the shard's lock.
-func (s *Space) fits(h *accountUsage, limit, free int64) bool {
+func (s *StreamSpace) fits(h *accountUsage, limit, free int64) bool {
 	accounts := int64(s.accounts())
 	if accounts <= 1 {
 		return true
 	}
 	holders := min(s.holders.Load()+1, accounts)
 	share := limit / holders
-	if scarce := limit / thresholdUnits * (thresholdUnits - scarceThreshold); free < scarce {
+	scarce := limit / thresholdDenominator * (thresholdDenominator - scarceThreshold)
+	if free < scarce {
 		share = int64(float64(share) * float64(max(free, 0)) / float64(scarce))
 	}
 	if s.summed.Load() {
 		return h.sum+h.previous+h.latest < share
 	}
-	if used := limit - free; used-s.counted.Load() > used/maxUnknownDivisor {
+	if used := limit - free; used-s.counted.Load() > used/unknownContentDivisor {
 		share = min(share, free/(2*holders))
 	}
 	return h.counted() < share
 }
 
 // count counts bytes of an account. The caller must hold the shard's lock.
-func (s *Space) count(sh *shard, h *accountUsage, bytes, untold int64) {
+func (s *StreamSpace) count(sh *shard, h *accountUsage, bytes, untold int64) {
 	h.counts[sh.age] += bytes
 	if s.near.Load() {
 		h.latest += bytes
@@ -230,7 +240,7 @@ func (s *Space) count(sh *shard, h *accountUsage, bytes, untold int64) {
 	h.untold += untold
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
-	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceDivisor {
+	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceThresholdDivisor {
 		signal(s.Announce)
 	}
 }
@@ -244,7 +254,7 @@ func signal(c chan<- struct{}) {
 
 // SetUsage sets the figures that NATS reports for the stream: its size limit (0 means none), the
 // number of bytes that it holds, and the maximum age of its messages.
-func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
+func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit <= 0 {
@@ -262,7 +272,7 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	}
 	s.used.Store(used)
 	s.limit.Store(limit)
-	near := used >= limit/thresholdUnits*nearFullThreshold
+	near := used >= limit/thresholdDenominator*nearFullThreshold
 	if s.near.Swap(near) && !near {
 		s.summed.Store(false)
 		s.shards.ForEach(func(sh *shard) {
@@ -275,16 +285,16 @@ func (s *Space) SetUsage(limit, used int64, maxAge time.Duration, now time.Time)
 	if s.turned.IsZero() {
 		s.turned = now
 	}
-	if maxAge > 0 && now.Sub(s.turned) >= maxAge/numGenerations {
+	if maxAge > 0 && now.Sub(s.turned) >= maxAge/numCountGenerations {
 		s.turned = now
 		s.rotate()
 	}
 }
 
 // rotate starts a new generation of counts, which replaces the oldest one.
-func (s *Space) rotate() {
+func (s *StreamSpace) rotate() {
 	s.shards.ForEach(func(sh *shard) {
-		sh.age = (sh.age + 1) % numGenerations
+		sh.age = (sh.age + 1) % numCountGenerations
 		for _, h := range sh.accounts {
 			s.counted.Add(-h.counts[sh.age])
 			h.counts[sh.age] = 0
@@ -293,8 +303,8 @@ func (s *Space) rotate() {
 	})
 }
 
-// SetSums sets the bytes that each account holds, as summed by an executor.
-func (s *Space) SetSums(sums map[string]int64) {
+// SetAccountSums sets the bytes that each account holds, as summed by an executor.
+func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.limit.Load() == 0 {
@@ -317,7 +327,7 @@ func (s *Space) SetSums(sums map[string]int64) {
 
 // usageOf returns an account's holding, which it creates if necessary. The caller must hold the
 // shard's lock.
-func (s *Space) usageOf(sh *shard, accountID string) *accountUsage {
+func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
 	h := sh.accounts[accountID]
 	if h == nil {
 		h = &accountUsage{}
@@ -328,7 +338,7 @@ func (s *Space) usageOf(sh *shard, accountID string) *accountUsage {
 }
 
 // prune removes the accounts that hold nothing. The caller must hold the shard's lock.
-func (s *Space) prune(sh *shard) {
+func (s *StreamSpace) prune(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // space returns the space of a stream that holds used bytes, in an installation with three
 // accounts.
-func space(used int64) *storage.Space {
+func space(used int64) *storage.StreamSpace {
 	s := storage.New(func() int { return 3 })
 	s.SetUsage(limit, used, week, noon)
 	return s
@@ -26,7 +26,7 @@ func space(used int64) *storage.Space {
 
 // fill reserves space for messages of 100 bytes until one is refused, and returns how many bytes it
 // reserved.
-func fill(s *storage.Space, accountID string) (taken int64) {
+func fill(s *storage.StreamSpace, accountID string) (taken int64) {
 	for taken < 2*limit && s.Reserve(accountID, 100) {
 		taken += 100
 	}
@@ -91,8 +91,8 @@ func TestNoLimit(t *testing.T) {
 	s := space(0)
 	fill(s, "heavy")
 	s.SetUsage(-1, limit, week, noon)
-	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.DrainUnsent()) != 0 {
-		t.Errorf("it took %d bytes, %v", got, s.DrainUnsent())
+	if got := fill(s, "heavy"); got != 2*limit || s.IsLimited() || len(s.DrainUnannounced()) != 0 {
+		t.Errorf("it took %d bytes, %v", got, s.DrainUnannounced())
 	}
 	s.SetUsage(limit, 95_000, week, noon)
 	if !s.Reserve("heavy", 100) {
@@ -110,7 +110,7 @@ func TestReturn(t *testing.T) {
 		}
 		s.Release("a", 100)
 	}
-	if untold := s.DrainUnsent(); len(untold) != 0 {
+	if untold := s.DrainUnannounced(); len(untold) != 0 {
 		t.Errorf("%v", untold)
 	}
 }
@@ -120,10 +120,10 @@ func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
 	gossip := func() {
-		for id, bytes := range a.DrainUnsent() {
+		for id, bytes := range a.DrainUnannounced() {
 			b.ReceiveUsage(id, bytes)
 		}
-		for id, bytes := range b.DrainUnsent() {
+		for id, bytes := range b.DrainUnannounced() {
 			a.ReceiveUsage(id, bytes)
 		}
 	}
@@ -151,7 +151,7 @@ func TestAfterAStart(t *testing.T) {
 	if !s.Reserve("light", 100) {
 		t.Error("an account that holds nothing finds no room")
 	}
-	s.SetSums(map[string]int64{"heavy": 90_000, "light": 4_000})
+	s.SetAccountSums(map[string]int64{"heavy": 90_000, "light": 4_000})
 	if s.Reserve("heavy", 1) {
 		t.Error("the heaviest account finds room")
 	}
@@ -166,11 +166,11 @@ func TestSumsReplaceCounts(t *testing.T) {
 	s := space(71_000)
 	s.ReceiveUsage("purged", 40_000)
 	s.SetUsage(limit, 91_000, week, noon)
-	s.SetSums(map[string]int64{"other": 88_000})
+	s.SetAccountSums(map[string]int64{"other": 88_000})
 	if s.Reserve("purged", 1) {
 		t.Error("what was taken just before the sums may be missing in them")
 	}
-	s.SetSums(map[string]int64{"other": 88_000})
+	s.SetAccountSums(map[string]int64{"other": 88_000})
 	if !s.Reserve("purged", 1) || s.Reserve("other", 1) {
 		t.Error("the sums are not in force")
 	}

@@ -15,9 +15,9 @@ const (
 	// CapabilityFilters is the capability to start executions only for the requests that match a
 	// trigger node's filter.
 	CapabilityFilters Capability = "filters"
-	// CapabilityAnswers is the capability to delay the response to a request until its execution
-	// has finished.
-	CapabilityAnswers Capability = "answers"
+	// CapabilitySyncResponses is the capability to delay the response to a request until its
+	// execution has finished.
+	CapabilitySyncResponses Capability = "answers"
 	// CapabilityOrderKeys is the capability to order a trigger node's executions by order key.
 	CapabilityOrderKeys Capability = "orderKey"
 	// CapabilityOwnStreams is the capability to store a queue's start messages in the queue's own
@@ -30,7 +30,7 @@ func Capabilities() []Capability {
 	return []Capability{
 		CapabilitySenders,
 		CapabilityFilters,
-		CapabilityAnswers,
+		CapabilitySyncResponses,
 		CapabilityOrderKeys,
 		CapabilityOwnStreams,
 	}

@@ -46,13 +46,13 @@ type PendingReporter interface {
 	Pending() (since uint64, settled <-chan struct{})
 }
 
-// ErrNoIdentity means that the registry has no identity: it was lost, or is being restored. It
-// wraps ErrNotCurrent.
-var ErrNoIdentity = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
+// ErrNoRegistryIdentity means that the registry has no identity: it was lost, or is being restored.
+// It wraps ErrNotCurrent.
+var ErrNoRegistryIdentity = fmt.Errorf("%w: it was lost, or is being restored", ErrNotCurrent)
 
-// ErrRestoring means that a backup is being restored into the registry. It wraps ErrNoIdentity.
-// Everything stored so far has been applied.
-var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrNoIdentity)
+// ErrRestoring means that a backup is being restored into the registry. It wraps
+// ErrNoRegistryIdentity. Everything stored so far has been applied.
+var ErrRestoring = fmt.Errorf("%w: a backup is being restored", ErrNoRegistryIdentity)
 
 // ErrNotCurrent means that this process's copy of the registry may be stale. The same call may
 // succeed a moment later.
@@ -515,7 +515,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	case f.identity.Restoring:
 		return ErrRestoring
 	case id == "" || f.hasRolledBack():
-		return ErrNoIdentity
+		return ErrNoRegistryIdentity
 	}
 	return nil
 }
@@ -646,7 +646,7 @@ func (f *Follower) Wait(ctx context.Context, revision uint64) error {
 		if done {
 			return nil
 		}
-		stalled := time.NewTimer(stallTimeout)
+		stalled := time.NewTimer(deliveryStallTimeout)
 		select {
 		case <-ctx.Done():
 			stalled.Stop()

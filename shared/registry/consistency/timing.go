@@ -29,8 +29,8 @@ const (
 	// joinListenTime is how long a new membership collects announcements before its first use.
 	// Every live process sends at least one in that time.
 	joinListenTime = heartbeatInterval + 100*time.Millisecond
-	// stallTimeout is how long a stored change may take to arrive before the consumer is recreated:
-	// messages that the server has sent into a dead connection count as delivered and are not sent
-	// again.
-	stallTimeout = 300 * time.Millisecond
+	// deliveryStallTimeout is how long a stored change may take to arrive before the consumer is
+	// recreated: messages that the server has sent into a dead connection count as delivered and
+	// are not sent again.
+	deliveryStallTimeout = 300 * time.Millisecond
 )

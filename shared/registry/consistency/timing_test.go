@@ -30,9 +30,9 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			leaseRenewInterval, leaseRenewTimeout, leaseDuration)
 	}
-	if stallTimeout >= leaseRenewTimeout {
+	if deliveryStallTimeout >= leaseRenewTimeout {
 		t.Errorf("a lost change is asked for after %s, but a renewal that waits for it takes at "+
-			"most %s", stallTimeout, leaseRenewTimeout)
+			"most %s", deliveryStallTimeout, leaseRenewTimeout)
 	}
 }
 

@@ -36,9 +36,9 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// entryKey is the context key of an audit entry. That entry is stored with a record instead of
-	// the entry that auditEntryFor derives from the change.
-	entryKey struct{}
+	// auditEntryKey is the context key of an audit entry. That entry is stored with a record
+	// instead of the entry that auditEntryFor derives from the change.
+	auditEntryKey struct{}
 )
 
 // WithActor returns a context in which changes are made by actor.
@@ -79,8 +79,8 @@ const redactedValue = "(not shown)"
 
 // Limits on an entry, which must fit into the record's message.
 const (
-	maxChanges     = 100
-	maxValueLength = 300
+	maxAuditChanges     = 100
+	maxAuditValueLength = 300
 )
 
 // EncodeEntry returns the encoded form of an entry, as stored in a header.
@@ -372,8 +372,8 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 }
 
 func shortened(text string) string {
-	if runes := []rune(text); len(runes) > maxValueLength {
-		return string(runes[:maxValueLength]) + "…"
+	if runes := []rune(text); len(runes) > maxAuditValueLength {
+		return string(runes[:maxAuditValueLength]) + "…"
 	}
 	return text
 }
@@ -394,9 +394,9 @@ func changedFields(was, after map[string]fieldValue) (fields []string) {
 	return fields
 }
 
-// changesOf returns the old and new values of at most maxChanges of the fields.
+// changesOf returns the old and new values of at most maxAuditChanges of the fields.
 func changesOf(fields []string, was, now map[string]fieldValue) (changes []FieldChange) {
-	for _, field := range fields[:min(len(fields), maxChanges)] {
+	for _, field := range fields[:min(len(fields), maxAuditChanges)] {
 		changes = append(
 			changes,
 			FieldChange{field, shownValue(was, field), shownValue(now, field)},

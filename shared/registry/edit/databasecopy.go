@@ -96,9 +96,9 @@ func AdvanceRevision(
 }
 
 const (
-	// maxUnconfirmed is the maximum number of records that RestoreMissing has sent and whose
+	// maxUnconfirmedRecords is the maximum number of records that RestoreMissing has sent and whose
 	// confirmations it still awaits.
-	maxUnconfirmed = 500
+	maxUnconfirmedRecords = 500
 	// maxStallWait is the maximum time that a record may wait to be sent.
 	maxStallWait = 10 * time.Second
 )
@@ -138,7 +138,7 @@ func RestoreMissing(
 		if err != nil {
 			return stored, fmt.Errorf("store %s: %w", r.Key, err)
 		}
-		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == maxUnconfirmed {
+		if unconfirmed = append(unconfirmed, future); len(unconfirmed) == maxUnconfirmedRecords {
 			if err := confirm(); err != nil {
 				return stored, err
 			}

@@ -35,7 +35,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	if !within("c") || within("b") || within("a") {
 		t.Errorf("after the downgrade: c %t, b %t, a %t", within("c"), within("b"), within("a"))
 	}
-	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrPlanLimit) {
+	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrActiveWorkflowLimit) {
 		t.Errorf("activating one that is active and past the limit: %v", err)
 	}
 	if _, err := r.Deactivate(ctx, "c"); err != nil {
@@ -44,13 +44,13 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	if !within("b") || within("a") {
 		t.Error("the next one did not move up")
 	}
-	if _, err := r.Activate(ctx, "c"); !errors.Is(err, edit.ErrPlanLimit) {
+	if _, err := r.Activate(ctx, "c"); !errors.Is(err, edit.ErrActiveWorkflowLimit) {
 		t.Errorf("activating past the limit: %v", err)
 	}
 	if _, _, err := r.PutAccount(ctx, "on-pro", "An account", "none"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrNotInPlan) {
+	if _, err := r.Activate(ctx, "b"); !errors.Is(err, edit.ErrWebhooksNotInPlan) {
 		t.Errorf("activating without webhook triggers: %v", err)
 	}
 	if err := r.DeleteWorkflow(ctx, "b"); err != nil {
@@ -88,7 +88,7 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 		if errs[0] != nil {
 			winner = 1
 		}
-		if errs[winner] != nil || !errors.Is(errs[1-winner], edit.ErrPlanLimit) {
+		if errs[winner] != nil || !errors.Is(errs[1-winner], edit.ErrActiveWorkflowLimit) {
 			t.Fatalf("round %d: %v", round, errs)
 		}
 		if _, err := editors[round%2].Deactivate(ctx, workflows[winner]); err != nil {
@@ -113,7 +113,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Helper()
 		account, _ := r.Directory.Account("on-free")
 		record := *account.Record
-		record.LastTransition = registry.Transition{
+		record.LastTransition = registry.ActivationTransition{
 			Number:     number,
 			WorkflowID: workflow,
 			Active:     true,
@@ -133,7 +133,7 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	}
 
 	half(1, "died")
-	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrPlanLimit) {
+	if _, err := r.Activate(ctx, "next"); !errors.Is(err, edit.ErrActiveWorkflowLimit) {
 		t.Errorf("the unfinished one came first, yet: %v", err)
 	}
 	if w, _ := r.Directory.Workflow("died"); !w.Record.Active || w.Record.ActivatedAt.IsZero() {
@@ -243,7 +243,7 @@ func TestRotateKeepsOldTokensForAWhile(t *testing.T) {
 		time.Until(info.Tokens[1].ExpiresAt) > time.Hour {
 		t.Errorf("%+v", info.Tokens)
 	}
-	for range edit.MaxTokens - 2 {
+	for range edit.MaxTokensPerNode - 2 {
 		if err := r.RotateToken(ctx, "wf", "node", time.Hour); err != nil {
 			t.Fatal(err)
 		}

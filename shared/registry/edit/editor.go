@@ -179,7 +179,7 @@ func dependsOnDirectory(err error) bool {
 	var invalid *InvalidError
 	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) ||
 		errors.Is(err, ErrNotFound) ||
-		errors.Is(err, ErrPlanLimit) || errors.Is(err, ErrNotInPlan) ||
+		errors.Is(err, ErrActiveWorkflowLimit) || errors.Is(err, ErrWebhooksNotInPlan) ||
 		errors.Is(err, ErrTooManyTokens) ||
 		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) ||
 		errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
@@ -208,7 +208,7 @@ func (e *Editor) put(
 		return 0, fmt.Errorf("encode %s: %w", key, err)
 	}
 	header := nats.Header{}
-	switch entry, given := ctx.Value(entryKey{}).(AuditEntry); {
+	switch entry, given := ctx.Value(auditEntryKey{}).(AuditEntry); {
 	case given:
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	case kv.Bucket() == registry.Bucket:
@@ -274,19 +274,19 @@ func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key
 	return last.revision
 }
 
-// UncertainError means that it is not known whether a change is stored, because the acknowledgment
-// was lost or is late.
-type UncertainError struct{ cause error }
+// OutcomeUnknownError means that it is not known whether a change is stored, because the
+// acknowledgment was lost or is late.
+type OutcomeUnknownError struct{ cause error }
 
-func (e *UncertainError) Error() string {
+func (e *OutcomeUnknownError) Error() string {
 	return "it is not known whether the change is stored: " + e.cause.Error()
 }
 
 // Unwrap returns the underlying error.
-func (e *UncertainError) Unwrap() error { return e.cause }
+func (e *OutcomeUnknownError) Unwrap() error { return e.cause }
 
 // mapConflict maps the server's "wrong last sequence" error to errRetry, and a missing response to
-// an UncertainError. A replicated bucket reports the former with a different error code.
+// an OutcomeUnknownError. A replicated bucket reports the former with a different error code.
 func mapConflict(err error, key string) error {
 	var api *jetstream.APIError
 	switch {
@@ -299,7 +299,7 @@ func mapConflict(err error, key string) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, nats.ErrDisconnected),
 		errors.Is(err, nats.ErrConnectionClosed):
-		return &UncertainError{fmt.Errorf("store %s: %w", key, err)}
+		return &OutcomeUnknownError{fmt.Errorf("store %s: %w", key, err)}
 	default:
 		return fmt.Errorf("store %s: %w", key, err)
 	}

@@ -21,11 +21,11 @@ func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
 func workflowNotFound(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
-// ErrPlanLimit means that the account's plan does not allow another active workflow.
-var ErrPlanLimit = errors.New("the plan's number of active webhook workflows is reached")
+// ErrActiveWorkflowLimit means that the account's plan does not allow another active workflow.
+var ErrActiveWorkflowLimit = errors.New("the plan's number of active webhook workflows is reached")
 
-// ErrNotInPlan means that the account's plan does not allow webhook triggers.
-var ErrNotInPlan = errors.New("the plan has no webhook triggers")
+// ErrWebhooksNotInPlan means that the account's plan does not allow webhook triggers.
+var ErrWebhooksNotInPlan = errors.New("the plan has no webhook triggers")
 
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
 var ErrAccountNotEmpty = errors.New("it has workflows or keys")
@@ -47,8 +47,8 @@ var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 // ErrLastSecret means that the sender would have no valid secret left.
 var ErrLastSecret = errors.New("it is the sender's last secret")
 
-// ErrNoSample means that a node has no sample payload.
-var ErrNoSample = errors.New("no sample payload is configured")
+// ErrNoSamplePayload means that a node has no sample payload.
+var ErrNoSamplePayload = errors.New("no sample payload is configured")
 
 // InvalidError describes an invalid request of an operator.
 type InvalidError struct {

@@ -9,11 +9,11 @@ import (
 
 // Limits on a record, which is one NATS message.
 const (
-	MaxTriggers         = 100
-	MaxNameLength       = 200 // characters in a display name
-	MaxTokens           = 10  // valid tokens of one node, including the old ones
-	MaxOldTokenLifetime = 30 * 24 * time.Hour
-	MaxSamplePayload    = 512 << 10
+	MaxTriggersPerWorkflow = 100
+	MaxNameLength          = 200 // characters in a display name
+	MaxTokensPerNode       = 10  // valid tokens of one node, including the old ones
+	MaxOldTokenLifetime    = 30 * 24 * time.Hour
+	MaxSamplePayloadBytes  = 512 << 10
 )
 
 func checkID(field, id string) error {
@@ -34,9 +34,10 @@ func checkText(field, text string) error {
 
 func checkSample(field string, sample []byte) error {
 	switch {
-	case len(sample) > MaxSamplePayload:
+	case len(sample) > MaxSamplePayloadBytes:
 		return &InvalidError{
-			field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayload, len(sample)),
+			field, fmt.Sprintf("must be at most %d bytes, not %d", MaxSamplePayloadBytes,
+				len(sample)),
 		}
 	case !execution.ValidJSON(sample):
 		return &InvalidError{field, "must be one JSON text"}

@@ -81,17 +81,18 @@ func (e *Editor) SetQueueStream(
 		if q.Stream == nil {
 			q.Stream = &registry.QueueStream{}
 		}
-		if q.StoreTarget() == registry.TargetShared && q.Stream.Phase != registry.PhaseMovingIn {
+		if q.StoreTarget() == registry.StoreTargetShared &&
+			q.Stream.Phase != registry.PhaseMovingIn {
 			if err := e.requireCapability(consistency.CapabilityOwnStreams); err != nil {
 				return err
 			}
 		}
 		switch q.Stream.Phase {
-		case 0, registry.PhaseDraining:
+		case 0, registry.PhaseDrainingOwn:
 			q.Stream.Phase = registry.PhaseMovingIn
-		case registry.PhaseMovingOut, registry.PhaseClosedOut:
+		case registry.PhaseMovingOut, registry.PhaseClosedMovingOut:
 			q.Stream.Phase = registry.PhaseOwn // the queue's own stream still holds everything
-		case registry.PhaseMovingIn, registry.PhaseClosedIn, registry.PhaseOwn:
+		case registry.PhaseMovingIn, registry.PhaseClosedMovingIn, registry.PhaseOwn:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
 			spec.Replicas
@@ -110,9 +111,9 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 		switch q.Stream.Phase {
 		case registry.PhaseOwn:
 			q.Stream.Phase = registry.PhaseMovingOut
-		case registry.PhaseMovingIn, registry.PhaseClosedIn:
-			q.Stream.Phase = registry.PhaseDraining
-		case registry.PhaseMovingOut, registry.PhaseClosedOut, registry.PhaseDraining:
+		case registry.PhaseMovingIn, registry.PhaseClosedMovingIn:
+			q.Stream.Phase = registry.PhaseDrainingOwn
+		case registry.PhaseMovingOut, registry.PhaseClosedMovingOut, registry.PhaseDrainingOwn:
 		}
 		return nil
 	})
@@ -178,7 +179,7 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 		if q.Record.Stream.Phase.IsMoving() {
 			return fmt.Errorf("%w: %s", ErrQueueMoves, name)
 		}
-		own = own || q.Record.StoreTarget() == registry.TargetOwn
+		own = own || q.Record.StoreTarget() == registry.StoreTargetOwn
 	}
 	if own && !before.Closed {
 		return &QueueChangeError{after.ID, before.Queue, after.Queue}

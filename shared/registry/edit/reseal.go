@@ -76,8 +76,9 @@ func Reseal(
 	return done, nil
 }
 
-// maxCheckedNodes is the maximum number of nodes whose tokens CountDecryptable tries to decrypt.
-const maxCheckedNodes = 1_000
+// maxDecryptionTrialNodes is the maximum number of nodes whose tokens CountDecryptable tries to
+// decrypt.
+const maxDecryptionTrialNodes = 1_000
 
 // CountDecryptable counts how many secrets the editor's keys can decrypt: it tries those of all
 // senders, and the tokens and sample payloads of some nodes. It stops early when enough returns
@@ -94,7 +95,7 @@ func (e *Editor) CountDecryptable(
 				return found, nil
 			}
 			for _, node := range w.Triggers {
-				if read++; read > maxCheckedNodes {
+				if read++; read > maxDecryptionTrialNodes {
 					break
 				}
 				if err := e.countDecryptableTokens(ctx, w.ID, node.NodeID, &found); err != nil {

@@ -123,7 +123,7 @@ func (e *Editor) RotateToken(
 		if keepOld > 0 {
 			old = unexpired(node.Tokens, now)
 		}
-		if len(old) >= MaxTokens {
+		if len(old) >= MaxTokensPerNode {
 			return 0,
 				fmt.Errorf("%w (%d); rotate once with keepOldForSeconds 0 to end them",
 					ErrTooManyTokens, len(old))
@@ -200,7 +200,7 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		changed.From = redactedValue
 	}
 	entry.Changes = []FieldChange{changed}
-	return e.storeInitialSample(context.WithValue(ctx, entryKey{}, entry), workflowID, nodeID,
+	return e.storeInitialSample(context.WithValue(ctx, auditEntryKey{}, entry), workflowID, nodeID,
 		sample)
 }
 

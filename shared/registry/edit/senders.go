@@ -46,8 +46,9 @@ type SecretInfo struct {
 	ExpiresAt time.Time // the zero time means never
 }
 
-// minShownLength is the minimum length of a secret whose last four characters may be shown.
-const minShownLength = 8
+// minSecretLengthForLast4 is the minimum length of a secret whose last four characters may be
+// shown.
+const minSecretLengthForLast4 = 8
 
 // MaxOldSecretLifetime is the maximum time that older secrets may stay valid after a new one was
 // set.
@@ -500,7 +501,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 		return record, nil
 	}
 	record := registry.SenderSecret{ID: rand.Text()[:12], SetAt: s.editor.now()}
-	if len(secret.text) >= minShownLength {
+	if len(secret.text) >= minSecretLengthForLast4 {
 		record.Last4 = string([]rune(secret.text)[max(0, len([]rune(secret.text))-4):])
 	}
 	if s.preset.Secret != nil && s.preset.Secret.Public {

@@ -447,7 +447,7 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 				Can: []consistency.Capability{consistency.CapabilitySenders},
 			}, logtest.Quiet())
 		fatal(t, err)
-		awaitLacking(t, r, consistency.CapabilityAnswers)
+		awaitLacking(t, r, consistency.CapabilitySyncResponses)
 		if err := put("wf", "wf", s); !errors.Is(err, edit.ErrIngressTooOld) {
 			t.Errorf("%s beside an ingress that does not know it: %v", name, err)
 		}

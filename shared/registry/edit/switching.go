@@ -8,9 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Activate lets a workflow's webhooks start executions. It fails with ErrNotInPlan or ErrPlanLimit
-// if the plan does not allow that, even if the workflow is already active but exceeds its plan's
-// limit.
+// Activate lets a workflow's webhooks start executions. It fails with ErrWebhooksNotInPlan or
+// ErrActiveWorkflowLimit if the plan does not allow that, even if the workflow is already active
+// but exceeds its plan's limit.
 func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, true)
 }
@@ -61,7 +61,7 @@ func (e *Editor) setActive(
 			return max(have.Revision, account.Revision, e.directory.Plans().Revision), errUnchanged
 		}
 		next := *account.Record
-		next.LastTransition = registry.Transition{
+		next.LastTransition = registry.ActivationTransition{
 			Number: last.Number + 1, WorkflowID: id, Active: active, At: e.now(), By: ActorOf(ctx),
 		}
 		if _, err := e.put(ctx, e.registry, registry.AccountPrefix+next.ID, &next,
@@ -85,12 +85,12 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	case !ok:
 		return errRetry // it has been deleted meanwhile
 	case !view.PlanHasWebhooks():
-		return ErrNotInPlan
+		return ErrWebhooksNotInPlan
 	case w.Active && !view.WithinPlan:
-		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
+		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	case !w.Active && view.Plan.MaxActive != registry.Unlimited &&
 		e.directory.OtherActiveCount(w.AccountID, w.ID) >= view.Plan.MaxActive:
-		return fmt.Errorf("%w (%d)", ErrPlanLimit, view.Plan.MaxActive)
+		return fmt.Errorf("%w (%d)", ErrActiveWorkflowLimit, view.Plan.MaxActive)
 	}
 	return nil
 }
@@ -108,13 +108,16 @@ func (e *Editor) unfinishedTransition(
 // writeTransition writes a transition to the workflow's record. The audit entry contains the actor
 // who requested the transition.
 func (e *Editor) writeTransition(
-	ctx context.Context, w Versioned[*registry.Workflow], t registry.Transition,
+	ctx context.Context, w Versioned[*registry.Workflow], t registry.ActivationTransition,
 ) (uint64, error) {
 	return e.put(WithActor(ctx, t.By), e.registry, registry.WorkflowPrefix+w.Record.ID,
 		applyTransition(w.Record, t), w.Revision)
 }
 
-func applyTransition(before *registry.Workflow, t registry.Transition) *registry.Workflow {
+func applyTransition(
+	before *registry.Workflow,
+	t registry.ActivationTransition,
+) *registry.Workflow {
 	w := before.Clone()
 	w.Active, w.Transition, w.UpdatedAt, w.ActivatedAt = t.Active, t.Number, t.At, time.Time{}
 	if t.Active {

@@ -133,7 +133,7 @@ func (s TriggerSettings) neededCapabilities(
 		needed = append(needed, consistency.CapabilityFilters)
 	}
 	if after.Answer != nil && before.Answer == nil {
-		needed = append(needed, consistency.CapabilityAnswers)
+		needed = append(needed, consistency.CapabilitySyncResponses)
 	}
 	return needed
 }
@@ -178,10 +178,14 @@ func (s *WorkflowSpec) check() error {
 			problems = append(problems, &InvalidError{"rateLimit", err.Error()})
 		}
 	}
-	if n := len(s.Triggers); n < 1 || n > MaxTriggers {
+	if n := len(s.Triggers); n < 1 || n > MaxTriggersPerWorkflow {
 		problems = append(problems, &InvalidError{
 			"triggers",
-			fmt.Sprintf("a workflow has 1 to %d webhook trigger nodes, not %d", MaxTriggers, n),
+			fmt.Sprintf(
+				"a workflow has 1 to %d webhook trigger nodes, not %d",
+				MaxTriggersPerWorkflow,
+				n,
+			),
 		})
 	}
 	seen := map[string]bool{}

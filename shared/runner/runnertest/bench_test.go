@@ -135,7 +135,7 @@ func once(
 	nc := server.Connect(b)
 	defer nc.Close()
 	consumer, err := js.CreateConsumer(b.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
-		Durable: "runner-default-" + group, FilterSubject: stream.QueueSubject("default"),
+		Durable: "runner-default-" + group, FilterSubject: stream.QueueFilterSubject("default"),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 15 * time.Second, MaxAckPending: 10_000,
 	})
 	if err != nil {

@@ -387,7 +387,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 	deadly := ingress.Start(t, runnertest.Post{WorkflowID: "deadly"})
 	consumer, err := js.CreateConsumer(t.Context(), stream.ExecutionsName, jetstream.ConsumerConfig{
 		Durable:       "runner-default-group",
-		FilterSubject: stream.QueueSubject("default"),
+		FilterSubject: stream.QueueFilterSubject("default"),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 	})
 	if err != nil {

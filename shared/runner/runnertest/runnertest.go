@@ -60,7 +60,7 @@ func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 // is kept with everything in it.
 func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	tb.Helper()
-	i.setPhase(tb, queue, stream.PhaseDraining)
+	i.setPhase(tb, queue, stream.PhaseDrainingOwn)
 }
 
 // DeleteOwnStream deletes a queue's own stream, after the queue has moved back to the shared

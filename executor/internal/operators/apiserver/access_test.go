@@ -44,80 +44,80 @@ type operation struct {
 
 // operations lists all operations of the OpenAPI document. A new operation needs an entry.
 var operations = map[string]operation{
-	"get-whoami": {operate.Viewer, nothing, "", ""},
-	"list-keys":  {operate.Admin, everything, "", ""},
-	"create-key": {operate.Admin, everything, `{"name":"another","role":"viewer"}`, ""},
-	"revoke-key": {operate.Admin, aKey, "", ""},
+	"get-whoami": {operate.RoleViewer, nothing, "", ""},
+	"list-keys":  {operate.RoleAdmin, everything, "", ""},
+	"create-key": {operate.RoleAdmin, everything, `{"name":"another","role":"viewer"}`, ""},
+	"revoke-key": {operate.RoleAdmin, aKey, "", ""},
 
-	"list-audit":   {operate.Admin, everything, "", ""},
-	"list-members": {operate.Admin, everything, "", ""},
-	"get-size":     {operate.Admin, everything, "", ""},
+	"list-audit":   {operate.RoleAdmin, everything, "", ""},
+	"list-members": {operate.RoleAdmin, everything, "", ""},
+	"get-size":     {operate.RoleAdmin, everything, "", ""},
 
-	"list-plans":       {operate.Viewer, nothing, "", ""},
-	"list-accounts":    {operate.Viewer, nothing, "", ""},
-	"get-account":      {operate.Viewer, anAccount, "", ""},
-	"put-account":      {operate.Admin, anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
-	"get-events":       {operate.Viewer, anAccount, "", api.CodeNotFound},
-	"put-events":       {operate.Admin, anAccount, `{"workflowId":"ACCOUNT-wf"}`, ""},
-	"delete-events":    {operate.Admin, anAccount, "", api.CodeNotFound},
-	"patch-account":    {operate.Admin, anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
-	"patch-workflow":   {operate.Editor, aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
-	"patch-trigger":    {operate.Editor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
-	"check-public-url": {operate.Viewer, nothing, "", ""},
+	"list-plans":       {operate.RoleViewer, nothing, "", ""},
+	"list-accounts":    {operate.RoleViewer, nothing, "", ""},
+	"get-account":      {operate.RoleViewer, anAccount, "", ""},
+	"put-account":      {operate.RoleAdmin, anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
+	"get-events":       {operate.RoleViewer, anAccount, "", api.CodeNotFound},
+	"put-events":       {operate.RoleAdmin, anAccount, `{"workflowId":"ACCOUNT-wf"}`, ""},
+	"delete-events":    {operate.RoleAdmin, anAccount, "", api.CodeNotFound},
+	"patch-account":    {operate.RoleAdmin, anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
+	"patch-workflow":   {operate.RoleEditor, aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
+	"patch-trigger":    {operate.RoleEditor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
+	"check-public-url": {operate.RoleViewer, nothing, "", ""},
 
-	"list-workflows": {operate.Viewer, nothing, "", ""},
-	"get-workflow":   {operate.Viewer, aWorkflow, "", ""},
+	"list-workflows": {operate.RoleViewer, nothing, "", ""},
+	"get-workflow":   {operate.RoleViewer, aWorkflow, "", ""},
 	"put-workflow": {
-		operate.Editor, aWorkflow,
+		operate.RoleEditor, aWorkflow,
 		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, "",
 	},
-	"delete-workflow":     {operate.Editor, aWorkflow, "", ""},
-	"activate-workflow":   {operate.Editor, aWorkflow, "", ""},
-	"deactivate-workflow": {operate.Editor, aWorkflow, "", ""},
-	"list-refusals":       {operate.Viewer, aWorkflow, "", ""},
-	"list-all-refusals":   {operate.Viewer, nothing, "", ""},
+	"delete-workflow":     {operate.RoleEditor, aWorkflow, "", ""},
+	"activate-workflow":   {operate.RoleEditor, aWorkflow, "", ""},
+	"deactivate-workflow": {operate.RoleEditor, aWorkflow, "", ""},
+	"list-refusals":       {operate.RoleViewer, aWorkflow, "", ""},
+	"list-all-refusals":   {operate.RoleViewer, nothing, "", ""},
 
-	"get-trigger":        {operate.Viewer, aWorkflow, "", ""},
-	"try-order-key":      {operate.Viewer, aWorkflow, "", api.CodeInvalid}, // it has none
-	"put-sample-payload": {operate.Editor, aWorkflow, `{"a":1}`, ""},
-	"rotate-token":       {operate.Editor, aWorkflow, `{}`, ""},
-	"rerun-trigger":      {operate.Editor, aWorkflow, "", ""},
+	"get-trigger":        {operate.RoleViewer, aWorkflow, "", ""},
+	"try-order-key":      {operate.RoleViewer, aWorkflow, "", api.CodeInvalid}, // it has none
+	"put-sample-payload": {operate.RoleEditor, aWorkflow, `{"a":1}`, ""},
+	"rotate-token":       {operate.RoleEditor, aWorkflow, `{}`, ""},
+	"rerun-trigger":      {operate.RoleEditor, aWorkflow, "", ""},
 	"send-test": {
-		operate.Editor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
+		operate.RoleEditor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
 	},
 
-	"list-executions":   {operate.Viewer, nothing, "", ""},
-	"get-execution":     {operate.Viewer, anExecution, "", ""},
-	"rerun-execution":   {operate.Editor, anExecution, "", ""},
-	"cancel-execution":  {operate.Editor, anExecution, "", api.CodeAlreadyEnded},
-	"cancel-executions": {operate.Editor, nothing, `{"ids":[]}`, ""},
-	"requeue-execution": {operate.Editor, anExecution, "", ""},
-	"stream-executions": {operate.Viewer, nothing, "", ""},
-	"list-dead-letters": {operate.Viewer, nothing, "", ""},
+	"list-executions":   {operate.RoleViewer, nothing, "", ""},
+	"get-execution":     {operate.RoleViewer, anExecution, "", ""},
+	"rerun-execution":   {operate.RoleEditor, anExecution, "", ""},
+	"cancel-execution":  {operate.RoleEditor, anExecution, "", api.CodeAlreadyEnded},
+	"cancel-executions": {operate.RoleEditor, nothing, `{"ids":[]}`, ""},
+	"requeue-execution": {operate.RoleEditor, anExecution, "", ""},
+	"stream-executions": {operate.RoleViewer, nothing, "", ""},
+	"list-dead-letters": {operate.RoleViewer, nothing, "", ""},
 
-	"list-senders":         {operate.Viewer, nothing, "", ""},
-	"get-sender":           {operate.Viewer, aWorkflow, "", api.CodeNotFound},
-	"put-sender":           {operate.Editor, aWorkflow, `{"preset":"plain"}`, ""},
-	"delete-sender":        {operate.Editor, aWorkflow, "", api.CodeNotFound},
-	"add-sender-secret":    {operate.Editor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
-	"delete-sender-secret": {operate.Editor, aWorkflow, "", api.CodeNotFound},
+	"list-senders":         {operate.RoleViewer, nothing, "", ""},
+	"get-sender":           {operate.RoleViewer, aWorkflow, "", api.CodeNotFound},
+	"put-sender":           {operate.RoleEditor, aWorkflow, `{"preset":"plain"}`, ""},
+	"delete-sender":        {operate.RoleEditor, aWorkflow, "", api.CodeNotFound},
+	"add-sender-secret":    {operate.RoleEditor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
+	"delete-sender-secret": {operate.RoleEditor, aWorkflow, "", api.CodeNotFound},
 
-	"delete-account": {operate.Admin, anAccount, "", "account_not_empty"},
-	"list-queues":    {operate.Viewer, nothing, "", ""},
+	"delete-account": {operate.RoleAdmin, anAccount, "", "account_not_empty"},
+	"list-queues":    {operate.RoleViewer, nothing, "", ""},
 	// The accounts share the queue.
-	"pause-queue":          {operate.Editor, nothing, `{}`, api.CodeForbidden},
-	"resume-queue":         {operate.Editor, nothing, "", api.CodeForbidden},
-	"put-queue-stream":     {operate.Admin, nothing, `{}`, ""},
-	"delete-queue-stream":  {operate.Admin, nothing, "", ""},
-	"put-queue-group":      {operate.Editor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
-	"replay-execution":     {operate.Editor, anExecution, "", ""},
-	"replay-rejected":      {operate.Editor, nothing, `{"status":"rejected"}`, ""},
-	"requeue-dead-letters": {operate.Editor, nothing, `{}`, ""},
-	"dismiss-dead-letters": {operate.Editor, nothing, `{"ids":[]}`, ""},
+	"pause-queue":          {operate.RoleEditor, nothing, `{}`, api.CodeForbidden},
+	"resume-queue":         {operate.RoleEditor, nothing, "", api.CodeForbidden},
+	"put-queue-stream":     {operate.RoleAdmin, nothing, `{}`, ""},
+	"delete-queue-stream":  {operate.RoleAdmin, nothing, "", ""},
+	"put-queue-group":      {operate.RoleEditor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
+	"replay-execution":     {operate.RoleEditor, anExecution, "", ""},
+	"replay-rejected":      {operate.RoleEditor, nothing, `{"status":"rejected"}`, ""},
+	"requeue-dead-letters": {operate.RoleEditor, nothing, `{}`, ""},
+	"dismiss-dead-letters": {operate.RoleEditor, nothing, `{"ids":[]}`, ""},
 
-	"back-up-records": {operate.Admin, everything, "", ""},
-	"back-up-audit":   {operate.Admin, everything, "", api.CodeInvalid},
-	"restore-records": {operate.Admin, everything, `{}`, api.CodeNotEmpty},
+	"back-up-records": {operate.RoleAdmin, everything, "", ""},
+	"back-up-audit":   {operate.RoleAdmin, everything, "", api.CodeInvalid},
+	"restore-records": {operate.RoleAdmin, everything, `{}`, api.CodeNotEmpty},
 }
 
 // endpoint is an operation of the OpenAPI document.
@@ -260,12 +260,12 @@ func TestWhoMayDoWhat(t *testing.T) {
 		role      operate.Role
 		account   string
 	}{
-		{"admin token", adminToken, operate.Admin, ""},
-		{"admin", r.key("admin", "").Secret, operate.Admin, ""},
-		{"editor", r.key("editor", "").Secret, operate.Editor, ""},
-		{"viewer", r.key("viewer", "").Secret, operate.Viewer, ""},
-		{"editor of acme", r.key("editor", "acme").Secret, operate.Editor, "acme"},
-		{"viewer of acme", r.key("viewer", "acme").Secret, operate.Viewer, "acme"},
+		{"admin token", adminToken, operate.RoleAdmin, ""},
+		{"admin", r.key("admin", "").Secret, operate.RoleAdmin, ""},
+		{"editor", r.key("editor", "").Secret, operate.RoleEditor, ""},
+		{"viewer", r.key("viewer", "").Secret, operate.RoleViewer, ""},
+		{"editor of acme", r.key("editor", "acme").Secret, operate.RoleEditor, "acme"},
+		{"viewer of acme", r.key("viewer", "acme").Secret, operate.RoleViewer, "acme"},
 	}
 	for _, e := range r.endpoints() {
 		expected, listed := operations[e.id]
@@ -317,7 +317,7 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.twoAccounts()
-	for _, role := range []operate.Role{operate.Viewer, operate.Editor} {
+	for _, role := range []operate.Role{operate.RoleViewer, operate.RoleEditor} {
 		key := r.key(string(role), "").Secret
 		for _, e := range r.endpoints() {
 			if role.Includes(operations[e.id].least) {

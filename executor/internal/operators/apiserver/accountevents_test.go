@@ -66,9 +66,9 @@ func TestOperatorEvents(t *testing.T) {
 	}).refused(412, api.CodeChangedSince)
 
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	r.check(r.store.ChangeEventConditions(t.Context(), []store.EventConditionChange{
+	r.check(r.store.ChangeEventConditions(t.Context(), []store.OngoingConditionChange{
 		{
-			EventCondition: store.EventCondition{
+			OngoingCondition: store.OngoingCondition{
 				AccountID: "on-pro",
 				Kind:      registry.EventQueueUnattended,
 				Subject:   "default",
@@ -76,7 +76,7 @@ func TestOperatorEvents(t *testing.T) {
 			},
 		},
 		{
-			EventCondition: store.EventCondition{
+			OngoingCondition: store.OngoingCondition{
 				AccountID: "on-pro",
 				Kind:      registry.EventSenderSilent,
 				Subject:   "wf/node",
@@ -84,7 +84,7 @@ func TestOperatorEvents(t *testing.T) {
 			},
 		},
 		{
-			EventCondition: store.EventCondition{
+			OngoingCondition: store.OngoingCondition{
 				AccountID: "on-free",
 				Kind:      registry.EventStorageLow,
 				Since:     now,

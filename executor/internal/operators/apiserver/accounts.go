@@ -32,7 +32,7 @@ func (s *server) routeAccounts(to huma.API) {
 	route(to, operationSpec{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*taggedAccount, error) {
+	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*accountWithETag, error) {
 		a, err := s.Operate.Account(ctx, caller, in.ID)
 		return withETag(http.StatusOK, a), err
 	})
@@ -59,7 +59,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 		path:    path,
 		id:      "put-events",
 		tag:     tagAccounts,
-		least:   operate.Admin,
+		least:   operate.RoleAdmin,
 		summary: "Let the account's events start a workflow",
 		description: "Each operator event starts one execution of the workflow, with the source " +
 			"`event`, whether the workflow is active or not. Its kinds: `execution.failed`, " +
@@ -69,7 +69,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 			"tells of.",
 		codes: []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		AccountChange
+		AccountUpdateParams
 		Body api.PutEvents
 	},
 	) (operate.PutResult[api.Events], error) {
@@ -80,10 +80,10 @@ func (s *server) routeAccountEvents(to huma.API) {
 		path:    path,
 		id:      "delete-events",
 		tag:     tagAccounts,
-		least:   operate.Admin,
+		least:   operate.RoleAdmin,
 		summary: "Let the account's events start no workflow",
 		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
 		return s.Operate.RemoveEvents(ctx, caller, in.ID)
 	})
 }
@@ -95,7 +95,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		path:    "/accounts/{id}",
 		id:      "put-account",
 		tag:     tagAccounts,
-		least:   operate.Admin,
+		least:   operate.RoleAdmin,
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the " +
 			"workflows that were activated first keep working; when one of them is deactivated, " +
@@ -104,23 +104,23 @@ func (s *server) routeAccountChanges(to huma.API) {
 		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		AccountChange
+		AccountUpdateParams
 		IfNoneMatchHeader
 		Body api.PutAccount
 	},
-	) (*taggedAccount, error) {
+	) (*accountWithETag, error) {
 		put, err := s.Operate.PutAccount(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
 		return withETag(createdStatus(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
 	routePatch[api.PutAccount](to, operationSpec{
-		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.Admin,
+		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.RoleAdmin,
 		summary: "Change an account", description: "A change of plan takes effect at once.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		AccountChange
+		AccountUpdateParams
 		patchBody
 	},
-	) (*taggedAccount, error) {
+	) (*accountWithETag, error) {
 		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
 		return withETag(http.StatusOK, a), err
 	})
@@ -129,24 +129,24 @@ func (s *server) routeAccountChanges(to huma.API) {
 		path:        "/accounts/{id}",
 		id:          "delete-account",
 		tag:         tagAccounts,
-		least:       operate.Admin,
+		least:       operate.RoleAdmin,
 		summary:     "Delete an account",
 		description: "One that has no workflows and no keys. The records of its executions stay.",
 		codes: []string{
 			api.CodeForbidden, api.CodeNotFound, api.CodeAccountNotEmpty, api.CodeNotConfirmed,
 		},
-	}, func(ctx context.Context, caller operate.Caller, in *AccountChange) error {
+	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
 		return s.Operate.DeleteAccount(ctx, caller, in.ID)
 	})
 }
 
-// AccountChange is the input of a call that changes an account: its path and a precondition.
-type AccountChange struct {
+// AccountUpdateParams is the input of a call that changes an account: its path and a precondition.
+type AccountUpdateParams struct {
 	AccountID
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`
 }
 
-func (c *AccountChange) withCondition(ctx context.Context) (context.Context, error) {
+func (c *AccountUpdateParams) withCondition(ctx context.Context) (context.Context, error) {
 	if c.IfMatch == "" {
 		return ctx, nil
 	}
@@ -160,16 +160,16 @@ func (c *AccountChange) withCondition(ctx context.Context) (context.Context, err
 	return operate.WithAccountIfMatch(ctx, tag), nil
 }
 
-// taggedAccount is a response with the account's ETag, which clients can send as the If-Match of
+// accountWithETag is a response with the account's ETag, which clients can send as the If-Match of
 // later calls.
-type taggedAccount struct {
+type accountWithETag struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the account, for If-Match."`
 	Body   api.Account
 }
 
-func withETag(status int, a api.Account) *taggedAccount {
-	return &taggedAccount{status, `"` + operate.AccountETag(a) + `"`, a}
+func withETag(status int, a api.Account) *accountWithETag {
+	return &accountWithETag{status, `"` + operate.AccountETag(a) + `"`, a}
 }
 
 // AccountID is the path parameter of an account.

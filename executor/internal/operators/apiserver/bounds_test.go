@@ -24,7 +24,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		Kind: operate.CallerKindKey,
 		ID:   key.ID,
 		Name: key.Name,
-		Role: operate.Viewer,
+		Role: operate.RoleViewer,
 	}
 	var open []operate.Subscription
 	for range operate.MaxEventStreams {
@@ -47,7 +47,7 @@ func TestEventStreamsAreBounded(t *testing.T) {
 		Kind: operate.CallerKindKey,
 		ID:   other.ID,
 		Name: other.Name,
-		Role: operate.Viewer,
+		Role: operate.RoleViewer,
 	})
 	mayWatch(operate.AdminCaller())
 	open[0].Cancel()
@@ -67,7 +67,7 @@ func TestRevocationEndsABackup(t *testing.T) {
 		Kind: operate.CallerKindKey,
 		ID:   key.ID,
 		Name: key.Name,
-		Role: operate.Admin,
+		Role: operate.RoleAdmin,
 	}
 	parts := func(each func()) (n int, err error) {
 		err = c.Operate.BackUpRecords(t.Context(), by, func(part []byte) error {

@@ -49,7 +49,7 @@ func (s *server) routeDeadLetters(to huma.API) {
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.SelectDeadLetters },
 		) (api.Requeued, error) {
-			return s.Operate.RequeueDeadLetters(ctx, caller, selection(in.Body))
+			return s.Operate.RequeueDeadLetters(ctx, caller, deadLetterSelection(in.Body))
 		})
 	register(to, operationSpec{
 		method:  http.MethodPost,
@@ -64,11 +64,11 @@ func (s *server) routeDeadLetters(to huma.API) {
 		func(ctx context.Context, caller operate.Caller,
 			in *struct{ Body api.SelectDeadLetters },
 		) (api.Dismissed, error) {
-			return s.Operate.DismissDeadLetters(ctx, caller, selection(in.Body))
+			return s.Operate.DismissDeadLetters(ctx, caller, deadLetterSelection(in.Body))
 		})
 }
 
-func selection(selected api.SelectDeadLetters) operate.DeadLetterSelection {
+func deadLetterSelection(selected api.SelectDeadLetters) operate.DeadLetterSelection {
 	return operate.DeadLetterSelection{IDs: selected.IDs, Filter: operate.DeadLetterFilter{
 		AccountID:  selected.AccountID,
 		WorkflowID: selected.WorkflowID,

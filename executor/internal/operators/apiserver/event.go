@@ -29,12 +29,12 @@ func (s *server) logRequests(next http.Handler) http.Handler {
 	return requestlog.Handler(s.Log, "API call", noting, failed, s.logLevel)
 }
 
-// idFields lists the log fields that hold IDs sent by clients.
-var idFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
+// idLogFields lists the log fields that hold IDs sent by clients.
+var idLogFields = []string{"node_id", "account_id", "workflow_id", "execution_id"}
 
 func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
-	for _, name := range idFields {
+	for _, name := range idLogFields {
 		// If a request is invalid, its IDs may be arbitrary text, which must not be logged.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.ContainsToken(id) ||

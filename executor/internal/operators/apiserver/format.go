@@ -24,7 +24,7 @@ var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)
 	if !ok {
-		return integerError(json.Unmarshal(text, into))
+		return explainIntegerError(json.Unmarshal(text, into))
 	}
 	if !utf8.Valid(text) {
 		return errors.New("must be JSON in UTF-8")
@@ -42,9 +42,9 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// integerError returns an error that explains why encoding/json rejects 1.0 and 1e2, which are
-// integers according to JSON Schema. huma has already reported all other type errors.
-func integerError(err error) error {
+// explainIntegerError returns an error that explains why encoding/json rejects 1.0 and 1e2, which
+// are integers according to JSON Schema. huma has already reported all other type errors.
+func explainIntegerError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
 			wrong.Value)

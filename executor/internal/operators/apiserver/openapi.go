@@ -120,9 +120,9 @@ func (c operationSpec) leastRole() operate.Role {
 	case c.least != "":
 		return c.least
 	case c.method == http.MethodGet:
-		return operate.Viewer
+		return operate.RoleViewer
 	default:
-		return operate.Editor
+		return operate.RoleEditor
 	}
 }
 
@@ -207,7 +207,7 @@ func route[I, O any](
 		api.CodeUnauthorized, api.CodeForbidden, api.CodeInvalid, api.CodeUnavailable,
 		api.CodeInternal,
 	}, c.codes...)
-	if _, ok := any(new(I)).(conditional); ok {
+	if _, ok := any(new(I)).(conditionalInput); ok {
 		codes = append(codes, api.CodeChangedSince)
 	}
 	for _, code := range codes {
@@ -216,7 +216,7 @@ func route[I, O any](
 	huma.Register(to, op, func(ctx context.Context, in *I) (*O, error) {
 		var out *O
 		var err error
-		if only, ok := any(in).(conditional); ok {
+		if only, ok := any(in).(conditionalInput); ok {
 			ctx, err = only.withCondition(ctx)
 		}
 		if err == nil {

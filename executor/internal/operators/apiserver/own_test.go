@@ -65,7 +65,7 @@ func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
 	r.check(err)
 	info, err := s.Info(r.t.Context(),
-		jetstream.WithSubjectFilter(at.QueueSubject(execution.DefaultQueue)))
+		jetstream.WithSubjectFilter(at.QueueFilterSubject(execution.DefaultQueue)))
 	r.check(err)
 	for _, of := range info.State.Subjects {
 		n += of

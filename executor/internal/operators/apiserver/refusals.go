@@ -24,7 +24,7 @@ func (s *server) routeRefusals(to huma.API) {
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowID
 		ListInput
-		RefusedSince
+		RefusedSinceParam
 	},
 	) (api.List[api.Refusal], error) {
 		return s.Operate.Refusals(ctx, caller, in.AccountID, in.ID, in.Since, in.page())
@@ -37,14 +37,14 @@ func (s *server) routeRefusals(to huma.API) {
 			"a week.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		ListInput
-		RefusedSince
+		RefusedSinceParam
 	},
 	) (api.List[api.WorkflowRefusal], error) {
 		return s.Operate.AllRefusals(ctx, caller, in.AccountID, in.Since, in.page())
 	})
 }
 
-// RefusedSince selects the refusals to count by time.
-type RefusedSince struct {
+// RefusedSinceParam selects the refusals to count by time.
+type RefusedSinceParam struct {
 	Since time.Time `query:"since" doc:"Selects the requests that were refused in the minute of this time or later. Absent: those of the last 24 hours."`
 }

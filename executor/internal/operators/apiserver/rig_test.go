@@ -325,7 +325,7 @@ func (r *rig) lastStart() (*execution.Start, uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), stream.ExecutionsName)
 	r.check(err)
-	msg, err := s.GetLastMsgForSubject(r.t.Context(), stream.QueueSubject("*"))
+	msg, err := s.GetLastMsgForSubject(r.t.Context(), stream.QueueFilterSubject("*"))
 	r.check(err)
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	r.check(err)

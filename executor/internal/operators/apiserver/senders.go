@@ -48,7 +48,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 			api.CodeSecretsKeyMissing, api.CodeNotConfirmed,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerChange
+		TriggerUpdateParams
 		Body api.PutSender
 	},
 	) (operate.PutResult[api.Sender], error) {
@@ -61,7 +61,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		tag:     tagTriggers,
 		summary: "Go back to the token alone",
 		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *TriggerChange) error {
+	}, func(ctx context.Context, caller operate.Caller, in *TriggerUpdateParams) error {
 		return s.Operate.RemoveSender(ctx, caller, in.ID, in.NodeID)
 	})
 	register(to, operationSpec{
@@ -78,7 +78,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		},
 		status: http.StatusCreated,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerChange
+		TriggerUpdateParams
 		Body api.AddSenderSecret
 	},
 	) (api.Sender, error) {
@@ -92,7 +92,7 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		summary: "End a secret",
 		codes:   []string{api.CodeNotFound, api.CodeLastSecret, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerChange
+		TriggerUpdateParams
 		SecretID string `path:"secretId" doc:"The secret's ID." example:"6TZQK2M4ABCD"`
 	},
 	) error {

@@ -34,7 +34,7 @@ func (s *server) routeTriggers(to huma.API) {
 		summary:     "Change a trigger node's settings",
 		description: "`If-Match` takes the `ETag` of its workflow.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerChange
+		TriggerUpdateParams
 		patchBody
 	},
 	) (*output, error) {
@@ -70,7 +70,7 @@ func (s *server) routeTriggers(to huma.API) {
 			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeTooManyTokens, api.CodeNotConfirmed,
 		},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerChange
+		TriggerUpdateParams
 		Body *api.RotateToken
 	},
 	) (api.Trigger, error) {
@@ -145,8 +145,9 @@ type TriggerID struct {
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
 }
 
-// TriggerChange is the input of a call that changes a trigger node: its path and a precondition.
-type TriggerChange struct {
+// TriggerUpdateParams is the input of a call that changes a trigger node: its path and a
+// precondition.
+type TriggerUpdateParams struct {
 	TriggerID
 	IfMatchHeader
 }

@@ -211,7 +211,7 @@ func TestRotation(t *testing.T) {
 		}
 		second = next
 	}
-	for i := 1; i < edit.MaxTokens; i++ {
+	for i := 1; i < edit.MaxTokensPerNode; i++ {
 		r.post(at, `{"keepOldForSeconds":60}`).is(200)
 	}
 	before := r.trigger("wf", "a")

@@ -29,9 +29,9 @@ func (s *server) routeWorkflows(to huma.API) {
 	route(to, operationSpec{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", codes: []string{api.CodeNotFound},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*taggedWorkflow, error) {
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*workflowWithETag, error) {
 		w, err := s.Operate.Workflow(ctx, caller, in.ID)
-		return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
+		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
 	route(to, operationSpec{
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
@@ -44,13 +44,17 @@ func (s *server) routeWorkflows(to huma.API) {
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
 		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		WorkflowChange
+		WorkflowUpdateParams
 		IfNoneMatchHeader
 		Body api.PutWorkflow
 	},
-	) (*taggedWorkflow, error) {
+	) (*workflowWithETag, error) {
 		put, err := s.Operate.PutWorkflow(ctx, caller, in.ID, in.Body, in.IfNoneMatch != "")
-		return &taggedWorkflow{createdStatus(put.Created), workflowETag(put.Value), put.Value}, err
+		return &workflowWithETag{
+			createdStatus(put.Created),
+			workflowETag(put.Value),
+			put.Value,
+		}, err
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
 	routePatch[api.PutWorkflow](to, operationSpec{
@@ -61,12 +65,12 @@ func (s *server) routeWorkflows(to huma.API) {
 		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and " +
 			"its sample payload, one that is left out is deleted.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		WorkflowChange
+		WorkflowUpdateParams
 		patchBody
 	},
-	) (*taggedWorkflow, error) {
+	) (*workflowWithETag, error) {
 		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
-		return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
+		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
 	registerNoContent(to, operationSpec{
 		method:      http.MethodDelete,
@@ -76,7 +80,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		summary:     "Delete a workflow",
 		description: "With its tokens and sample payloads. The records of its executions stay.",
 		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	}, func(ctx context.Context, caller operate.Caller, in *WorkflowChange) error {
+	}, func(ctx context.Context, caller operate.Caller, in *WorkflowUpdateParams) error {
 		return s.Operate.DeleteWorkflow(ctx, caller, in.ID)
 	})
 	s.routeActivation(to)
@@ -84,39 +88,47 @@ func (s *server) routeWorkflows(to huma.API) {
 
 // routeActivation registers the calls that activate and deactivate a workflow.
 func (s *server) routeActivation(to huma.API) {
-	route(to, operationSpec{
-		method:      http.MethodPost,
-		path:        "/workflows/{id}/activate",
-		id:          "activate-workflow",
-		tag:         tagWorkflows,
-		summary:     "Activate a workflow",
-		description: "Its webhooks start executions, from the very next request. Idempotent.",
-		codes: []string{
-			api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan,
-			api.CodeNotConfirmed,
+	route(
+		to,
+		operationSpec{
+			method:      http.MethodPost,
+			path:        "/workflows/{id}/activate",
+			id:          "activate-workflow",
+			tag:         tagWorkflows,
+			summary:     "Activate a workflow",
+			description: "Its webhooks start executions, from the very next request. Idempotent.",
+			codes: []string{
+				api.CodeNotFound, api.CodePlanLimitExceeded, api.CodeWebhooksNotInPlan,
+				api.CodeNotConfirmed,
+			},
 		},
-	},
-		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+		func(ctx context.Context, caller operate.Caller,
+			in *WorkflowUpdateParams) (*workflowWithETag,
 			error,
 		) {
 			w, err := s.Operate.Activate(ctx, caller, in.ID)
-			return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
-		})
-	route(to, operationSpec{
-		method:      http.MethodPost,
-		path:        "/workflows/{id}/deactivate",
-		id:          "deactivate-workflow",
-		tag:         tagWorkflows,
-		summary:     "Deactivate a workflow",
-		description: "Its webhooks start nothing, from the very next request. Idempotent.",
-		codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
-	},
-		func(ctx context.Context, caller operate.Caller, in *WorkflowChange) (*taggedWorkflow,
+			return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
+		},
+	)
+	route(
+		to,
+		operationSpec{
+			method:      http.MethodPost,
+			path:        "/workflows/{id}/deactivate",
+			id:          "deactivate-workflow",
+			tag:         tagWorkflows,
+			summary:     "Deactivate a workflow",
+			description: "Its webhooks start nothing, from the very next request. Idempotent.",
+			codes:       []string{api.CodeNotFound, api.CodeNotConfirmed},
+		},
+		func(ctx context.Context, caller operate.Caller,
+			in *WorkflowUpdateParams) (*workflowWithETag,
 			error,
 		) {
 			w, err := s.Operate.Deactivate(ctx, caller, in.ID)
-			return &taggedWorkflow{http.StatusOK, workflowETag(w), w}, err
-		})
+			return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
+		},
+	)
 }
 
 // WorkflowID is the path parameter of a workflow.
@@ -124,8 +136,8 @@ type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
-// WorkflowChange is the input of a call that changes a workflow: its path and a precondition.
-type WorkflowChange struct {
+// WorkflowUpdateParams is the input of a call that changes a workflow: its path and a precondition.
+type WorkflowUpdateParams struct {
 	WorkflowID
 	IfMatchHeader
 }
@@ -140,9 +152,9 @@ type IfNoneMatchHeader struct {
 	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"With the value *, a workflow is created but an existing one is not replaced."`
 }
 
-// conditional is implemented by inputs with an If-Match header. route calls withCondition before
-// the handler.
-type conditional interface {
+// conditionalInput is implemented by inputs with an If-Match header. route calls withCondition
+// before the handler.
+type conditionalInput interface {
 	withCondition(ctx context.Context) (context.Context, error)
 }
 
@@ -151,9 +163,9 @@ func (c *IfMatchHeader) withCondition(ctx context.Context) (context.Context, err
 	return operate.WithWorkflowIfUpdatedAt(ctx, version), err
 }
 
-// taggedWorkflow is a response with the workflow's ETag, which clients can send as the If-Match of
-// later calls.
-type taggedWorkflow struct {
+// workflowWithETag is a response with the workflow's ETag, which clients can send as the If-Match
+// of later calls.
+type workflowWithETag struct {
 	Status int
 	ETag   string `header:"ETag" doc:"The version of the workflow, for If-Match."`
 	Body   api.Workflow

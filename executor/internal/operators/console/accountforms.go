@@ -29,7 +29,7 @@ func (c *Console) planForm() *form {
 	return &form{
 		name:     "plan",
 		of:       "id",
-		role:     operate.Admin,
+		role:     operate.RoleAdmin,
 		settings: []setting{{"plan", []string{"plan"}, quoted}},
 		page:     accountsFormPage,
 		show:     c.showAccounts(),
@@ -73,7 +73,7 @@ func (c *Console) deleteAccountForm() *form {
 	return &form{
 		name: "delete",
 		of:   "id",
-		role: operate.Admin,
+		role: operate.RoleAdmin,
 		page: accountsFormPage,
 		show: c.showAccounts(),
 		save: func(r *http.Request, p *posted) (string, error) {
@@ -95,7 +95,7 @@ func (c *Console) deleteAccountForm() *form {
 func (c *Console) newAccountForm() *form {
 	return &form{
 		name: "new-account",
-		role: operate.Admin,
+		role: operate.RoleAdmin,
 		page: accountsFormPage,
 		show: c.showAccounts(),
 		save: func(r *http.Request, p *posted) (string, error) {
@@ -118,7 +118,7 @@ func (c *Console) eventsForm() *form {
 	return &form{
 		name:   "events",
 		of:     "id",
-		role:   operate.Admin,
+		role:   operate.RoleAdmin,
 		fields: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
 		page:   accountsFormPage,
 		show:   c.showAccounts(),

@@ -48,7 +48,7 @@ func (c *Console) overview(r *http.Request) (o overview, err error) {
 	if err != nil {
 		return o, err
 	}
-	o.Loopback = operate.LoopbackBase(now.PublicURL)
+	o.Loopback = operate.LoopbackOrigin(now.PublicURL)
 	o.Numbers, err = c.numbersOf(ctx, now)
 	return o, err
 }

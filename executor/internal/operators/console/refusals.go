@@ -39,48 +39,57 @@ func (r refusals) Fragment() string {
 
 // advice describes, for each code of a refusal, what operators can do about it.
 var advice = map[webhook.Code]string{
-	webhook.WorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
-	webhook.WorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or the " +
+	webhook.CodeWorkflowIDMissing: "The URL has no workflow ID. Copy it again, whole.",
+	webhook.CodeWorkflowNotFound: "No workflow has the ID in the URL: the URL was mistyped, or " +
+		"the " +
 		"workflow was deleted.",
-	webhook.NotFound: "No webhook has this path. Copy the URL again, whole.",
-	webhook.MethodNotAllowed: "A webhook is called with POST. A browser or a health check may " +
+	webhook.CodeNotFound: "No webhook has this path. Copy the URL again, whole.",
+	webhook.CodeMethodNotAllowed: "A webhook is called with POST. A browser or a health check " +
+		"may " +
 		"have opened the URL.",
-	webhook.TokenMissing: "The URL was called without its token. Copy it again, whole.",
-	webhook.TokenInvalid: "The token does not belong to this workflow. If it was rotated, " +
+	webhook.CodeTokenMissing: "The URL was called without its token. Copy it again, whole.",
+	webhook.CodeTokenInvalid: "The token does not belong to this workflow. If it was rotated, " +
 		"give the sender the new URL.",
-	webhook.WebhooksNotInPlan: "The account's plan has no webhook triggers. Change the plan.",
-	webhook.PlanLimitExceeded: "The workflow is active, but past its plan's number of active " +
+	webhook.CodeWebhooksNotInPlan: "The account's plan has no webhook triggers. Change the plan.",
+	webhook.CodePlanLimitExceeded: "The workflow is active, but past its plan's number of active " +
 		"workflows. Deactivate others until there is room, or change the plan.",
-	webhook.SignatureMissing: "The node has a sender, and the request lacks its signature. At " +
+	webhook.CodeSignatureMissing: "The node has a sender, and the request lacks its signature. " +
+		"At " +
 		"the sender, set the secret that signs its requests. The node's parameters say what was " +
 		"missing.",
-	webhook.SignatureInvalid: "The node's sender signs with another secret, or what is between " +
+	webhook.CodeSignatureInvalid: "The node's sender signs with another secret, or what is " +
+		"between " +
 		"it and the ingress changes the body. Set the same secret at the sender and here.",
-	webhook.SignatureExpired: "The request was signed too long before it came, or in the " +
+	webhook.CodeSignatureExpired: "The request was signed too long before it came, or in the " +
 		"future. Compare the sender's clock with the ingress's; the sender's setting " +
 		"toleranceSeconds says how far they may be apart.",
-	webhook.RateLimited: "The workflow is over its rate limit, or its account over its " +
+	webhook.CodeRateLimited: "The workflow is over its rate limit, or its account over its " +
 		"bytes per day. The sender was told when to try again. Give the workflow a limit of its " +
 		"own in its settings, or change the plan.",
-	webhook.WorkflowInactive: "The workflow is not active: the switch at the top of its page " +
+	webhook.CodeWorkflowInactive: "The workflow is not active: the switch at the top of its page " +
 		"activates it. Each request is recorded as a rejected execution.",
-	webhook.DeliveryIDInvalid: "The delivery ID was longer than 255 bytes. The sender has to " +
+	webhook.CodeDeliveryIDInvalid: "The delivery ID was longer than 255 bytes. The sender has to " +
 		"send a shorter one.",
-	webhook.BodyTooLarge: "The body was longer than the limit, which the workflow's page shows " +
+	webhook.CodeBodyTooLarge: "The body was longer than the limit, which the workflow's page " +
+		"shows " +
 		"under “In force”. The ingress's --max-body-bytes sets it.",
-	webhook.BodyUnreadable: "The body broke off, or did not arrive in time.",
-	webhook.JSONInvalid: "The body was declared as JSON but is not valid JSON. The sender has " +
+	webhook.CodeBodyUnreadable: "The body broke off, or did not arrive in time.",
+	webhook.CodeJSONInvalid: "The body was declared as JSON but is not valid JSON. The sender " +
+		"has " +
 		"to correct it, or to declare another Content-Type.",
-	webhook.Unavailable: "The stream was unavailable. The sender was told to try again.",
-	webhook.Overloaded: "The ingress or the stream was overloaded. The sender was told to try " +
+	webhook.CodeUnavailable: "The stream was unavailable. The sender was told to try again.",
+	webhook.CodeOverloaded: "The ingress or the stream was overloaded. The sender was told to " +
+		"try " +
 		"again.",
-	webhook.RunFailed: "The request was accepted, but its run failed, was canceled, or has an " +
+	webhook.CodeRunFailed: "The request was accepted, but its run failed, was canceled, or has " +
+		"an " +
 		"output that cannot be the answer. The execution says why.",
-	webhook.StorageFull: "The stream was full, or nearly full and the account held its share of " +
+	webhook.CodeStorageFull: "The stream was full, or nearly full and the account held its " +
+		"share of " +
 		"it. " +
 		"The sender was told to try again. “hookstart admin stream --max-bytes” gives it more " +
 		"room.",
-	webhook.Internal: "The ingress's log says why.",
+	webhook.CodeInternal: "The ingress's log says why.",
 }
 
 func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {

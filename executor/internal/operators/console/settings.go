@@ -26,7 +26,7 @@ func workflowFormPage(r *http.Request) string {
 func (c *Console) workflowSettingsForm() *form {
 	return &form{
 		name: "settings",
-		role: operate.Editor,
+		role: operate.RoleEditor,
 		settings: []setting{
 			{"name", []string{"name"}, quoted},
 			{"queue", []string{"queue"}, quoted},
@@ -124,7 +124,7 @@ func invalidField(field, problem string) error {
 func (c *Console) workflowSwitchForm() *form {
 	return &form{
 		name: "switch",
-		role: operate.Editor,
+		role: operate.RoleEditor,
 		page: workflowFormPage,
 		show: c.showWorkflow,
 		save: c.saveWorkflowSwitch,
@@ -170,7 +170,7 @@ func (v formView) OfPlan() bool { return isOfPlan(v.Code) }
 func (c *Console) deleteWorkflowForm() *form {
 	return &form{
 		name: "delete",
-		role: operate.Editor,
+		role: operate.RoleEditor,
 		page: workflowFormPage,
 		show: c.showWorkflow,
 		save: func(r *http.Request, p *posted) (string, error) {
@@ -192,7 +192,7 @@ func (c *Console) deleteWorkflowForm() *form {
 func (c *Console) newWorkflowForm() *form {
 	return &form{
 		name: "new-workflow",
-		role: operate.Editor,
+		role: operate.RoleEditor,
 		fields: map[string]string{
 			"accountId": "account", "triggers[0].nodeId": "node",
 		},

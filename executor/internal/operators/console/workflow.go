@@ -208,7 +208,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	t := trigger{
 		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID),
 		URL:      strings.TrimSuffix(got.URL, got.Token),
-		Loopback: operate.LoopbackBase(got.URL), Tokens: got.Tokens,
+		Loopback: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
 		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
 		Rate: rateText(got.RateLimit),
 	}

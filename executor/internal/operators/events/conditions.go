@@ -45,9 +45,9 @@ type subjectState struct {
 	ends       string // the event's text if the subject turns good
 }
 
-// observedStates holds the states observed for an account, by kind and subject. Kinds that were not
+// statesByKind holds the states observed for an account, by kind and subject. Kinds that were not
 // examined are missing.
-type observedStates map[string]map[string]subjectState
+type statesByKind map[string]map[string]subjectState
 
 // updateConditions compares the current states with the stored conditions, and stores the
 // differences along with the causes of events that report them.
@@ -57,15 +57,15 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	if err != nil || len(accounts)+len(open) == 0 {
 		return err
 	}
-	byAccount := map[string][]store.EventCondition{}
+	byAccount := map[string][]store.OngoingCondition{}
 	for _, c := range open {
 		byAccount[c.AccountID] = append(byAccount[c.AccountID], c)
 	}
-	seen, err := e.observe(ctx, accounts)
+	seen, err := e.observeShared(ctx, accounts)
 	if err != nil {
 		return err
 	}
-	var changes []store.EventConditionChange
+	var changes []store.OngoingConditionChange
 	for _, a := range accounts {
 		found, err := e.currentStates(ctx, now, a, seen, byAccount[a.ID])
 		if err != nil {
@@ -76,25 +76,28 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	}
 	for _, left := range byAccount { // conditions of accounts that have no operator events
 		for _, c := range left {
-			changes = append(changes, store.EventConditionChange{EventCondition: c, Ended: true})
+			changes = append(
+				changes,
+				store.OngoingConditionChange{OngoingCondition: c, Ended: true},
+			)
 		}
 	}
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// observations holds the observations that are shared by all accounts.
-type observations struct {
+// sharedObservations holds the observations that are shared by all accounts.
+type sharedObservations struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderObservation // the senders with refused requests, by subject
 	// storage is keyed by the name of a queue that has its own stream; "" is the shared stream.
 	storage map[string]subjectState
 }
 
-// observe makes the observations that are shared by all accounts.
-func (e *Events) observe(
+// observeShared makes the observations that are shared by all accounts.
+func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
-) (s observations, err error) {
+) (s sharedObservations, err error) {
 	wanted := func(kind string) bool {
 		for _, a := range accounts {
 			if wants(a.Events, kind) {
@@ -126,7 +129,7 @@ func (e *Events) observe(
 
 // wants reports whether an account has selected a kind of event, or the recovery from it.
 func wants(setting *registry.EventSubscription, kind string) bool {
-	return setting.Wants(kind) || setting.Wants(kind+registry.RecoveredSuffix)
+	return setting.Wants(kind) || setting.Wants(kind+registry.EventRecoveredSuffix)
 }
 
 // subjectOfTrigger returns the subject of the events about a trigger node.
@@ -138,10 +141,10 @@ func (e *Events) currentStates(
 	ctx context.Context,
 	now time.Time,
 	a *registry.Account,
-	seen observations,
-	open []store.EventCondition,
-) (observedStates, error) {
-	found := observedStates{}
+	seen sharedObservations,
+	open []store.OngoingCondition,
+) (statesByKind, error) {
+	found := statesByKind{}
 	var workflows []*registry.Workflow
 	for _, w := range e.config.Directory.Workflows(a.ID, "", maxWorkflowsPerAccount) {
 		if w.ID != a.Events.WorkflowID {
@@ -334,8 +337,8 @@ func storageState(usedFraction float64, storageName, consequence string) subject
 // conditionChanges returns the changes to an account's conditions. If a condition ends because its
 // subject no longer exists, no event reports it.
 func conditionChanges(
-	now time.Time, a *registry.Account, found observedStates, open []store.EventCondition,
-) (changes []store.EventConditionChange) {
+	now time.Time, a *registry.Account, found statesByKind, open []store.OngoingCondition,
+) (changes []store.OngoingConditionChange) {
 	now = store.StoredTime(now)
 	cause := func(kind, subject, text string, f subjectState) *store.EventCause {
 		if !a.Events.Wants(kind) {
@@ -357,20 +360,23 @@ func conditionChanges(
 		f, ok := found[c.Kind][c.Subject]
 		switch {
 		case !ok:
-			changes = append(changes, store.EventConditionChange{EventCondition: c, Ended: true})
+			changes = append(
+				changes,
+				store.OngoingConditionChange{OngoingCondition: c, Ended: true},
+			)
 		case f.state == healthGood:
-			changes = append(changes, store.EventConditionChange{
-				EventCondition: c,
-				Ended:          true,
-				Cause:          cause(c.Kind+registry.RecoveredSuffix, c.Subject, f.ends, f),
+			changes = append(changes, store.OngoingConditionChange{
+				OngoingCondition: c,
+				Ended:            true,
+				Cause:            cause(c.Kind+registry.EventRecoveredSuffix, c.Subject, f.ends, f),
 			})
 		}
 	}
 	for kind, subjects := range found {
 		for subject, f := range subjects {
 			if f.state == healthBad && !began[[2]string{kind, subject}] {
-				changes = append(changes, store.EventConditionChange{
-					EventCondition: store.EventCondition{
+				changes = append(changes, store.OngoingConditionChange{
+					OngoingCondition: store.OngoingCondition{
 						AccountID: a.ID,
 						Kind:      kind,
 						Subject:   subject,

@@ -53,7 +53,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
 			events, used := e.decide(now, causes, decided)
-			full = len(causes) == store.MaxEventCauses && len(used) > 0
+			full = len(causes) == store.MaxCausesPerDecision && len(used) > 0
 			return events, used
 		})
 		if err != nil || !full {

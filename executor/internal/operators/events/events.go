@@ -36,8 +36,9 @@ const (
 	// idleInterval is the interval used while no account has operator events. Causes may remain
 	// from an account that had some.
 	idleInterval = 30 * time.Second
-	// passTimeout limits one pass of either loop: publishing events, or checking for conditions.
-	passTimeout = 15 * time.Second
+	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
+	// conditions.
+	loopPassTimeout = 15 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
 	// clockSkew is the maximum assumed lag of a runner's clock.
@@ -161,7 +162,7 @@ func (e *Events) runPeriodically(
 			}
 			rested = time.Now()
 		}
-		trying, cancel := context.WithTimeout(ctx, passTimeout)
+		trying, cancel := context.WithTimeout(ctx, loopPassTimeout)
 		defer cancel()
 		do(trying)
 	})

@@ -70,7 +70,7 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 		AwaitRecorded: func(context.Context) {},
 		DedupWindow:   stream.DefaultSettings.DedupWindow,
 	})
-	records.OnFailure(r.FailureCause)
+	records.SetFailureCause(r.FailureCause)
 	return r
 }
 
@@ -213,7 +213,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if len(waiting) != 3 {
 		t.Fatalf("%+v", waiting)
 	}
-	published, err := next.publishSome(t.Context(), waiting) // then it crashes before marking them
+	published, err := next.publishBatch(t.Context(), waiting) // then it crashes before marking them
 	r.check(err)
 	if len(published) != 3 {
 		t.Fatalf("%q", published)
@@ -247,7 +247,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.check(err)
 	r.check(executions.Purge(t.Context()))
 	r.taken = executions.CachedInfo().State.LastSeq
-	if published, err := r.publishSome(t.Context(), []store.Event{old}); err != nil ||
+	if published, err := r.publishBatch(t.Context(), []store.Event{old}); err != nil ||
 		len(published) != 1 || !caughtUp {
 		t.Errorf("%q, %v, caught up: %v", published, err, caughtUp)
 	}
@@ -343,7 +343,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	}
 	// Some time later, one event reports the rest.
 	later := time.Now().Add(eventGroupDelay + time.Second)
-	for range n/store.MaxEventCauses + 1 {
+	for range n/store.MaxCausesPerDecision + 1 {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
@@ -352,7 +352,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 		later = later.Add(eventGroupDelay)
 	}
 	r.turn()
-	count(n/store.MaxEventCauses + 1)
+	count(n/store.MaxCausesPerDecision + 1)
 	if total != n {
 		t.Errorf("%d are told, of %d", total, n)
 	}
@@ -369,7 +369,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r := start(t, registry.EventSubscription{
 		Kinds: []string{
 			registry.EventQueueUnattended,
-			registry.EventQueueUnattended + registry.RecoveredSuffix,
+			registry.EventQueueUnattended + registry.EventRecoveredSuffix,
 		},
 	})
 	msg, err := stream.StartMessage(execution.Start{
@@ -410,7 +410,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
-	r.wantKinds(registry.EventQueueUnattended + registry.RecoveredSuffix)
+	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
 func TestARefusedSenderAndItsEnd(t *testing.T) {
@@ -418,7 +418,7 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r := start(t, registry.EventSubscription{
 		Kinds: []string{
 			registry.EventSenderRefused,
-			registry.EventSenderRefused + registry.RecoveredSuffix,
+			registry.EventSenderRefused + registry.EventRecoveredSuffix,
 		},
 	})
 	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{Preset: "plain"})
@@ -456,7 +456,7 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	}
 	r.lookAt(now.Add(senderRecoveryPeriod))
 	r.lookAt(now.Add(senderRecoveryPeriod + time.Second))
-	r.wantKinds(registry.EventSenderRefused + registry.RecoveredSuffix)
+	r.wantKinds(registry.EventSenderRefused + registry.EventRecoveredSuffix)
 }
 
 func TestLowStorage(t *testing.T) {
@@ -464,7 +464,7 @@ func TestLowStorage(t *testing.T) {
 	r := start(t, registry.EventSubscription{
 		Kinds: []string{
 			registry.EventStorageLow,
-			registry.EventStorageLow + registry.RecoveredSuffix,
+			registry.EventStorageLow + registry.EventRecoveredSuffix,
 		},
 	})
 	executions, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
@@ -490,7 +490,7 @@ func TestLowStorage(t *testing.T) {
 	}
 	inputs := r.wantKinds(
 		registry.EventStorageLow,
-		registry.EventStorageLow+registry.RecoveredSuffix,
+		registry.EventStorageLow+registry.EventRecoveredSuffix,
 	)
 	if inputs[0].Text == "" || inputs[0].WorkflowID != "" {
 		t.Errorf("%+v", inputs[0])
@@ -524,7 +524,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r := start(t, registry.EventSubscription{
 		Kinds: []string{
 			registry.EventSenderSilent,
-			registry.EventSenderSilent + registry.RecoveredSuffix,
+			registry.EventSenderSilent + registry.EventRecoveredSuffix,
 		},
 	})
 	now := time.Now()
@@ -543,7 +543,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	}
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
-	r.wantKinds(registry.EventSenderSilent + registry.RecoveredSuffix)
+	r.wantKinds(registry.EventSenderSilent + registry.EventRecoveredSuffix)
 	// The pause was longer than usual, so the next one may be as well.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()

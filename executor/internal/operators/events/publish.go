@@ -15,17 +15,17 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// publishAtOnce is the maximum number of events marked as published together.
-const publishAtOnce = 50
+// maxPublishBatch is the maximum number of events marked as published together.
+const maxPublishBatch = 50
 
 // publish publishes the start messages of decided events, and marks the events as published.
 func (e *Events) publish(ctx context.Context) error {
 	for {
-		waiting, err := e.config.Store.UnpublishedEvents(ctx, publishAtOnce)
+		waiting, err := e.config.Store.UnpublishedEvents(ctx, maxPublishBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		published, err := e.publishSome(ctx, waiting)
+		published, err := e.publishBatch(ctx, waiting)
 		err = errors.Join(err, e.config.Store.MarkEventsPublished(ctx, published, time.Now()))
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (e *Events) publish(ctx context.Context) error {
 	}
 }
 
-func (e *Events) publishSome(
+func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event,
 ) (published []string, err error) {
 	recorded, err := e.recordedExecutions(ctx, waiting)

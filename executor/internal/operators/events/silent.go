@@ -14,14 +14,14 @@ import (
 // If an account sets SilentAfter, a trigger node is silent after that time without a request.
 // Otherwise, it is silent if it has received no request for at least minSilence and for at least
 // twice the longest pause between two of its requests within paceWindow. A node with fewer than
-// minRequests requests has no usual pace, so it is never silent without SilentAfter.
+// minRequestsForPace requests has no usual pace, so it is never silent without SilentAfter.
 const (
-	paceWindow    = 7 * 24 * time.Hour
-	paceStep      = 5 * time.Minute
-	minSilence    = 10 * time.Minute
-	minRequests   = 10
-	silenceFactor = 2
-	tokensAtOnce  = 500
+	paceWindow          = 7 * 24 * time.Hour
+	paceResolution      = 5 * time.Minute
+	minSilence          = 10 * time.Minute
+	minRequestsForPace  = 10
+	silenceFactor       = 2
+	tokenQueryBatchSize = 500
 )
 
 // requestPace is the usual pace of a node's requests, as of its last request.
@@ -33,7 +33,7 @@ type requestPace struct {
 // nodeStates returns the states of the trigger nodes of active workflows.
 func (e *Events) nodeStates(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription,
-	workflows []*registry.Workflow, open []store.EventCondition,
+	workflows []*registry.Workflow, open []store.OngoingCondition,
 ) (map[string]subjectState, error) {
 	lasts, err := e.lastRequestTimes(ctx, workflows)
 	if err != nil {
@@ -141,7 +141,7 @@ func (e *Events) lastRequestTimes(
 			for _, token := range node.Tokens {
 				id := token.Hash.ID()
 				subjects[id] = subjectOfTrigger(w.ID, node.NodeID)
-				if tokens = append(tokens, id); len(tokens) == tokensAtOnce {
+				if tokens = append(tokens, id); len(tokens) == tokenQueryBatchSize {
 					if err := ask(); err != nil {
 						return nil, err
 					}
@@ -190,7 +190,7 @@ func (e *Events) usualPace(
 		Source:     execution.SourceWebhook,
 		Since:      last.Add(-paceWindow),
 		Until:      last.Add(time.Microsecond),
-	}, paceStep)
+	}, paceResolution)
 	if err != nil {
 		return requestPace{}, err
 	}
@@ -199,18 +199,18 @@ func (e *Events) usualPace(
 	return p, nil
 }
 
-// longestPause returns the longest pause between two requests, in multiples of paceStep, or 0 if
-// there are too few requests.
+// longestPause returns the longest pause between two requests, in multiples of paceResolution, or 0
+// if there are too few requests.
 func longestPause(counts []store.IntervalCount) (longest time.Duration) {
 	n := int64(0)
 	for i, c := range counts {
 		n += c.Records
-		longest = max(longest, paceStep)
+		longest = max(longest, paceResolution)
 		if i > 0 {
 			longest = max(longest, c.At.Sub(counts[i-1].At))
 		}
 	}
-	if n < minRequests {
+	if n < minRequestsForPace {
 		return 0
 	}
 	return longest

@@ -47,7 +47,7 @@ const (
 
 // AdminCaller returns the caller that authenticates with the admin token.
 func AdminCaller() Caller {
-	return Caller{Kind: CallerKindAdminToken, Name: "admin token", Role: Admin}
+	return Caller{Kind: CallerKindAdminToken, Name: "admin token", Role: RoleAdmin}
 }
 
 // Role is a set of permissions. Each role includes the permissions of the roles before it.
@@ -55,12 +55,12 @@ type Role string
 
 // The roles. Package api says what each of them allows.
 const (
-	Viewer Role = api.RoleViewer
-	Editor Role = api.RoleEditor
-	Admin  Role = api.RoleAdmin
+	RoleViewer Role = api.RoleViewer
+	RoleEditor Role = api.RoleEditor
+	RoleAdmin  Role = api.RoleAdmin
 )
 
-var roles = []Role{Viewer, Editor, Admin}
+var roles = []Role{RoleViewer, RoleEditor, RoleAdmin}
 
 // Roles returns the roles, each before those that include it.
 func Roles() []Role { return slices.Clone(roles) }
@@ -172,12 +172,12 @@ func accessToDeadLetter(id string) accessCheck {
 	}
 }
 
-// noAccount is an account ID that cannot exist, because IDs cannot contain a slash.
-const noAccount = "/"
+// impossibleAccountID is an account ID that cannot exist, because IDs cannot contain a slash.
+const impossibleAccountID = "/"
 
 // accessToAccountOrAll returns the check for calls that search one account, or all accounts if
 // accountID is "". It narrows accountID, which the call must use, to what the caller has access to:
-// the caller's account, or noAccount if another account was requested.
+// the caller's account, or impossibleAccountID if another account was requested.
 func accessToAccountOrAll(accountID *string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
@@ -185,7 +185,7 @@ func accessToAccountOrAll(accountID *string) accessCheck {
 		case "":
 			*accountID = caller.AccountID
 		default:
-			*accountID = noAccount
+			*accountID = impossibleAccountID
 		}
 		return nil
 	}

@@ -23,7 +23,7 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
 		func(context.Context) (none api.List[api.Plan], err error) {
 			position, err := page.afterPosition(plansCursorKind)
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Account], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
 			after, err := page.afterPosition(accountsCursorKind)
 			if err != nil {
@@ -78,7 +78,7 @@ func (s *Service) Accounts(
 			if accountID != "" {
 				return list(
 					accountsCursorKind,
-					s.oneAccount(accountID, after),
+					s.accountAsList(accountID, after),
 					page,
 					apiAccount,
 					func(
@@ -101,9 +101,9 @@ func (s *Service) Accounts(
 		})
 }
 
-// oneAccount returns a list that contains only the account with the given ID. The list is empty if
-// the account does not exist or its ID does not sort after the cursor position.
-func (s *Service) oneAccount(id, after string) []*registry.Account {
+// accountAsList returns a list that contains only the account with the given ID. The list is empty
+// if the account does not exist or its ID does not sort after the cursor position.
+func (s *Service) accountAsList(id, after string) []*registry.Account {
 	have, ok := s.config.Directory.Account(id)
 	if !ok || id <= after {
 		return nil
@@ -113,7 +113,7 @@ func (s *Service) oneAccount(id, after string) []*registry.Account {
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccount(id)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
@@ -159,25 +159,32 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(ctx, s, caller, newRule(Admin, accessToAccount(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none api.Account, err error) {
-		a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
-			put := api.PutAccount{Name: *name, Plan: *plan}
-			if err := patch(&put); err != nil {
-				return err
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(RoleAdmin, accessToAccount(id)),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) (none api.Account, err error) {
+			a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
+				put := api.PutAccount{Name: *name, Plan: *plan}
+				if err := patch(&put); err != nil {
+					return err
+				}
+				if put.Plan == "" {
+					return &edit.InvalidError{Field: "plan", Problem: "is required"}
+				}
+				*name, *plan = put.Name, put.Plan
+				return nil
+			})
+			if err != nil {
+				return none, err
 			}
-			if put.Plan == "" {
-				return &edit.InvalidError{Field: "plan", Problem: "is required"}
-			}
-			*name, *plan = put.Name, put.Plan
-			return nil
-		})
-		if err != nil {
-			return none, err
-		}
-		return apiAccount(a), nil
-	})
+			return apiAccount(a), nil
+		},
+	)
 }
 
 // PutAccount creates or replaces an account. If mustBeNew is true, it does not replace an existing
@@ -188,19 +195,26 @@ func (s *Service) PutAccount(
 	if mustBeNew {
 		ctx = edit.WithAccountCondition(ctx, func(a *registry.Account) bool { return a == nil })
 	}
-	return change(ctx, s, caller, newRule(Admin, accessToAccount(id)), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none PutResult[api.Account], err error) {
-		plan, err := s.resolvePlan(id, put.Plan)
-		if err != nil {
-			return none, err
-		}
-		account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, plan)
-		if err != nil {
-			return none, err
-		}
-		return PutResult[api.Account]{apiAccount(account), created}, nil
-	})
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(RoleAdmin, accessToAccount(id)),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) (none PutResult[api.Account], err error) {
+			plan, err := s.resolvePlan(id, put.Plan)
+			if err != nil {
+				return none, err
+			}
+			account, created, err := s.config.Editor.PutAccount(ctx, id, put.Name, plan)
+			if err != nil {
+				return none, err
+			}
+			return PutResult[api.Account]{apiAccount(account), created}, nil
+		},
+	)
 }
 
 // resolvePlan returns the plan named in a call. If it names none, resolvePlan returns the account's
@@ -268,7 +282,7 @@ func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) e
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(Admin, accessToAccount(id)),
+		newRule(RoleAdmin, accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)

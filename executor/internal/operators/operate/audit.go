@@ -13,18 +13,18 @@ import (
 
 const auditCursorKind = "audit"
 
-// recentAuditTimeout is the maximum time that Audit waits for the entries of recent changes.
-const recentAuditTimeout = 2 * time.Second
+// auditCatchUpTimeout is the maximum time that Audit waits for the entries of recent changes.
+const auditCatchUpTimeout = 2 * time.Second
 
 // AuditFilter selects entries of the audit log. Zero fields do not filter.
 type AuditFilter = store.AuditFilter
 
-// Audit lists the audit log, newest first. The first page waits up to recentAuditTimeout for the
+// Audit lists the audit log, newest first. The first page waits up to auditCatchUpTimeout for the
 // entries of all changes confirmed before the call.
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAllAccounts),
+	return read(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 			at, id, err := page.afterTime(auditCursorKind, 1)
 			if err != nil {
@@ -34,7 +34,7 @@ func (s *Service) Audit(
 			if !at.IsZero() {
 				after = store.AuditPosition{At: at, ID: id[0]}
 			} else if s.config.AwaitAudited != nil {
-				waiting, cancel := context.WithTimeout(ctx, recentAuditTimeout)
+				waiting, cancel := context.WithTimeout(ctx, auditCatchUpTimeout)
 				s.config.AwaitAudited(waiting)
 				cancel()
 			}

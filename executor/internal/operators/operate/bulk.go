@@ -21,8 +21,8 @@ import (
 const MaxBulkItems = 10_000
 
 const (
-	bulkBatch   = 500 // records marked in one transaction
-	bulkWorkers = 16  // requests read concurrently
+	bulkBatchSize = 500 // records marked in one transaction
+	bulkWorkers   = 16  // requests read concurrently
 )
 
 // bulkRestart restarts many executions, each only once: the new execution's ID is derived from the
@@ -51,7 +51,7 @@ func (s *Service) newBulkRestart(
 	caller Caller, startFor func(record store.Record) execution.Start,
 ) *bulkRestart {
 	return &bulkRestart{
-		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchReserve),
+		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchTimeReserve),
 		newStart: startFor,
 		nodes:    map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
@@ -72,7 +72,7 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) er
 	}
 	after := store.Position{}
 	for !b.done() {
-		limit := min(bulkBatch, MaxBulkItems-b.started)
+		limit := min(bulkBatchSize, MaxBulkItems-b.started)
 		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func (s *Service) RequeueDeadLetters(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
@@ -88,7 +88,7 @@ func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSe
 		return err
 	}
 	for len(ids) > 0 && !b.done() {
-		chunk := ids[:min(len(ids), bulkBatch)]
+		chunk := ids[:min(len(ids), bulkBatchSize)]
 		ids = ids[len(chunk):]
 		letters, err := b.s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
 		if err == nil {
@@ -107,7 +107,7 @@ func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSe
 // sortByAcceptance sorts execution IDs in the order in which the executions were accepted.
 func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	accepted := make(map[string]time.Time, len(ids))
-	for chunk := range slices.Chunk(ids, bulkBatch) {
+	for chunk := range slices.Chunk(ids, bulkBatchSize) {
 		found, err := s.config.Store.GetMany(ctx, chunk)
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 	}
 	after := store.AsidePosition{}
 	for !b.done() {
-		found, err := b.s.config.Store.ListAside(ctx, aside, after, bulkBatch)
+		found, err := b.s.config.Store.ListAside(ctx, aside, after, bulkBatchSize)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 			keys[i] = messageKeyOf(u)
 			after = store.AsidePosition{At: u.At, StreamSequence: u.StreamSequence}
 		}
-		if err := b.recoverMessages(ctx, keys); err != nil || len(found) < bulkBatch {
+		if err := b.recoverMessages(ctx, keys); err != nil || len(found) < bulkBatchSize {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (s *Service) DismissDeadLetters(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {
@@ -225,7 +225,7 @@ func (s *Service) dismissSelected(
 		messages = nil // the account of a message is not known
 	}
 	for len(ids)+len(messages) > 0 {
-		chunk := ids[:min(len(ids), bulkBatch)]
+		chunk := ids[:min(len(ids), bulkBatchSize)]
 		ids = ids[len(chunk):]
 		if selected.Filter.AccountID != "" {
 			letters, err := s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
@@ -237,7 +237,7 @@ func (s *Service) dismissSelected(
 				chunk = append(chunk, r.ID)
 			}
 		}
-		keys := messages[:min(len(messages), bulkBatch)]
+		keys := messages[:min(len(messages), bulkBatchSize)]
 		messages = messages[len(keys):]
 		n, err := s.dismiss(ctx, chunk, keys)
 		dismissed += n
@@ -251,10 +251,10 @@ func (s *Service) dismissSelected(
 func (s *Service) dismissFiltered(
 	ctx context.Context, filter DeadLetterFilter,
 ) (result api.Dismissed, err error) {
-	deadline := time.Now().Add(bulkTimeout - lastBatchReserve)
+	deadline := time.Now().Add(bulkTimeout - lastBatchTimeReserve)
 	last := store.DeadLetter{}
 	for result.Dismissed < MaxBulkItems && time.Now().Before(deadline) {
-		limit := min(bulkBatch, MaxBulkItems-result.Dismissed)
+		limit := min(bulkBatchSize, MaxBulkItems-result.Dismissed)
 		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {
 			return result, err

@@ -43,8 +43,8 @@ const (
 	// cancelCompletionInterval is the interval at which CompleteCancellations looks for incomplete
 	// cancellations.
 	cancelCompletionInterval = 5 * time.Second
-	// cancelBatch is the maximum number of executions canceled together.
-	cancelBatch = 500
+	// cancelBatchSize is the maximum number of executions canceled together.
+	cancelBatchSize = 500
 	// maxConcurrentCancelPuts is the maximum number of keys stored concurrently.
 	maxConcurrentCancelPuts = 32
 )
@@ -55,7 +55,7 @@ const (
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none Execution, err error) {
 		record, err := s.record(ctx, id)
@@ -122,13 +122,13 @@ func (s *Service) CancelExecutions(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {
 				return done, err
 			}
-			until := time.Now().Add(bulkTimeout - lastBatchReserve)
+			until := time.Now().Add(bulkTimeout - lastBatchTimeReserve)
 			count := func(records []store.Record) error {
 				records = slices.DeleteFunc(records, func(r store.Record) bool {
 					return r.Status.Final() || !r.CancelRequestedAt.IsZero() ||
@@ -140,7 +140,7 @@ func (s *Service) CancelExecutions(
 				return err
 			}
 			if selected.IDs != nil {
-				for ids := range slices.Chunk(selected.IDs, cancelBatch) {
+				for ids := range slices.Chunk(selected.IDs, cancelBatchSize) {
 					if done.More = time.Now().After(until); done.More {
 						return done, nil
 					}
@@ -166,11 +166,11 @@ func (s *Service) CancelExecutions(
 						return done, nil
 					}
 					records, err := s.config.Store.ListOldest(ctx, selected.Filter, after,
-						cancelBatch)
+						cancelBatchSize)
 					if err != nil {
 						return done, err
 					}
-					last := len(records) < cancelBatch
+					last := len(records) < cancelBatchSize
 					if len(records) > 0 {
 						after = store.Position{
 							AcceptedAt: records[len(records)-1].AcceptedAt,
@@ -315,7 +315,7 @@ func (s *Service) forEachBatch(
 ) error {
 	var after store.Position
 	for {
-		records, err := s.config.Store.ListOldest(ctx, filter, after, cancelBatch)
+		records, err := s.config.Store.ListOldest(ctx, filter, after, cancelBatchSize)
 		if err != nil || len(records) == 0 {
 			return err
 		}
@@ -323,7 +323,7 @@ func (s *Service) forEachBatch(
 			AcceptedAt: records[len(records)-1].AcceptedAt,
 			ID:         records[len(records)-1].ID,
 		}
-		if err := do(records); err != nil || len(records) < cancelBatch {
+		if err := do(records); err != nil || len(records) < cancelBatchSize {
 			return err
 		}
 	}
@@ -361,7 +361,7 @@ func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Durati
 			return request()
 		}
 		from = revision
-		if ids = append(ids, id); len(ids) == cancelBatch {
+		if ids = append(ids, id); len(ids) == cancelBatchSize {
 			if err := request(); err != nil {
 				return err
 			}

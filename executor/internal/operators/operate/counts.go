@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Activity counts the executions accepted within one interval.
-type Activity struct {
+// ActivityCount counts the executions accepted within one interval.
+type ActivityCount struct {
 	At                      time.Time // the start of the interval
 	Total, Failed, Rejected int64
 }
@@ -24,22 +24,22 @@ type Activity struct {
 // Total, so an execution's state may change in between.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
-) ([]Activity, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
-		func(ctx context.Context) ([]Activity, error) {
+) ([]ActivityCount, error) {
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
+		func(ctx context.Context) ([]ActivityCount, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
-			activity := make([]Activity, steps)
+			activity := make([]ActivityCount, steps)
 			for i := range activity {
 				activity[i].At = wanted.Since.Add(time.Duration(i) * step)
 			}
 			for _, part := range []struct {
 				status execution.Status
-				count  func(*Activity) *int64
+				count  func(*ActivityCount) *int64
 			}{
-				{"", func(a *Activity) *int64 { return &a.Total }},
-				{execution.Failed, func(a *Activity) *int64 { return &a.Failed }},
-				{execution.Rejected, func(a *Activity) *int64 { return &a.Rejected }},
+				{"", func(a *ActivityCount) *int64 { return &a.Total }},
+				{execution.Failed, func(a *ActivityCount) *int64 { return &a.Failed }},
+				{execution.Rejected, func(a *ActivityCount) *int64 { return &a.Rejected }},
 			} {
 				wanted.Status = part.status
 				counts, err := s.config.Store.CountByTime(ctx, wanted, step)
@@ -77,7 +77,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAllAccounts),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.Minutes(ctx, since)
 			if err != nil {
@@ -103,12 +103,12 @@ type InstallationStatus struct {
 	Unrecorded *int64
 }
 
-// unrecordedTimeout is the timeout for counting the messages that are not recorded yet.
-const unrecordedTimeout = time.Second
+// countUnrecordedTimeout is the timeout for counting the messages that are not recorded yet.
+const countUnrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
 				PublicURL: s.config.Reach.URL(),
@@ -117,16 +117,16 @@ func (s *Service) Installation(ctx context.Context, caller Caller) (Installation
 			if caller.AccountID != "" {
 				return now, nil
 			}
-			ctx, cancel := context.WithTimeout(ctx, unrecordedTimeout)
+			ctx, cancel := context.WithTimeout(ctx, countUnrecordedTimeout)
 			defer cancel()
-			now.Unrecorded = s.unrecorded(ctx)
+			now.Unrecorded = s.countUnrecorded(ctx)
 			return now, nil
 		})
 }
 
-// unrecorded returns the number of start messages that are not recorded yet, or nil if NATS did not
-// respond. The number may be slightly out of date.
-func (s *Service) unrecorded(ctx context.Context) *int64 {
+// countUnrecorded returns the number of start messages that are not recorded yet, or nil if NATS
+// did not respond. The number may be slightly out of date.
+func (s *Service) countUnrecorded(ctx context.Context) *int64 {
 	names, _, err := stream.Streams(ctx, s.config.JetStream)
 	if err != nil {
 		return nil

@@ -46,7 +46,7 @@ type DeadLetterFilter = store.DeadLetterFilter
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 			last, err := page.afterDeadLetter()
 			if err != nil {
@@ -58,7 +58,7 @@ func (s *Service) DeadLetters(
 			}
 			return list(deadLettersCursorKind, found, page, apiDeadLetter,
 				func(d store.DeadLetter) string {
-					return timePosition(d.At(), deadLetterID(d))
+					return timePosition(d.SortTime(), deadLetterID(d))
 				}), nil
 		})
 }
@@ -104,7 +104,7 @@ func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
 }
 
 func apiDeadLetter(d store.DeadLetter) api.DeadLetter {
-	letter := api.DeadLetter{ID: deadLetterID(d), At: d.At()}
+	letter := api.DeadLetter{ID: deadLetterID(d), At: d.SortTime()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =
 			api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject

@@ -76,7 +76,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 				"call: it is idempotent, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
-	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
+	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		return failed(api.CodeNotConfirmed,
 			"NATS has not confirmed the change in time: it may be stored, or not. Repeat the "+
 				"call: it is idempotent.")
@@ -91,11 +91,11 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 					"since and until that are nearer to each other",
 			}},
 		}
-	case errors.Is(err, edit.ErrPlanLimit):
+	case errors.Is(err, edit.ErrActiveWorkflowLimit):
 		return failed(api.CodePlanLimitExceeded, "")
-	case errors.Is(err, edit.ErrNotInPlan):
+	case errors.Is(err, edit.ErrWebhooksNotInPlan):
 		return failed(api.CodeWebhooksNotInPlan, "")
-	case errors.Is(err, edit.ErrNoSample):
+	case errors.Is(err, edit.ErrNoSamplePayload):
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, edit.ErrAccountNotEmpty):
 		return failed(api.CodeAccountNotEmpty, "")
@@ -137,7 +137,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 func isFull(err error) bool { return fullStreamText(err) != "" }
 
 func fullStreamText(err error) string {
-	full, ok := errors.AsType[*queuestreams.FullError](err)
+	full, ok := errors.AsType[*queuestreams.StreamFullError](err)
 	if !ok {
 		return ""
 	}

@@ -77,7 +77,7 @@ const (
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
-	return read(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (FilterTrial, error) {
 			return s.tryFilter(ctx, workflowID, nodeID, text)
 		})
@@ -281,17 +281,17 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 // isCommonHeader reports whether a header says nothing about the event that a request reports.
 func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	return strings.Contains(name, "Signature") || slices.Contains(usualHeaders, name) ||
-		slices.ContainsFunc(usualPrefixes, func(prefix string) bool {
+	return strings.Contains(name, "Signature") || slices.Contains(commonHeaders, name) ||
+		slices.ContainsFunc(commonHeaderPrefixes, func(prefix string) bool {
 			return strings.HasPrefix(name, prefix)
 		})
 }
 
 var (
-	usualPrefixes = []string{
+	commonHeaderPrefixes = []string{
 		"Accept", "Content-", "X-Forwarded-", "X-Real-", "Cf-", "X-B3-", "Sec-",
 	}
-	usualHeaders = []string{
+	commonHeaders = []string{
 		"User-Agent", "Host", "Connection", "Via", "Forwarded", "Traceparent", "Tracestate",
 		"Baggage", "Date", "X-Request-Id", "Priority",
 	}

@@ -218,7 +218,7 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 // deleteExpired deletes keys that expired more than expiredKeyRetention ago. Without it, the
 // short-lived keys that an application creates for its web pages would accumulate.
 func (k *Keyring) deleteExpired(ctx context.Context) {
-	for _, key := range k.directory.APIKeys("", maxCheckedKeys) {
+	for _, key := range k.directory.APIKeys("", maxKeysPerExpiryCheck) {
 		if !hasExpired(key, k.now().Add(-expiredKeyRetention)) {
 			continue
 		}
@@ -229,6 +229,6 @@ func (k *Keyring) deleteExpired(ctx context.Context) {
 	}
 }
 
-// maxCheckedKeys limits the keys that one run of deleteExpired checks. It is the maximum number of
-// keys that can exist, so one run checks all of them.
-const maxCheckedKeys = edit.MaxAPIKeys
+// maxKeysPerExpiryCheck limits the keys that one run of deleteExpired checks. It is the maximum
+// number of keys that can exist, so one run checks all of them.
+const maxKeysPerExpiryCheck = edit.MaxAPIKeys

@@ -16,7 +16,7 @@ const keysCursorKind = "keys"
 
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted), func(
+	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted), func(
 		context.Context,
 	) (api.WhoAmI, error) {
 		return api.WhoAmI{
@@ -33,7 +33,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAllAccounts),
+	return read(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
 			after, err := page.afterPosition(keysCursorKind)
 			if err != nil {
@@ -64,22 +64,31 @@ func (s *Service) Keys(
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(ctx, s, caller, newRule(Admin, accessToAllAccounts), s.config.ChangeTimeout, func(
-		ctx context.Context,
-	) (none api.NewKey, err error) {
-		if err := s.checkKey(put); err != nil {
-			return none, err
-		}
-		text := KeyPrefix + randomText(32)
-		made, err := s.config.Editor.CreateAPIKey(ctx, edit.APIKeySpec{
-			ID: "key_" + randomText(9), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
-			SHA256: sha256.Sum256([]byte(text)), ExpiresAt: put.ExpiresAt,
-		})
-		if err != nil {
-			return none, err
-		}
-		return api.NewKey{Key: keyOf(made, time.Time{}), Secret: text}, nil
-	})
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(RoleAdmin, accessToAllAccounts),
+		s.config.ChangeTimeout,
+		func(
+			ctx context.Context,
+		) (none api.NewKey, err error) {
+			if err := s.checkKey(put); err != nil {
+				return none, err
+			}
+			text := KeyPrefix + randomText(32)
+			made, err := s.config.Editor.CreateAPIKey(ctx, edit.APIKeySpec{
+				ID: "key_" + randomText(
+					9,
+				), Name: put.Name, Role: put.Role, AccountID: put.AccountID,
+				SHA256: sha256.Sum256([]byte(text)), ExpiresAt: put.ExpiresAt,
+			})
+			if err != nil {
+				return none, err
+			}
+			return api.NewKey{Key: keyOf(made, time.Time{}), Secret: text}, nil
+		},
+	)
 }
 
 func (s *Service) checkKey(put api.PutKey) error {
@@ -91,7 +100,7 @@ func (s *Service) checkKey(put api.PutKey) error {
 			Field:   "role",
 			Problem: "must be viewer, editor or admin",
 		})
-	case role == Admin && put.AccountID != "":
+	case role == RoleAdmin && put.AccountID != "":
 		wrong = append(wrong, api.FieldError{
 			Field:   "accountId",
 			Problem: "an admin has access to all accounts; leave it out, or make an editor",
@@ -111,7 +120,7 @@ func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(Admin, accessToAllAccounts),
+		newRule(RoleAdmin, accessToAllAccounts),
 		s.config.ChangeTimeout,
 		func(
 			ctx context.Context,

@@ -43,7 +43,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccount(accountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccount(accountID)),
 		func(context.Context) (Quota, error) {
 			return s.quota(accountID), nil
 		})
@@ -83,18 +83,18 @@ type PlanChange struct {
 
 // WorkflowSample is the size of a set of workflows, and the first few of them.
 type WorkflowSample struct {
-	First []api.Workflow // at most maxSampled
+	First []api.Workflow // at most maxSampledWorkflows
 	Total int            // the number of workflows in the set
 }
 
 // Others returns the number of workflows that are not in First.
 func (s WorkflowSample) Others() int64 { return int64(s.Total - len(s.First)) }
 
-// maxSampled is the maximum number of workflows in First.
-const maxSampled = 5
+// maxSampledWorkflows is the maximum number of workflows in First.
+const maxSampledWorkflows = 5
 
 func (s *WorkflowSample) add(w api.Workflow) {
-	if s.Total++; len(s.First) < maxSampled {
+	if s.Total++; len(s.First) < maxSampledWorkflows {
 		s.First = append(s.First, w)
 	}
 }
@@ -103,7 +103,7 @@ func (s *WorkflowSample) add(w api.Workflow) {
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return read(ctx, s, caller, newRule(Admin, accessToAccount(accountID)),
+	return read(ctx, s, caller, newRule(RoleAdmin, accessToAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {

@@ -20,7 +20,7 @@ const queuesCursorKind = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
 			after, err := page.afterPosition(queuesCursorKind)
 			if err != nil {
@@ -36,7 +36,7 @@ func (s *Service) Queues(
 			})
 			shared := s.sharedQueues(caller)
 			rest = rest[:min(len(rest), page.Limit+1)]
-			if rest, err = s.withHandlerStarts(ctx, rest); err != nil {
+			if rest, err = s.withHandlerStartTimes(ctx, rest); err != nil {
 				return none, err
 			}
 			return list(queuesCursorKind, rest, page, func(q queues.Queue) api.Queue {
@@ -45,9 +45,9 @@ func (s *Service) Queues(
 		})
 }
 
-// withHandlerStarts replaces the AcceptedAt time of each blocking execution with the time when its
-// handler began, if that is recorded.
-func (s *Service) withHandlerStarts(
+// withHandlerStartTimes replaces the AcceptedAt time of each blocking execution with the time when
+// its handler began, if that is recorded.
+func (s *Service) withHandlerStartTimes(
 	ctx context.Context, all []queues.Queue,
 ) ([]queues.Queue, error) {
 	var ids []string
@@ -102,7 +102,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
@@ -148,7 +148,7 @@ func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	}
 	result.Stream = stream.ExecutionsName
 	if result.OwnStream = s.apiQueueStream(q.Name); result.OwnStream != nil &&
-		s.config.Directory.StoreTargetOf(q.Name) == registry.TargetOwn {
+		s.config.Directory.StoreTargetOf(q.Name) == registry.StoreTargetOwn {
 		result.Stream = stream.OwnStreamName(q.Name)
 	}
 	if !q.PausedSince.IsZero() {
@@ -254,7 +254,7 @@ func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, name string,
 	apply func(context.Context) (*registry.Queue, error),
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToQueue(name)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(RoleEditor, accessToQueue(name)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			settings, err := apply(ctx)
 			if err != nil {

@@ -21,7 +21,7 @@ func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
 	return s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
-		return s.config.Streams.Set(ctx, name, edit.QueueStreamSpec{
+		return s.config.Streams.MoveToOwn(ctx, name, edit.QueueStreamSpec{
 			MaxBytes: put.MaxBytes, MaxAge: time.Duration(put.MaxAgeSeconds) * time.Second,
 			Replicas: put.Replicas, PlacementTags: put.PlacementTags,
 		})
@@ -33,7 +33,7 @@ func (s *Service) SetQueueStream(
 // there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
 	_, err := s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
-		return s.config.Streams.Drop(ctx, name)
+		return s.config.Streams.MoveToShared(ctx, name)
 	})
 	return err
 }
@@ -41,7 +41,7 @@ func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name strin
 func (s *Service) moveQueue(
 	ctx context.Context, caller Caller, name string, move func(context.Context) error,
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(Admin, accessToQueue(name)), moveTimeout,
+	return change(ctx, s, caller, newRule(RoleAdmin, accessToQueue(name)), moveTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
@@ -85,9 +85,9 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 	}
 }
 
-// withQueueChange changes a workflow. If the change assigns the workflow to a queue whose start
+// storeWithQueueMove changes a workflow. If the change assigns the workflow to a queue whose start
 // messages are in a different stream, the workflow's delivery IDs are first copied to that stream.
-func (s *Service) withQueueChange(ctx context.Context, store func(context.Context) error) error {
+func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	move, ok := errors.AsType[*edit.QueueChangeError](err)
 	if !ok || s.config.Streams == nil {

@@ -25,7 +25,7 @@ const maxIdempotencyKey = 255
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if err := checkIdempotencyKey(key); err != nil {
@@ -85,7 +85,7 @@ func (s *Service) ReplayRejected(
 		ctx,
 		s,
 		caller,
-		newRule(Editor, accessToAccountOrAll(&filter.AccountID)),
+		newRule(RoleEditor, accessToAccountOrAll(&filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
@@ -151,9 +151,9 @@ func (s *Service) prepareRestart(
 type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest. lastBatchReserve
-// is the part of it that is reserved for the last batch.
+// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest.
+// lastBatchTimeReserve is the part of it that is reserved for the last batch.
 const (
-	bulkTimeout      = 45 * time.Second
-	lastBatchReserve = 15 * time.Second
+	bulkTimeout          = 45 * time.Second
+	lastBatchTimeReserve = 15 * time.Second
 )

@@ -18,7 +18,7 @@ import (
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToDeadLetter(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(RoleEditor, accessToDeadLetter(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if key, isMessage := parseMessageKey(id); isMessage {

@@ -25,15 +25,22 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)), readTimeout, func(
-		ctx context.Context,
-	) (none api.Started, err error) {
-		trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-		if err != nil {
-			return none, err
-		}
-		return s.rerun(ctx, trigger, "")
-	})
+	return change(
+		ctx,
+		s,
+		caller,
+		newRule(RoleEditor, accessToWorkflow(workflowID)),
+		readTimeout,
+		func(
+			ctx context.Context,
+		) (none api.Started, err error) {
+			trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
+			if err != nil {
+				return none, err
+			}
+			return s.rerun(ctx, trigger, "")
+		},
+	)
 }
 
 // RerunExecution starts a new execution at an execution's trigger node, with the node's sample
@@ -41,7 +48,7 @@ func (s *Service) RerunTrigger(
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToExecution(id)), 2*readTimeout, func(
+	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		record, err := s.record(ctx, id)
@@ -79,7 +86,7 @@ func (s *Service) rerun(
 ) (none api.Started, err error) {
 	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.ID)
 	if trigger.SamplePayload == nil {
-		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSample)
+		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSamplePayload)
 	}
 	payload, err := execution.NewPayload("application/json", trigger.SamplePayload)
 	if err != nil {

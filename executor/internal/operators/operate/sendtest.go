@@ -27,7 +27,7 @@ func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)), within, func(
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)), within, func(
 		ctx context.Context,
 	) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
@@ -67,7 +67,7 @@ func (s *Service) testRequest(
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
 	switch {
 	case test.Body == nil && at.SamplePayload == nil:
-		return r, edit.ErrNoSample
+		return r, edit.ErrNoSamplePayload
 	case test.Body == nil:
 		r.Body = at.SamplePayload
 	case test.BodyEncoding == "base64":

@@ -16,7 +16,7 @@ import (
 )
 
 // MaxTokens is the maximum number of valid tokens of one trigger node.
-const MaxTokens = edit.MaxTokens
+const MaxTokens = edit.MaxTokensPerNode
 
 // ContainsToken reports whether a text contains a webhook token or a key.
 func ContainsToken(text string) bool {
@@ -28,10 +28,10 @@ func ContainsToken(text string) bool {
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
-			if !caller.Role.Includes(Editor) {
+			if !caller.Role.Includes(RoleEditor) {
 				redactTokens(&trigger)
 			}
 			return trigger, err
@@ -69,7 +69,7 @@ func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			_, err = s.changeWorkflow(ctx, workflowID,
@@ -111,7 +111,7 @@ func (s *Service) PatchTrigger(
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
@@ -127,7 +127,7 @@ func (s *Service) SetSamplePayload(
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			// Read everything else that the response needs first: a failure afterwards would lose
@@ -141,22 +141,22 @@ func (s *Service) RotateToken(
 				return none, err
 			}
 			if err := s.config.Editor.RotateToken(ctx, workflowID, nodeID, keepOld); err != nil {
-				return none, s.rotationFailed(ctx, err)
+				return none, s.toRotationError(ctx, err)
 			}
 			info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
-				return none, s.rotationFailed(ctx, err)
+				return none, s.toRotationError(ctx, err)
 			}
 			return s.apiTrigger(info, seen), nil
 		})
 }
 
-// rotationFailed marks an error as final if repeating the call could rotate the token again.
-func (s *Service) rotationFailed(ctx context.Context, err error) error {
+// toRotationError marks an error as final if repeating the call could rotate the token again.
+func (s *Service) toRotationError(ctx context.Context, err error) error {
 	failed := s.toError(ctx, err)
 	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
 		"trigger node before you repeat the call, which would make another token."
-	if _, ok := errors.AsType[*edit.UncertainError](err); ok {
+	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		failed.Final, failed.Detail = true, unknown
 		return failed
 	}

@@ -31,7 +31,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 		ctx,
 		s,
 		caller,
-		newRule(Viewer, accessUnrestricted),
+		newRule(RoleViewer, accessUnrestricted),
 		func(context.Context) (Subscription, error) {
 			end, err := s.streams.begin(caller)
 			if err != nil {
@@ -55,12 +55,12 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 	)
 }
 
-// Changed returns the current records for some IDs, oldest first. If accountID or workflowID is not
-// empty, it returns only records of that account or workflow.
-func (s *Service) Changed(
+// ChangedExecutions returns the current records for some IDs, oldest first. If accountID or
+// workflowID is not empty, it returns only records of that account or workflow.
+func (s *Service) ChangedExecutions(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) ([]Execution, error) {
 			records, err := s.config.Store.GetMany(ctx, ids)
 			if err != nil {

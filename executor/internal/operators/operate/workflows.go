@@ -35,7 +35,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
 ) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
 			after, err := page.afterPosition(workflowsCursorKind)
 			if err != nil {
@@ -91,7 +91,7 @@ func (s *Service) findWorkflows(
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessToWorkflow(id)),
+	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.currentWorkflow(ctx, id)
 			if err != nil {
@@ -125,7 +125,7 @@ type ExecutionOrigin struct {
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (ExecutionOrigin, error) {
-	return read(ctx, s, caller, newRule(Viewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
 		func(context.Context) (origin ExecutionOrigin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
@@ -158,12 +158,12 @@ func (s *Service) PutWorkflow(
 	spec := registryWorkflowSpec(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it in the meantime
-	return change(ctx, s, caller, newRule(Editor, accessToNewWorkflow(id, put.AccountID)),
+	return change(ctx, s, caller, newRule(RoleEditor, accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
 			created := false
-			err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
@@ -225,7 +225,7 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(id)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(id)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 				put := apiPutWorkflow(spec)
@@ -250,7 +250,7 @@ func (s *Service) PatchWorkflow(
 func (s *Service) changeWorkflow(
 	ctx context.Context, id string, modify func(*edit.WorkflowSpec) error,
 ) (w *registry.Workflow, err error) {
-	err = s.withQueueChange(ctx, func(ctx context.Context) (err error) {
+	err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 		w, err = s.config.Editor.ChangeWorkflow(ctx, id, modify)
 		return err
 	})
@@ -262,7 +262,7 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(Editor, accessToWorkflow(id)),
+		newRule(RoleEditor, accessToWorkflow(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
@@ -284,7 +284,7 @@ func (s *Service) setActive(
 	ctx context.Context, caller Caller, id string,
 	to func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(Editor, accessToWorkflow(id)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(id)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := to(ctx, id)
 			if err != nil {
@@ -305,7 +305,7 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 		ActivatedAt: w.ActivatedAt,
 		CreatedAt:   w.CreatedAt,
 		UpdatedAt:   w.UpdatedAt,
-		PlanRefusal: s.planRefusal(w),
+		PlanRefusal: s.planRefusalCode(w),
 	}
 	if w.RateLimit != (registry.RateLimit{}) {
 		limit := apiRateLimit(w.RateLimit)
@@ -323,9 +323,9 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusal returns the code of the error for requests to an active workflow that the account's
-// plan does not allow, or "" if the plan allows it.
-func (s *Service) planRefusal(w *registry.Workflow) string {
+// planRefusalCode returns the code of the error for requests to an active workflow that the
+// account's plan does not allow, or "" if the plan allows it.
+func (s *Service) planRefusalCode(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {
 	case !w.Active || !ok || !view.Workflow.Active:

@@ -22,10 +22,10 @@ const (
 // members tracks the runners that have announced themselves.
 type members struct {
 	mu     sync.Mutex
-	groups map[stream.RunnerGroup]*announcement
+	groups map[stream.RunnerGroup]*groupMembers
 }
 
-type announcement struct {
+type groupMembers struct {
 	last    time.Time // when a member last announced itself
 	members map[string]time.Time
 }
@@ -44,7 +44,7 @@ func (m *members) receive(msg *nats.Msg) {
 		if len(m.groups) >= maxGroups {
 			return
 		}
-		h = &announcement{members: map[string]time.Time{}}
+		h = &groupMembers{members: map[string]time.Time{}}
 		m.groups[group] = h
 	}
 	h.last = now

@@ -12,15 +12,15 @@ import (
 
 const (
 	pollEvery = 5 * time.Second
-	// maxSeries is the maximum number of queues with metrics. It is limited because every caller
-	// who may change a workflow can make up queues.
-	maxSeries = 1_000
+	// maxQueuesWithMetrics is the maximum number of queues with metrics. It is limited because
+	// every caller who may change a workflow can make up queues.
+	maxQueuesWithMetrics = 1_000
 )
 
 var (
 	waitingDesc = prometheus.NewDesc("hookstart_executor_queue_waiting_messages",
 		"Starts of the queue that no runner was given yet.", []string{"queue"}, nil)
-	oldestDesc = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
+	oldestAgeDesc = prometheus.NewDesc("hookstart_executor_queue_oldest_seconds",
 		"How long ago the oldest of them was accepted; 0: none waits.", []string{"queue"}, nil)
 	unattendedDesc = prometheus.NewDesc("hookstart_executor_queue_unattended_seconds",
 		"For how long starts have waited that no runner is there for; 0: none do.", []string{
@@ -42,7 +42,7 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Describe implements prometheus.Collector.
 func (w *Watch) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, unattendedDesc, pausedDesc,
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestAgeDesc, unattendedDesc, pausedDesc,
 		membersDesc} {
 		to <- d
 	}
@@ -57,7 +57,7 @@ func (w *Watch) Collect(to chan<- prometheus.Metric) {
 	}
 	hasDefault := false
 	for i, q := range queues {
-		if hasDefault = hasDefault || q.Name == execution.DefaultQueue; i >= maxSeries {
+		if hasDefault = hasDefault || q.Name == execution.DefaultQueue; i >= maxQueuesWithMetrics {
 			continue
 		}
 		collect(q, now, gauge)
@@ -75,7 +75,7 @@ func collect(
 	if !q.Oldest.IsZero() {
 		age = max(now.Sub(q.Oldest).Seconds(), 0)
 	}
-	gauge(oldestDesc, age, q.Name)
+	gauge(oldestAgeDesc, age, q.Name)
 	gauge(unattendedDesc, q.Unattended(now).Seconds(), q.Name)
 	since := 0.0
 	if !q.PausedSince.IsZero() {

@@ -19,7 +19,8 @@ func (w *Watch) addGroupConsumers(
 	shared, own *streamState,
 ) (*streamState, error) {
 	lacks := func(c *jetstream.ConsumerInfo) bool {
-		return c.Config.FilterSubject == stream.QueueSubject(queue) && own.consumer(c.Name) == nil
+		return c.Config.FilterSubject == stream.QueueFilterSubject(queue) &&
+			own.consumer(c.Name) == nil
 	}
 	if !slices.ContainsFunc(shared.consumers, lacks) {
 		return own, nil

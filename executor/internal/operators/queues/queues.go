@@ -140,7 +140,7 @@ func New(c Config) (*Watch, error) {
 	w := &Watch{
 		config:  c,
 		starts:  starts.New(c.JetStream),
-		members: members{groups: map[stream.RunnerGroup]*announcement{}},
+		members: members{groups: map[stream.RunnerGroup]*groupMembers{}},
 	}
 	var err error
 	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
@@ -370,7 +370,7 @@ func (w *Watch) addLaneConsumers(
 	for _, c := range consumers {
 		name, ours := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+settings.Name+"-")
 		at, _ := stream.LayoutOf(c.Config.FilterSubject)
-		if !ours || c.Config.FilterSubject != at.QueueSubject(settings.Name) {
+		if !ours || c.Config.FilterSubject != at.QueueFilterSubject(settings.Name) {
 			continue
 		}
 		group := stream.RunnerGroup{Queue: settings.Name, Group: name}
@@ -649,7 +649,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) 
 	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
-	g.lanes = []queueLane{{at.in, at.QueueSubject(queue), c.Delivered.Stream + 1}}
+	g.lanes = []queueLane{{at.in, at.QueueFilterSubject(queue), c.Delivered.Stream + 1}}
 	if of {
 		g.Members, g.LastSeen = w.members.count(stream.RunnerGroup{Queue: queue, Group: name}, now)
 	}
@@ -675,7 +675,7 @@ func (w *Watch) countWaiting(ctx context.Context, states []*streamState, q *Queu
 	var oldest []queueLane
 	for _, at := range states {
 		all := []queueLane{
-			{at.in, at.QueueSubject(q.Name), 1}, {at.in, at.OrderedSubjects(q.Name), 1},
+			{at.in, at.QueueFilterSubject(q.Name), 1}, {at.in, at.OrderedFilterSubject(q.Name), 1},
 		}
 		if len(q.Groups) == 0 || at.Own {
 			if err := q.countMessages(ctx, at, all); err != nil {

@@ -22,8 +22,8 @@ const (
 	// rememberedSinceHeader is the header of a copied delivery ID with the time at which its start
 	// message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
-	// maxPending is the maximum number of copies awaiting acknowledgment.
-	maxPending = 1000
+	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
+	maxPendingCopies = 1000
 	// nextMessageWait is how long to wait for the next message of a full stream before checking
 	// whether its consumer has any left.
 	nextMessageWait = 200 * time.Millisecond
@@ -111,11 +111,11 @@ func (c *copier) begin(ctx context.Context, filters []string) error {
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
 		OptStartTime:   &c.since,
 	})
-	if errors.Is(err, headerreader.ErrTaken) {
+	if errors.Is(err, headerreader.ErrConsumerInUse) {
 		return fmt.Errorf("%w: %w", edit.ErrQueueMoves, err)
 	}
 	if err == nil {
-		c.messages, err = c.reader.Messages(jetstream.PullMaxMessages(maxPending))
+		c.messages, err = c.reader.Messages(jetstream.PullMaxMessages(maxPendingCopies))
 	}
 	if err != nil {
 		return fmt.Errorf("read the delivery IDs of %s: %w", name, err)
@@ -126,7 +126,7 @@ func (c *copier) begin(ctx context.Context, filters []string) error {
 // stop stops reading, to allow another move to begin immediately.
 func (c *copier) stop(ctx context.Context) {
 	c.messages.Stop()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 	defer cancel()
 	c.reader.End(ctx)
 }
@@ -187,7 +187,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(time.Now().Unix(), 10))
 	_, err := c.js.PublishMsg(ctx, msg)
 	if isFull(err) {
-		return c.catchUpFull(ctx)
+		return c.catchUpFullStream(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("mark the end of %s: %w", c.from.StreamName(c.queue), err)
@@ -206,9 +206,9 @@ func (c *copier) catchUp(ctx context.Context) error {
 	}
 }
 
-// catchUpFull is like catchUp, for a stream that is too full to store a marker. It copies until no
-// messages are left.
-func (c *copier) catchUpFull(ctx context.Context) error {
+// catchUpFullStream is like catchUp, for a stream that is too full to store a marker. It copies
+// until no messages are left.
+func (c *copier) catchUpFullStream(ctx context.Context) error {
 	for {
 		got, meta, err := c.next(jetstream.NextMaxWait(nextMessageWait))
 		switch {
@@ -262,7 +262,7 @@ func (c *copier) copy(
 	}
 	msg := c.to.MsgIDMessage(c.target, workflowID, id)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(since.Unix(), 10))
-	if len(c.pending) >= maxPending {
+	if len(c.pending) >= maxPendingCopies {
 		if err := c.awaitStored(ctx); err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 				err = c.republish(ctx, ack)
 			}
 			if isFull(err) {
-				err = &FullError{c.to.StreamName(c.target)}
+				err = &StreamFullError{c.to.StreamName(c.target)}
 			}
 			if err != nil {
 				return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)
@@ -308,10 +308,10 @@ func (c *copier) republish(ctx context.Context, future jetstream.PubAckFuture) (
 	return err
 }
 
-// FullError means that a stream has no space for the delivery IDs that a move copies.
-type FullError struct{ Stream string }
+// StreamFullError means that a stream has no space for the delivery IDs that a move copies.
+type StreamFullError struct{ Stream string }
 
-func (e *FullError) Error() string {
+func (e *StreamFullError) Error() string {
 	return "the stream " + e.Stream + " has no space for the delivery IDs that move to it"
 }
 

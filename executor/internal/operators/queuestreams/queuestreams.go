@@ -47,32 +47,32 @@ type Mover struct {
 	config Config
 
 	mu      sync.Mutex
-	driving map[string]*sync.Mutex // by queue; held by the goroutine that moves it
-	seen    map[string]firstSeen   // by queue or workflow: its last revision seen
-	empty   map[string]time.Time   // by queue: when its own stream was first seen empty
-	moving  map[string]time.Time   // by queue or workflow: when its move was first seen
+	driving map[string]*sync.Mutex       // by queue; held by the goroutine that moves it
+	seen    map[string]firstSeenRevision // by queue or workflow: its last revision seen
+	empty   map[string]time.Time         // by queue: when its own stream was first seen empty
+	moving  map[string]time.Time         // by queue or workflow: when its move was first seen
 }
 
-// firstSeen is a revision of a record, and when this process first saw it.
-type firstSeen struct {
+// firstSeenRevision is a revision of a record, and when this process first saw it.
+type firstSeenRevision struct {
 	revision uint64
 	at       time.Time
 }
 
 const (
-	// resumeClosedAfter and resumeMovingAfter are how long a phase must have lasted before an
-	// executor continues a move that it did not start.
-	resumeClosedAfter = 2500 * time.Millisecond
-	resumeMovingAfter = 5 * time.Second
-	resumeEvery       = 500 * time.Millisecond
+	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase must have lasted
+	// before an executor continues a move that it did not start.
+	closedPhaseStallTimeout = 2500 * time.Millisecond
+	movingPhaseStallTimeout = 5 * time.Second
+	resumeMovesInterval     = 500 * time.Millisecond
 	// deleteEmptyAfter is how long a queue's own stream must have been empty before it is deleted,
 	// which is much longer than a publish takes.
 	deleteEmptyAfter = time.Minute
 	// deleteEmptyInterval is the interval at which queues' own streams are recreated if lost, and
 	// deleted if unused.
 	deleteEmptyInterval = 15 * time.Second
-	// changeTimeout is the maximum duration of changing one phase.
-	changeTimeout = 10 * time.Second
+	// phaseChangeTimeout is the maximum duration of changing one phase.
+	phaseChangeTimeout = 10 * time.Second
 )
 
 // New returns a Mover.
@@ -80,15 +80,15 @@ func New(c Config) *Mover {
 	return &Mover{
 		config:  c,
 		driving: map[string]*sync.Mutex{},
-		seen:    map[string]firstSeen{},
+		seen:    map[string]firstSeenRevision{},
 		empty:   map[string]time.Time{},
 		moving:  map[string]time.Time{},
 	}
 }
 
-// Set gives a queue its own stream, or changes that stream's settings. It returns when the move is
-// complete.
-func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec) error {
+// MoveToOwn gives a queue its own stream, or changes that stream's settings. It returns when the
+// move is complete.
+func (m *Mover) MoveToOwn(ctx context.Context, queue string, spec edit.QueueStreamSpec) error {
 	if err := m.check(spec); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (m *Mover) Set(ctx context.Context, queue string, spec edit.QueueStreamSpec
 	}
 	q, _ := m.config.Directory.Queue(queue)
 	if q.Record == nil || q.Record.Stream == nil ||
-		q.Record.Stream.Phase == registry.PhaseDraining {
+		q.Record.Stream.Phase == registry.PhaseDrainingOwn {
 		if err := m.checkMove(ctx, queue, stream.Layout{Own: true}); err != nil {
 			return err
 		}
@@ -160,9 +160,9 @@ func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) e
 	})
 }
 
-// Drop moves a queue back to the shared stream. It returns when the move is complete. Messages in
-// the queue's own stream stay there until they expire.
-func (m *Mover) Drop(ctx context.Context, queue string) error {
+// MoveToShared moves a queue back to the shared stream. It returns when the move is complete.
+// Messages in the queue's own stream stay there until they expire.
+func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
 	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.PhaseOwn {
 		if err := m.checkMove(ctx, queue, stream.Layout{}); err != nil {
@@ -180,8 +180,8 @@ func (m *Mover) Drop(ctx context.Context, queue string) error {
 func (m *Mover) Run(ctx context.Context) {
 	failing := false
 	lastDrain := time.Time{}
-	retry.Every(ctx, resumeEvery, func() {
-		err := m.resume(ctx)
+	retry.Every(ctx, resumeMovesInterval, func() {
+		err := m.resumeStalledMoves(ctx)
 		if time.Since(lastDrain) > deleteEmptyInterval {
 			lastDrain = time.Now()
 			err = errors.Join(err, m.deleteEmptyStreams(ctx))
@@ -194,26 +194,26 @@ func (m *Mover) Run(ctx context.Context) {
 	})
 }
 
-// resume continues every move that has made no progress for some time.
-func (m *Mover) resume(ctx context.Context) (err error) {
+// resumeStalledMoves continues every move that has made no progress for some time.
+func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 	m.trackMoves()
 	for _, q := range m.config.Directory.QueueSettings() {
 		if q.Stream == nil || !q.Stream.Phase.IsMoving() {
 			continue
 		}
 		have, ok := m.config.Directory.Queue(q.Name)
-		after := resumeMovingAfter
-		if q.StoreTarget() == registry.TargetClosed {
-			after = resumeClosedAfter
+		after := movingPhaseStallTimeout
+		if q.StoreTarget() == registry.StoreTargetClosed {
+			after = closedPhaseStallTimeout
 		}
-		if ok && m.isIdle(q.Name) && m.isStalled("queue."+q.Name, have.Revision, after) {
+		if ok && m.hasNoLocalMove(q.Name) && m.isStalled("queue."+q.Name, have.Revision, after) {
 			err = errors.Join(err, m.completeMove(ctx, q.Name))
 		}
 	}
 	for _, id := range m.config.Directory.ClosedWorkflows() {
 		have, ok := m.config.Directory.Workflow(id)
-		if ok && m.isStalled("workflow."+id, have.Revision, resumeClosedAfter) {
-			changing, cancel := context.WithTimeout(ctx, changeTimeout)
+		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
+			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 			err = errors.Join(err, m.config.Editor.SetWorkflowClosed(changing, id, false))
 			cancel()
 		}
@@ -228,12 +228,12 @@ func (m *Mover) isStalled(key string, revision uint64, after time.Duration) bool
 	if s := m.seen[key]; s.revision == revision {
 		return time.Since(s.at) > after
 	}
-	m.seen[key] = firstSeen{revision, time.Now()}
+	m.seen[key] = firstSeenRevision{revision, time.Now()}
 	return false
 }
 
-// isIdle reports whether no goroutine of this process is moving a queue.
-func (m *Mover) isIdle(queue string) bool {
+// hasNoLocalMove reports whether no goroutine of this process is moving a queue.
+func (m *Mover) hasNoLocalMove(queue string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.driving[queue]
@@ -321,22 +321,22 @@ func (m *Mover) advanceMove(
 	case registry.PhaseMovingIn:
 		return m.move(ctx, queue, have.Revision, direction{
 			to:     stream.Layout{Own: true},
-			closed: registry.PhaseClosedIn,
+			closed: registry.PhaseClosedMovingIn,
 			moving: registry.PhaseMovingIn,
 			done:   registry.PhaseOwn,
 		})
 	case registry.PhaseMovingOut:
 		return m.move(ctx, queue, have.Revision, direction{
 			from:   stream.Layout{Own: true},
-			closed: registry.PhaseClosedOut,
+			closed: registry.PhaseClosedMovingOut,
 			moving: registry.PhaseMovingOut,
-			done:   registry.PhaseDraining,
+			done:   registry.PhaseDrainingOwn,
 		})
-	case registry.PhaseClosedIn:
+	case registry.PhaseClosedMovingIn:
 		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingIn)
-	case registry.PhaseClosedOut:
+	case registry.PhaseClosedMovingOut:
 		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingOut)
-	case registry.PhaseOwn, registry.PhaseDraining:
+	case registry.PhaseOwn, registry.PhaseDrainingOwn:
 	}
 	return nil
 }
@@ -346,7 +346,7 @@ func (m *Mover) advanceMove(
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
-	if !m.isStalled("queue."+queue, revision, resumeClosedAfter) {
+	if !m.isStalled("queue."+queue, revision, closedPhaseStallTimeout) {
 		return errRestartMove
 	}
 	_, err := m.config.Editor.SetStreamPhase(ctx, queue, revision, phase)
@@ -400,7 +400,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 		return err
 	}
 	m.reportStep("close")
-	by := time.Now().Add(registry.MaxClosedTime)
+	by := time.Now().Add(registry.MaxGateClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	closed, err := m.config.Editor.SetStreamPhase(edit.WithStoreDeadline(closing, by), queue,
@@ -454,7 +454,7 @@ func (m *Mover) abortMove(
 	if ctx.Err() != nil { // another executor opens it, or this one after a restart
 		return because
 	}
-	changing, cancel := context.WithTimeout(ctx, changeTimeout)
+	changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 	defer cancel()
 	_, err := m.config.Editor.SetStreamPhase(changing, queue, closedRevision, phase)
 	if errors.Is(err, edit.ErrChangedSince) {
@@ -515,7 +515,7 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	m.reportStep("close workflow")
-	by := time.Now().Add(registry.MaxClosedTime)
+	by := time.Now().Add(registry.MaxGateClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
 	err = m.config.Editor.SetWorkflowClosed(closing, change.WorkflowID, true)
@@ -533,7 +533,7 @@ func (m *Mover) MoveWorkflow(
 		err = store(edit.WithStoreDeadline(ctx, by))
 	}
 	if err != nil {
-		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 		defer cancel()
 		return errors.Join(
 			err,
@@ -547,7 +547,7 @@ func (m *Mover) MoveWorkflow(
 // layoutOf returns the stream of a queue that is not moving.
 func (m *Mover) layoutOf(queue string) stream.Layout {
 	q, _ := m.config.Directory.Queue(queue)
-	return stream.Layout{Own: q.Record.StoreTarget() == registry.TargetOwn}
+	return stream.Layout{Own: q.Record.StoreTarget() == registry.StoreTargetOwn}
 }
 
 // revisionOf returns the revisions of two queues' records. It fails if one of the queues is moving.
@@ -570,7 +570,7 @@ func (m *Mover) deleteEmptyStreams(ctx context.Context) error {
 		return err
 	}
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream != nil && q.Stream.Phase != registry.PhaseDraining &&
+		if q.Stream != nil && q.Stream.Phase != registry.PhaseDrainingOwn &&
 			(!slices.Contains(starts, stream.OwnStreamName(q.Name)) ||
 				!slices.Contains(reports, stream.OwnProgressStreamName(q.Name))) {
 			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
@@ -589,7 +589,7 @@ func (m *Mover) deleteEmptyStreams(ctx context.Context) error {
 func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	have, _ := m.config.Directory.Queue(queue)
 	if have.Record != nil && have.Record.Stream != nil &&
-		have.Record.Stream.Phase != registry.PhaseDraining {
+		have.Record.Stream.Phase != registry.PhaseDrainingOwn {
 		delete(m.empty, queue)
 		return nil
 	}
@@ -605,7 +605,7 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 		return nil
 	}
 	if have.Record != nil && have.Record.Stream != nil {
-		changing, cancel := context.WithTimeout(ctx, changeTimeout)
+		changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
 		defer cancel()
 		if _, err := m.config.Editor.SetStreamPhase(changing, queue, have.Revision, 0); err != nil {
 			return err

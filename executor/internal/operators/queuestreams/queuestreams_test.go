@@ -87,18 +87,22 @@ func (f *fixture) send(ingress int, workflowID, deliveryID string) (duplicate bo
 	}
 	pass := view.Workflow.AcquirePermit()
 	defer pass.Release()
-	if pass.Target == registry.TargetClosed {
+	if pass.Target == registry.StoreTargetClosed {
 		return false, errClosed
 	}
-	msg, err := stream.Layout{Own: pass.Target == registry.TargetOwn}.StartMessage(execution.Start{
-		ID:         execution.IDForDelivery(workflowID, "node", deliveryID),
-		WorkflowID: workflowID,
-		NodeID:     "node",
-		AccountID:  "a",
-		Queue:      view.Workflow.Queue,
-		DeliveryID: deliveryID,
-		Payload:    execution.Payload{Kind: execution.BodyText},
-	})
+	msg, err := stream.Layout{
+		Own: pass.Target == registry.StoreTargetOwn,
+	}.StartMessage(
+		execution.Start{
+			ID:         execution.IDForDelivery(workflowID, "node", deliveryID),
+			WorkflowID: workflowID,
+			NodeID:     "node",
+			AccountID:  "a",
+			Queue:      view.Workflow.Queue,
+			DeliveryID: deliveryID,
+			Payload:    execution.Payload{Kind: execution.BodyText},
+		},
+	)
 	if err != nil {
 		return false, err
 	}
@@ -269,17 +273,17 @@ func TestMovesUnderLoad(t *testing.T) {
 	l := f.load("wf")
 	for range 3 {
 		l.await(30)
-		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+		if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
 		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseOwn {
 			t.Errorf("after the move in: %s", q.Record.Stream.Phase)
 		}
 		l.await(30)
-		if err := m.Drop(t.Context(), "q"); err != nil {
+		if err := m.MoveToShared(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseDraining {
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseDrainingOwn {
 			t.Errorf("after the move out: %s", q.Record.Stream.Phase)
 		}
 	}
@@ -307,7 +311,7 @@ func TestLongestMove(t *testing.T) {
 	defer stop()
 	go other.Run(running)
 	moved := make(chan error, 1)
-	go func() { moved <- moving.Set(t.Context(), "q", edit.QueueStreamSpec{}) }()
+	go func() { moved <- moving.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}) }()
 	await := func(lasts bool) {
 		t.Helper()
 		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -348,7 +352,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				f := start(t, natstest.Start(t).Connect(t))
 				f.workflow("wf", "q")
 				if out {
-					if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+					if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
 						edit.QueueStreamSpec{}); err != nil {
 						t.Fatal(err)
 					}
@@ -366,9 +370,9 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				})
 				move := func(m *queuestreams.Mover, ctx context.Context) error {
 					if out {
-						return m.Drop(ctx, "q")
+						return m.MoveToShared(ctx, "q")
 					}
-					return m.Set(ctx, "q", edit.QueueStreamSpec{})
+					return m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{})
 				}
 				if err := move(first, ctx); err == nil || !killed.Load() {
 					t.Errorf("it was not interrupted: %v", err)
@@ -379,7 +383,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				go second.Run(running)
 				want := registry.PhaseOwn
 				if out {
-					want = registry.PhaseDraining
+					want = registry.PhaseDrainingOwn
 				}
 				for deadline := time.Now().Add(30 * time.Second); ; {
 					q, _ := f.Directory.Queue("q")
@@ -414,14 +418,14 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	})
 	l := f.load("wf")
 	l.await(20)
-	if err := first.Set(ctx, "q", edit.QueueStreamSpec{}); err == nil {
+	if err := first.MoveToOwn(ctx, "q", edit.QueueStreamSpec{}); err == nil {
 		t.Fatal("it was not interrupted")
 	}
-	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseClosedIn {
+	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseClosedMovingIn {
 		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
 	}
 	l.await(60)
-	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
 		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +445,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	m := f.mover(stream.DefaultSettings, nil)
 	for _, queue := range []string{"p", "q"} {
 		f.workflow("of-"+queue, queue)
-		if err := m.Set(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
+		if err := m.MoveToOwn(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -479,7 +483,7 @@ func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	if err := f.put(t.Context(), "wf", "q"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.mover(stream.DefaultSettings, nil).Set(t.Context(), "q",
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
 		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -497,7 +501,7 @@ func TestThreeServers(t *testing.T) {
 	m := f.mover(stream.DefaultSettings, nil)
 	l := f.load("wf")
 	l.await(30)
-	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
+	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 	own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
@@ -505,13 +509,13 @@ func TestThreeServers(t *testing.T) {
 		t.Errorf("the own stream: %v", err)
 	}
 	l.await(30)
-	if err := m.Drop(t.Context(), "q"); err != nil {
+	if err := m.MoveToShared(t.Context(), "q"); err != nil {
 		t.Fatal(err)
 	}
 	l.await(30)
 	l.end()
 	var invalid *edit.InvalidError
-	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
+	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
 		&invalid) || invalid.Field != "replicas" {
 		t.Errorf("more replicas than servers: %v", err)
 	}
@@ -534,7 +538,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // no cluster
 	} {
 		var invalid *edit.InvalidError
-		if err := m.Set(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
+		if err := m.MoveToOwn(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
 			invalid.Field != c.field {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
@@ -543,7 +547,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
 	}
 	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second call only changes the size
-		if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
+		if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
 		own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
@@ -560,7 +564,7 @@ func TestAFullOwnStream(t *testing.T) {
 	f.workflow("wf", "q")
 	f.workflow("neighbour", "other")
 	m := f.mover(stream.DefaultSettings, nil)
-	if err := m.Set(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: 20 << 10}); err != nil {
+	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: 20 << 10}); err != nil {
 		t.Fatal(err)
 	}
 	var last string
@@ -577,7 +581,7 @@ func TestAFullOwnStream(t *testing.T) {
 	if _, err := f.send(0, "neighbour", "1"); err != nil {
 		t.Errorf("the neighbour: %v", err)
 	}
-	if err := m.Drop(t.Context(), "q"); err != nil {
+	if err := m.MoveToShared(t.Context(), "q"); err != nil {
 		t.Fatal(err)
 	}
 	if duplicate, err := f.send(1, "wf", last); err != nil || !duplicate {
@@ -596,7 +600,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	f.workflow("wf", "q")
 	m := f.mover(stream.DefaultSettings, nil)
 	own := stream.Layout{Own: true}
-	move := func() error { return m.Set(t.Context(), "q", edit.QueueStreamSpec{}) }
+	move := func() error { return m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}) }
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -611,7 +615,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	check(err)
 	_, err = f.JetStream.PublishMsg(t.Context(), msg)
 	check(err)
-	check(m.Drop(t.Context(), "q")) // nothing waits in the shared stream
+	check(m.MoveToShared(t.Context(), "q")) // nothing waits in the shared stream
 	if err := move(); !errors.Is(err, edit.ErrOrderedExecutionsWaiting) {
 		t.Fatalf("while an execution waits there: %v", err)
 	}

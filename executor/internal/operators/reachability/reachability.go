@@ -38,8 +38,8 @@ const (
 )
 
 const (
-	probePath  = "/webhooks/-" // below the path that senders call; any ID works
-	askTimeout = 5 * time.Second
+	probePath    = "/webhooks/-" // below the path that senders call; any ID works
+	probeTimeout = 5 * time.Second
 	// resultTTL is how long a result is reused without a new check.
 	resultTTL = 30 * time.Second
 	// maxResponse is the maximum number of bytes read from a response body.
@@ -113,7 +113,7 @@ func (c *Checker) Check(ctx context.Context) Result {
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > resultTTL {
 		// Other callers use the result too, so the check must not end when the first caller's
 		// context does.
-		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 		defer cancel()
 		state, detail := c.probe(asking, base)
 		c.last = Result{
@@ -220,7 +220,7 @@ func describeUnexpected(response *http.Response, body []byte) (State, string) {
 // textWithoutURL returns the text of err without the URL, which is shown next to it.
 func textWithoutURL(err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return fmt.Sprintf("no answer within %s", askTimeout)
+		return fmt.Sprintf("no answer within %s", probeTimeout)
 	}
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err.Error()

@@ -52,7 +52,7 @@ func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool
 }
 
 func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error) {
-	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.Viewer}, true, nil
+	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.RoleViewer}, true, nil
 }
 
 // A session is accepted only from the console's pages, even for calls that change nothing, because

@@ -25,8 +25,8 @@ const (
 	// failure, up to maxDelay.
 	minDelay = 100 * time.Millisecond
 	maxDelay = 3 * time.Second
-	// forgetAfter is how long after its last failure a source's failures are kept.
-	forgetAfter = 10 * time.Minute
+	// failureRetention is how long after its last failure a source's failures are kept.
+	failureRetention = 10 * time.Minute
 	// maxSources is the maximum number of sources whose failures are kept. It bounds the memory
 	// that an attacker with many addresses can occupy.
 	maxSources = 10_000
@@ -44,11 +44,11 @@ type Failures struct {
 	pause func(context.Context, time.Duration)
 
 	mu      sync.Mutex
-	sources map[netip.Prefix]*source
+	sources map[netip.Prefix]*sourceFailures
 	waiting int
 }
 
-type source struct {
+type sourceFailures struct {
 	failures int
 	last     time.Time
 }
@@ -61,7 +61,7 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 			Help: "Requests with a wrong token at the operators' API, and failed sign-ins at the " +
 				"console.",
 		}, []string{"at"}),
-		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*source{},
+		now: time.Now, pause: retry.Sleep, sources: map[netip.Prefix]*sourceFailures{},
 	}
 	for _, at := range []string{FailedAtAPI, FailedAtConsole} {
 		f.count.WithLabelValues(at)
@@ -92,10 +92,10 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	s := f.sources[from]
 	if s == nil {
 		f.makeRoom(now)
-		s = &source{}
+		s = &sourceFailures{}
 		f.sources[from] = s
 	}
-	if now.Sub(s.last) > forgetAfter {
+	if now.Sub(s.last) > failureRetention {
 		s.failures = 0
 	}
 	s.failures++
@@ -115,13 +115,13 @@ func (f *Failures) endDelay() {
 }
 
 // makeRoom keeps the number of sources below maxSources. It removes sources whose last failure is
-// older than forgetAfter or, if there are none, an arbitrary one. The caller must hold mu.
+// older than failureRetention or, if there are none, an arbitrary one. The caller must hold mu.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
 	}
 	for from, s := range f.sources {
-		if now.Sub(s.last) > forgetAfter {
+		if now.Sub(s.last) > failureRetention {
 			delete(f.sources, from)
 		}
 	}

@@ -45,7 +45,7 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	if len(*waited) > 0 {
 		t.Error("another address had to wait")
 	}
-	*now = now.Add(forgetAfter + time.Second)
+	*now = now.Add(failureRetention + time.Second)
 	f.CountAndDelay(t.Context(), FailedAtAPI, "192.0.2.1:1000")
 	if len(*waited) > 0 {
 		t.Error("it is never forgotten")

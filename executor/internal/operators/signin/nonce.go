@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// onceLifetime is how long the one-time link is valid. It is short because the link is printed to
-// the log at startup, and others may read the log later.
-const onceLifetime = 10 * time.Minute
+// signInLinkLifetime is how long the one-time link is valid. It is short because the link is
+// printed to the log at startup, and others may read the log later.
+const signInLinkLifetime = 10 * time.Minute
 
 // oneTimeNonce is a nonce that is valid once and for a limited time.
 type oneTimeNonce struct {
@@ -22,7 +22,7 @@ type oneTimeNonce struct {
 func newOneTimeNonce(nonce string) *oneTimeNonce {
 	o := &oneTimeNonce{
 		hash: sha256.Sum256([]byte(nonce)),
-		ends: time.Now().Add(onceLifetime),
+		ends: time.Now().Add(signInLinkLifetime),
 		now:  time.Now,
 	}
 	o.left.Store(nonce != "")

@@ -9,13 +9,14 @@ const (
 	noticeCookie = "hookstart_notice"
 	// noticeLifetime is how long a browser keeps a notice for the page that shows it.
 	noticeLifetime = time.Minute
-	// noticePurpose is the purpose of a notice's signature, so that no other site can set a notice.
-	noticePurpose = "notice"
+	// noticeSigningPurpose is the purpose of a notice's signature, so that no other site can set a
+	// notice.
+	noticeSigningPurpose = "notice"
 )
 
 // SetNotice stores a message in a cookie, for the next page that the browser loads.
 func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) {
-	setCookie(w, r, noticeCookie, s.sessions.signValue(noticePurpose, text),
+	setCookie(w, r, noticeCookie, s.sessions.signValue(noticeSigningPurpose, text),
 		int(noticeLifetime/time.Second), http.SameSiteStrictMode)
 }
 
@@ -24,7 +25,7 @@ func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) 
 func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) (text string) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {
 		setCookie(w, r, noticeCookie, "", -1, http.SameSiteStrictMode)
-		if s.sessions.verifyValue(noticePurpose, cookie.Value, &text) {
+		if s.sessions.verifyValue(noticeSigningPurpose, cookie.Value, &text) {
 			return text
 		}
 	}

@@ -217,7 +217,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 		Kind:      operate.CallerKindUser,
 		ID:        "u1",
 		Name:      "Eve",
-		Role:      operate.Editor,
+		Role:      operate.RoleEditor,
 		AccountID: "acme",
 	}); err != nil || by != want {
 		t.Errorf("%+v, %v", by, err)
@@ -250,7 +250,7 @@ func TestSignInThroughOIDC(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, by, err)
 		}
 	}
-	if by, err := s.PageCaller(visit); err != nil || by.Role != operate.Editor {
+	if by, err := s.PageCaller(visit); err != nil || by.Role != operate.RoleEditor {
 		t.Errorf("%+v, %v", by, err)
 	}
 }
@@ -273,15 +273,15 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	}
 	cookie, state := p.begin(s)
 	by, set, err := answered(s, "code=code&state="+state, cookie)
-	if err != nil || by.Role != operate.Editor {
+	if err != nil || by.Role != operate.RoleEditor {
 		t.Fatalf("%+v, %v", by, err)
 	}
 	session := set[len(set)-1]
-	if ends := s.ExpiresAt(with(session)); ends.Sub(now) > DefaultSessionLifetime ||
+	if ends := s.SessionExpiresAt(with(session)); ends.Sub(now) > DefaultSessionLifetime ||
 		now.Add(DefaultSessionLifetime).Sub(ends) > time.Second {
 		t.Errorf("it ends at %s, and it is %s", ends, now)
 	}
-	if s.OIDCSessionExpired(with(session)) || !s.ExpiresAt(with()).IsZero() {
+	if s.OIDCSessionExpired(with(session)) || !s.SessionExpiresAt(with()).IsZero() {
 		t.Error("a session that goes on is asked for again")
 	}
 	adminToken := &http.Cookie{
@@ -310,8 +310,8 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	}
 	now = signedIn.Add(DefaultSessionLifetime + time.Minute)
 	for groups, want := range map[string]operate.Role{
-		"staff":  operate.Viewer,
-		"team-a": operate.Editor,
+		"staff":  operate.RoleViewer,
+		"team-a": operate.RoleEditor,
 		"guests": "",
 	} {
 		p.issue = func(claims map[string]any) string {
@@ -579,10 +579,11 @@ func TestProviderIsAway(t *testing.T) {
 func TestRoleRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]RoleRule{
-		"groups=team-a:editor@acme":         {"groups", "team-a", operate.Editor, "acme"},
-		"email=eve@example.com:admin":       {"email", "eve@example.com", operate.Admin, ""},
-		"groups=cn=ops,dc=x:y:viewer":       {"groups", "cn=ops,dc=x:y", operate.Viewer, ""},
-		"realm_access.roles=a b:viewer@a_1": {"realm_access.roles", "a b", operate.Viewer, "a_1"},
+		"groups=team-a:editor@acme":   {"groups", "team-a", operate.RoleEditor, "acme"},
+		"email=eve@example.com:admin": {"email", "eve@example.com", operate.RoleAdmin, ""},
+		"groups=cn=ops,dc=x:y:viewer": {"groups", "cn=ops,dc=x:y", operate.RoleViewer, ""},
+		"realm_access.roles=a b:viewer@a_1": {"realm_access.roles", "a b", operate.RoleViewer,
+			"a_1"},
 	} {
 		got, err := ParseRoleRule(text)
 		if err != nil || got != want || got.String() != text {

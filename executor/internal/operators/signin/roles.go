@@ -34,7 +34,7 @@ func ParseRoleRule(text string) (r RoleRule, err error) {
 	switch r.Role, known = operate.ParseRole(role); {
 	case !known:
 		return r, fmt.Errorf("%q: there is no role %q: viewer, editor and admin are", text, role)
-	case hasAccount && r.Role == operate.Admin:
+	case hasAccount && r.Role == operate.RoleAdmin:
 		return r,
 			fmt.Errorf("%q: an admin has access to all accounts: leave out @%s", text, accountID)
 	case hasAccount && !execution.ValidName(accountID):
@@ -105,9 +105,9 @@ func claimText(claim any) string {
 	return value
 }
 
-// maxName is the maximum length of a user's name from a provider, in characters, because it is
-// stored in a cookie.
-const maxName = 100
+// maxUserNameLength is the maximum length of a user's name from a provider, in characters, because
+// it is stored in a cookie.
+const maxUserNameLength = 100
 
 // nameOf returns a user's name without control characters and characters that change the direction
 // of the text around it.
@@ -116,7 +116,7 @@ func nameOf(claims map[string]any) string {
 		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),
 			claimText(claims["email"]), claimText(claims["sub"]))),
 	)
-	return string(name[:min(len(name), maxName)])
+	return string(name[:min(len(name), maxUserNameLength)])
 }
 
 // replaceInvisible replaces control characters, and characters that change the direction of text.

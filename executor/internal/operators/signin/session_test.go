@@ -112,8 +112,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{
-		onceLifetime - time.Second: true,
-		onceLifetime + time.Second: false,
+		signInLinkLifetime - time.Second: true,
+		signInLinkLifetime + time.Second: false,
 	} {
 		o := newOneTimeNonce("nonce")
 		o.now = func() time.Time { return time.Now().Add(after) }

@@ -170,9 +170,9 @@ func (s *SignIn) SessionCheck(r *http.Request) func(context.Context) error {
 	return func(ctx context.Context) error { return s.checkSession(ctx, sess) }
 }
 
-// ExpiresAt returns when the session that authenticates the request expires, or the zero time if it
-// is not authenticated by a session.
-func (s *SignIn) ExpiresAt(r *http.Request) time.Time {
+// SessionExpiresAt returns when the session that authenticates the request expires, or the zero
+// time if it is not authenticated by a session.
+func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
 	sess, valid := s.sessions.fromRequest(r)
 	if r.Header.Get("Authorization") != "" || !valid {
 		return time.Time{}

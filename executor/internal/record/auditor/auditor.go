@@ -40,8 +40,8 @@ const (
 	ackWait = 5 * time.Second
 	// retryDelay is the delay before a failed step is retried.
 	retryDelay = time.Second
-	// timeout is the maximum duration of one step.
-	timeout = 10 * time.Second
+	// stepTimeout is the maximum duration of one step.
+	stepTimeout = 10 * time.Second
 )
 
 // Auditor copies audit entries. Several Auditors, in several executors, share the work.
@@ -114,7 +114,7 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 
 // copyEntry writes a message's audit entry to the database and acknowledges the message.
 func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
 	switch {
@@ -154,7 +154,7 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 		before == "0" {
 		return // the record has no earlier revision
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -19,20 +19,21 @@ import (
 )
 
 const (
-	// checkEvery is the interval at which the registry is compared with the database's copy of it.
-	checkEvery = time.Second
+	// compareInterval is the interval at which the registry is compared with the database's copy of
+	// it.
+	compareInterval = time.Second
 	// restoreDelay is how long a cluster must report an older registry before the registry is
 	// restored.
 	restoreDelay = 3 * time.Second
-	// askTimeout is the maximum duration of one comparison.
-	askTimeout = 5 * time.Second
+	// requestTimeout is the maximum duration of one comparison.
+	requestTimeout = 5 * time.Second
 	// pageSize is the number of records read from the registry's copy at a time.
 	pageSize = 1000
 	// pageTimeout is the maximum duration of restoring one page.
 	pageTimeout = 30 * time.Second
-	// pollEvery is the interval at which AwaitCopied polls the database for revisions that other
-	// executors have copied.
-	pollEvery = 50 * time.Millisecond
+	// awaitCopiedPollInterval is the interval at which AwaitCopied polls the database for revisions
+	// that other executors have copied.
+	awaitCopiedPollInterval = 50 * time.Millisecond
 )
 
 // buckets returns the registry's buckets, in the order in which they are restored.
@@ -112,7 +113,7 @@ func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 }
 
 func (c *RegistryCopy) begin(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := c.Ensure(asking); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (c *RegistryCopy) begin(ctx context.Context) error {
 	c.mu.Lock()
 	c.id = ours
 	c.mu.Unlock()
-	return c.check(ctx)
+	return c.updateUnusableReason(ctx)
 }
 
 // adoptIdentity stores an identity in the database: the registry's, or a new one if the registry
@@ -168,10 +169,10 @@ func (c *RegistryCopy) Run(ctx context.Context) {
 		mirrors.Go(func() { c.mirror(ctx, bucket) })
 	}
 	for failing := error(nil); ; {
-		if retry.Sleep(ctx, checkEvery); ctx.Err() != nil {
+		if retry.Sleep(ctx, compareInterval); ctx.Err() != nil {
 			break
 		}
-		err := c.check(ctx)
+		err := c.updateUnusableReason(ctx)
 		if err != nil && failing == nil && ctx.Err() == nil {
 			c.Log.WithError(err).Warn("the registry is not in NATS as it must be; the executor " +
 				"tries again")
@@ -189,9 +190,9 @@ func (c *RegistryCopy) UnusableReason() error {
 	return c.trouble
 }
 
-// check compares the registry with the database's copy of it, and restores the registry if it is
-// lost, incomplete or older than the copy.
-func (c *RegistryCopy) check(ctx context.Context) error {
+// updateUnusableReason compares the registry with the database's copy of it, and restores the
+// registry if it is lost, incomplete or older than the copy.
+func (c *RegistryCopy) updateUnusableReason(ctx context.Context) error {
 	err := c.compareAndRestore(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +201,7 @@ func (c *RegistryCopy) check(ctx context.Context) error {
 }
 
 func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := c.Ensure(asking); err != nil {
 		return err
@@ -404,7 +405,7 @@ func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision 
 		if done {
 			return nil
 		}
-		poll := time.NewTimer(pollEvery)
+		poll := time.NewTimer(awaitCopiedPollInterval)
 		select {
 		case <-moved:
 		case <-ctx.Done():

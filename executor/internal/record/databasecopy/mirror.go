@@ -60,7 +60,7 @@ func (c *RegistryCopy) isOwnIdentity(id string) bool {
 }
 
 func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	at, err := c.Store.RegistryPosition(asking, bucket)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 		return err
 	}
 	defer func() {
-		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		deleting, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		_ = c.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
 	}()
@@ -137,7 +137,7 @@ func (c *RegistryCopy) copyMessages(
 			c.add(&b, bucket, msg, meta)
 			more = meta.NumPending > 0 && len(b.records) < maxBatch
 		}
-		keeping, cancel := context.WithTimeout(ctx, askTimeout)
+		keeping, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := c.Store.SaveRegistryCopy(keeping, bucket, b.records, b.entries, after, b.upTo)
 		cancel()
 		if err != nil {

@@ -30,10 +30,11 @@ import (
 const (
 	// publishInterval is the interval at which the sums are published.
 	publishInterval = time.Second
-	// Fractions of the stream's maximum size, in tenths: sums are computed from startAtTenths until
-	// the size falls below stopBelowTenths; operators are warned from warnAtTenths on.
-	startAtTenths, stopBelowTenths, warnAtTenths = 8, 7, 9
-	tenthsPerWhole                               = 10
+	// Fractions of the stream's maximum size, in tenths: sums are computed from trackFromTenths
+	// until the size falls below stopTrackingBelowTenths; operators are warned from warnAtTenths
+	// on.
+	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
+	tenthsPerWhole                                         = 10
 	// chunkCount is the approximate number of parts that the stream is divided into, by sequence.
 	// The messages of a part are subtracted from the sums together, once all of them have expired.
 	chunkCount = 256
@@ -104,13 +105,13 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	}
 	info := s.CachedInfo()
 	limit, used := info.Config.MaxBytes, int64(info.State.Bytes) //nolint:gosec // it fits
-	if limit <= 0 || used < limit/tenthsPerWhole*stopBelowTenths {
+	if limit <= 0 || used < limit/tenthsPerWhole*stopTrackingBelowTenths {
 		h.releaseConsumer(asking)
 		h.warned = false
 		return nil
 	}
 	if h.read == nil {
-		if used < limit/tenthsPerWhole*startAtTenths {
+		if used < limit/tenthsPerWhole*trackFromTenths {
 			return nil
 		}
 		if h.read, err = h.begin(asking, info.State); h.read == nil || err != nil {
@@ -121,7 +122,7 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	if err != nil || !complete {
 		return err
 	}
-	h.read.expire(info.State.FirstSeq)
+	h.read.expireChunksBefore(info.State.FirstSeq)
 	h.warn(limit, used)
 	data, err := stream.EncodeStorage(stream.ExecutionsName, h.read.sums)
 	if err == nil {
@@ -141,7 +142,7 @@ func (h *Tracker) begin(ctx context.Context, state jetstream.StreamState) (*stre
 			Description:   "hookstart: adds up what accounts hold",
 			DeliverPolicy: jetstream.DeliverAllPolicy,
 		})
-	if errors.Is(err, headerreader.ErrTaken) {
+	if errors.Is(err, headerreader.ErrConsumerInUse) {
 		return nil, nil //nolint:nilnil // another executor adds up
 	}
 	if err != nil {
@@ -219,8 +220,8 @@ func (r *streamScan) count(msg jetstream.Msg, sequence uint64, account func(stri
 // sizeHeader is the header in which the server reports the length of the omitted data.
 const sizeHeader = "Nats-Msg-Size"
 
-// expire removes the chunks whose messages have all expired.
-func (r *streamScan) expire(first uint64) {
+// expireChunksBefore removes the chunks whose messages have all expired.
+func (r *streamScan) expireChunksBefore(first uint64) {
 	for chunk, sums := range r.byChunk {
 		if (chunk+1)*r.chunk > first {
 			continue

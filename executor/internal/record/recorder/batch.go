@@ -52,8 +52,8 @@ type verdict int
 const (
 	verdictUndecided verdict = iota // the context ended first; the message will be redelivered
 	verdictRecorded
-	verdictPutAside  // stored in the database as a dead letter
-	verdictSuspected // refused by the database; it is retried before it is put aside
+	verdictPutAside      // stored in the database as a dead letter
+	verdictPoisonSuspect // refused by the database; it is retried before it is put aside
 )
 
 // decode decodes messages and sorts them in the order in which they are applied: start messages
@@ -131,7 +131,7 @@ func (e *entry) setDecoded(
 		e.record = fromstream.RejectionRecord(event.Rejection, at, now)
 	case event.Progress != nil:
 		e.kind = kindProgress
-		e.progress = fromstream.TimedProgress(event.Progress, at)
+		e.progress = fromstream.ProgressWithTime(event.Progress, at)
 	}
 }
 

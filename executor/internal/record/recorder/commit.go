@@ -99,7 +99,7 @@ func setVerdicts(group []*entry) {
 // transaction. It retries the entry for a while and then puts it aside. If the database refuses
 // that as well, the entry is retried indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
-	e.verdict = verdictSuspected
+	e.verdict = verdictPoisonSuspect
 	if e.kind == kindUnreadable || !r.suspects.mustPutAside(e, time.Now()) {
 		return
 	}

@@ -22,7 +22,7 @@ type source struct {
 }
 
 // isStartStream reports whether the source is a stream of start messages.
-func (s source) isStartStream() bool { return s.stream == pairOf(s.stream).starts }
+func (s source) isStartStream() bool { return s.stream == pairOfStream(s.stream).starts }
 
 // maxStartBacklog is the number of waiting start messages above which the reading of reports is
 // delayed.
@@ -34,7 +34,7 @@ const maxStartBacklog = 2_000
 // a steady flow of start messages from blocking reports indefinitely. delayReports reports whether
 // reports must wait.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
-	if p := pairOf(from.stream); from.stream != p.reports ||
+	if p := pairOfStream(from.stream); from.stream != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {
 		return false
 	}
@@ -42,9 +42,9 @@ func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) 
 	return true
 }
 
-// watchEvery is the interval at which a consumer's state is polled. It is short, so a lost consumer
-// is recreated about as soon as /readyz reports its loss.
-const watchEvery = time.Second
+// consumerPollInterval is the interval at which a consumer's state is polled. It is short, so a
+// lost consumer is recreated about as soon as /readyz reports its loss.
+const consumerPollInterval = time.Second
 
 // At a low rate, messages are recorded as they arrive. At a high rate, they are fetched in bursts
 // with pauses in between: messages sent together cost the NATS server and the executor far less
@@ -61,22 +61,22 @@ const (
 	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops when the
 	// rate falls below a quarter of this.
 	burstRate = 1_000
-	// minBurstPause and maxBurstPause limit the pause after a burst, and therefore how much the
-	// pause delays a record.
-	minBurstPause, maxBurstPause = 50 * time.Millisecond, 200 * time.Millisecond
-	// pausePer1000PerSecond is the pause per thousand messages per second. The higher the rate, the
-	// more CPU time matters and the less the delay does.
-	pausePer1000PerSecond = 20 * time.Millisecond
-	minBurst              = int(burstRate * minBurstPause / time.Second / 4)
+	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
+	// much the pause delays a record.
+	minPauseAfterBurst, maxPauseAfterBurst = 50 * time.Millisecond, 200 * time.Millisecond
+	// burstPausePer1000PerSecond is the pause per thousand messages per second. The higher the
+	// rate, the more CPU time matters and the less the delay does.
+	burstPausePer1000PerSecond = 20 * time.Millisecond
+	minBurstMessages           = int(burstRate * minPauseAfterBurst / time.Second / 4)
 )
 
 // pauseAfterBurst returns how long to wait after a burst of messages that took the duration since
 // to arrive. The higher the rate, the longer the pause.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
-	thousands := float64(messages) / 1000 / max(since, minBurstPause).Seconds()
+	thousands := float64(messages) / 1000 / max(since, minPauseAfterBurst).Seconds()
 	return min(
-		max(time.Duration(thousands*float64(pausePer1000PerSecond)), minBurstPause),
-		maxBurstPause,
+		max(time.Duration(thousands*float64(burstPausePer1000PerSecond)), minPauseAfterBurst),
+		maxPauseAfterBurst,
 	)
 }
 
@@ -102,7 +102,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 				return r.fetch(ctx, from, arrived)
 			})
 			if ctx.Err() == nil {
-				r.forget(name)
+				r.forgetStream(name)
 			}
 		})
 	}
@@ -111,13 +111,13 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 			stop()
 		}
 	}()
-	for _, name := range sharedPair.names() {
+	for _, name := range sharedStartReportPair.names() {
 		follow(name)
 	}
 	for ctx.Err() == nil {
 		// After an error, continue with the known streams.
 		if names, err := r.existingStreams(ctx); err == nil {
-			names = append(names, sharedPair.names()...)
+			names = append(names, sharedStartReportPair.names()...)
 			for _, name := range names {
 				follow(name)
 			}
@@ -169,7 +169,7 @@ func (r *Recorder) consumeWithRetry(
 // request to the server complete: if a request is canceled, messages in flight may be lost, and are
 // redelivered only after deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
-	connection := r.connection()
+	connection := r.connectionNumber()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
@@ -183,7 +183,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 	// Compare a new consumer as well: if the server could not read a consumer's settings, it
 	// creates the consumer with the state that it finds in the consumer's directory.
-	if _, err := r.rewindIfBehind(ctx, pairOf(from.stream)); err != nil {
+	if _, err := r.rewindIfBehind(ctx, pairOfStream(from.stream)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.stream)
@@ -218,7 +218,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 		case wait:
 		case !inBursts:
 			inBursts = n == fetchSize && time.Since(began) < fetchSize*time.Second/burstRate
-		case n < minBurst:
+		case n < minBurstMessages:
 			inBursts = false
 		case drained:
 			retry.Sleep(watching, pauseAfterBurst(n, began.Sub(burstAt)))
@@ -248,7 +248,7 @@ func (r *Recorder) fetchBurst(
 	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
 ) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
-	most, mostBytes := r.fetchShare()
+	most, mostBytes := r.maxFetchPerStream()
 	request := min(burstFetchSize, most)
 	for size := 0; len(messages) < most && size < mostBytes && !drained && err == nil &&
 		ctx.Err() == nil; {
@@ -302,7 +302,7 @@ func (r *Recorder) watch(
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		if r.js.Conn().IsConnected() && r.connection() != connection {
+		if r.js.Conn().IsConnected() && r.connectionNumber() != connection {
 			restart(errReconnected)
 			return
 		}

@@ -17,12 +17,12 @@ func TestPause(t *testing.T) {
 		since    time.Duration
 		want     time.Duration
 	}{
-		{0, time.Second, minBurstPause},
-		{100, 100 * time.Millisecond, minBurstPause},
+		{0, time.Second, minPauseAfterBurst},
+		{100, 100 * time.Millisecond, minPauseAfterBurst},
 		{500, 100 * time.Millisecond, 100 * time.Millisecond},
-		{2_000, 200 * time.Millisecond, maxBurstPause},
-		{maxBatch, 200 * time.Millisecond, maxBurstPause},
-		{maxBatch, 0, maxBurstPause},
+		{2_000, 200 * time.Millisecond, maxPauseAfterBurst},
+		{maxBatch, 200 * time.Millisecond, maxPauseAfterBurst},
+		{maxBatch, 0, maxPauseAfterBurst},
 	} {
 		if got := pauseAfterBurst(c.messages, c.since); got != c.want {
 			t.Errorf("%d messages in %s: %s, want %s", c.messages, c.since, got, c.want)

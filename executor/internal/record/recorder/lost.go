@@ -29,9 +29,9 @@ const (
 	lostRecheckDelay = 5 * time.Second
 	// maxConcurrentLookups is the maximum number of concurrent message lookups.
 	maxConcurrentLookups = 8
-	// minExpiredRunTime is how long an execution must have been running to count as expired after
+	// minRunTimeToExpire is how long an execution must have been running to count as expired after
 	// its start message has expired. Until then its handler may still be running.
-	minExpiredRunTime = 24 * time.Hour
+	minRunTimeToExpire = 24 * time.Hour
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
@@ -149,12 +149,12 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 // its contents are not fully recorded, prepare sets the err field of that stream, and executions
 // whose start messages may be in it are left alone.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
-	if err := r.readRunnerGroupsOf(ctx, streams, sharedPair.starts); err != nil {
+	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
 		return err
 	}
 	var preparing sync.WaitGroup
 	for name, at := range streams {
-		if name != sharedPair.starts && at.err == nil {
+		if name != sharedStartReportPair.starts && at.err == nil {
 			preparing.Go(func() { at.err = r.readRunnerGroupsOf(ctx, streams, name) })
 		}
 	}
@@ -171,12 +171,12 @@ func (r *Recorder) readRunnerGroupsOf(
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
 	}
-	return r.checkAllRecorded(ctx, pairOf(name))
+	return r.checkAllRecorded(ctx, pairOfStream(name))
 }
 
 // checkAllRecorded returns an error unless the database has everything that a pair of streams
 // holds.
-func (r *Recorder) checkAllRecorded(ctx context.Context, at streamPair) error {
+func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) error {
 	for _, name := range at.names() {
 		if err := r.awaitCaughtUp(ctx, name); err != nil {
 			return err
@@ -200,7 +200,7 @@ func (r *Recorder) end(
 			if at.err != nil {
 				continue
 			}
-			if err := r.checkAllRecorded(ctx, pairOf(name)); err != nil {
+			if err := r.checkAllRecorded(ctx, pairOfStream(name)); err != nil {
 				return err
 			}
 		}
@@ -233,8 +233,8 @@ var errBehind = errors.New("the recorder has not caught up")
 const (
 	// catchUpTimeout is how long a search waits for the recorder.
 	catchUpTimeout = 10 * time.Second
-	// catchUpEvery is the interval at which it checks the recorder's progress.
-	catchUpEvery = 100 * time.Millisecond
+	// catchUpPollInterval is the interval at which it checks the recorder's progress.
+	catchUpPollInterval = 100 * time.Millisecond
 )
 
 // awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream holds at the
@@ -321,7 +321,7 @@ func endReasonFor(
 	case age < maxAge-margin:
 		return endReasonLost, true
 	case record.Status == execution.Running:
-		return endReasonExpired, now.Sub(record.StartedAt) > max(maxAge, minExpiredRunTime)
+		return endReasonExpired, now.Sub(record.StartedAt) > max(maxAge, minRunTimeToExpire)
 	default:
 		return endReasonExpired, age > maxAge+margin
 	}
@@ -346,11 +346,11 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 	}
 	streams := startStreams{}
 	for _, p := range pairs {
-		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		asking, cancel := context.WithTimeout(ctx, natsRequestTimeout)
 		s, err := r.js.Stream(asking, p.starts)
 		cancel()
 		switch {
-		case err != nil && p == sharedPair:
+		case err != nil && p == sharedStartReportPair:
 			return nil, fmt.Errorf("stream %s: %w", p.starts, err)
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		default:
@@ -364,9 +364,9 @@ func (r *Recorder) listStartStreams(ctx context.Context) (startStreams, error) {
 // queue may have moved to or from its own stream since the execution was accepted.
 func (s startStreams) forQueue(queue string) []*startStream {
 	if own := s[stream.OwnStreamName(queue)]; own != nil {
-		return []*startStream{own, s[sharedPair.starts]}
+		return []*startStream{own, s[sharedStartReportPair.starts]}
 	}
-	return []*startStream{s[sharedPair.starts]}
+	return []*startStream{s[sharedStartReportPair.starts]}
 }
 
 // maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be read.
@@ -392,7 +392,7 @@ func (s startStreams) maxAgeAndGroups(
 	}
 	at := s[c.stream]
 	if at == nil { // no stream has the start message
-		at = s[sharedPair.starts]
+		at = s[sharedStartReportPair.starts]
 		for _, other := range s.forQueue(c.queue) {
 			if other != at && c.StreamSequence < other.stream.CachedInfo().State.FirstSeq {
 				at = other

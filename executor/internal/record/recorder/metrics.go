@@ -170,8 +170,8 @@ func (m *metrics) observeStream(info *jetstream.StreamInfo) {
 	m.observeReplicas(name, info.Cluster)
 }
 
-// forget removes the metrics of a deleted stream.
-func (m *metrics) forget(name string) {
+// forgetStream removes the metrics of a deleted stream.
+func (m *metrics) forgetStream(name string) {
 	labels := prometheus.Labels{"stream": name}
 	for _, gauge := range []*prometheus.GaugeVec{
 		m.lag, m.progressLag, m.streamBytes, m.streamMaxBytes, m.replicas,

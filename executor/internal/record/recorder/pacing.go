@@ -60,8 +60,8 @@ const (
 	// batchPauseRatio is the length of the pause after a batch, relative to the batch, if no
 	// messages are waiting. As a result, recording uses a quarter of one core.
 	batchPauseRatio = 3
-	// maxBatchPause is the maximum pause. It is well below ackWait.
-	maxBatchPause = 100 * time.Millisecond
+	// maxPauseAfterBatch is the maximum pause. It is well below ackWait.
+	maxPauseAfterBatch = 100 * time.Millisecond
 	// noPauseBacklog is the number of waiting messages at or above which there is no pause. The
 	// pause gets shorter as the number approaches noPauseBacklog, so the recorder keeps up with a
 	// load that lasts longer than a burst.
@@ -72,19 +72,19 @@ const (
 // messages still waiting.
 func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, noPauseBacklog))/noPauseBacklog
-	return min(time.Duration(batchPauseRatio*leisure*float64(took)), maxBatchPause)
+	return min(time.Duration(batchPauseRatio*leisure*float64(took)), maxPauseAfterBatch)
 }
 
-// yieldEvery is the number of messages after which the recorder lets other goroutines run. Handling
-// that many messages takes about 50 µs.
-const yieldEvery = 16
+// messagesPerYield is the number of messages after which the recorder lets other goroutines run.
+// Handling that many messages takes about 50 µs.
+const messagesPerYield = 16
 
-// yieldToOthers lets other goroutines run after every yieldEvery messages. message is the index of
-// the message in its batch. A batch occupies a P (a processor of the Go scheduler) for tens of
-// milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without that, the
+// yieldToOthers lets other goroutines run after every messagesPerYield messages. message is the
+// index of the message in its batch. A batch occupies a P (a processor of the Go scheduler) for
+// tens of milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without that, the
 // goroutines of an ingress in this process that are ready to run on this P would wait that long.
 func yieldToOthers(message int) {
-	if message%yieldEvery == yieldEvery-1 {
+	if message%messagesPerYield == messagesPerYield-1 {
 		runtime.Gosched()
 	}
 }

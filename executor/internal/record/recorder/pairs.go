@@ -11,74 +11,74 @@ import (
 
 // Start messages and reports are stored in pairs of streams: one pair is shared, and a queue may
 // have its own pair. Such pairs are created and deleted while the recorder runs, so the recorder
-// polls the server for the existing streams, at the interval watchEvery. Pairs are independent:
-// each one is compared with the database separately, and a pair that is unreachable or holds many
-// messages does not delay the others.
+// polls the server for the existing streams, at the interval consumerPollInterval. Pairs are
+// independent: each one is compared with the database separately, and a pair that is unreachable or
+// holds many messages does not delay the others.
 
-// streamPair holds the names of a stream of start messages and of the stream with the runners'
+// startReportPair holds the names of a stream of start messages and of the stream with the runners'
 // reports about them.
-type streamPair struct{ starts, reports string }
+type startReportPair struct{ starts, reports string }
 
-// sharedPair is the pair of streams used by all queues that do not have their own.
-var sharedPair = streamPair{stream.ExecutionsName, stream.ProgressName}
+// sharedStartReportPair is the pair of streams used by all queues that do not have their own.
+var sharedStartReportPair = startReportPair{stream.ExecutionsName, stream.ProgressName}
 
-func ownPair(queue string) streamPair {
-	return streamPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
+func ownStartReportPair(queue string) startReportPair {
+	return startReportPair{stream.OwnStreamName(queue), stream.OwnProgressStreamName(queue)}
 }
 
-// pairOf returns the pair that a stream of start messages or of reports belongs to.
-func pairOf(name string) streamPair {
+// pairOfStream returns the pair that a stream of start messages or of reports belongs to.
+func pairOfStream(name string) startReportPair {
 	if queue, ok := stream.QueueOfStream(name); ok {
-		return ownPair(queue)
+		return ownStartReportPair(queue)
 	}
 	if queue, ok := stream.QueueOfProgressStream(name); ok {
-		return ownPair(queue)
+		return ownStartReportPair(queue)
 	}
-	return sharedPair
+	return sharedStartReportPair
 }
 
 // names returns the names of both streams.
-func (p streamPair) names() []string { return []string{p.starts, p.reports} }
+func (p startReportPair) names() []string { return []string{p.starts, p.reports} }
 
 // existingStreams returns the names of the existing streams of start messages and of reports.
 func (r *Recorder) existingStreams(ctx context.Context) (names []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout)
 	defer cancel()
 	starts, reports, err := stream.Streams(ctx, r.js)
 	return append(starts, reports...), err
 }
 
 // existingPairs returns the existing pairs of streams, the shared one first.
-func (r *Recorder) existingPairs(ctx context.Context) ([]streamPair, error) {
+func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error) {
 	names, err := r.existingStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := []streamPair{sharedPair}
+	all := []startReportPair{sharedStartReportPair}
 	for _, name := range names {
-		if p := pairOf(name); !slices.Contains(all, p) {
+		if p := pairOfStream(name); !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}
 	slices.SortFunc(
 		all[1:],
-		func(a, b streamPair) int { return strings.Compare(a.starts, b.starts) },
+		func(a, b startReportPair) int { return strings.Compare(a.starts, b.starts) },
 	)
 	return all, nil
 }
 
-// forget removes the state of a deleted stream.
-func (r *Recorder) forget(name string) {
-	r.metrics.forget(name)
+// forgetStream removes the state of a deleted stream.
+func (r *Recorder) forgetStream(name string) {
+	r.metrics.forgetStream(name)
 	r.marks.forget(name)
 	r.recovery.forget(name)
-	r.startBacklog.Delete(pairOf(name).starts)
+	r.startBacklog.Delete(pairOfStream(name).starts)
 }
 
-// fetchShare returns the maximum number of messages and bytes that one stream may add at a time.
-// With this limit, all streams of start messages together add about maxBatch messages and
+// maxFetchPerStream returns the maximum number of messages and bytes that one stream may add at a
+// time. With this limit, all streams of start messages together add about maxBatch messages and
 // maxBatchBytes, and so do all streams of reports.
-func (r *Recorder) fetchShare() (messages, bytes int) {
+func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	pairs := max(1, int(r.streams.Load())/2)
 	return max(fetchSize, maxBatch/pairs), max(1<<20, maxBatchBytes/pairs)
 }
@@ -116,7 +116,7 @@ func (w *startBacklog) largest() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, of := range w.of {
-		if starts != sharedPair.starts {
+		if starts != sharedStartReportPair.starts {
 			n = max(n, of)
 		}
 	}

@@ -23,20 +23,21 @@ import (
 // ranges of messages that it records or puts aside (store.Batch.Handled). A message that is in the
 // stream, acknowledged, and in none of these ranges is missing from this database. The recorder
 // compares the streams with the database when it starts or connects to NATS, when the store has a
-// new connection, at the interval compareEvery, and before it ends executions. It rewinds the
-// consumer to the first missing message. Messages that are already recorded are not recorded twice.
+// new connection, at the interval databaseCompareInterval, and before it ends executions. It
+// rewinds the consumer to the first missing message. Messages that are already recorded are not
+// recorded twice.
 
 const (
-	// compareEvery is the interval at which the database is compared with the acknowledged
-	// messages.
-	compareEvery = time.Minute
-	// compareTimeout is the maximum duration of one comparison.
-	compareTimeout = 30 * time.Second
-	// askTimeout is the maximum duration of one request to NATS.
-	askTimeout = 2 * time.Second
-	// recoveryEvery is the interval at which the recorder checks whether a database that was behind
-	// has caught up.
-	recoveryEvery = 200 * time.Millisecond
+	// databaseCompareInterval is the interval at which the database is compared with the
+	// acknowledged messages.
+	databaseCompareInterval = time.Minute
+	// databaseCompareTimeout is the maximum duration of one comparison.
+	databaseCompareTimeout = 30 * time.Second
+	// natsRequestTimeout is the maximum duration of one request to NATS.
+	natsRequestTimeout = 2 * time.Second
+	// recoveryPollInterval is the interval at which the recorder checks whether a database that was
+	// behind has caught up.
+	recoveryPollInterval = 200 * time.Millisecond
 )
 
 // fetchedMsg is a message with the identity of the stream that it was fetched from.
@@ -143,8 +144,8 @@ func (r *recovery) forget(stream string) {
 	delete(r.floors, stream)
 }
 
-// behind returns the names of the streams that are being recorded again.
-func (r *recovery) behind() []string {
+// streamsBehind returns the names of the streams that are being recorded again.
+func (r *recovery) streamsBehind() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.goals))
@@ -186,7 +187,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 		for ctx.Err() == nil {
 			_, err := r.rewindAllIfBehind(ctx)
 			for err == nil && ctx.Err() == nil && r.recovery.isRunning() {
-				retry.Sleep(ctx, recoveryEvery)
+				retry.Sleep(ctx, recoveryPollInterval)
 				err = r.finishRecovery(ctx)
 			}
 			if err == nil {
@@ -210,12 +211,13 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 
 // finishRecovery ends the recovery once it has reached its goals.
 func (r *Recorder) finishRecovery(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
-	for _, name := range r.recovery.behind() {
+	for _, name := range r.recovery.streamsBehind() {
 		goal := r.recovery.goal(name)
 		consumer, err := r.js.Consumer(ctx, name, Durable)
-		if errors.Is(err, jetstream.ErrStreamNotFound) && pairOf(name) != sharedPair {
+		if errors.Is(err, jetstream.ErrStreamNotFound) &&
+			pairOfStream(name) != sharedStartReportPair {
 			r.recovery.markGoalReached(name) // it was deleted
 			continue
 		}
@@ -232,7 +234,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	// Messages that were acknowledged late, for the previous database, could still be missing.
 	if behind, err := r.rewindAllIfBehind(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(sharedPair.starts, 1, r.ready) // to check the stream again
+			r.recovery.start(sharedStartReportPair.starts, 1, r.ready) // to check the stream again
 		}
 		return err
 	}
@@ -247,7 +249,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
-		pairs = []streamPair{sharedPair}
+		pairs = []startReportPair{sharedStartReportPair}
 	}
 	for _, p := range pairs {
 		lacks, failed := r.rewindIfBehind(ctx, p)
@@ -259,10 +261,13 @@ func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err erro
 // rewindIfBehind rewinds the recorder's consumers of a pair of streams to the first message that
 // they would otherwise skip, because a stream was rolled back or the database has lost
 // transactions. It reports whether the database was behind.
-func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bool, err error) {
+func (r *Recorder) rewindIfBehind(
+	ctx context.Context,
+	at startReportPair,
+) (behind bool, err error) {
 	r.recovery.comparing.Lock()
 	defer r.recovery.comparing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
 	starts, err := r.positionOf(ctx, at.starts)
 	if err != nil {
@@ -292,7 +297,7 @@ func (r *Recorder) rewindIfBehind(ctx context.Context, at streamPair) (behind bo
 	behind = starts.missing > 0 || reports.missing > 0
 	if behind {
 		trySend(r.behind)
-		r.reapplyOtherStreams(ctx)
+		r.reapplyReportsAndAudit(ctx)
 	}
 	return behind, nil
 }
@@ -316,7 +321,7 @@ type position struct {
 // acknowledged message.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
 	p := &position{name: name}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout) // the connection may get lost
+	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
@@ -394,7 +399,7 @@ func firstMissing(ctx context.Context, p *position, ranges []store.HandledRange)
 // firstSequenceFrom returns the sequence of the first message at or after a sequence, or 0 if there
 // is none.
 func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout)
 	defer cancel()
 	msg, err := s.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(">"))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -411,7 +416,7 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 func (r *Recorder) rewind(ctx context.Context, p *position) error {
 	first, cause := p.missing, rewindCauseDatabase
 	if p.replaced > 0 {
-		if p.name == pairOf(p.name).starts {
+		if p.name == pairOfStream(p.name).starts {
 			if err := r.redeliverSkipped(ctx, p); err != nil {
 				return err
 			}
@@ -453,9 +458,9 @@ func (r *Recorder) rewind(ctx context.Context, p *position) error {
 	return nil
 }
 
-// reapplyOtherStreams applies the contents of the other streams again after the database was found
-// to be behind. Every report and every audit entry is still stored only once.
-func (r *Recorder) reapplyOtherStreams(ctx context.Context) {
+// reapplyReportsAndAudit applies the contents of the other streams again after the database was
+// found to be behind. Every report and every audit entry is still stored only once.
+func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +

@@ -78,7 +78,7 @@ type Recorder struct {
 	log     logrus.FieldLogger
 
 	database *databaseHealth
-	suspects suspectMessages
+	suspects poisonSuspects
 	marks    ackMarks
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLost search now
@@ -111,20 +111,20 @@ func New(
 		tracer:   tracing.Tracer(o.Traces, "executor"),
 		log:      log,
 		database: &databaseHealth{ready: o.Ready, failures: m.failures, log: log},
-		suspects: suspectMessages{
-			tries: minSuspectTries,
-			time:  minSuspectTime,
-			seen:  map[messageID]*suspectMessage{},
+		suspects: poisonSuspects{
+			tries: minPoisonTries,
+			time:  minPoisonRetryTime,
+			seen:  map[messageID]*poisonSuspect{},
 		},
 		deliverAgain:       ackWait,
 		ackWait:            ackWait,
 		applyTimeout:       applyTimeout,
-		suspectRetryDelay:  suspectRetryDelay,
-		watchEvery:         watchEvery,
-		compareEvery:       compareEvery,
+		suspectRetryDelay:  poisonRetryDelay,
+		watchEvery:         consumerPollInterval,
+		compareEvery:       databaseCompareInterval,
 		lostSearchDelay:    lostSearchDelay,
 		lostRecheckDelay:   lostRecheckDelay,
-		catchUpEvery:       catchUpEvery,
+		catchUpEvery:       catchUpPollInterval,
 		lostSearchInterval: lostSearchInterval,
 	}
 }
@@ -170,7 +170,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	if err := r.changes.Publish(append(applied.Changed, redelivered(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
-	connection := r.connection()
+	connection := r.connectionNumber()
 	for i, e := range entries {
 		yieldToOthers(i)
 		if e.verdict == verdictRecorded {
@@ -223,7 +223,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 		return e.msg.Ack()
 	case verdictPutAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
-	case verdictSuspected:
+	case verdictPoisonSuspect:
 		return e.msg.NakWithDelay(r.suspectRetryDelay)
 	case verdictUndecided:
 	}
@@ -239,8 +239,8 @@ func pending(msg jetstream.Msg) uint64 {
 	return meta.NumPending
 }
 
-// connection returns the number of reconnects to NATS, which identifies the connection.
-func (r *Recorder) connection() uint64 { return r.js.Conn().Stats().Reconnects }
+// connectionNumber returns the number of reconnects to NATS, which identifies the connection.
+func (r *Recorder) connectionNumber() uint64 { return r.js.Conn().Stats().Reconnects }
 
 // AwaitRecorded waits until everything that the streams of start messages hold at the time of the
 // call is recorded, or until the context is done.

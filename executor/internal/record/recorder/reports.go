@@ -65,7 +65,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
 			return
-		case store.IsDataError(err) && deliveries(msg) < minSuspectTries:
+		case store.IsDataError(err) && deliveries(msg) < minPoisonTries:
 			_ = msg.NakWithDelay(r.suspectRetryDelay)
 			return
 		case store.IsDataError(err):

@@ -16,7 +16,7 @@ func TestRest(t *testing.T) {
 	}{
 		{time.Millisecond, 0, batchPauseRatio * time.Millisecond},
 		{2 * time.Millisecond, noPauseBacklog / 2, batchPauseRatio * time.Millisecond},
-		{time.Second, 0, maxBatchPause},
+		{time.Second, 0, maxPauseAfterBatch},
 		{time.Second, noPauseBacklog, 0},
 		{time.Second, 10 * noPauseBacklog, 0},
 	} {

@@ -189,14 +189,14 @@ func (r *Recorder) wasReplaced(
 		}
 	}
 	name := info.Config.Name
-	if name != pairOf(name).starts {
+	if name != pairOfStream(name).starts {
 		return true, nil // for a stream of reports, the missing progress is proof enough
 	}
 	streams, err := r.listStartStreams(ctx)
 	if err != nil {
 		return false, err
 	}
-	candidates, err := r.newest(ctx, name, time.Now().Add(-r.maxAge(info)))
+	candidates, err := r.newestRecords(ctx, name, time.Now().Add(-r.maxAge(info)))
 	if err != nil {
 		return false, err
 	}
@@ -204,8 +204,9 @@ func (r *Recorder) wasReplaced(
 	return len(lost) > 0, err
 }
 
-// newest returns the newest records accepted since a time whose start messages may be in a stream.
-func (r *Recorder) newest(
+// newestRecords returns the newest records accepted since a time whose start messages may be in a
+// stream.
+func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
 ) (found []lostCandidate, err error) {
 	const page, pages = 500, 10

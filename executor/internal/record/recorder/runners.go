@@ -173,7 +173,7 @@ func (r *Recorder) publishCopy(
 	}
 	// The execution may have a final report that is not recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
-	reports, err := r.js.Stream(ctx, pairOf(s.CachedInfo().Config.Name).reports)
+	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
 	if err != nil {
 		return false, fmt.Errorf("the stream of reports: %w", err)
 	}
@@ -210,7 +210,7 @@ func (r *Recorder) republishSkipped(
 	if err != nil || len(consumers) == 0 {
 		return unreported, err
 	}
-	s, groups := at[sharedPair.starts].stream, at[sharedPair.starts].groups
+	s, groups := at[sharedStartReportPair.starts].stream, at[sharedStartReportPair.starts].groups
 	var passing []runnerGroup // groups that have skipped messages
 	for _, g := range groups {
 		if slices.Contains(consumers, g.consumer) {
@@ -219,7 +219,7 @@ func (r *Recorder) republishSkipped(
 	}
 	copied := 0
 	for _, one := range unreported {
-		if pairOf(one.stream) != sharedPair ||
+		if pairOfStream(one.stream) != sharedStartReportPair ||
 			!haveHandled(passing, one.subject, one.StreamSequence) {
 			acknowledged = append(acknowledged, one)
 			continue

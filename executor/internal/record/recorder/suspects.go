@@ -2,25 +2,25 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is retried alone, at least minSuspectTries times and for at
-// least minSuspectTime, before it is put aside. minSuspectTime is longer than the lock timeouts of
-// the databases.
+// A message that the database refuses is retried alone, at least minPoisonTries times and for at
+// least minPoisonRetryTime, before it is put aside. minPoisonRetryTime is longer than the lock
+// timeouts of the databases.
 const (
-	minSuspectTries   = 4
-	minSuspectTime    = 30 * time.Second
-	suspectRetryDelay = 10 * time.Second
-	maxSuspects       = 1_000
+	minPoisonTries     = 4
+	minPoisonRetryTime = 30 * time.Second
+	poisonRetryDelay   = 10 * time.Second
+	maxPoisonSuspects  = 1_000
 )
 
-// suspectMessages tracks messages that the database has refused until they are recorded or put
+// poisonSuspects tracks messages that the database has refused until they are recorded or put
 // aside. In the meantime they stay in the stream, unacknowledged, so that they do not block other
 // messages. Only the recorder's loop uses it.
-type suspectMessages struct {
+type poisonSuspects struct {
 	// A message is put aside once it has been refused at least tries times and its first refusal is
 	// at least time ago.
 	tries int
 	time  time.Duration
-	seen  map[messageID]*suspectMessage
+	seen  map[messageID]*poisonSuspect
 }
 
 // messageID identifies a message by its stream and its sequence.
@@ -29,8 +29,8 @@ type messageID struct {
 	sequence uint64
 }
 
-// suspectMessage counts how often one message was refused.
-type suspectMessage struct {
+// poisonSuspect counts how often one message was refused.
+type poisonSuspect struct {
 	since time.Time // when it was first refused
 	tries int       // number of refusals
 }
@@ -40,17 +40,17 @@ func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Se
 // mustPutAside counts one refusal and reports whether the message must be put aside now. If there
 // are too many suspects, it is put aside immediately, because suspects must not use up the
 // consumer's limit of unacknowledged messages.
-func (s *suspectMessages) mustPutAside(e *entry, now time.Time) bool {
+func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
 	known := s.seen[key]
 	if known == nil {
-		if len(s.seen) >= maxSuspects {
+		if len(s.seen) >= maxPoisonSuspects {
 			s.forget(now)
 		}
-		if len(s.seen) >= maxSuspects {
+		if len(s.seen) >= maxPoisonSuspects {
 			return true
 		}
-		known = &suspectMessage{since: now}
+		known = &poisonSuspect{since: now}
 		s.seen[key] = known
 	}
 	known.tries++
@@ -58,7 +58,7 @@ func (s *suspectMessages) mustPutAside(e *entry, now time.Time) bool {
 }
 
 // clear removes messages that have been recorded or put aside.
-func (s *suspectMessages) clear(entries []*entry) {
+func (s *poisonSuspects) clear(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
 	}
@@ -69,9 +69,9 @@ func (s *suspectMessages) clear(entries []*entry) {
 
 // forget removes messages that were first refused long ago and have probably been delivered to
 // another executor since.
-func (s *suspectMessages) forget(now time.Time) {
+func (s *poisonSuspects) forget(now time.Time) {
 	for key, known := range s.seen {
-		if now.Sub(known.since) > 10*minSuspectTime {
+		if now.Sub(known.since) > 10*minPoisonRetryTime {
 			delete(s.seen, key)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// operations lists the measured operations.
-var operations = []string{
+// measuredOperations lists the measured operations.
+var measuredOperations = []string{
 	"apply", "add duplicates", "add refusals", "get", "get many", "list", "list oldest",
 	"count by time", "tokens last used", "add token uses",
 	"refusals", "all refusals", "add senders", "sender seen", "minutes", "mark requeued", "dismiss",
@@ -38,8 +38,8 @@ func Observer(registerer prometheus.Registerer) store.Observer {
 		duration prometheus.Observer
 		failures prometheus.Counter
 	}
-	byOperation := make(map[string]metrics, len(operations))
-	for _, operation := range operations {
+	byOperation := make(map[string]metrics, len(measuredOperations))
+	for _, operation := range measuredOperations {
 		label := strings.ReplaceAll(operation, " ", "_")
 		byOperation[operation] = metrics{
 			durations.WithLabelValues(label), failures.WithLabelValues(label),

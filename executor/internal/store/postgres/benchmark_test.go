@@ -38,7 +38,7 @@ func BenchmarkApply(b *testing.B) {
 				b.Fatal(err)
 			}
 			return s, func(ctx context.Context, records []store.Record) error {
-				numbers, err := originNumbersOf(ctx, s.pool, s.Origins, records)
+				numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
 				if err != nil {
 					return err
 				}

@@ -42,14 +42,14 @@ type querier interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// originNumbersOf returns the numbers of the records' origins, adding origins that are missing.
+// originRowIDsOf returns the numbers of the records' origins, adding origins that are missing.
 // Several executors may add the same origins concurrently. If on is a pool, each statement is a
 // separate transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and
 // do not have to wait until another executor has written its whole batch.
-func originNumbersOf(
+func originRowIDsOf(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
-) (map[store.Origin]relational.OriginNumbers, error) {
-	numbers := make(map[store.Origin]relational.OriginNumbers)
+) (map[store.Origin]relational.OriginRowIDs, error) {
+	numbers := make(map[store.Origin]relational.OriginRowIDs)
 	missing := make(map[store.Origin]bool)
 	for _, r := range records {
 		origin := r.Origin()
@@ -65,12 +65,12 @@ func originNumbersOf(
 	if len(missing) == 0 {
 		return numbers, nil
 	}
-	found, err := readOriginNumbers(ctx, on, missing)
+	found, err := readOriginRowIDs(ctx, on, missing)
 	if err != nil {
 		return nil, err
 	}
 	if len(found) < len(missing) {
-		if found, err = addOriginNumbers(ctx, on, missing); err != nil {
+		if found, err = addOriginRowIDs(ctx, on, missing); err != nil {
 			return nil, err
 		}
 	}
@@ -78,13 +78,13 @@ func originNumbersOf(
 	return numbers, nil
 }
 
-func readOriginNumbers(
+func readOriginRowIDs(
 	ctx context.Context, on querier, origins map[store.Origin]bool,
-) (map[store.Origin]relational.OriginNumbers, error) {
-	found := make(map[store.Origin]relational.OriginNumbers, len(origins))
+) (map[store.Origin]relational.OriginRowIDs, error) {
+	found := make(map[store.Origin]relational.OriginRowIDs, len(origins))
 	rows, err := on.Query(ctx, findOrigins, originColumns(origins)...)
 	return found, eachRow(rows, err, func(row relational.Row) error {
-		var n relational.OriginNumbers
+		var n relational.OriginRowIDs
 		var o store.Origin
 		err := row.Scan(&n.Workflow, &n.Origin, &o.WorkflowID, &o.NodeID, &o.AccountID, &o.Queue,
 			&o.Source, &o.TokenID, &o.Sender, &o.Verified)
@@ -93,9 +93,9 @@ func readOriginNumbers(
 	})
 }
 
-func addOriginNumbers(
+func addOriginRowIDs(
 	ctx context.Context, on querier, missing map[store.Origin]bool,
-) (map[store.Origin]relational.OriginNumbers, error) {
+) (map[store.Origin]relational.OriginRowIDs, error) {
 	arrays := originColumns(missing)
 	if _, err := on.Exec(ctx, addWorkflows, arrays[0]); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func addOriginNumbers(
 	if _, err := on.Exec(ctx, addOrigins, arrays...); err != nil {
 		return nil, err
 	}
-	found, err := readOriginNumbers(ctx, on, missing)
+	found, err := readOriginRowIDs(ctx, on, missing)
 	if err == nil && len(found) < len(missing) {
 		err = fmt.Errorf("of %d origins %d are in the dictionary", len(missing), len(found))
 	}

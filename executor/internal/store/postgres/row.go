@@ -33,10 +33,10 @@ const (
 // recordArrays returns one array per column of records, and reports whether all records have the
 // short form.
 func recordArrays(
-	records []store.Record, numbers map[store.Origin]relational.OriginNumbers,
+	records []store.Record, numbers map[store.Origin]relational.OriginRowIDs,
 ) (arrays []any, short bool) {
 	keys := column(records,
-		func(r store.Record) relational.OriginNumbers { return numbers[r.Origin()] })
+		func(r store.Record) relational.OriginRowIDs { return numbers[r.Origin()] })
 	computed := column(records, store.Record.HasComputedID)
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
@@ -53,8 +53,8 @@ func recordArrays(
 	}
 	arrays = []any{
 		column(records, func(r store.Record) []byte { return store.EncodeID(r.ID) }),
-		column(keys, func(n relational.OriginNumbers) int64 { return n.Workflow }),
-		column(keys, func(n relational.OriginNumbers) int64 { return n.Origin }),
+		column(keys, func(n relational.OriginRowIDs) int64 { return n.Workflow }),
+		column(keys, func(n relational.OriginRowIDs) int64 { return n.Origin }),
 		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
 		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
 		column(records, func(r store.Record) int64 {

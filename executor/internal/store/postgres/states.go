@@ -53,7 +53,7 @@ func (tx transaction) LockPending(
 	}
 	var locked string
 	err = tx.QueryRow(ctx, lockPending, storedIDs(store.UnmatchedProgressIDs(batch)),
-		int64(relational.PendingLock)).Scan(&mayKeepPending, &locked)
+		int64(relational.PendingProgressLock)).Scan(&mayKeepPending, &locked)
 	return mayKeepPending, err
 }
 
@@ -69,12 +69,12 @@ func (tx transaction) InsertNew(
 	}
 	records = byAcceptance(records)
 	// Prepare has stored the origins.
-	numbers, err := originNumbersOf(ctx, tx.Tx, tx.origins, records)
+	numbers, err := originRowIDsOf(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
 	}
 	arrays, short := recordArrays(records, numbers)
-	if short && len(records) >= minCopyRecords {
+	if short && len(records) >= minRecordsForCopy {
 		if copied, err := copyRecords(ctx, tx.Tx, arrays, len(records)); copied || err != nil {
 			return records, err
 		}
@@ -134,9 +134,9 @@ func insertArrays(
 // uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// minCopyRecords is the minimum number of records for which COPY is used. For 250 records, COPY
+// minRecordsForCopy is the minimum number of records for which COPY is used. For 250 records, COPY
 // takes 0.7 times the server CPU time of an INSERT, but more round trips.
-const minCopyRecords = 100
+const minRecordsForCopy = 100
 
 // copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.
 func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
@@ -160,7 +160,7 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 // Prepare implements relational.Database.
 func (s *Store) Prepare(ctx context.Context, operation string, records []store.Record) error {
 	began := time.Now()
-	numbers, err := originNumbersOf(ctx, s.pool, s.Origins, records)
+	numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
 	if err != nil {
 		return s.FinishOperation(ctx, operation, began, asDataError(withCancellation(ctx, err)))
 	}
@@ -196,7 +196,7 @@ func (tx transaction) CurrentStates(
 		}); err != nil {
 		return nil, err
 	}
-	origins, err := tx.origins.ByNumber(ctx, tx.Query, numbers)
+	origins, err := tx.origins.ByRowID(ctx, tx.Query, numbers)
 	if err != nil {
 		return nil, err
 	}

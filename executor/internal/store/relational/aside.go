@@ -60,7 +60,7 @@ func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
 // GetAside implements store.Store.
 func (s *Store) GetAside(ctx context.Context, key store.MessageKey) (store.AsideMessage, error) {
 	found, err := Collect(ctx, s.db, "get unreadable", asideMessageTable.scan,
-		asideMessageTable.selection()+`WHERE `+MessageKeyCondition, MessageKeyArgs(key)...)
+		asideMessageTable.selectClause()+`WHERE `+MessageKeyCondition, MessageKeyArgs(key)...)
 	if err != nil {
 		return store.AsideMessage{}, err
 	}
@@ -93,7 +93,7 @@ func (s *Store) ListAside(
 	}
 	where.Between(`at`, filter.Since, filter.Until)
 	found, err := Collect(ctx, s.db, "list unreadable", asideMessageTable.scan,
-		asideMessageTable.selection()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
+		asideMessageTable.selectClause()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)
 	var messages []store.AsideMessage
 	for _, message := range found {

@@ -48,7 +48,7 @@ func (s *Store) ListAudit(
 		where.Add(`(at, id) < (?, ?)`, store.StoredTime(after.At), store.SanitizeText(after.ID))
 	}
 	return Collect(ctx, s.db, "list audit", auditTable.scan,
-		auditTable.selection()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,
+		auditTable.selectClause()+where.String()+` ORDER BY at DESC, id DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)
 }
 

@@ -17,7 +17,7 @@ func (s *Store) backupTables() []backupTable {
 	return []backupTable{
 		duplicateCountTable, appliedReportTable, tokenUseTable,
 		minuteTable{},
-		refusalTable, senderTable, filteredTable, auditTable, asideMessageTable,
+		refusalTable, senderTable, filteredRequestsTable, auditTable, asideMessageTable,
 		pendingProgressTable,
 	}
 }
@@ -27,7 +27,7 @@ func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.Backup
 		return parts.Add(t.size(item), func(p *store.BackupPart) {
 			*t.part(p) = append(*t.part(p), item)
 		})
-	}, t.selection()+`ORDER BY `+t.order)
+	}, t.selectClause()+`ORDER BY `+t.order)
 }
 
 func (t table[T]) restore(ctx context.Context, tx Tx, part *store.BackupPart) error {

@@ -48,8 +48,8 @@ func (s *Store) AddRefusals(
 func (s *Store) Refusals(
 	ctx context.Context, workflowID string, since time.Time,
 ) ([]store.RefusalSum, error) {
-	found, err := Collect(ctx, s.db, "refusals", scanSum,
-		s.sumQuery(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
+	found, err := Collect(ctx, s.db, "refusals", scanRefusalSum,
+		s.refusalSumQuery(`workflow_id = ? AND minute >= ?`)+` ORDER BY last_at DESC, code`,
 		store.SanitizeText(workflowID), since.Truncate(time.Minute))
 	var sums []store.RefusalSum
 	for _, sum := range found {
@@ -62,22 +62,22 @@ func (s *Store) Refusals(
 func (s *Store) AllRefusals(
 	ctx context.Context, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {
-	query, args := s.sumQuery(`minute >= ?`), []any{since.Truncate(time.Minute)}
+	query, args := s.refusalSumQuery(`minute >= ?`), []any{since.Truncate(time.Minute)}
 	if after != (store.RefusalPosition{}) {
 		query += ` WHERE (last_at, workflow_id, code) < (?, ?, ?)`
 		args = append(args, after.LastAt, store.SanitizeText(after.WorkflowID),
 			store.SanitizeText(after.Code))
 	}
-	return Collect(ctx, s.db, "all refusals", scanSum,
+	return Collect(ctx, s.db, "all refusals", scanRefusalSum,
 		query+` ORDER BY last_at DESC, workflow_id DESC, code DESC LIMIT ?`,
 		append(args, max(limit, 0))...)
 }
 
-func (s *Store) sumQuery(condition string) string {
+func (s *Store) refusalSumQuery(condition string) string {
 	return `SELECT * FROM (` + fmt.Sprintf(s.dialect.RefusalSums, condition) + `) AS sums`
 }
 
-func scanSum(row Row) (sum store.WorkflowRefusalSum, err error) {
+func scanRefusalSum(row Row) (sum store.WorkflowRefusalSum, err error) {
 	err = row.Scan(&sum.WorkflowID, &sum.Code, &sum.Count, timeField{&sum.Last.At},
 		&sum.Last.BodyBytes, &sum.Last.UserAgent)
 	return sum, err

@@ -33,10 +33,10 @@ var eventTable = table[store.Event]{
 	conflict: "ON CONFLICT DO NOTHING",
 }
 
-var conditionTable = table[store.EventCondition]{
+var ongoingConditionTable = table[store.OngoingCondition]{
 	name:    "event_conditions",
 	columns: "account_id, kind, subject, since",
-	fields: func(c *store.EventCondition) []any {
+	fields: func(c *store.OngoingCondition) []any {
 		return []any{&c.AccountID, &c.Kind, &c.Subject, timeField{&c.Since}}
 	},
 	conflict: "ON CONFLICT DO NOTHING",
@@ -64,7 +64,7 @@ func collectInTx[T any](
 		item, err := source.scan(row)
 		found = append(found, item)
 		return err
-	}, source.selection()+condition, args...)
+	}, source.selectClause()+condition, args...)
 	return found, err
 }
 
@@ -79,7 +79,7 @@ func (s *Store) DecideEvents(
 			return err
 		}
 		causes, err := collectInTx(ctx, tx, eventCauseTable, `ORDER BY at, id LIMIT ?`,
-			store.MaxEventCauses)
+			store.MaxCausesPerDecision)
 		if err != nil || len(causes) == 0 {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 // UnpublishedEvents implements store.Store.
 func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
 	return Collect(ctx, s.db, "unpublished events", eventTable.scan,
-		eventTable.selection()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
+		eventTable.selectClause()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
 }
 
 // MarkEventsPublished implements store.Store.
@@ -143,15 +143,15 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 }
 
 // EventConditions implements store.Store.
-func (s *Store) EventConditions(ctx context.Context) ([]store.EventCondition, error) {
-	return Collect(ctx, s.db, "event conditions", conditionTable.scan,
-		conditionTable.selection()+`ORDER BY account_id, kind, subject`)
+func (s *Store) EventConditions(ctx context.Context) ([]store.OngoingCondition, error) {
+	return Collect(ctx, s.db, "event conditions", ongoingConditionTable.scan,
+		ongoingConditionTable.selectClause()+`ORDER BY account_id, kind, subject`)
 }
 
 // ChangeEventConditions implements store.Store.
 func (s *Store) ChangeEventConditions(
 	ctx context.Context,
-	changes []store.EventConditionChange,
+	changes []store.OngoingConditionChange,
 ) error {
 	if len(changes) == 0 {
 		return nil

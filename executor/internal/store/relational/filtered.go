@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var filteredTable = table[store.FilteredRequests]{
+var filteredRequestsTable = table[store.FilteredRequests]{
 	name:    "filtered",
 	columns: "workflow_id, node_id, filtered, last_requests",
 	fields: func(f *store.FilteredRequests) []any {
@@ -51,15 +51,16 @@ func (s *Store) AddFiltered(
 ) error {
 	added = store.StorableFiltered(added)
 	return s.applyOnce(ctx, "add filtered", reportID, at, func(tx Tx) error {
-		if err := filteredTable.insert(ctx, tx, added); err != nil { // this also locks the rows
+		// this also locks the rows
+		if err := filteredRequestsTable.insert(ctx, tx, added); err != nil {
 			return err
 		}
 		for _, f := range added {
 			var have store.FilteredRequests
 			if err := tx.Query(ctx, func(row Row) (err error) {
-				have, err = filteredTable.scan(row)
+				have, err = filteredRequestsTable.scan(row)
 				return err
-			}, filteredTable.selection()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
+			}, filteredRequestsTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`, f.WorkflowID,
 				f.NodeID); err != nil {
 				return err
 			}
@@ -82,8 +83,8 @@ func (s *Store) Filtered(
 	ctx context.Context,
 	workflowID, nodeID string,
 ) (store.FilteredRequests, error) {
-	found, err := Collect(ctx, s.db, "filtered", filteredTable.scan,
-		filteredTable.selection()+`WHERE workflow_id = ? AND node_id = ?`,
+	found, err := Collect(ctx, s.db, "filtered", filteredRequestsTable.scan,
+		filteredRequestsTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`,
 		store.SanitizeText(workflowID), store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.FilteredRequests{WorkflowID: workflowID, NodeID: nodeID}, err

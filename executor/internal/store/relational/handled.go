@@ -31,7 +31,7 @@ func (s *Store) HandledRanges(
 		s.db,
 		"decided",
 		handledRangeTable.scan,
-		handledRangeTable.selection()+`WHERE stream = ?`,
+		handledRangeTable.selectClause()+`WHERE stream = ?`,
 		stream,
 	)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) replaceHandledRanges(
 	keep func([]store.HandledRange) []store.HandledRange,
 ) ([]store.HandledRange, error) {
 	return write(ctx, s, "merge decided", func(tx Tx) ([]store.HandledRange, error) {
-		if err := tx.Lock(ctx, Ranges, true); err != nil {
+		if err := tx.Lock(ctx, HandledRangesLock, true); err != nil {
 			return nil, err
 		}
 		var rows []store.HandledRange

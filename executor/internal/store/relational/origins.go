@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// OriginNumbers holds an origin's row numbers in the dimension tables.
-type OriginNumbers struct{ Workflow, Origin int64 }
+// OriginRowIDs holds an origin's row numbers in the dimension tables.
+type OriginRowIDs struct{ Workflow, Origin int64 }
 
 // maxCachedOrigins is the maximum number of origins that a process caches. When it is exceeded, the
 // cache is emptied.
@@ -20,12 +20,12 @@ const maxCachedOrigins = 100_000
 // OriginCache is safe for concurrent use.
 type OriginCache struct {
 	mu       sync.RWMutex
-	numbers  map[store.Origin]OriginNumbers
+	numbers  map[store.Origin]OriginRowIDs
 	byNumber map[int64]store.Origin
 }
 
 // Find returns the numbers of an origin, if it is cached.
-func (o *OriginCache) Find(origin store.Origin) (n OriginNumbers, known bool) {
+func (o *OriginCache) Find(origin store.Origin) (n OriginRowIDs, known bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	n, known = o.numbers[origin]
@@ -33,14 +33,14 @@ func (o *OriginCache) Find(origin store.Origin) (n OriginNumbers, known bool) {
 }
 
 // Add caches committed origins.
-func (o *OriginCache) Add(committed map[store.Origin]OriginNumbers) {
+func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 	if len(committed) == 0 {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.numbers == nil || len(o.numbers)+len(committed) > maxCachedOrigins {
-		o.numbers = make(map[store.Origin]OriginNumbers)
+		o.numbers = make(map[store.Origin]OriginRowIDs)
 	}
 	maps.Copy(o.numbers, committed)
 }
@@ -54,12 +54,12 @@ func (o *OriginCache) Forget() {
 	o.numbers, o.byNumber = nil, nil
 }
 
-// query runs a query on a database or in a transaction.
-type query = func(ctx context.Context, row func(Row) error, query string, args ...any) error
+// queryFunc runs a query on a database or in a transaction.
+type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string, args ...any) error
 
-// ByNumber returns origins by number. It reads those that are not cached.
-func (o *OriginCache) ByNumber(
-	ctx context.Context, read query, numbers []int64,
+// ByRowID returns origins by number. It reads those that are not cached.
+func (o *OriginCache) ByRowID(
+	ctx context.Context, read queryFunc, numbers []int64,
 ) (map[int64]store.Origin, error) {
 	found, missing := o.find(numbers)
 	if len(missing) == 0 {
@@ -109,12 +109,12 @@ func (o *OriginCache) find(numbers []int64) (found map[int64]store.Origin, missi
 	return found, missing
 }
 
-// fill sets the fields of each record's origin from its number. Looking origins up is cheaper than
-// a join.
-func (o *OriginCache) fill(
-	ctx context.Context, read query, records []store.Record, numbers []int64,
+// fillOrigins sets the fields of each record's origin from its number. Looking origins up is
+// cheaper than a join.
+func (o *OriginCache) fillOrigins(
+	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {
-	named, err := o.ByNumber(ctx, read, numbers)
+	named, err := o.ByRowID(ctx, read, numbers)
 	if err != nil {
 		return err
 	}

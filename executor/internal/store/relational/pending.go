@@ -86,7 +86,7 @@ func keepPending(
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// Like keepPending, this holds the lock exclusively: two transactions that delete rows in
 	// different orders could deadlock.
-	return s.prune(ctx, "prune early", PendingLock, func(tx Tx) (int64, error) {
+	return s.prune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})
 }

@@ -117,7 +117,7 @@ func (s *Store) records(
 	}, SelectRecords+condition, args...); err != nil {
 		return nil, err
 	}
-	if err := s.Origins.fill(ctx, read, found, origins); err != nil {
+	if err := s.Origins.fillOrigins(ctx, read, found, origins); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -132,7 +132,7 @@ func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.B
 		records, origins = append(records, r), append(origins, origin)
 		return err
 	}, func() error {
-		if err := s.Origins.fill(ctx, from.Query, records, origins); err != nil {
+		if err := s.Origins.fillOrigins(ctx, from.Query, records, origins); err != nil {
 			return err
 		}
 		for _, r := range records {

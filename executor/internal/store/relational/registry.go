@@ -120,6 +120,6 @@ func (s *Store) RegistryRecords(
 	ctx context.Context, bucket, afterKey string, limit int,
 ) ([]store.RegistryRecord, error) {
 	return Collect(ctx, s.db, "registry records", registryCopyTable.scan,
-		registryCopyTable.selection()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`,
+		registryCopyTable.selectClause()+`WHERE bucket = ? AND key > ? ORDER BY key LIMIT ?`,
 		store.SanitizeText(bucket), store.SanitizeText(afterKey), max(limit, 0))
 }

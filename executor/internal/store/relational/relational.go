@@ -142,11 +142,11 @@ const (
 	// rows. Transactions that add counts hold it shared, so they and a pruning transaction need not
 	// lock rows in the same order.
 	PruningLock Lock = 7_303_014_917_201
-	// PendingLock is shared by all transactions that record executions, and held exclusively by
-	// those that keep or prune progress steps of executions that are not recorded yet. As a result,
-	// either the transaction that keeps steps sees the committed record, or the transaction that
-	// records the execution sees the steps.
-	PendingLock Lock = 7_303_014_917_202
+	// PendingProgressLock is shared by all transactions that record executions, and held
+	// exclusively by those that keep or prune progress steps of executions that are not recorded
+	// yet. As a result, either the transaction that keeps steps sees the committed record, or the
+	// transaction that records the execution sees the steps.
+	PendingProgressLock Lock = 7_303_014_917_202
 	// MigrationLock is shared by all transactions that write, and held exclusively during a
 	// migration. It prevents a transaction of an earlier program version from beginning before a
 	// migration and writing after it.
@@ -154,10 +154,10 @@ const (
 	// EventsLock is held exclusively by transactions that decide operator events or change event
 	// conditions.
 	EventsLock Lock = 7_303_014_917_205
-	// Ranges is held exclusively by transactions that replace the ranges of handled messages. A
-	// transaction that waited for the rows of another one would see them deleted, but not what the
-	// other one has inserted in their place, and would return the ranges without them.
-	Ranges Lock = 7_303_014_917_206
+	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
+	// messages. A transaction that waited for the rows of another one would see them deleted, but
+	// not what the other one has inserted in their place, and would return the ranges without them.
+	HandledRangesLock Lock = 7_303_014_917_206
 )
 
 // Store implements most of store.Store. Drivers embed it, and implement opening and closing.
@@ -178,8 +178,8 @@ func New(db Database, dialect Dialect) Store {
 // Observe implements store.Store.
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 
-// OnFailure implements store.Store.
-func (s *Store) OnFailure(cause func(store.Failure) *store.EventCause) { s.failure = cause }
+// SetFailureCause implements store.Store.
+func (s *Store) SetFailureCause(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
 // FinishOperation calls the observer for an operation, and returns err with the names of the driver
 // and the operation added.

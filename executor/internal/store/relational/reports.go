@@ -98,7 +98,7 @@ func (s *Store) TokensLastUsed(
 	ctx context.Context, tokenIDs []string,
 ) (map[string]time.Time, error) {
 	uses, err := Collect(ctx, s.db, "tokens last used", tokenUseTable.scan,
-		tokenUseTable.selection()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
+		tokenUseTable.selectClause()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (s *Store) SenderObservation(
 	ctx context.Context, workflowID, nodeID string,
 ) (store.SenderObservation, error) {
 	found, err := Collect(ctx, s.db, "sender seen", senderTable.scan,
-		senderTable.selection()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
+		senderTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
 		store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
 		return store.SenderObservation{WorkflowID: workflowID, NodeID: nodeID}, err
@@ -62,7 +62,7 @@ func (s *Store) SenderObservation(
 // RefusedSenders implements store.Store.
 func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderObservation, error) {
 	return Collect(ctx, s.db, "senders refused", senderTable.scan,
-		senderTable.selection()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
+		senderTable.selectClause()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }
 
 // ForgetSender implements store.Store.

@@ -19,7 +19,7 @@ type table[T any] struct {
 	part     func(*store.BackupPart) *[]T
 }
 
-func (t table[T]) selection() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
+func (t table[T]) selectClause() string { return `SELECT ` + t.columns + ` FROM ` + t.name + ` ` }
 
 func (t table[T]) scan(row Row) (item T, err error) {
 	err = row.Scan(t.fields(&item)...)

@@ -43,9 +43,9 @@ func BenchmarkApply(b *testing.B) {
 			return s, func(ctx context.Context, records []store.Record) error {
 				return transact(ctx, bare, func(tx *sql.Tx) error {
 					return execEach(ctx, tx,
-						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longWidth-1)+`?)`,
+						`INSERT INTO bare VALUES (`+strings.Repeat("?, ", longColumnCount-1)+`?)`,
 						records, func(r store.Record) []any {
-							return appendLongColumns(nil, r, relational.OriginNumbers{
+							return appendLongColumns(nil, r, relational.OriginRowIDs{
 								Workflow: 1,
 								Origin:   1,
 							},

@@ -20,13 +20,13 @@ type inserter struct {
 	columns string
 	width   int
 	append  func(
-		values []any, r store.Record, numbers relational.OriginNumbers, computed bool,
+		values []any, r store.Record, numbers relational.OriginRowIDs, computed bool,
 	) []any
 }
 
 var (
-	shortInserter = inserter{shortColumns, shortWidth, appendShortColumns}
-	longInserter  = inserter{longColumns, longWidth, appendLongColumns}
+	shortInserter = inserter{shortColumns, shortColumnCount, appendShortColumns}
+	longInserter  = inserter{longColumns, longColumnCount, appendLongColumns}
 )
 
 // insert inserts records in order and returns how many were new. A record whose ID already exists
@@ -125,7 +125,7 @@ func execRowsOfSize(
 func insertRecords(
 	ctx context.Context, tx *sql.Tx, known *originLookup, records []store.Record,
 ) (inserted int64, err error) {
-	shorts, longs := make([]any, 0, len(records)*shortWidth), []any(nil)
+	shorts, longs := make([]any, 0, len(records)*shortColumnCount), []any(nil)
 	for _, r := range records {
 		numbers, err := known.of(ctx, tx, r.Origin())
 		if err != nil {

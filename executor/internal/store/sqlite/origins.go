@@ -12,7 +12,7 @@ import (
 // cached for other transactions only after a commit.
 type originLookup struct {
 	known *relational.OriginCache
-	added map[store.Origin]relational.OriginNumbers
+	added map[store.Origin]relational.OriginRowIDs
 }
 
 // cacheAdded caches the added origins. Call it after the transaction has been committed.
@@ -21,14 +21,14 @@ func (l *originLookup) cacheAdded() { l.known.Add(l.added) }
 // of returns the numbers of an origin, adding the origin if it is new.
 func (l *originLookup) of(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
-) (relational.OriginNumbers, error) {
+) (relational.OriginRowIDs, error) {
 	if n, ok := l.known.Find(origin); ok {
 		return n, nil
 	}
 	if n, ok := l.added[origin]; ok {
 		return n, nil
 	}
-	var n relational.OriginNumbers
+	var n relational.OriginRowIDs
 	if _, err := tx.ExecContext(ctx,
 		`INSERT INTO workflows (workflow_id) VALUES (?) ON CONFLICT DO NOTHING`,
 		origin.WorkflowID); err != nil {
@@ -56,7 +56,7 @@ func (l *originLookup) of(
 		return n, err
 	}
 	if l.added == nil {
-		l.added = make(map[store.Origin]relational.OriginNumbers)
+		l.added = make(map[store.Origin]relational.OriginRowIDs)
 	}
 	l.added[origin] = n
 	return n, nil

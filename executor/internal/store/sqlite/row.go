@@ -14,13 +14,13 @@ const (
 	longColumns = shortColumns +
 		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
 		`finished_after, error, output, attempts, cancel_requested_at`
-	shortWidth = 10
-	longWidth  = 21
+	shortColumnCount = 10
+	longColumnCount  = 21
 )
 
 // appendShortColumns appends the values of shortColumns.
 func appendShortColumns(
-	values []any, r store.Record, numbers relational.OriginNumbers, computedID bool,
+	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
 	content := any(r.ContentType)
 	if r.ContentType == relational.UsualContentType {
@@ -38,7 +38,7 @@ func appendShortColumns(
 
 // appendLongColumns appends the values of longColumns.
 func appendLongColumns(
-	values []any, r store.Record, numbers relational.OriginNumbers, computedID bool,
+	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
 	other := r.DeliveryID
 	if computedID {

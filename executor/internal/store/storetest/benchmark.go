@@ -155,7 +155,7 @@ func BenchmarkApply(
 		var applying, inserting time.Duration
 		batches := 0
 		for b.Loop() {
-			records := unrelated(batches)
+			records := batchWithScatteredIDs(batches)
 			batches++
 			start := time.Now()
 			if _, err := s.Apply(b.Context(), store.Batch{New: records}); err != nil {
@@ -178,7 +178,7 @@ func BenchmarkApply(
 		s, _ := open(b)
 		batches := 0
 		for b.Loop() {
-			records := unrelated(batches)
+			records := batchWithScatteredIDs(batches)
 			batches++
 			var begin, end store.Batch
 			for _, r := range records {
@@ -204,8 +204,9 @@ func BenchmarkApply(
 	})
 }
 
-// unrelated returns a batch of records with IDs that are distributed like those of deliveries.
-func unrelated(batch int) []store.Record {
+// batchWithScatteredIDs returns a batch of records with IDs that are distributed like those of
+// deliveries.
+func batchWithScatteredIDs(batch int) []store.Record {
 	records := make([]store.Record, batchSize)
 	for i := range records {
 		n := batch*batchSize + i

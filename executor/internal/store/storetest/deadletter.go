@@ -82,7 +82,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("%+v", got)
 		}
 	},
-	"filtered by account, workflow, reason and time": filteredDeadLetters,
+	"filtered by account, workflow, reason and time": testFilteredDeadLetters,
 	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
 		record(t, s, nRecords(6)...)
 		apply(t, s, store.Batch{
@@ -244,10 +244,10 @@ func deadLetters(
 			t.Fatal(err)
 		}
 		for _, d := range page {
-			if !before.IsZero() && d.At().After(before) {
-				t.Errorf("%v after %v", d.At(), before)
+			if !before.IsZero() && d.SortTime().After(before) {
+				t.Errorf("%v after %v", d.SortTime(), before)
 			}
-			before = d.At()
+			before = d.SortTime()
 			if d.Record != nil {
 				names = append(names, d.Record.ID)
 				last = store.DeadLetter{
@@ -269,7 +269,7 @@ func deadLetters(
 	}
 }
 
-func filteredDeadLetters(t *testing.T, s store.Store) {
+func testFilteredDeadLetters(t *testing.T, s store.Store) {
 	records := nRecords(12, func(i int, r *store.Record) {
 		r.AccountID, r.WorkflowID = []string{"x", "y"}[i%2], []string{"a", "b", "c"}[i%3]
 	})

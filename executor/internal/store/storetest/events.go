@@ -90,7 +90,7 @@ func wantHasCauses(t *testing.T, s store.Store, want bool) {
 
 var eventTests = map[string]func(*testing.T, store.Store){
 	"a failure is a cause once, whatever ends it": func(t *testing.T, s store.Store) {
-		s.OnFailure(failureCause)
+		s.SetFailureCause(failureCause)
 		silent := nthRecord(5)
 		silent.WorkflowID = "silent"
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
@@ -145,7 +145,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 	"a cause becomes one event, kept for a while after publication": func(
 		t *testing.T, s store.Store,
 	) {
-		s.OnFailure(failureCause)
+		s.SetFailureCause(failureCause)
 		record(t, s, nthRecord(1), nthRecord(2))
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
@@ -191,7 +191,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"conditions begin and end once": func(t *testing.T, s store.Store) {
-		condition := store.EventCondition{
+		condition := store.OngoingCondition{
 			AccountID: "account",
 			Kind:      "silent",
 			Subject:   "workflow/node",
@@ -199,7 +199,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		change := func(number int, ended, announced bool) {
 			t.Helper()
-			c := store.EventConditionChange{EventCondition: condition, Ended: ended}
+			c := store.OngoingConditionChange{OngoingCondition: condition, Ended: ended}
 			if announced {
 				c.Cause = &store.EventCause{
 					ID:        fmt.Sprint("cause ", number),
@@ -210,11 +210,11 @@ var eventTests = map[string]func(*testing.T, store.Store){
 			}
 			c.Since = c.Since.Add(time.Duration(number) * time.Hour)
 			if err := s.ChangeEventConditions(t.Context(),
-				[]store.EventConditionChange{c}); err != nil {
+				[]store.OngoingConditionChange{c}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := func(open []store.EventCondition, causes ...string) {
+		want := func(open []store.OngoingCondition, causes ...string) {
 			t.Helper()
 			if got, err := s.EventConditions(t.Context()); err != nil ||
 				!reflect.DeepEqual(got, open) {
@@ -232,12 +232,12 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		want(nil, []string{}...)
 		change(0, false, true)
 		change(1, false, true) // the condition has already begun
-		want([]store.EventCondition{condition}, "cause 0")
+		want([]store.OngoingCondition{condition}, "cause 0")
 		change(2, true, true)
 		change(3, true, true)
 		want(nil, "cause 0", "cause 2")
 		change(0, false, false)
-		want([]store.EventCondition{condition}, "cause 0", "cause 2")
+		want([]store.OngoingCondition{condition}, "cause 0", "cause 2")
 		if err := s.ChangeEventConditions(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}

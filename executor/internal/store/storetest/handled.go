@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-func span(stream string, first, last uint64) store.HandledRange {
+func handledRange(stream string, first, last uint64) store.HandledRange {
 	return store.HandledRange{Stream: stream, Created: "then", First: first, Last: last}
 }
 
@@ -26,51 +26,61 @@ var handledTests = map[string]func(*testing.T, store.Store){
 	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
 		wantHandled(t, s, "A")
 		for _, r := range [][]store.HandledRange{
-			{span("A", 5, 7), span("B", 1, 1)}, {span("A", 1, 2)}, {
-				span("A", 3, 4), span("A", 6, 6),
-			}, {span("A", 10, 12)},
+			{handledRange("A", 5, 7), handledRange("B", 1, 1)}, {handledRange("A", 1, 2)}, {
+				handledRange("A", 3, 4), handledRange("A", 6, 6),
+			}, {handledRange("A", 10, 12)},
 		} {
 			apply(t, s, store.Batch{Handled: r})
 		}
-		wantHandled(t, s, "A", span("A", 1, 7), span("A", 10, 12))
-		wantHandled(t, s, "B", span("B", 1, 1))
+		wantHandled(t, s, "A", handledRange("A", 1, 7), handledRange("A", 10, 12))
+		wantHandled(t, s, "B", handledRange("B", 1, 1))
 	},
 	"many ranges stay what they are": func(t *testing.T, s store.Store) {
 		for n := range uint64(200) {
-			apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 2*n+1, 2*n+1)}})
+			apply(t, s, store.Batch{Handled: []store.HandledRange{handledRange("A", 2*n+1, 2*n+1)}})
 			if n%50 == 0 {
 				wantHandled(t, s, "B")
 			}
 		}
 		for range 2 {
 			got, err := s.HandledRanges(t.Context(), "A", "then")
-			if err != nil || len(got) != 200 || got[0] != span("A", 1, 1) ||
-				got[199] != span("A", 399, 399) {
+			if err != nil || len(got) != 200 || got[0] != handledRange("A", 1, 1) ||
+				got[199] != handledRange("A", 399, 399) {
 				t.Fatalf("%d ranges, %v", len(got), err)
 			}
 		}
-		apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 1, 1000)}})
-		wantHandled(t, s, "A", span("A", 1, 1000))
-		wantHandled(t, s, "A", span("A", 1, 1000))
+		apply(t, s, store.Batch{Handled: []store.HandledRange{handledRange("A", 1, 1000)}})
+		wantHandled(t, s, "A", handledRange("A", 1, 1000))
+		wantHandled(t, s, "A", handledRange("A", 1, 1000))
 	},
 	"another stream of the same name is another one": func(t *testing.T, s store.Store) {
-		apply(t, s, store.Batch{Handled: []store.HandledRange{span("A", 1, 9), span("B", 1, 9)}})
+		apply(
+			t,
+			s,
+			store.Batch{
+				Handled: []store.HandledRange{handledRange("A", 1, 9), handledRange("B", 1, 9)},
+			},
+		)
 		if got, err := s.HandledRanges(t.Context(), "A", "later"); err != nil || len(got) != 0 {
 			t.Errorf("%v, %v", got, err)
 		}
 		wantHandled(t, s, "A")
-		wantHandled(t, s, "B", span("B", 1, 9))
+		wantHandled(t, s, "B", handledRange("B", 1, 9))
 	},
 	"what was taken back is forgotten": func(t *testing.T, s store.Store) {
 		apply(t, s, store.Batch{
 			Handled: []store.HandledRange{
-				span("A", 1, 9), span("A", 20, 30), span("A", 40, 41), span("B", 1, 50),
+				handledRange(
+					"A",
+					1,
+					9,
+				), handledRange("A", 20, 30), handledRange("A", 40, 41), handledRange("B", 1, 50),
 			},
 		})
 		if err := s.ForgetHandled(t.Context(), "A", "then", 25); err != nil {
 			t.Fatal(err)
 		}
-		wantHandled(t, s, "A", span("A", 1, 9), span("A", 20, 24))
-		wantHandled(t, s, "B", span("B", 1, 50))
+		wantHandled(t, s, "A", handledRange("A", 1, 9), handledRange("A", 20, 24))
+		wantHandled(t, s, "B", handledRange("B", 1, 50))
 	},
 }

@@ -46,7 +46,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		saveRegistryCopy(t, s, 3, 5, revision("b", 5, ""))
 		// Another executor stores the same revisions.
 		saveRegistryCopy(t, s, 0, 2, revision("a", 1, "first"), revision("b", 2, "b"))
-		wantCopy(t, s, 5, revision("a", 3, "second"), revision("b", 5, ""))
+		wantRegistryCopy(t, s, 5, revision("a", 3, "second"), revision("b", 5, ""))
 		if at, err := s.RegistryPosition(t.Context(), "another"); err != nil ||
 			at != (store.RegistryPosition{}) {
 			t.Errorf("another bucket: %+v, %v", at, err)
@@ -60,7 +60,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 		if !errors.Is(err, store.ErrRegistryGap) {
 			t.Errorf("after 5, where 3 was reached: %v", err)
 		}
-		wantCopy(t, s, 3, revision("a", 3, "a"))
+		wantRegistryCopy(t, s, 3, revision("a", 3, "a"))
 		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) > 0 {
 			t.Errorf("entries %q", ids)
 		}
@@ -91,7 +91,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 			})
 		}
 		keeping.Wait()
-		wantCopy(t, s, 40, revision("a", 40, "19"), revision("b", 39, "x"))
+		wantRegistryCopy(t, s, 40, revision("a", 40, "19"), revision("b", 39, "x"))
 	},
 	"records are read in pages": func(t *testing.T, s store.Store) {
 		saveRegistryCopy(t, s, 0, 3, revision("a", 1, "a"), revision("b", 2, "b"),
@@ -131,7 +131,7 @@ func saveRegistryCopy(
 	}
 }
 
-func wantCopy(t *testing.T, s store.Store, upTo uint64, want ...store.RegistryRecord) {
+func wantRegistryCopy(t *testing.T, s store.Store, upTo uint64, want ...store.RegistryRecord) {
 	t.Helper()
 	if at, err := s.RegistryPosition(t.Context(), bucket); err != nil || at != position(upTo) {
 		t.Errorf("position %+v, want %+v, %v", at, position(upTo), err)

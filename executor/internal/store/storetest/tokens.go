@@ -18,18 +18,18 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 		}
 		record(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued),
 			used(2, "b", execution.Queued))
-		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 2})
 		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
 			used(9, "", execution.Queued))
-		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// A redelivered message is not another use.
 		again := used(5, "a", execution.Queued)
 		again.AcceptedAt = epoch.Add(time.Hour)
 		record(t, s, again)
-		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// A token stays used when its records are deleted.
 		prune(t, s, epoch.Add(24*time.Hour), 100)
-		wantUsed(t, s, map[string]int{"a": 5, "b": 7})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 	},
 	"uses without records": func(t *testing.T, s store.Store) {
 		add := func(uses ...store.TokenUse) {
@@ -43,12 +43,12 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 			TokenID: "b",
 			At:      nthRecord(2).AcceptedAt,
 		}, store.TokenUse{TokenID: "a", At: nthRecord(3).AcceptedAt})
-		wantUsed(t, s, map[string]int{"a": 5, "b": 2})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 2})
 		add(store.TokenUse{TokenID: "a", At: nthRecord(4).AcceptedAt}, store.TokenUse{
 			TokenID: "b",
 			At:      nthRecord(6).AcceptedAt,
 		})
-		wantUsed(t, s, map[string]int{"a": 5, "b": 6})
+		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 6})
 	},
 	"no tokens": func(t *testing.T, s store.Store) {
 		used, err := s.TokensLastUsed(t.Context(), nil)
@@ -58,7 +58,7 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-func wantUsed(t *testing.T, s store.Store, seconds map[string]int) {
+func wantTokensUsed(t *testing.T, s store.Store, seconds map[string]int) {
 	t.Helper()
 	got, err := s.TokensLastUsed(t.Context(), []string{"a", "never", "b", "", "a"})
 	if err != nil {

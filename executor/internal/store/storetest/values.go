@@ -19,7 +19,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		} {
 			r := nthRecord(n)
 			r.ContentType, r.Error = text, text
-			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryID)]
+			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryIDBytes)]
 			record(t, s, r)
 			wantRecord(t, get(t, s, r.ID), r)
 			if found := list(t, s, store.Filter{DeliveryID: r.DeliveryID}, store.Position{},

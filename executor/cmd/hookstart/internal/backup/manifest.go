@@ -72,7 +72,7 @@ func (m message) msg() *nats.Msg {
 }
 
 // isDeletion reports whether the message deletes a record of a bucket.
-func (m message) isDeletion() bool { return len(m.Headers[kvOperation]) > 0 }
+func (m message) isDeletion() bool { return len(m.Headers[kvOperationHeader]) > 0 }
 
 const (
 	recordsName = "records.jsonl"

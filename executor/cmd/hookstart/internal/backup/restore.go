@@ -41,9 +41,9 @@ type Options struct {
 	WithoutKeys bool
 }
 
-// pausedFor is how long consumers are paused. If this program is killed before it resumes them,
-// they resume by themselves after that time.
-const pausedFor = time.Hour
+// consumerPauseDuration is how long consumers are paused. If this program is killed before it
+// resumes them, they resume by themselves after that time.
+const consumerPauseDuration = time.Hour
 
 // Restore restores a file into an empty installation whose executors are running.
 //
@@ -149,7 +149,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	if err := i.createOwnStreams(ctx, r, m); err != nil {
 		return err
 	}
-	var positions []position
+	var positions []consumerPosition
 	streams := slices.DeleteFunc(slices.Clone(m.Streams), func(of Stream) bool {
 		return of.Name == stream.ReportsName
 	})
@@ -200,7 +200,7 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 	if account == "" {
 		return nil
 	}
-	return i.API.Confirm(ctx, account)
+	return i.API.AwaitAccountApplied(ctx, account)
 }
 
 // markRestoring marks the registry as being restored. Until the restore is complete, ingresses
@@ -296,8 +296,8 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	return nil
 }
 
-// position is the position at which a consumer must continue.
-type position struct {
+// consumerPosition is the position at which a consumer must continue.
+type consumerPosition struct {
 	stream, consumer string
 	next             uint64
 	// pausedUntil is when an operator's pause in the backup ends. nil means that the queue was not
@@ -310,13 +310,13 @@ type position struct {
 func (i Installation) pauseConsumers(
 	ctx context.Context,
 	saved Stream,
-) (positions []position, err error) {
+) (positions []consumerPosition, err error) {
 	s, err := i.JetStream.Stream(ctx, saved.Name)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
 	// An operator's pause never ends on a whole microsecond, which distinguishes it from this one.
-	until := time.Now().Add(pausedFor).Truncate(time.Microsecond)
+	until := time.Now().Add(consumerPauseDuration).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
 		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
@@ -324,11 +324,14 @@ func (i Installation) pauseConsumers(
 			!errors.Is(err, jetstream.ErrConsumerExists) {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
-		positions = append(positions, position{
+		positions = append(positions, consumerPosition{
 			saved.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
 		})
 	}
-	positions = append(positions, position{saved.Name, recorderConsumer, saved.Recorded + 1, nil})
+	positions = append(
+		positions,
+		consumerPosition{saved.Name, recorderConsumer, saved.Recorded + 1, nil},
+	)
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
@@ -337,7 +340,7 @@ func (i Installation) pauseConsumers(
 	return positions, nil
 }
 
-func (i Installation) resumeConsumer(ctx context.Context, p position) error {
+func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {
 	if _, err := i.JetStream.ResetConsumerToSequence(ctx, p.stream, p.consumer,
 		p.next); err != nil {
 		return fmt.Errorf("let the consumer %s of %s go on at %d: %w", p.consumer, p.stream, p.next,
@@ -423,9 +426,9 @@ type backupPublisher struct {
 	unconfirmed []jetstream.PubAckFuture
 }
 
-// maxUnconfirmed is the maximum number of messages that a restore has sent and whose confirmations
+// maxUnconfirmedMessages is the maximum number of messages that a restore has sent and whose confirmations
 // it still awaits.
-const maxUnconfirmed = 1000
+const maxUnconfirmedMessages = 1000
 
 func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
 	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
@@ -467,13 +470,13 @@ func fillerSubject(name string) string {
 }
 
 func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
-	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(messageTimeout))
+	future, err := p.js.PublishMsgAsync(msg, jetstream.WithStallWait(nextMessageTimeout))
 	if err != nil {
 		return err
 	}
 	p.unconfirmed = append(p.unconfirmed, future)
 	p.next++
-	if len(p.unconfirmed) < maxUnconfirmed {
+	if len(p.unconfirmed) < maxUnconfirmedMessages {
 		return nil
 	}
 	return p.awaitAcks(ctx)
@@ -482,7 +485,7 @@ func (p *backupPublisher) send(ctx context.Context, msg *nats.Msg) error {
 // awaitAcks waits until every message sent has been stored, and returns an error if exact is set
 // and a message was stored with a different sequence.
 func (p *backupPublisher) awaitAcks(ctx context.Context) error {
-	timeout := time.NewTimer(messageTimeout)
+	timeout := time.NewTimer(nextMessageTimeout)
 	defer timeout.Stop()
 	want := p.next - uint64(len(p.unconfirmed))
 	for _, future := range p.unconfirmed {
@@ -495,7 +498,7 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 		case err := <-future.Err():
 			return fmt.Errorf("message %d: %w", want, err)
 		case <-timeout.C:
-			return fmt.Errorf("message %d was not confirmed within %s", want, messageTimeout)
+			return fmt.Errorf("message %d was not confirmed within %s", want, nextMessageTimeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -31,8 +31,8 @@ type API interface {
 	// RestoreRecords writes one line to the database. If first is true, it fails unless the
 	// database is empty.
 	RestoreRecords(ctx context.Context, line []byte, first bool) error
-	// Confirm returns once every process has applied an account's record.
-	Confirm(ctx context.Context, accountID string) error
+	// AwaitAccountApplied returns once every process has applied an account's record.
+	AwaitAccountApplied(ctx context.Context, accountID string) error
 	// Members returns the running executors and ingresses.
 	Members(ctx context.Context) ([]Member, error)
 }
@@ -477,8 +477,8 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// kvOperation is the header that marks a deletion in a bucket.
-const kvOperation = "KV-Operation"
+// kvOperationHeader is the header that marks a deletion in a bucket.
+const kvOperationHeader = "KV-Operation"
 
 func encodeLine(to io.Writer, m message) error {
 	line, err := json.Marshal(m)
@@ -492,8 +492,8 @@ func encodeLine(to io.Writer, m message) error {
 // of a stream. They do not apply when the message is restored.
 const expectedHeaderPrefix = "Nats-Expected-"
 
-// messageTimeout is how long to wait for the next message, which should be available.
-const messageTimeout = 30 * time.Second
+// nextMessageTimeout is how long to wait for the next message, which should be available.
+const nextMessageTimeout = 30 * time.Second
 
 // messages calls each for every message of a stream, until each returns done or an error. pending
 // is the server's count of the messages that follow.
@@ -512,7 +512,7 @@ func (i Installation) messages(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, messageTimeout)
+		waiting, cancel := context.WithTimeout(ctx, nextMessageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {

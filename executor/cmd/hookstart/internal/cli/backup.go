@@ -160,17 +160,17 @@ func (a backupAPI) Members(ctx context.Context) ([]backup.Member, error) {
 	return members, err
 }
 
-// confirmWithin is how long to wait until all processes have applied a restored registry.
-const confirmWithin = time.Minute
+// accountAppliedTimeout is how long to wait until all processes have applied a restored registry.
+const accountAppliedTimeout = time.Minute
 
-// Confirm writes an account back unchanged. The call returns once every process has the account's
-// record.
-func (a backupAPI) Confirm(ctx context.Context, accountID string) error {
+// AwaitAccountApplied writes an account back unchanged. The call returns once every process has the
+// account's record.
+func (a backupAPI) AwaitAccountApplied(ctx context.Context, accountID string) error {
 	mayPass := func(err error) bool {
 		p, ok := errors.AsType[*api.Problem](err)
 		return err != nil && (!ok || p.Retryable || p.Code == api.CodeNotFound)
 	}
-	_, err := retryFor(ctx, confirmWithin, mayPass, func() (api.Account, error) {
+	_, err := retryFor(ctx, accountAppliedTimeout, mayPass, func() (api.Account, error) {
 		account, err := a.Account(ctx, accountID)
 		if err != nil {
 			return account, err

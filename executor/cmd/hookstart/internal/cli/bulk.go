@@ -80,7 +80,7 @@ type executionRunAgainCmd struct {
 	Key       string  `help:"An idempotency key of your own: repeated with it, nothing starts twice." placeholder:"KEY"`
 }
 
-const helpOfRunAgain = "hookstart execution run-again --help"
+const runAgainHelpCommand = "hookstart execution run-again --help"
 
 func (*executionRunAgainCmd) Help() string {
 	return `Another execution starts on the same request: its body, headers and query. The
@@ -107,12 +107,14 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 		}
 	case !v.Rejected && (v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero()):
 		return &hintError{
-			errors.New("--workflow, --since and --until say which of --rejected"), helpOfRunAgain,
+			errors.New(
+				"--workflow, --since and --until say which of --rejected",
+			), runAgainHelpCommand,
 		}
 	case v.Sample && (v.Rejected || v.Key != ""):
 		return &hintError{
 			errors.New("--sample goes with one execution, without --rejected and --key"),
-			helpOfRunAgain,
+			runAgainHelpCommand,
 		}
 	case v.Rejected:
 		which := api.ReplayRejected{

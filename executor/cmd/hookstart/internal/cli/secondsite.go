@@ -125,10 +125,10 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// settleTimeout is how long status waits for a copied stream that has just been created. It also
-// waits that long for the first message after a long pause, which briefly makes a copy appear to be
-// behind.
-const settleTimeout = 5 * time.Second
+// mirrorSettleTimeout is how long status waits for a copied stream that has just been created. It
+// also waits that long for the first message after a long pause, which briefly makes a copy appear
+// to be behind.
+const mirrorSettleTimeout = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
 	js, err := v.connect(s.ctx)
@@ -145,7 +145,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 		return v.printMetrics(s, site)
 	}
 	var all []secondsite.MirrorState
-	waiting, cancel := context.WithTimeout(s.ctx, settleTimeout)
+	waiting, cancel := context.WithTimeout(s.ctx, mirrorSettleTimeout)
 	defer cancel()
 	retry.Until(waiting, 250*time.Millisecond, func() bool {
 		all, err = site.State(s.ctx)
@@ -163,7 +163,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
 	}
-	names := uncopied(s.ctx, site, all)
+	names := uncopiedStreams(s.ctx, site, all)
 	if len(names) == 0 {
 		return nil
 	}
@@ -226,16 +226,20 @@ func problemsOf(
 	return append(problems, "nothing is copied of "+strings.Join(silent, ", ")+why+": "+since)
 }
 
-// uncopied returns the streams of the first site that are not copied. It returns none after the
-// takeover, and none while the first site cannot be reached; the state of the copies shows the
+// uncopiedStreams returns the streams of the first site that are not copied. It returns none after
+// the takeover, and none while the first site cannot be reached; the state of the copies shows the
 // latter.
-func uncopied(ctx context.Context, site secondsite.Site, all []secondsite.MirrorState) []string {
+func uncopiedStreams(
+	ctx context.Context,
+	site secondsite.Site,
+	all []secondsite.MirrorState,
+) []string {
 	if len(all) > 0 && all[0].Promoted {
 		return nil
 	}
-	asking, cancel := context.WithTimeout(ctx, settleTimeout)
+	asking, cancel := context.WithTimeout(ctx, mirrorSettleTimeout)
 	defer cancel()
-	names, err := site.Uncopied(asking)
+	names, err := site.UncopiedStreams(asking)
 	if err != nil {
 		return nil
 	}
@@ -286,7 +290,7 @@ func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error 
 	}
 	head("uncopied_streams", "Streams of the first site that are not copied.")
 	fmt.Fprintf(&text, "hookstart_second_site_uncopied_streams %d\n",
-		len(uncopied(s.ctx, site, all)))
+		len(uncopiedStreams(s.ctx, site, all)))
 	_, err = io.WriteString(s.Out, text.String())
 	return err
 }

@@ -38,8 +38,8 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealEvery is the approximate number of records between two progress messages.
-const resealEvery = 10_000
+// resealProgressRecords is the approximate number of records between two progress messages.
+const resealProgressRecords = 10_000
 
 func (v *adminReseal) Run(s *session) error {
 	keys, err := seal.ReadFile(v.SecretsKeyFile)
@@ -58,7 +58,7 @@ func (v *adminReseal) Run(s *session) error {
 	defer js.Conn().Close()
 	noted := 0
 	done, err := edit.Reseal(s.ctx, js, keys, newDiscardLogger(), func(sofar edit.ResealResult) {
-		if sofar.Read-noted >= resealEvery {
+		if sofar.Read-noted >= resealProgressRecords {
 			noted = sofar.Read
 			s.note("%d records read, %d sealed anew", sofar.Read, sofar.Written)
 		}

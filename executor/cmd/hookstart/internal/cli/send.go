@@ -280,28 +280,31 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID string) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
-	case webhook.WorkflowInactive:
+	case webhook.CodeWorkflowInactive:
 		hint = "hookstart workflow activate " + v.Workflow
-	case webhook.RateLimited:
+	case webhook.CodeRateLimited:
 		hint = fmt.Sprintf("wait %d s, or raise its limit: hookstart workflow put %s "+
 			"--rate-requests N", p.RetryAfter, v.Workflow)
-	case webhook.JSONInvalid:
+	case webhook.CodeJSONInvalid:
 		hint = "correct the JSON, or send it as text: --content-type text/plain"
-	case webhook.RunFailed:
+	case webhook.CodeRunFailed:
 		hint = "hookstart execution show " + executionID + " says why"
-	case webhook.WorkflowNotFound, webhook.TokenInvalid:
+	case webhook.CodeWorkflowNotFound, webhook.CodeTokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where " +
 			"senders reach it"
-	case webhook.DeliveryIDInvalid:
+	case webhook.CodeDeliveryIDInvalid:
 		hint = "choose a shorter --delivery-id"
-	case webhook.PlanLimitExceeded, webhook.WebhooksNotInPlan:
+	case webhook.CodePlanLimitExceeded, webhook.CodeWebhooksNotInPlan:
 		return s.withPlanHint(p, v.Workflow)
-	case webhook.Unavailable, webhook.Overloaded, webhook.StorageFull, webhook.BodyUnreadable:
+	case webhook.CodeUnavailable,
+		webhook.CodeOverloaded,
+		webhook.CodeStorageFull,
+		webhook.CodeBodyUnreadable:
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
-	case webhook.SignatureMissing, webhook.SignatureInvalid, webhook.SignatureExpired:
+	case webhook.CodeSignatureMissing, webhook.CodeSignatureInvalid, webhook.CodeSignatureExpired:
 		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
-	case webhook.MethodNotAllowed, webhook.NotFound, webhook.WorkflowIDMissing,
-		webhook.TokenMissing, webhook.BodyTooLarge, webhook.Internal:
+	case webhook.CodeMethodNotAllowed, webhook.CodeNotFound, webhook.CodeWorkflowIDMissing,
+		webhook.CodeTokenMissing, webhook.CodeBodyTooLarge, webhook.CodeInternal:
 		// The problem's detail explains what to do.
 	}
 	return &hintError{p, hint}

@@ -65,8 +65,9 @@ const (
 	// reconnect, the executions accepted since the resulting time are listed. Earlier ones are
 	// shown when they next change.
 	reconnectOverlap = time.Minute
-	// maxPrintedStates is the maximum number of executions whose last printed state is remembered.
-	maxPrintedStates = 10_000
+	// maxRememberedStates is the maximum number of executions whose last printed state is
+	// remembered.
+	maxRememberedStates = 10_000
 )
 
 // executionTailer prints each change once, even across reconnects.
@@ -105,7 +106,7 @@ func (t *executionTailer) printMissed() error {
 			return nil
 		}
 		t.note("Watching; Ctrl-C ends it.")
-		return t.write(fmt.Sprintf(tailLine, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
+		return t.write(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
 			"WORKFLOW"))
 	}
 	missed, err := t.missedChanges()
@@ -135,7 +136,7 @@ func (t *executionTailer) missedChanges() (records []json.RawMessage, err error)
 	if filter.Since.Before(t.since) {
 		filter.Since = t.since
 	}
-	for len(records) < maxPrintedStates {
+	for len(records) < maxRememberedStates {
 		part, err := t.client.Executions(t.ctx, filter, page)
 		if err != nil {
 			return nil, err
@@ -152,9 +153,9 @@ func (t *executionTailer) missedChanges() (records []json.RawMessage, err error)
 	return records, nil
 }
 
-// tailLine is the format of one line. The line fits in 80 columns if the workflow's ID has at most
-// 6 characters.
-const tailLine = "%-12s  %-9s  %-7s  %-36s  %s"
+// tailLineFormat is the format of one line. The line fits in 80 columns if the workflow's ID has at
+// most 6 characters.
+const tailLineFormat = "%-12s  %-9s  %-7s  %-36s  %s"
 
 // printChange prints a change unless it has been printed already. record is the JSON of e as
 // received from the API.
@@ -163,7 +164,7 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	if t.shown[e.ExecutionID] == now {
 		return nil
 	}
-	if len(t.shown) >= maxPrintedStates {
+	if len(t.shown) >= maxRememberedStates {
 		clear(t.shown)
 	}
 	t.shown[e.ExecutionID] = now
@@ -180,7 +181,7 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	if e.Duplicates > 0 {
 		workflow += fmt.Sprintf(" +%d repeats", e.Duplicates)
 	}
-	return t.write(oneLine(fmt.Sprintf(tailLine, at.UTC().Format("15:04:05.000"), e.Status,
+	return t.write(oneLine(fmt.Sprintf(tailLineFormat, at.UTC().Format("15:04:05.000"), e.Status,
 		e.Source, e.ExecutionID, workflow)))
 }
 

@@ -16,8 +16,8 @@ type executionVerify struct {
 	Wait time.Duration `help:"How long to wait for its record." default:"5s"`
 }
 
-// step is one step of an execution's path through the system.
-type step struct {
+// pathStep is one step of an execution's path through the system.
+type pathStep struct {
 	Name   string    `json:"step"`
 	OK     bool      `json:"ok"`
 	At     time.Time `json:"at,omitzero"`
@@ -87,15 +87,15 @@ func retryFor[T any](
 	return found, err
 }
 
-func pathSteps(e checkedExecution) []step {
-	received := step{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
+func pathSteps(e checkedExecution) []pathStep {
+	received := pathStep{Name: "received", OK: true, At: e.AcceptedAt, Detail: "by an ingress"}
 	if e.Source == "rerun" {
 		received.Detail = "a rerun, from the operators' API or the console"
 	}
 	if e.DeliveryID != "" {
 		received.Detail = "delivery " + e.DeliveryID
 	}
-	stored := step{
+	stored := pathStep{
 		Name:   "stored",
 		OK:     e.messageAccountedFor(),
 		At:     e.StoredAt,
@@ -104,13 +104,13 @@ func pathSteps(e checkedExecution) []step {
 	if e.InputExpired {
 		stored.Detail += "; no longer kept"
 	}
-	consumed := step{
+	consumed := pathStep{
 		Name:   "consumed",
 		OK:     true,
 		When:   "before the record",
 		Detail: "by the executor, which acknowledges with the record",
 	}
-	recorded := step{
+	recorded := pathStep{
 		Name:   "recorded",
 		OK:     true,
 		At:     e.RecordedAt,
@@ -119,11 +119,11 @@ func pathSteps(e checkedExecution) []step {
 	if e.Duplicates > 0 {
 		recorded.Detail += fmt.Sprintf("; %d repeats suppressed", e.Duplicates)
 	}
-	return []step{received, stored, consumed, recorded, stateStep(e.ExecutionDetail)}
+	return []pathStep{received, stored, consumed, recorded, stateStep(e.ExecutionDetail)}
 }
 
-func stateStep(e api.ExecutionDetail) step {
-	state := step{Name: "state", OK: true, Detail: e.Status}
+func stateStep(e api.ExecutionDetail) pathStep {
+	state := pathStep{Name: "state", OK: true, Detail: e.Status}
 	switch e.Status {
 	case "queued":
 		state.When = "now"
@@ -142,8 +142,8 @@ func stateStep(e api.ExecutionDetail) step {
 	return state
 }
 
-func stepsWithoutRecord(waited time.Duration) []step {
-	return []step{
+func stepsWithoutRecord(waited time.Duration) []pathStep {
+	return []pathStep{
 		{Name: "received", Detail: "not known: only the record tells"},
 		{Name: "stored", Detail: "not known: only the record tells"},
 		{Name: "consumed", Detail: "not known: only the record tells"},
@@ -152,7 +152,7 @@ func stepsWithoutRecord(waited time.Duration) []step {
 	}
 }
 
-func (s *session) showSteps(id string, steps []step, complete bool) error {
+func (s *session) showSteps(id string, steps []pathStep, complete bool) error {
 	var table [][]string
 	for _, step := range steps {
 		mark, at := "✗", cmp.Or(step.When, "–")
@@ -165,8 +165,8 @@ func (s *session) showSteps(id string, steps []step, complete bool) error {
 		table = append(table, []string{mark + " " + step.Name, at, step.Detail})
 	}
 	return s.printValue(struct {
-		ExecutionID string `json:"executionId"`
-		Verified    bool   `json:"verified"`
-		Steps       []step `json:"steps"`
+		ExecutionID string     `json:"executionId"`
+		Verified    bool       `json:"verified"`
+		Steps       []pathStep `json:"steps"`
 	}{id, complete, steps}, func() error { return s.printRows(table) })
 }

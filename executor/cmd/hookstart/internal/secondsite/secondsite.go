@@ -39,11 +39,11 @@ const (
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalMetadataKey holds the settings that only the original has: see promotedSettings.
-	// Mirrors have this key.
-	originalMetadataKey = "hookstart.original"
-	// promotedMetadataKey holds the time at which a mirror was promoted.
-	promotedMetadataKey = "hookstart.promoted"
+	// originalSettingsMetadataKey holds the settings that only the original has: see
+	// promotedSettings. Mirrors have this key.
+	originalSettingsMetadataKey = "hookstart.original"
+	// promotedAtMetadataKey holds the time at which a mirror was promoted.
+	promotedAtMetadataKey = "hookstart.promoted"
 )
 
 // promotedSettings holds the settings that a mirror must not have. They are applied when the mirror
@@ -146,7 +146,7 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 		return config, err
 	}
 	config.Subjects, config.Sources, config.Placement, config.Replicas = nil, nil, nil, replicas
-	config.Metadata = map[string]string{originalMetadataKey: string(kept)}
+	config.Metadata = map[string]string{originalSettingsMetadataKey: string(kept)}
 	config.Mirror = &jetstream.StreamSource{
 		Name: config.Name,
 		External: &jetstream.ExternalStream{
@@ -185,7 +185,7 @@ func (s Site) mirrorInfos(ctx context.Context) (map[string]*jetstream.StreamInfo
 	all := map[string]*jetstream.StreamInfo{}
 	lister := s.JetStream.ListStreams(ctx)
 	for info := range lister.Info() {
-		_, promoted := info.Config.Metadata[promotedMetadataKey]
+		_, promoted := info.Config.Metadata[promotedAtMetadataKey]
 		if info.Config.Mirror != nil || promoted {
 			all[info.Config.Name] = info
 		}
@@ -223,8 +223,9 @@ func (s Site) mirrorsInOrder(ctx context.Context) (all []*jetstream.StreamInfo, 
 	return all, nil
 }
 
-// Uncopied returns the names of the streams that the first site has and this site does not mirror.
-func (s Site) Uncopied(ctx context.Context) (names []string, err error) {
+// UncopiedStreams returns the names of the streams that the first site has and this site does not
+// mirror.
+func (s Site) UncopiedStreams(ctx context.Context) (names []string, err error) {
 	queues, err := s.ownStreamQueues(ctx)
 	if err != nil {
 		return nil, err
@@ -324,7 +325,7 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 	if config.Mirror == nil {
 		return nil // promoted by an earlier call
 	}
-	kept, isCopy := config.Metadata[originalMetadataKey]
+	kept, isCopy := config.Metadata[originalSettingsMetadataKey]
 	if !isCopy {
 		return errors.New("is a mirror that `hookstart admin second-site copy` has not made")
 	}
@@ -333,8 +334,8 @@ func (s Site) promoteStream(ctx context.Context, config jetstream.StreamConfig) 
 		return fmt.Errorf("its metadata: %w", err)
 	}
 	config.Mirror, config.Subjects, config.Sources = nil, from.Subjects, from.Sources
-	delete(config.Metadata, originalMetadataKey)
-	config.Metadata[promotedMetadataKey] = time.Now().UTC().Format(time.RFC3339)
+	delete(config.Metadata, originalSettingsMetadataKey)
+	config.Metadata[promotedAtMetadataKey] = time.Now().UTC().Format(time.RFC3339)
 	_, err := s.JetStream.UpdateStream(ctx, config)
 	return err
 }
@@ -348,7 +349,7 @@ func (s Site) republishUnfinished(
 	for _, info := range infos {
 		name := info.Config.Name
 		if _, own := stream.QueueOfProgressStream(name); own || name == stream.ProgressName {
-			if err := s.addEnded(ctx, name, ended); err != nil {
+			if err := s.addEndedExecutions(ctx, name, ended); err != nil {
 				return 0, err
 			}
 		}
@@ -442,8 +443,9 @@ func (s Site) lastMirroredSequence(
 // Executors use the same prefix.
 const republishedIDPrefix = "again-"
 
-// addEnded adds to ended the IDs of the executions that have a final report in a stream of reports.
-func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) error {
+// addEndedExecutions adds to ended the IDs of the executions that have a final report in a stream
+// of reports.
+func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
 	reports, err := s.JetStream.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", name, err)
@@ -458,8 +460,8 @@ func (s Site) addEnded(ctx context.Context, name string, ended map[string]bool) 
 	})
 }
 
-// messageTimeout is how long to wait for the next message, which should be available.
-const messageTimeout = 30 * time.Second
+// nextMessageTimeout is how long to wait for the next message, which should be available.
+const nextMessageTimeout = 30 * time.Second
 
 // read calls each for every message of a stream, up to a sequence (inclusive).
 func (s Site) read(
@@ -483,7 +485,7 @@ func (s Site) read(
 	}
 	defer messages.Stop()
 	for {
-		waiting, cancel := context.WithTimeout(ctx, messageTimeout)
+		waiting, cancel := context.WithTimeout(ctx, nextMessageTimeout)
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if err != nil {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// horizon is the number of days that DaysUntil looks ahead.
-	horizon = 365
-	day     = 24 * time.Hour
-	// minCoverage is the minimum duration that a rate is based on, because a few seconds of a new
+	// forecastHorizonDays is the number of days that DaysUntil looks ahead.
+	forecastHorizonDays = 365
+	day                 = 24 * time.Hour
+	// minRatePeriod is the minimum duration that a rate is based on, because a few seconds of a new
 	// installation are not representative of a day.
-	minCoverage = time.Hour
+	minRatePeriod = time.Hour
 	// minTrendDays is the minimum number of whole days that growth is based on.
 	minTrendDays = 3
 )
@@ -31,7 +31,7 @@ type WeekStats struct {
 // hours, most recent first. covered is the time since the installation began. It may be longer than
 // a week, and even negative if the clocks of machines differ.
 func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
-	covered = min(max(covered, minCoverage), 7*day)
+	covered = min(max(covered, minRatePeriod), 7*day)
 	sum := 0.0
 	for _, n := range periods {
 		sum += n
@@ -117,7 +117,7 @@ func DaysUntil(limit float64, after func(days float64) float64) (days float64, o
 	if before >= limit {
 		return 0, true
 	}
-	for d := 1.0; d <= horizon; d++ {
+	for d := 1.0; d <= forecastHorizonDays; d++ {
 		amount := after(d)
 		if amount >= limit {
 			return d - 1 + (limit-before)/(amount-before), true

@@ -14,9 +14,9 @@ import (
 
 // Measurements from deploy/bench/README.md.
 const (
-	// bytesPerID is the number of bytes of memory that a delivery ID in the deduplication window
-	// occupies in each NATS server that holds the stream.
-	bytesPerID = 164
+	// memoryBytesPerDeliveryID is the number of bytes of memory that a delivery ID in the
+	// deduplication window occupies in each NATS server that holds the stream.
+	memoryBytesPerDeliveryID = 164
 	// sqliteRecordBytes and postgresRecordBytes are the sizes in bytes of a record, including its
 	// part of the indexes. They are used if there are fewer than minRecordsToMeasure records,
 	// because even an empty database has tables and indexes.
@@ -189,9 +189,9 @@ func compareForecasts(a, b LimitForecast) int {
 			return *w.Days
 		}
 		if w.Reached == ReachedDropsOldest { // harmless
-			return horizon + 2
+			return forecastHorizonDays + 2
 		}
-		return horizon + 1
+		return forecastHorizonDays + 1
 	}
 	full := func(w LimitForecast) float64 {
 		if w.Percent == nil {
@@ -302,14 +302,16 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 		ids := func(days float64) (sum float64) {
 			for _, s := range of[server] {
 				if s.Kind == StreamKindStarts {
-					sum += s.messageForecast(s.Remembered, s.DedupWindow).After(days) * bytesPerID
+					sum += s.messageForecast(s.Remembered, s.DedupWindow).
+						After(days) *
+						memoryBytesPerDeliveryID
 				}
 			}
 			return sum
 		}
 		r.add(LimitForecast{
 			Name: "Memory for delivery IDs" + name, Unit: UnitBytes,
-			Detail: FormatCount(ids(0)/bytesPerID, "ID") + " at most",
+			Detail: FormatCount(ids(0)/memoryBytesPerDeliveryID, "ID") + " at most",
 			Advice: "Give busy queues streams of their own on other servers (hookstart queue " +
 				"stream set QUEUE --placement TAG), or shorten the dedup window (hookstart admin " +
 				"stream --dedup-window DURATION); --nats-memory says how much there is.",

@@ -158,12 +158,12 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	long := weekly("EXECUTIONS", 1_000_000, 100_000, "a")
 	long.DedupWindow, long.Remembered = 4*day, 4_000_000
 	r = NewReport(api.Size{At: now}, NATSUsage{Streams: []Stream{long}},
-		Limits{NATSMemory: 4_200_000 * bytesPerID})
+		Limits{NATSMemory: 4_200_000 * memoryBytesPerDeliveryID})
 	wall(
 		t,
 		r,
 		"Memory for delivery IDs",
-	).want(t, 4e6*bytesPerID, 4.2e6*bytesPerID, ReachedInDays, 2)
+	).want(t, 4e6*memoryBytesPerDeliveryID, 4.2e6*memoryBytesPerDeliveryID, ReachedInDays, 2)
 
 	// A single server, whose name is irrelevant; its memory is unknown.
 	nats.Streams = nats.Streams[:1]
@@ -173,7 +173,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	wall(t, r, "Disk of NATS").want(t, 7e9, 0, ReachedNoLimit, 0)
 
 	// The documentation says 14 MB for each delivery per second that is sustained.
-	if perRate := 86_400. * bytesPerID; perRate < 14e6 || perRate > 14.5e6 {
+	if perRate := 86_400. * memoryBytesPerDeliveryID; perRate < 14e6 || perRate > 14.5e6 {
 		t.Errorf("%v bytes", perRate)
 	}
 }

@@ -15,9 +15,9 @@ import (
 // variablePrefix is the prefix of the variables that hookstart sets.
 const variablePrefix = "HOOKSTART_"
 
-// maxVariable is the maximum size of a variable, in bytes: Linux allows 128 KB. Only headers with
-// thousands of control characters come close.
-const maxVariable = 100 << 10
+// maxVariableBytes is the maximum size of a variable, in bytes: Linux allows 128 KB. Only headers
+// with thousands of control characters come close.
+const maxVariableBytes = 100 << 10
 
 // Inherited returns the part of an environment that programs inherit: everything except hookstart's
 // variables, which hold credentials or have the names of an execution's variables.
@@ -29,7 +29,7 @@ func Inherited(environment []string) []string {
 }
 
 // environmentOf returns the variables that describe an execution. It omits values that are empty,
-// longer than maxVariable, or contain a zero byte.
+// longer than maxVariableBytes, or contain a zero byte.
 func environmentOf(e runner.Execution) []string {
 	variables := map[string]string{
 		variablePrefix + "CONTENT_TYPE": e.Payload.ContentType,
@@ -48,7 +48,7 @@ func environmentOf(e runner.Execution) []string {
 		func(values []string) string { return values[0] })
 	list := make([]string, 0, len(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if value := variables[name]; value != "" && len(value) <= maxVariable &&
+		if value := variables[name]; value != "" && len(value) <= maxVariableBytes &&
 			strings.IndexByte(value, 0) < 0 {
 			list = append(list, name+"="+value)
 		}

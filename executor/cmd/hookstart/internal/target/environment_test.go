@@ -33,7 +33,7 @@ func TestEnvironment(t *testing.T) {
 				"zero": {"a\x00b"},
 				"Case": {"1"},
 				"case": {"2"},
-				"long": {strings.Repeat("x", maxVariable+1)},
+				"long": {strings.Repeat("x", maxVariableBytes+1)},
 			},
 		},
 		Attempt: 2,

@@ -151,9 +151,9 @@ func (p *Post) setHeaders(header http.Header, e runner.Execution) {
 	}
 }
 
-// notForwarded lists the headers that are about the sender's connection, and headers that targets
-// trust because their proxies set them.
-var notForwarded = []string{ //nolint:gochecknoglobals // a constant list
+// headersNotForwarded lists the headers that are about the sender's connection, and headers that
+// targets trust because their proxies set them.
+var headersNotForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
 	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
@@ -168,5 +168,5 @@ func forwardable(name string) bool {
 			return false
 		}
 	}
-	return !slices.Contains(notForwarded, name)
+	return !slices.Contains(headersNotForwarded, name)
 }

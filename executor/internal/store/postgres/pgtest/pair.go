@@ -92,8 +92,8 @@ func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 	})
 }
 
-// CutOff stops the standby, which falls behind from then on.
-func (p *Pair) CutOff() error { return p.Standby().end(immediateShutdown) }
+// StopStandby stops the standby, which falls behind from then on.
+func (p *Pair) StopStandby() error { return p.Standby().end(immediateShutdown) }
 
 // FailOver kills the primary and promotes the standby in whatever state it is in, even if it has
 // fallen behind. It returns when the standby accepts writes.

@@ -157,9 +157,9 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 		case <-s.process.Exited():
 			err := errors.New(s.process.State().String())
 			s.process = nil
-			return s.failure("the server ended", err)
+			return s.errorWithLog("the server ended", err)
 		case <-ctx.Done():
-			return s.failure("the server does not answer", err)
+			return s.errorWithLog("the server does not answer", err)
 		case <-again.C:
 		}
 	}
@@ -171,7 +171,7 @@ func (s *Server) end(signal os.Signal) error {
 		return nil
 	}
 	if err := s.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return s.failure("cannot end the server", err)
+		return s.errorWithLog("cannot end the server", err)
 	}
 	<-s.process.Exited()
 	s.process = nil
@@ -183,8 +183,8 @@ func (s *Server) Remove() error {
 	return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder))
 }
 
-// failure returns an error that includes the last lines of the server's log.
-func (s *Server) failure(what string, err error) error {
+// errorWithLog returns an error that includes the last lines of the server's log.
+func (s *Server) errorWithLog(what string, err error) error {
 	text, readErr := os.ReadFile(s.logPath())
 	if readErr != nil {
 		return fmt.Errorf("pgtest: %s: %w", what, err)
