@@ -20,8 +20,24 @@ import (
 )
 
 // readStarts reads the streams of the targets. It returns the number of their start messages for
-// each execution ID.
-func readStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {
+// each execution ID. It tries again until readTimeout, because a stream's leader may change, and a
+// busy machine may answer late.
+func readStarts(
+	ctx context.Context, natsURL string, targets []target,
+) (counts map[string]int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	retry.Until(ctx, time.Second, func() bool {
+		counts, err = tryReadStarts(ctx, natsURL, targets)
+		return err == nil
+	})
+	return counts, err
+}
+
+// readTimeout is how long reading the streams may take, with all attempts.
+const readTimeout = 2 * time.Minute
+
+func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		return nil, err
