@@ -4,68 +4,55 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/sirupsen/logrus"
-
 	"github.com/hookstart/hookstart/executor/internal/store"
-	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/service"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures an executor. Its struct tags define the command-line flags and their defaults,
-// which program.Parse fills in. A zero Config is not valid, because 0 is a meaningful value of
-// several flags.
+// Config configures an executor. Its struct tags, and those of the types that it embeds, define the
+// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid,
+// because 0 is a meaningful value of several flags.
 type Config struct {
-	Addr    string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
-	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9091"`
+	Addr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 
-	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the operators' API and the console speak HTTPS." type:"path"`
-	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
+	service.OpsFlags `set:"ops_addr=127.0.0.1:9091"`
+	service.TLSFlags `set:"speaks=--tls-key the operators' API and the console speak"`
 
-	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
-	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
-	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
-	DatabaseURL    string        `name:"database-url" help:"sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE." default:"sqlite:hookstart.db"`
-	ConnectTimeout time.Duration `help:"How long to wait at start for NATS and the database." default:"30s"`
-	AdoptDatabase  bool          `help:"Let a database without an identity join the installation whose registry is in NATS: for one start, after the installation's database was lost. Without it the executor refuses to start with such a database."`
+	service.NATSFlags
+
+	DatabaseURL string `name:"database-url" help:"sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE." default:"sqlite:hookstart.db"`
+
+	service.ConnectFlags `set:"what= and the database"`
+
+	AdoptDatabase bool `help:"Let a database without an identity join the installation whose registry is in NATS: for one start, after the installation's database was lost. Without it the executor refuses to start with such a database."`
 
 	AdminToken string `help:"The token of the operators' API and the console, at least 16 characters. Required." placeholder:"TOKEN"`
 	PublicURL  string `name:"public-url" help:"The URL under which senders reach the ingress, without /webhooks. Operators copy it. Empty: the ingress's --public-url." placeholder:"URL"`
-	// The console also supports signing in at an identity provider. The redirect URI to register
-	// there is the console's address followed by /sign-in/callback.
-	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
-	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
-	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
-	OIDCRole             []string      `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts, and whom none matches has no access. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
-	OIDCSession          time.Duration `name:"oidc-session" help:"How long a sign-in through the provider lasts, at most 12h. Then the provider is asked again who the person is; that asks nobody for a password who is still signed in there." default:"1h"`
-	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 
-	Plans string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
-
-	DefaultPlan string `help:"The plan of new accounts that name none. Empty: they must name one." placeholder:"PLAN"`
+	SignInFlags
+	PlanFlags
 
 	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets in NATS: lines of id:base64(32 bytes), of which the first seals and all open. hookstart admin secrets-key makes one. Empty: tokens are stored in clear, and no sender's secret can be set." type:"path"`
 
-	Replicas       int           `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
-	StreamMaxAge   time.Duration `help:"How long messages stay in the stream." default:"168h"`
-	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	// ProgressMaxBytes applies only when the stream of reports is created.
-	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
-	DedupWindow      time.Duration `help:"How long a delivery ID is remembered; at most --stream-max-age." default:"24h"`
-	RegistryCopy     string        `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
-	RunnerGroups     []string      `help:"Runner groups whose consumers the executor creates, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
-	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
-	AuditRetention   time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
+	Replicas int `help:"Replicas of the stream and the buckets when they are created: 1, or 3 on a cluster." default:"1"`
 
-	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"10s"`
-	LogLevel        string        `help:"error, warn, info or debug. At info, every batch is one line." default:"info"`
+	StreamFlags
+	DedupFlags `set:"window=; at most --stream-max-age"`
+
+	RegistryCopy string   `help:"API prefix of the NATS account that holds a copy of the registry, for ingresses that may not read the original: FEED.API with the configuration of deploy/nats. Empty: no copy." placeholder:"PREFIX"`
+	RunnerGroups []string `help:"Runner groups whose consumers the executor creates, for runners that may not create their own; comma-separated." placeholder:"QUEUE/GROUP"`
+
+	RetentionFlags
+	service.ShutdownFlags `set:"grace=10s"`
+	service.LogFlags      `set:"line=batch"`
+
+	service.InProcess `kong:"-"`
 
 	// Publishing is the number of messages that an ingress in this process is currently storing.
 	// The recorder waits until the ingress has responded to a burst of requests, and then records
@@ -87,17 +74,6 @@ type Config struct {
 	// retries until starting is done. nil means that the program does not support PostgreSQL. As
 	// this package does not import the driver, hookstart-local can be linked without it.
 	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
-	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
-	// connect in process.
-	NATSOptions []nats.Option `kong:"-"`
-	// Listener accepts the connections. If it is nil, the executor listens on Addr.
-	Listener net.Listener `kong:"-"`
-	// Log replaces the program's logger; its level overrides LogLevel. nil means the program's
-	// logger.
-	Log *logrus.Logger `kong:"-"`
-	// Ops is an ops endpoint that this process shares with other services and serves itself; the
-	// executor then opens no ops listener. nil means that the executor serves a separate one.
-	Ops *ops.Ops `kong:"-"`
 	// SignInOnce is the secret of a link that signs in to the console without the admin token. The
 	// link, which is printed when the process starts, works once and only in the first ten minutes.
 	// "" means that there is no such link.
@@ -108,6 +84,46 @@ type Config struct {
 	// OnReady is called once, when the API is being served and the recorder is running. It may be
 	// nil.
 	OnReady func(Listening) `kong:"-"`
+}
+
+// The flags below are hookstart-local's, too. They are in several types because its --help shows
+// them in another order. The tag set completes their help by variables, where it differs.
+
+// SignInFlags are who may sign in to the console beside holders of the admin token, and which web
+// pages may call the API. The console's redirect URI, to be registered at the identity provider, is
+// the console's address followed by /sign-in/callback.
+type SignInFlags struct {
+	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
+	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
+	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
+	OIDCRole             []string      `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts${unmatched=, and whom none matches has no access}. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
+	OIDCSession          time.Duration `name:"oidc-session" help:"How long a sign-in through the provider lasts, at most 12h. Then the provider is asked again who the person is; that asks nobody for a password who is still signed in there." default:"1h"`
+	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+}
+
+// PlanFlags are the plans of accounts. The variable without is what happens without a default plan.
+type PlanFlags struct {
+	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
+	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ${without=they must name one}." placeholder:"PLAN"`
+}
+
+// StreamFlags are the limits of the streams. The variable age completes the help of the first.
+type StreamFlags struct {
+	StreamMaxAge   time.Duration `help:"How long messages stay in the stream${age=}." default:"168h"`
+	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
+	// ProgressMaxBytes applies only when the stream of reports is created.
+	ProgressMaxBytes int64 `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
+}
+
+// DedupFlags is how long a delivery ID is remembered. The variable window completes its help.
+type DedupFlags struct {
+	DedupWindow time.Duration `help:"How long a delivery ID is remembered${window=}." default:"24h"`
+}
+
+// RetentionFlags are how long the database keeps records.
+type RetentionFlags struct {
+	Retention      time.Duration `help:"How long execution records are kept." default:"720h"`
+	AuditRetention time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
 }
 
 // Listening holds the addresses on which an executor listens. Callers need them when a port is

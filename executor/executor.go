@@ -73,22 +73,16 @@ func Run(ctx context.Context, c Config) error {
 
 func (c *Config) service() service.Config {
 	return service.Config{
-		Name:           "executor",
-		Serves:         "the operators' API",
-		Addr:           c.Addr,
-		OpsAddr:        c.OpsAddr,
-		LogLevel:       c.LogLevel,
-		TLSCert:        c.TLSCert,
-		TLSKey:         c.TLSKey,
-		NATSURL:        c.NATSURL,
-		NATSCreds:      c.NATSCreds,
-		NATSCA:         c.NATSCA,
-		NATSOptions:    c.NATSOptions,
-		ConnectTimeout: c.ConnectTimeout,
-		ShutdownGrace:  c.ShutdownTimeout,
-		Listener:       c.Listener,
-		Log:            c.Log,
-		Ops:            c.Ops,
+		Name:          "executor",
+		Serves:        "the operators' API",
+		Addr:          c.Addr,
+		OpsFlags:      c.OpsFlags,
+		TLSFlags:      c.TLSFlags,
+		NATSFlags:     c.NATSFlags,
+		ConnectFlags:  c.ConnectFlags,
+		ShutdownFlags: c.ShutdownFlags,
+		LogFlags:      c.LogFlags,
+		InProcess:     c.InProcess,
 	}
 }
 

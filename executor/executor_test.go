@@ -24,22 +24,18 @@ import (
 
 func config(t *testing.T, natsURL string) executor.Config {
 	t.Helper()
-	return executor.Config{
-		Addr:            "127.0.0.1:0",
-		OpsAddr:         "127.0.0.1:0",
-		NATSURL:         natsURL,
-		DatabaseURL:     "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
-		ConnectTimeout:  10 * time.Second,
-		AdoptDatabase:   true,
-		AdminToken:      "secret",
-		Replicas:        1,
-		StreamMaxAge:    168 * time.Hour,
-		DedupWindow:     24 * time.Hour,
-		Retention:       720 * time.Hour,
-		ShutdownTimeout: time.Second,
-		LogLevel:        "error",
-		OpenPostgres:    postgres.OpenWait,
+	c := executor.Config{
+		DatabaseURL:   "sqlite:" + filepath.Join(t.TempDir(), "executions.db"),
+		AdoptDatabase: true,
+		AdminToken:    "secret",
+		Replicas:      1,
+		OpenPostgres:  postgres.OpenWait,
 	}
+	c.Addr, c.OpsAddr, c.NATSURL = "127.0.0.1:0", "127.0.0.1:0", natsURL
+	c.ConnectTimeout, c.ShutdownTimeout = 10*time.Second, time.Second
+	c.StreamMaxAge, c.DedupWindow, c.Retention = 168*time.Hour, 24*time.Hour, 720*time.Hour
+	c.LogLevel = "error"
+	return c
 }
 
 // run starts an executor, waits until it is ready, and stops it.

@@ -194,9 +194,11 @@ func TestALostStreamIsNamed(t *testing.T) {
 		Hooks:     logrus.LevelHooks{},
 		Level:     logrus.InfoLevel,
 	}
+	config := Config{Replicas: 1}
+	config.StreamMaxAge, config.DedupWindow = 168*time.Hour, 24*time.Hour
 	k := &knownStreams{
 		js:      js,
-		config:  Config{Replicas: 1, StreamMaxAge: 168 * time.Hour, DedupWindow: 24 * time.Hour},
+		config:  config,
 		log:     log,
 		reached: map[string]streamPosition{},
 	}

@@ -378,20 +378,13 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			c.MaxBodyBytes, c.MaxBufferedBytes = 1<<20, 1<<20
 		}, "max_payload"},
 	} {
-		config := ingress.Config{
-			Addr:             "127.0.0.1:0",
-			OpsAddr:          "127.0.0.1:0",
-			NATSURL:          f.nats.URL(),
-			ConnectTimeout:   time.Second,
-			PublishTimeout:   time.Second,
-			MaxBodyBytes:     1,
-			BodyTimeout:      1,
-			MaxInFlight:      1,
-			MaxWaiting:       1,
-			MaxBufferedBytes: 1,
-			ShutdownTimeout:  1,
-			LogLevel:         "error",
-		}
+		var config ingress.Config
+		config.Addr, config.OpsAddr, config.NATSURL = "127.0.0.1:0", "127.0.0.1:0", f.nats.URL()
+		config.ConnectTimeout, config.PublishTimeout = time.Second, time.Second
+		config.BodyTimeout, config.ShutdownTimeout = 1, 1
+		config.MaxBodyBytes, config.MaxBufferedBytes = 1, 1
+		config.MaxInFlight, config.MaxWaiting = 1, 1
+		config.LogLevel = "error"
 		c.change(&config)
 		err := ingress.Run(t.Context(), config)
 		if err == nil || !strings.Contains(err.Error(), c.want) ||

@@ -3,68 +3,78 @@ package ingress
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/sirupsen/logrus"
-
-	"github.com/hookstart/hookstart/shared/ops"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/service"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Config configures an ingress. Its struct tags define the command-line flags and their defaults,
-// which program.Parse fills in. A zero Config is not valid, because 0 has a meaning for several
-// flags.
+// Config configures an ingress. Its struct tags, and those of the types that it embeds, define the
+// command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid,
+// because 0 has a meaning for several flags.
 type Config struct {
-	Addr    string `help:"Address of the webhook endpoint." default:":8080"`
-	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof. Not for the public." default:"127.0.0.1:9090"`
+	Addr string `help:"Address of the webhook endpoint." default:":8080"`
 
-	NATSURL        string        `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
-	NATSCreds      string        `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
-	NATSCA         string        `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
-	ConnectTimeout time.Duration `help:"How long to wait at start for NATS, and for what the executor creates there." default:"30s"`
-	PublishTimeout time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
+	service.OpsFlags
+	service.NATSFlags
+	service.ConnectFlags `set:"what=, and for what the executor creates there"`
+	PublishFlags
 
-	PublicURL         string   `help:"The URL under which senders reach this ingress, without /webhooks. Operators copy it." placeholder:"URL"`
-	MaxBodyBytes      int64    `help:"Largest body that is accepted, in bytes." default:"102400"`
-	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
+	PublicURL string `help:"The URL under which senders reach this ingress, without /webhooks. Operators copy it." placeholder:"URL"`
+
+	RequestFlags
 
 	SecretsKeyFile string `help:"File with the keys that open senders' secrets, the same as the executor's: lines of id:base64(32 bytes). Empty: no sender with a secret can be used." type:"path"`
 
-	TLSCert string `name:"tls-cert" help:"Certificate chain file; with --tls-key the endpoint speaks HTTPS." type:"path"`
-	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
+	service.TLSFlags `set:"speaks=--tls-key the endpoint speaks"`
+	ReadFlags
+	BufferFlags
+	WaitFlags
+	service.ShutdownFlags `set:"grace=35s"`
+	service.LogFlags      `set:"line=request"`
 
-	BodyTimeout      time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
-	MinBodyRate      int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
-	MaxInFlight      int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
-	MaxBufferedBytes int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
-	MaxWaiting       int64         `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
-	ShutdownTimeout  time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"35s"`
+	service.InProcess `kong:"-"`
 
-	LogLevel string `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
-
-	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
-	// connect in process.
-	NATSOptions []nats.Option `kong:"-"`
-	// Listener accepts the connections. If it is nil, the ingress listens on Addr.
-	Listener net.Listener `kong:"-"`
-	// Log replaces the program's logger; its level overrides LogLevel. nil means that the ingress
-	// uses the program's logger.
-	Log *logrus.Logger `kong:"-"`
-	// Ops is an ops endpoint that this process shares with other services and serves itself; the
-	// ingress then opens no ops listener. If Ops is nil, the ingress serves a separate ops
-	// endpoint.
-	Ops *ops.Ops `kong:"-"`
 	// Publishing counts the messages being stored, for other services in this process. It may be
 	// nil.
 	Publishing *atomic.Int64 `kong:"-"`
 	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
 	OnReady func(Listening) `kong:"-"`
+}
+
+// The flags below are hookstart-local's, too. They are in several types because its --help shows
+// them in another order.
+
+// PublishFlags limits how long a request waits for the stream.
+type PublishFlags struct {
+	PublishTimeout time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
+}
+
+// RequestFlags are what a request may be, and where its delivery ID is.
+type RequestFlags struct {
+	MaxBodyBytes      int64    `help:"Largest body that is accepted, in bytes." default:"102400"`
+	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
+}
+
+// ReadFlags limits how long the body of a request may take, and how many are read at once.
+type ReadFlags struct {
+	BodyTimeout time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
+	MinBodyRate int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
+	MaxInFlight int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
+}
+
+// BufferFlags limits the memory of bodies.
+type BufferFlags struct {
+	MaxBufferedBytes int64 `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
+}
+
+// WaitFlags limits the requests whose answers wait for the end of their executions.
+type WaitFlags struct {
+	MaxWaiting int64 `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
 }
 
 // Listening holds the addresses on which an ingress listens. Callers need them when a port is

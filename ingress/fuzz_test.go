@@ -90,8 +90,9 @@ func FuzzHeaders(f *testing.F) {
 			return // net/http rejects such names
 		}
 		const token = "hst_token"
-		h := newHandler(Config{DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"}},
-			handler{})
+		h := newHandler(Config{RequestFlags: RequestFlags{
+			DeliveryIDHeaders: []string{"X-GitHub-Delivery", "Webhook-Id"},
+		}}, handler{})
 		header := http.Header{}
 		header.Add(name1, value1)
 		header.Add(name2, value2)
@@ -223,10 +224,9 @@ func tryWaiting(
 	log := logrus.New()
 	log.SetOutput(logged)
 	h = newHandler(Config{
-		MaxBodyBytes:     1000,
-		BodyTimeout:      50 * time.Millisecond,
-		MaxInFlight:      100,
-		MaxBufferedBytes: 1 << 20,
+		RequestFlags: RequestFlags{MaxBodyBytes: 1000},
+		ReadFlags:    ReadFlags{BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100},
+		BufferFlags:  BufferFlags{MaxBufferedBytes: 1 << 20},
 	}, handler{
 		admission: admission.New(snapshot, admission.NewLimits()),
 		lease:     l,

@@ -62,22 +62,16 @@ func Run(ctx context.Context, c Config) error {
 
 func (c *Config) service() service.Config {
 	return service.Config{
-		Name:           "ingress",
-		Serves:         "the webhook endpoint",
-		Addr:           c.Addr,
-		OpsAddr:        c.OpsAddr,
-		LogLevel:       c.LogLevel,
-		TLSCert:        c.TLSCert,
-		TLSKey:         c.TLSKey,
-		NATSURL:        c.NATSURL,
-		NATSCreds:      c.NATSCreds,
-		NATSCA:         c.NATSCA,
-		NATSOptions:    c.NATSOptions,
-		ConnectTimeout: c.ConnectTimeout,
-		ShutdownGrace:  c.ShutdownTimeout,
-		Listener:       c.Listener,
-		Log:            c.Log,
-		Ops:            c.Ops,
+		Name:          "ingress",
+		Serves:        "the webhook endpoint",
+		Addr:          c.Addr,
+		OpsFlags:      c.OpsFlags,
+		TLSFlags:      c.TLSFlags,
+		NATSFlags:     c.NATSFlags,
+		ConnectFlags:  c.ConnectFlags,
+		ShutdownFlags: c.ShutdownFlags,
+		LogFlags:      c.LogFlags,
+		InProcess:     c.InProcess,
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/sirupsen/logrus"
@@ -26,53 +25,47 @@ import (
 	"github.com/hookstart/hookstart/shared/otlp"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/runner/runnermetrics"
+	"github.com/hookstart/hookstart/shared/service"
 )
 
-// Config configures hookstart-local. The struct tags define its flags.
+// Config configures hookstart-local. Its struct tags, and those of the types that it embeds, define
+// its flags. A type of the package ingress or executor is what the service has, too.
 type Config struct {
 	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
 	ExecutorAddr string `help:"Address of the operators' API and the console." default:"127.0.0.1:8081"`
 	NATSAddr     string `name:"nats-addr" help:"Address of the embedded NATS server. It asks for no password: keep it on loopback." default:"127.0.0.1:4222"`
-	OpsAddr      string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof." default:"127.0.0.1:9090"`
-	AdminToken   string `help:"The token of the operators' API and the console. Empty: one is generated, kept in the data folder and printed." placeholder:"TOKEN"`
-	PublicURL    string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// with --ingress-addr." placeholder:"URL"`
-	NoDemo       bool   `help:"Do not create and run the demo workflow."`
 
-	TLSCert         string `name:"tls-cert" help:"Certificate chain file; with --tls-key the webhook endpoint speaks HTTPS." type:"path"`
-	TLSKey          string `name:"tls-key" help:"Private key file." type:"path"`
-	ExecutorTLSCert string `name:"executor-tls-cert" help:"Certificate chain file; with --executor-tls-key the operators' API and the console speak HTTPS." type:"path"`
-	ExecutorTLSKey  string `name:"executor-tls-key" help:"Private key file." type:"path"`
+	service.OpsFlags `set:"ops_note="`
 
-	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
-	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
-	OIDCClientSecretFile string        `name:"oidc-client-secret-file" help:"File with the client secret. Empty: a public client." type:"path"`
-	OIDCRole             []string      `name:"oidc-role" help:"Who may do what: CLAIM=VALUE:ROLE, with ROLE viewer, editor or admin, and @ACCOUNT for access to one account only. Repeatable (in the environment, separated by ;); the first that matches counts. Example: groups=team-a:editor@acme" placeholder:"RULE" sep:";"`
-	OIDCSession          time.Duration `name:"oidc-session" help:"How long a sign-in through the provider lasts, at most 12h. Then the provider is asked again who the person is; that asks nobody for a password who is still signed in there." default:"1h"`
-	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
+	AdminToken string `help:"The token of the operators' API and the console. Empty: one is generated, kept in the data folder and printed." placeholder:"TOKEN"`
+	PublicURL  string `name:"public-url" help:"The URL under which senders reach the webhook endpoint. Empty: http:// with --ingress-addr." placeholder:"URL"`
+	NoDemo     bool   `help:"Do not create and run the demo workflow."`
+
+	// The certificate of the webhook endpoint.
+	service.TLSFlags `set:"speaks=--tls-key the webhook endpoint speaks"`
+	// ExecutorTLS is the certificate of the operators' API and the console.
+	ExecutorTLS service.TLSFlags `embed:"" prefix:"executor-" set:"speaks=--executor-tls-key the operators' API and the console speak"`
+
+	executor.SignInFlags `set:"unmatched="`
 
 	SecretsKeyFile string `help:"File with the keys that seal tokens and senders' secrets: lines of id:base64(32 bytes), of which the first seals and all open. Empty: secrets.key in the data folder, which is made." type:"path"`
 
-	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
-	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ultra, the largest; with --plans, none." placeholder:"PLAN"`
+	executor.PlanFlags `set:"without=ultra, the largest; with --plans, none"`
 
-	MaxBodyBytes      int64         `help:"Largest body that is accepted, in bytes." default:"102400"`
-	DeliveryIDHeaders []string      `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
-	BodyTimeout       time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
-	MinBodyRate       int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
-	MaxInFlight       int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
-	MaxWaiting        int64         `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
-	MaxBufferedBytes  int64         `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
-	PublishTimeout    time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
+	ingress.RequestFlags
+	ingress.ReadFlags
+	ingress.WaitFlags
+	ingress.BufferFlags
+	ingress.PublishFlags
 
-	DedupWindow      time.Duration `help:"How long a delivery ID is remembered." default:"24h"`
-	StreamMaxAge     time.Duration `help:"How long messages stay in the stream; at least as long as --dedup-window." default:"168h"`
-	StreamMaxBytes   int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
-	ProgressMaxBytes int64         `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
-	Retention        time.Duration `help:"How long execution records are kept." default:"720h"`
-	AuditRetention   time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
-	SyncAlways       bool          `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
-	LogLevel         string        `help:"error, warn, info or debug. At info, every request is one line." default:"info"`
+	executor.DedupFlags
+	executor.StreamFlags `set:"age=; at least as long as --dedup-window"`
+	executor.RetentionFlags
+
+	SyncAlways bool `help:"Sync every message to the disk before it is acknowledged. Slower, but acknowledged messages survive a power cut."`
+
+	service.LogFlags `set:"line=request"`
 
 	// Out receives the messages for the user about the services that were started. nil means
 	// stdout.
@@ -210,7 +203,7 @@ func (l *local) describe(adminToken string) {
 	c := &l.config
 	l.started = Started{
 		IngressURL:     localURL(l.ingress.Listener.Addr(), c.TLSCert),
-		ExecutorURL:    localURL(l.executor.Listener.Addr(), c.ExecutorTLSCert),
+		ExecutorURL:    localURL(l.executor.Listener.Addr(), c.ExecutorTLS.TLSCert),
 		NATSURL:        l.server.ClientURL(),
 		OpsURL:         "http://" + l.opsAddr,
 		AdminToken:     adminToken,
@@ -275,7 +268,8 @@ func (l *local) startDemo(ctx context.Context) (err error) {
 	if l.config.NoDemo {
 		return nil
 	}
-	if l.started.WebhookURL, err = makeDemo(ctx, l.started, l.config.ExecutorTLSCert); err != nil {
+	l.started.WebhookURL, err = makeDemo(ctx, l.started, l.config.ExecutorTLS.TLSCert)
+	if err != nil {
 		return fmt.Errorf("the demo workflow: %w; start with --no-demo to go on without it", err)
 	}
 	observe := runnermetrics.New(l.ops.Metrics)

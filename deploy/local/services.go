@@ -3,7 +3,6 @@ package local
 import (
 	"cmp"
 	"errors"
-	"reflect"
 
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
@@ -15,39 +14,35 @@ import (
 // seldom share an installation on one machine.
 const largestPlan = "ultra"
 
-// serviceConfigs returns the configurations of the two services. A flag of this program sets the
-// service flags of the same name; all other service flags keep their defaults.
+// serviceConfigs returns the configurations of the two services. They share the types of their
+// flags with c; all other flags keep their defaults.
 func (c *Config) serviceConfigs() (
 	forExecutor executor.Config, forIngress ingress.Config, err error,
 ) {
 	if err := errors.Join(program.Parse(&forExecutor), program.Parse(&forIngress)); err != nil {
 		return forExecutor, forIngress, err
 	}
-	if err := tlsfiles.CheckFlags(c.ExecutorTLSCert, c.ExecutorTLSKey); err != nil {
+	if err := tlsfiles.CheckFlags(c.ExecutorTLS.TLSCert, c.ExecutorTLS.TLSKey); err != nil {
 		return forExecutor, forIngress,
 			errors.New("--executor-tls-cert and --executor-tls-key go together")
 	}
-	copyFlags(reflect.ValueOf(&forExecutor).Elem(), reflect.ValueOf(*c))
-	copyFlags(reflect.ValueOf(&forIngress).Elem(), reflect.ValueOf(*c))
-	forExecutor.TLSCert, forExecutor.TLSKey = c.ExecutorTLSCert, c.ExecutorTLSKey
+	forExecutor.OpsFlags, forIngress.OpsFlags = c.OpsFlags, c.OpsFlags
+	forExecutor.LogFlags, forIngress.LogFlags = c.LogFlags, c.LogFlags
+	forExecutor.TLSFlags, forIngress.TLSFlags = c.ExecutorTLS, c.TLSFlags
+	forExecutor.PublicURL, forIngress.PublicURL = c.PublicURL, c.PublicURL
+	forExecutor.SecretsKeyFile, forIngress.SecretsKeyFile = c.SecretsKeyFile, c.SecretsKeyFile
+
+	forExecutor.AdminToken, forExecutor.SignInFlags = c.AdminToken, c.SignInFlags
+	forExecutor.StreamFlags, forExecutor.DedupFlags = c.StreamFlags, c.DedupFlags
+	forExecutor.PlanFlags, forExecutor.RetentionFlags = c.PlanFlags, c.RetentionFlags
 	forExecutor.AdoptDatabase = true // both are in one data folder
 	forExecutor.StreamMaxAge = max(c.StreamMaxAge, c.DedupWindow)
 	if c.Plans == "" {
 		forExecutor.DefaultPlan = cmp.Or(c.DefaultPlan, largestPlan)
 	}
+
+	forIngress.RequestFlags, forIngress.ReadFlags = c.RequestFlags, c.ReadFlags
+	forIngress.WaitFlags, forIngress.PublishFlags = c.WaitFlags, c.PublishFlags
 	forIngress.MaxBufferedBytes = max(c.MaxBufferedBytes, c.MaxBodyBytes)
 	return forExecutor, forIngress, nil
-}
-
-// copyFlags sets every flag of a service for which here has a field of the same name and type.
-func copyFlags(service, here reflect.Value) {
-	for i := range service.NumField() {
-		field := service.Type().Field(i)
-		if field.Tag.Get("kong") == "-" {
-			continue
-		}
-		if own := here.FieldByName(field.Name); own.IsValid() && own.Type() == field.Type {
-			service.Field(i).Set(own)
-		}
-	}
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
@@ -25,31 +26,109 @@ var meaningless = map[string]string{ //nolint:gochecknoglobals // a constant lis
 	"ShutdownTimeout": "each service has its own",
 }
 
+// parsed returns a program's configuration with its defaults.
+func parsed[C any](t *testing.T) C {
+	t.Helper()
+	var c C
+	if err := program.Parse(&c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// flags returns the fields of a configuration that are flags, by their names.
+func flags(config any) map[string]reflect.Value {
+	value := reflect.ValueOf(config).Elem()
+	found := map[string]reflect.Value{}
+	for _, field := range reflect.VisibleFields(value.Type()) {
+		if field.Tag.Get("help") != "" {
+			found[field.Name] = value.FieldByIndex(field.Index)
+		}
+	}
+	return found
+}
+
 // Every flag of the services must exist here too, because otherwise it could not be set in a single
 // process. Flags of the same name must have the same meaning.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
-	var own Config
-	if err := program.Parse(&own); err != nil {
-		t.Fatal(err)
-	}
-	here := reflect.TypeFor[Config]()
-	for _, service := range []reflect.Type{
-		reflect.TypeFor[executor.Config](), reflect.TypeFor[ingress.Config](),
+	own, e, i := parsed[Config](t), parsed[executor.Config](t), parsed[ingress.Config](t)
+	here := flags(&own)
+	for service, theirs := range map[string]map[string]reflect.Value{
+		"executor": flags(&e), "ingress": flags(&i),
 	} {
-		for field := range service.Fields() {
-			if field.Tag.Get("kong") == "-" || meaningless[field.Name] != "" {
+		if len(theirs) < 15 {
+			t.Errorf("%s: %d flags found", service, len(theirs))
+		}
+		for name, value := range theirs {
+			if meaningless[name] != "" {
 				continue
 			}
-			same, ok := here.FieldByName(field.Name)
+			same, ok := here[name]
 			switch {
 			case !ok:
 				t.Errorf("%s has the flag %s, and hookstart-local has not: add it to "+
-					"local.Config, or to the list of this test", service, field.Name)
-			case same.Type != field.Type ||
-				same.Tag.Get("default") != field.Tag.Get("default") && field.Name != "OpsAddr":
-				t.Errorf("%s: %s is another flag than that of hookstart-local", service, field.Name)
+					"local.Config, or to the list of this test", service, name)
+			case same.Type() != value.Type() ||
+				!reflect.DeepEqual(same.Interface(), value.Interface()) && name != "OpsAddr":
+				t.Errorf("%s: %s is another flag than that of hookstart-local", service, name)
 			}
+		}
+	}
+}
+
+// Every flag of this program that a service has, too, must be passed on to it.
+func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
+	t.Parallel()
+	own := parsed[Config](t)
+	here := flags(&own)
+	// Each value is greater than the one before it, because the age of the stream must be at least
+	// the window, and the memory for bodies at least the length of one.
+	number := int64(1_000_000_000)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		value, ok := here[field.Name]
+		if !ok {
+			continue
+		}
+		number++
+		switch flag := value.Addr().Interface().(type) {
+		case *string:
+			*flag = field.Name
+		case *int64:
+			*flag = number
+		case *time.Duration:
+			*flag = time.Duration(number)
+		case *bool:
+			*flag = true
+		case *[]string:
+			*flag = []string{field.Name}
+		default:
+			t.Fatalf("%s: a flag of the type %s", field.Name, value.Type())
+		}
+	}
+	e, i, err := own.serviceConfigs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for service, theirs := range map[string]map[string]reflect.Value{
+		"executor": flags(&e), "ingress": flags(&i),
+	} {
+		passed := 0
+		for name, value := range theirs {
+			if isTLS := name == "TLSCert" || name == "TLSKey"; isTLS && service == "executor" {
+				continue // --executor-tls-cert and --executor-tls-key
+			}
+			want, ok := here[name]
+			if !ok {
+				continue
+			}
+			passed++
+			if !reflect.DeepEqual(value.Interface(), want.Interface()) {
+				t.Errorf("%s: %s is %v, want %v", service, name, value, want)
+			}
+		}
+		if passed < 10 {
+			t.Errorf("%s: %d flags passed on", service, passed)
 		}
 	}
 }
@@ -74,11 +153,11 @@ func TestServicesHaveTheFlagsOfThisProgram(t *testing.T) {
 		i.MaxBufferedBytes != i.MaxBodyBytes || e.DefaultPlan != "ultra" {
 		t.Errorf("%+v\n%+v", e, i)
 	}
-	c.ExecutorTLSKey = ""
+	c.ExecutorTLS.TLSKey = ""
 	if _, _, err := c.serviceConfigs(); err == nil {
 		t.Error("a certificate without a key")
 	}
-	c = Config{Plans: "/plans.json"}
+	c = Config{PlanFlags: executor.PlanFlags{Plans: "/plans.json"}}
 	if e, _, err := c.serviceConfigs(); err != nil || e.DefaultPlan != "" {
 		t.Errorf("%q, %v: a catalog of one's own need not have our plan", e.DefaultPlan, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,30 +20,19 @@ import (
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
 
-// Config configures a service. Its fields have the same meaning as the fields with the same names
-// in the services' configurations.
+// Config configures a service.
 type Config struct {
 	Name   string // "ingress" or "executor"; used in logs, metrics and readiness
 	Serves string // what the service provides, in words, such as "the webhook endpoint"
+	Addr   string // address of the service; ignored if Listener is set
 
-	Addr     string // address of the service; ignored if Listener is set
-	OpsAddr  string // address of metrics and health checks; ignored if Ops is set
-	LogLevel string // error, warn, info or debug; ignored if Log is set
-
-	TLSCert string // certificate chain file; "" means plain HTTP
-	TLSKey  string // private key file of TLSCert
-
-	NATSURL     string        // URLs of the NATS servers, comma-separated
-	NATSCreds   string        // credentials file; "" means none
-	NATSCA      string        // file with the servers' certificate authority; "" means the system's
-	NATSOptions []nats.Option // further options of the connection
-
-	ConnectTimeout time.Duration // how long Connect waits for a server
-	ShutdownGrace  time.Duration // how long requests in flight may continue after ctx ends
-
-	Listener net.Listener   // nil means that the service listens on Addr
-	Log      *logrus.Logger // nil means that the service creates a log
-	Ops      *ops.Ops       // nil means that the service serves a separate endpoint on OpsAddr
+	OpsFlags
+	TLSFlags
+	NATSFlags
+	ConnectFlags
+	ShutdownFlags
+	LogFlags
+	InProcess
 }
 
 // Service is a running service. Its Parts are stopped in reverse order.
@@ -130,7 +118,7 @@ func (s *Service) Connect(ctx context.Context) (err error) {
 
 // Serve serves requests and announces that the service is ready. It returns when ctx ends, when the
 // server fails, or when the connection to NATS is closed for good. Before it returns, it allows
-// requests in flight ShutdownGrace to finish, and stops all parts. about holds further fields for
+// requests in flight ShutdownTimeout to finish, and stops all parts. about holds further fields for
 // the log line that announces the service. ready may be nil.
 func (s *Service) Serve(
 	ctx context.Context, server *http.Server, checks []ops.Check, about logrus.Fields, ready func(
@@ -173,7 +161,7 @@ func (s *Service) serve(ctx context.Context, server *http.Server) error {
 	}
 	s.Ops.Ready.NotReady(s.config.Name, "stopping")
 	s.Log.Info(s.config.Name + " stops: it accepts no more and finishes what is in flight")
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownGrace)
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(finishing); err != nil {
 		s.Log.WithError(err).Warn("requests in flight took too long and were cut off")

@@ -18,17 +18,10 @@ import (
 // a supervisor can restart it.
 func TestAConnectionThatIsClosedEndsTheService(t *testing.T) {
 	server := natstest.Start(t)
-	config := service.Config{
-		Name:           "service",
-		Serves:         "nothing",
-		Addr:           "127.0.0.1:0",
-		OpsAddr:        "127.0.0.1:0",
-		LogLevel:       "error",
-		NATSURL:        server.URL(),
-		ConnectTimeout: 20 * time.Second,
-		ShutdownGrace:  time.Second,
-		Log:            logtest.Quiet(),
-	}
+	config := service.Config{Name: "service", Serves: "nothing"}
+	config.Addr, config.OpsAddr, config.NATSURL = "127.0.0.1:0", "127.0.0.1:0", server.URL()
+	config.ConnectTimeout, config.ShutdownTimeout = 20*time.Second, time.Second
+	config.Log = logtest.Quiet()
 	err := service.Run(t.Context(), config, func(ctx context.Context, s *service.Service) error {
 		if err := s.Connect(ctx); err != nil {
 			return err

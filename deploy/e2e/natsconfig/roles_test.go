@@ -88,9 +88,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 
 	// Start in the wrong order: the ingress and the runner must wait for what executors create.
 	ingresses := make(chan ingress.Listening, 1)
-	ingressConfig := ingress.Config{Log: log.Logger, OnReady: func(l ingress.Listening) {
-		ingresses <- l
-	}}
+	ingressConfig := ingress.Config{OnReady: func(l ingress.Listening) { ingresses <- l }}
+	ingressConfig.Log = log.Logger
 	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
 	stopIngress := running(t, func(ctx context.Context) error {
 		return ingress.Run(ctx, ingressConfig)
@@ -310,7 +309,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client {
 	t.Helper()
 	ready := make(chan executor.Listening, 1)
-	config := executor.Config{Log: log.Logger, OnReady: func(l executor.Listening) { ready <- l }}
+	config := executor.Config{OnReady: func(l executor.Listening) { ready <- l }}
+	config.Log = log.Logger
 	parse(t, &config,
 		append(slices.Clone(flags), "--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"))...)
 	running(t, func(ctx context.Context) error { return executor.Run(ctx, config) })
