@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +37,6 @@ const (
 // operation is the expected behavior of an operation of the API. In body, ACCOUNT stands for the
 // account's ID and SOON for a time in the future.
 type operation struct {
-	least operate.Role
 	about about
 	body  string
 	// besides is the error code with which the operation fails in this test even for callers with
@@ -44,85 +46,86 @@ type operation struct {
 
 // operations lists all operations of the OpenAPI document. A new operation needs an entry.
 var operations = map[string]operation{
-	"get-whoami": {operate.RoleViewer, nothing, "", ""},
-	"list-keys":  {operate.RoleAdmin, everything, "", ""},
-	"create-key": {operate.RoleAdmin, everything, `{"name":"another","role":"viewer"}`, ""},
-	"revoke-key": {operate.RoleAdmin, aKey, "", ""},
+	"get-whoami": {nothing, "", ""},
+	"list-keys":  {everything, "", ""},
+	"create-key": {everything, `{"name":"another","role":"viewer"}`, ""},
+	"revoke-key": {aKey, "", ""},
 
-	"list-audit":   {operate.RoleAdmin, everything, "", ""},
-	"list-members": {operate.RoleAdmin, everything, "", ""},
-	"get-size":     {operate.RoleAdmin, everything, "", ""},
+	"list-audit":   {everything, "", ""},
+	"list-members": {everything, "", ""},
+	"get-size":     {everything, "", ""},
 
-	"list-plans":       {operate.RoleViewer, nothing, "", ""},
-	"list-accounts":    {operate.RoleViewer, nothing, "", ""},
-	"get-account":      {operate.RoleViewer, anAccount, "", ""},
-	"put-account":      {operate.RoleAdmin, anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
-	"get-events":       {operate.RoleViewer, anAccount, "", api.CodeNotFound},
-	"put-events":       {operate.RoleAdmin, anAccount, `{"workflowId":"ACCOUNT-wf"}`, ""},
-	"delete-events":    {operate.RoleAdmin, anAccount, "", api.CodeNotFound},
-	"patch-account":    {operate.RoleAdmin, anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
-	"patch-workflow":   {operate.RoleEditor, aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
-	"patch-trigger":    {operate.RoleEditor, aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
-	"check-public-url": {operate.RoleViewer, nothing, "", ""},
+	"list-plans":       {nothing, "", ""},
+	"list-accounts":    {nothing, "", ""},
+	"get-account":      {anAccount, "", ""},
+	"put-account":      {anAccount, `{"name":"ACCOUNT Inc.","plan":"pro"}`, ""},
+	"get-events":       {anAccount, "", api.CodeNotFound},
+	"put-events":       {anAccount, `{"workflowId":"ACCOUNT-wf"}`, ""},
+	"delete-events":    {anAccount, "", api.CodeNotFound},
+	"patch-account":    {anAccount, `{"name":"ACCOUNT Ltd."}`, ""},
+	"patch-workflow":   {aWorkflow, `{"name":"ACCOUNT's own"}`, ""},
+	"patch-trigger":    {aWorkflow, `{"name":"ACCOUNT's node"}`, ""},
+	"check-public-url": {nothing, "", ""},
 
-	"list-workflows": {operate.RoleViewer, nothing, "", ""},
-	"get-workflow":   {operate.RoleViewer, aWorkflow, "", ""},
+	"list-workflows": {nothing, "", ""},
+	"get-workflow":   {aWorkflow, "", ""},
 	"put-workflow": {
-		operate.RoleEditor, aWorkflow,
+		aWorkflow,
 		`{"accountId":"ACCOUNT","name":"ACCOUNT's","triggers":[{"nodeId":"node","samplePayload":1}]}`, "",
 	},
-	"delete-workflow":     {operate.RoleEditor, aWorkflow, "", ""},
-	"activate-workflow":   {operate.RoleEditor, aWorkflow, "", ""},
-	"deactivate-workflow": {operate.RoleEditor, aWorkflow, "", ""},
-	"list-refusals":       {operate.RoleViewer, aWorkflow, "", ""},
-	"list-all-refusals":   {operate.RoleViewer, nothing, "", ""},
+	"delete-workflow":     {aWorkflow, "", ""},
+	"activate-workflow":   {aWorkflow, "", ""},
+	"deactivate-workflow": {aWorkflow, "", ""},
+	"list-refusals":       {aWorkflow, "", ""},
+	"list-all-refusals":   {nothing, "", ""},
 
-	"get-trigger":        {operate.RoleViewer, aWorkflow, "", ""},
-	"try-order-key":      {operate.RoleViewer, aWorkflow, "", api.CodeInvalid}, // it has none
-	"put-sample-payload": {operate.RoleEditor, aWorkflow, `{"a":1}`, ""},
-	"rotate-token":       {operate.RoleEditor, aWorkflow, `{}`, ""},
-	"rerun-trigger":      {operate.RoleEditor, aWorkflow, "", ""},
+	"get-trigger":        {aWorkflow, "", ""},
+	"try-order-key":      {aWorkflow, "", api.CodeInvalid}, // it has none
+	"put-sample-payload": {aWorkflow, `{"a":1}`, ""},
+	"rotate-token":       {aWorkflow, `{}`, ""},
+	"rerun-trigger":      {aWorkflow, "", ""},
 	"send-test": {
-		operate.RoleEditor, aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
+		aWorkflow, `{"body":"1","headers":{"Host":["elsewhere"]}}`, api.CodeInvalid,
 	},
 
-	"list-executions":   {operate.RoleViewer, nothing, "", ""},
-	"get-execution":     {operate.RoleViewer, anExecution, "", ""},
-	"rerun-execution":   {operate.RoleEditor, anExecution, "", ""},
-	"cancel-execution":  {operate.RoleEditor, anExecution, "", api.CodeAlreadyEnded},
-	"cancel-executions": {operate.RoleEditor, nothing, `{"ids":[]}`, ""},
-	"requeue-execution": {operate.RoleEditor, anExecution, "", ""},
-	"stream-executions": {operate.RoleViewer, nothing, "", ""},
-	"list-dead-letters": {operate.RoleViewer, nothing, "", ""},
+	"list-executions":   {nothing, "", ""},
+	"get-execution":     {anExecution, "", ""},
+	"rerun-execution":   {anExecution, "", ""},
+	"cancel-execution":  {anExecution, "", api.CodeAlreadyEnded},
+	"cancel-executions": {nothing, `{"ids":[]}`, ""},
+	"requeue-execution": {anExecution, "", ""},
+	"stream-executions": {nothing, "", ""},
+	"list-dead-letters": {nothing, "", ""},
 
-	"list-senders":         {operate.RoleViewer, nothing, "", ""},
-	"get-sender":           {operate.RoleViewer, aWorkflow, "", api.CodeNotFound},
-	"put-sender":           {operate.RoleEditor, aWorkflow, `{"preset":"plain"}`, ""},
-	"delete-sender":        {operate.RoleEditor, aWorkflow, "", api.CodeNotFound},
-	"add-sender-secret":    {operate.RoleEditor, aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
-	"delete-sender-secret": {operate.RoleEditor, aWorkflow, "", api.CodeNotFound},
+	"list-senders":         {nothing, "", ""},
+	"get-sender":           {aWorkflow, "", api.CodeNotFound},
+	"put-sender":           {aWorkflow, `{"preset":"plain"}`, ""},
+	"delete-sender":        {aWorkflow, "", api.CodeNotFound},
+	"add-sender-secret":    {aWorkflow, `{"secret":"a secret"}`, api.CodeNotFound},
+	"delete-sender-secret": {aWorkflow, "", api.CodeNotFound},
 
-	"delete-account": {operate.RoleAdmin, anAccount, "", "account_not_empty"},
-	"list-queues":    {operate.RoleViewer, nothing, "", ""},
+	"delete-account": {anAccount, "", "account_not_empty"},
+	"list-queues":    {nothing, "", ""},
 	// The accounts share the queue.
-	"pause-queue":          {operate.RoleEditor, nothing, `{}`, api.CodeForbidden},
-	"resume-queue":         {operate.RoleEditor, nothing, "", api.CodeForbidden},
-	"put-queue-stream":     {operate.RoleAdmin, nothing, `{}`, ""},
-	"delete-queue-stream":  {operate.RoleAdmin, nothing, "", ""},
-	"put-queue-group":      {operate.RoleEditor, nothing, `{"maxInFlight":null}`, api.CodeForbidden},
-	"replay-execution":     {operate.RoleEditor, anExecution, "", ""},
-	"replay-rejected":      {operate.RoleEditor, nothing, `{"status":"rejected"}`, ""},
-	"requeue-dead-letters": {operate.RoleEditor, nothing, `{}`, ""},
-	"dismiss-dead-letters": {operate.RoleEditor, nothing, `{"ids":[]}`, ""},
+	"pause-queue":          {nothing, `{}`, api.CodeForbidden},
+	"resume-queue":         {nothing, "", api.CodeForbidden},
+	"put-queue-stream":     {nothing, `{}`, ""},
+	"delete-queue-stream":  {nothing, "", ""},
+	"put-queue-group":      {nothing, `{"maxInFlight":null}`, api.CodeForbidden},
+	"replay-execution":     {anExecution, "", ""},
+	"replay-rejected":      {nothing, `{"status":"rejected"}`, ""},
+	"requeue-dead-letters": {nothing, `{}`, ""},
+	"dismiss-dead-letters": {nothing, `{"ids":[]}`, ""},
 
-	"back-up-records": {operate.RoleAdmin, everything, "", ""},
-	"back-up-audit":   {operate.RoleAdmin, everything, "", api.CodeInvalid},
-	"restore-records": {operate.RoleAdmin, everything, `{}`, api.CodeNotEmpty},
+	"back-up-records": {everything, "", ""},
+	"back-up-audit":   {everything, "", api.CodeInvalid},
+	"restore-records": {everything, `{}`, api.CodeNotEmpty},
 }
 
 // endpoint is an operation of the OpenAPI document.
 type endpoint struct {
 	id, method, path string
+	least            operate.Role
 }
 
 func (r *rig) endpoints() (all []endpoint) {
@@ -133,7 +136,12 @@ func (r *rig) endpoints() (all []endpoint) {
 	r.check(json.Unmarshal(r.get("/openapi.json").is(200).body, &document))
 	for path, methods := range document.Paths {
 		for method, op := range methods {
-			all = append(all, endpoint{op.OperationID, strings.ToUpper(method), path})
+			least, ok := operate.RoleOfRoute(op.OperationID)
+			if !ok && op.OperationID != "get-openapi" {
+				r.t.Errorf("%s %s: operate does not say who may call %s", method, path,
+					op.OperationID)
+			}
+			all = append(all, endpoint{op.OperationID, strings.ToUpper(method), path, least})
 		}
 	}
 	slices.SortFunc(all, func(a, b endpoint) int { return strings.Compare(a.id, b.id) })
@@ -270,7 +278,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	for _, e := range r.endpoints() {
 		expected, listed := operations[e.id]
 		if !listed {
-			t.Errorf("%s (%s %s): the table operations does not say who may call it", e.id,
+			t.Errorf("%s (%s %s): the table operations does not say what it is about", e.id,
 				e.method, e.path)
 			continue
 		}
@@ -292,7 +300,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 				status, answer := r.ask(e, e.at(expected.about, account, spare), body, c.key)
 				foreign := c.account != "" && c.account != account
 				switch {
-				case !c.role.Includes(expected.least):
+				case !c.role.Includes(e.least):
 					if status != 403 || !strings.Contains(answer, `"forbidden"`) {
 						t.Errorf("%s of %s by %s: %d %s, want 403 forbidden", e.id, account, c.what,
 							status, answer)
@@ -320,7 +328,7 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	for _, role := range []operate.Role{operate.RoleViewer, operate.RoleEditor} {
 		key := r.key(string(role), "").Secret
 		for _, e := range r.endpoints() {
-			if role.Includes(operations[e.id].least) {
+			if role.Includes(e.least) {
 				continue
 			}
 			for _, path := range []string{
@@ -334,6 +342,52 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Each route calls the operation whose role it requires: otherwise it could require another role
+// than the operation does. And each operation that has an ID has a route.
+func TestRoutesCallTheirOperation(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := ""
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source += string(text)
+		}
+	}
+	// After the ID of a route comes the function that calls the operation, or a method that does.
+	called := regexp.MustCompile(`\.Operate\.(\w+)\(`)
+	named := regexp.MustCompile(`\n\t\}, s\.(\w+)\)`)
+	routes := map[string]string{}
+	for _, part := range regexp.MustCompile(`\bid:\s+"`).Split(source, -1)[1:] {
+		id, handler, _ := strings.Cut(part, `"`)
+		if method := named.FindStringSubmatchIndex(handler); method != nil {
+			if call := called.FindStringIndex(handler); call == nil || call[0] > method[0] {
+				_, handler, _ = strings.Cut(source,
+					"func (s *server) "+handler[method[2]:method[3]]+"(")
+			}
+		}
+		if call := called.FindStringSubmatch(handler); call != nil {
+			routes[id] = call[1]
+		}
+	}
+	for _, o := range operate.Operations() {
+		if o.ID != "" && routes[o.ID] != o.Name {
+			t.Errorf("the route %s calls %q, and requires the role of %s", o.ID, routes[o.ID],
+				o.Name)
+		}
+		delete(routes, o.ID)
+	}
+	for id, name := range routes {
+		t.Errorf("the route %s calls %s, but no operation has that ID", id, name)
 	}
 }
 

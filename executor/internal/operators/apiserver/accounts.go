@@ -59,7 +59,6 @@ func (s *server) routeAccountEvents(to huma.API) {
 		path:    path,
 		id:      "put-events",
 		tag:     tagAccounts,
-		least:   operate.RoleAdmin,
 		summary: "Let the account's events start a workflow",
 		description: "Each operator event starts one execution of the workflow, with the source " +
 			"`event`, whether the workflow is active or not. Its kinds: `execution.failed`, " +
@@ -80,7 +79,6 @@ func (s *server) routeAccountEvents(to huma.API) {
 		path:    path,
 		id:      "delete-events",
 		tag:     tagAccounts,
-		least:   operate.RoleAdmin,
 		summary: "Let the account's events start no workflow",
 		codes:   []string{api.CodeNotFound, api.CodeNotConfirmed},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountUpdateParams) error {
@@ -95,7 +93,6 @@ func (s *server) routeAccountChanges(to huma.API) {
 		path:    "/accounts/{id}",
 		id:      "put-account",
 		tag:     tagAccounts,
-		least:   operate.RoleAdmin,
 		summary: "Create or replace an account",
 		description: "A change of plan takes effect at once. Past the new plan's limit, the " +
 			"workflows that were activated first keep working; when one of them is deactivated, " +
@@ -114,7 +111,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 	})
 	account := newPatcher[api.PutAccount](to)
 	routePatch[api.PutAccount](to, operationSpec{
-		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts, least: operate.RoleAdmin,
+		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts,
 		summary: "Change an account", description: "A change of plan takes effect at once.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountUpdateParams
@@ -129,7 +126,6 @@ func (s *server) routeAccountChanges(to huma.API) {
 		path:        "/accounts/{id}",
 		id:          "delete-account",
 		tag:         tagAccounts,
-		least:       operate.RoleAdmin,
 		summary:     "Delete an account",
 		description: "One that has no workflows and no keys. The records of its executions stay.",
 		codes: []string{

@@ -23,7 +23,6 @@ func (s *server) routeBackup(to huma.API) {
 		path:    "/backup/records",
 		id:      "back-up-records",
 		tag:     tagInstallation,
-		least:   operate.RoleAdmin,
 		summary: "Read what the database keeps",
 		description: "As it was at one moment, one JSON text a line. It is a part of what " +
 			"`hookstart admin backup` makes; for the rest of a backup, and for putting it back, " +
@@ -41,7 +40,6 @@ func (s *server) routeBackup(to huma.API) {
 		path:        "/backup/audit",
 		id:          "back-up-audit",
 		tag:         tagInstallation,
-		least:       operate.RoleAdmin,
 		summary:     "Read the audit's entries of what was changed while a backup was taken",
 		description: "In the form of `GET /backup/records`. `hookstart admin backup` calls it.",
 		responses: map[string]*huma.Response{"200": {
@@ -56,7 +54,6 @@ func (s *server) routeBackup(to huma.API) {
 		path:        "/backup/records",
 		id:          "restore-records",
 		tag:         tagInstallation,
-		least:       operate.RoleAdmin,
 		summary:     "Write a part of a backup into the database",
 		description: "One line of what the same path reads. `hookstart admin restore` calls it.",
 		codes:       []string{api.CodeBodyTooLarge, api.CodeNotEmpty},

@@ -27,7 +27,6 @@ func (s *server) routeInstallation(to huma.API) {
 		path:        "/members",
 		id:          "list-members",
 		tag:         tagInstallation,
-		least:       operate.RoleAdmin,
 		summary:     "List the executors and ingresses that run",
 		description: "With their versions, and with the keys that they can open secrets with.",
 	}, func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.Members, error) {
@@ -38,7 +37,6 @@ func (s *server) routeInstallation(to huma.API) {
 		path:    "/size",
 		id:      "get-size",
 		tag:     tagInstallation,
-		least:   operate.RoleAdmin,
 		summary: "Get the size of the installation",
 		description: "The size of the database, how many workflows there are, and the requests " +
 			"of each hour of the last 7 days. `hookstart admin size` adds what NATS holds, and " +
@@ -63,7 +61,6 @@ func (s *server) routeInstallation(to huma.API) {
 		path:    "/audit",
 		id:      "list-audit",
 		tag:     tagInstallation,
-		least:   operate.RoleAdmin,
 		summary: "List who changed what",
 		description: "The newest first. Each change of accounts, workflows, tokens, senders and " +
 			"keys has exactly one entry, and each sign-in to the console. What was confirmed " +
@@ -157,7 +154,6 @@ func (s *server) routeQueueStreams(to huma.API) {
 		path:    "/queues/{queue}/stream",
 		id:      "put-queue-stream",
 		tag:     tagInstallation,
-		least:   operate.RoleAdmin,
 		summary: "Give a queue a stream of its own",
 		description: "Its starts, rejections and reports are stored in streams of their own from " +
 			"the answer on. Nothing acknowledged is lost, nothing runs twice, and repeats of " +
@@ -180,7 +176,6 @@ func (s *server) routeQueueStreams(to huma.API) {
 		path:    "/queues/{queue}/stream",
 		id:      "delete-queue-stream",
 		tag:     tagInstallation,
-		least:   operate.RoleAdmin,
 		summary: "Move a queue back to the shared stream",
 		description: "The opposite of giving it a stream of its own, with the same promises. " +
 			"What waits in its own stream is run from there; the stream is deleted when all that " +

@@ -109,21 +109,16 @@ type operationSpec struct {
 	status       int   // status of a success; 0 means 200, or 204 without a body
 	anyBody      bool  // the body may be any JSON; the handler validates it
 	maxBody      int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
-	// least is the lowest role that may make the call; operate checks it again. "" means Viewer for
-	// GET, otherwise Editor.
-	least operate.Role
 }
 
-// leastRole returns the lowest role that may make the call.
+// leastRole returns the lowest role that may make the call. Package operate says which it is, and
+// checks it again.
 func (c operationSpec) leastRole() operate.Role {
-	switch {
-	case c.least != "":
-		return c.least
-	case c.method == http.MethodGet:
-		return operate.RoleViewer
-	default:
-		return operate.RoleEditor
+	least, ok := operate.RoleOfRoute(c.id)
+	if !ok {
+		panic("no operation of package operate has the ID " + c.id) // would show at every start
 	}
+	return least
 }
 
 // requireRole returns a middleware that responds with 403 to callers with a lower role, before the

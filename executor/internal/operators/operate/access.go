@@ -81,9 +81,12 @@ type rule struct {
 	about accessCheck
 }
 
-// newRule returns a rule that requires the caller to have at least the given role and to pass the
-// access check.
-func newRule(role Role, check accessCheck) rule { return rule{role, check} }
+// newRule returns the rule of an operation: it requires the caller to have at least the role in the
+// table operations, and to pass the access check. If the table does not have the operation, the
+// rule rejects every caller.
+func newRule(operation string, check accessCheck) rule {
+	return rule{roleByName[operation], check}
+}
 
 // accessCheck returns an error unless a call is about the one account that the caller has access
 // to. It runs only for callers with access to a single account. For another account's object it

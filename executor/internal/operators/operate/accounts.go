@@ -23,7 +23,7 @@ const (
 func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Plan], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule("Plans", accessUnrestricted),
 		func(context.Context) (none api.List[api.Plan], err error) {
 			position, err := page.afterPosition(plansCursorKind)
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 func (s *Service) Accounts(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Account], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule("Accounts", accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
 			after, err := page.afterPosition(accountsCursorKind)
 			if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) accountAsList(id, after string) []*registry.Account {
 
 // Account returns one account.
 func (s *Service) Account(ctx context.Context, caller Caller, id string) (api.Account, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccount(id)),
+	return read(ctx, s, caller, newRule("Account", accessToAccount(id)),
 		func(ctx context.Context) (none api.Account, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
@@ -163,7 +163,7 @@ func (s *Service) PatchAccount(
 		ctx,
 		s,
 		caller,
-		newRule(RoleAdmin, accessToAccount(id)),
+		newRule("PatchAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(
 			ctx context.Context,
@@ -199,7 +199,7 @@ func (s *Service) PutAccount(
 		ctx,
 		s,
 		caller,
-		newRule(RoleAdmin, accessToAccount(id)),
+		newRule("PutAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(
 			ctx context.Context,
@@ -282,7 +282,7 @@ func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) e
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleAdmin, accessToAccount(id)),
+		newRule("DeleteAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)

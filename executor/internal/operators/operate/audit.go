@@ -24,7 +24,7 @@ type AuditFilter = store.AuditFilter
 func (s *Service) Audit(
 	ctx context.Context, caller Caller, filter AuditFilter, page Page,
 ) (api.List[api.AuditEntry], error) {
-	return read(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
+	return read(ctx, s, caller, newRule("Audit", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
 			at, id, err := page.afterTime(auditCursorKind, 1)
 			if err != nil {

@@ -62,7 +62,7 @@ func (s *Service) RequeueDeadLetters(
 		ctx,
 		s,
 		caller,
-		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
@@ -202,7 +202,7 @@ func (s *Service) DismissDeadLetters(
 		ctx,
 		s,
 		caller,
-		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {

@@ -55,7 +55,8 @@ const (
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
+	r := newRule("CancelExecution", accessToExecution(id))
+	return change(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none Execution, err error) {
 		record, err := s.record(ctx, id)
@@ -122,7 +123,7 @@ func (s *Service) CancelExecutions(
 		ctx,
 		s,
 		caller,
-		newRule(RoleEditor, accessToAccountOrAll(&selected.Filter.AccountID)),
+		newRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {

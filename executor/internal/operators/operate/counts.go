@@ -25,7 +25,7 @@ type ActivityCount struct {
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ActivityCount, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule("Activity", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) ([]ActivityCount, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
@@ -77,7 +77,7 @@ type RequestCount struct {
 func (s *Service) Requests(
 	ctx context.Context, caller Caller, since time.Time,
 ) ([]RequestCount, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAllAccounts),
+	return read(ctx, s, caller, newRule("Requests", accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
 			counts, err := s.config.Store.Minutes(ctx, since)
 			if err != nil {
@@ -108,7 +108,7 @@ const countUnrecordedTimeout = time.Second
 
 // Installation returns the current state of the installation.
 func (s *Service) Installation(ctx context.Context, caller Caller) (InstallationStatus, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule("Installation", accessUnrestricted),
 		func(ctx context.Context) (InstallationStatus, error) {
 			now := InstallationStatus{
 				PublicURL: s.config.Reach.URL(),

@@ -46,7 +46,7 @@ type DeadLetterFilter = store.DeadLetterFilter
 func (s *Service) DeadLetters(
 	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
 ) (api.List[api.DeadLetter], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule("DeadLetters", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
 			last, err := page.afterDeadLetter()
 			if err != nil {

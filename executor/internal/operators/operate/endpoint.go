@@ -16,7 +16,7 @@ import (
 
 // CheckPublicURL checks whether the public URL reaches an ingress of this installation.
 func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.PublicURL, error) {
-	return checkAndCall(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return checkAndCall(ctx, s, caller, newRule("CheckPublicURL", accessUnrestricted),
 		func(ctx context.Context) (api.PublicURL, error) {
 			found := s.config.Reach.Check(ctx)
 			return api.PublicURL{
@@ -31,7 +31,7 @@ func (s *Service) CheckPublicURL(ctx context.Context, caller Caller) (api.Public
 
 // Members lists the running executors and ingresses, by role and instance.
 func (s *Service) Members(ctx context.Context, caller Caller) (api.Members, error) {
-	return checkAndCall(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
+	return checkAndCall(ctx, s, caller, newRule("Members", accessToAllAccounts),
 		func(ctx context.Context) (api.Members, error) {
 			all := api.Members{Items: []api.Member{}}
 			reading, cancel := context.WithTimeout(ctx, readTimeout)

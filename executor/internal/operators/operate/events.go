@@ -13,7 +13,7 @@ import (
 // Events returns an account's operator event settings, and the ongoing conditions that events have
 // reported.
 func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (api.Events, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccount(accountID)),
+	return read(ctx, s, caller, newRule("Events", accessToAccount(accountID)),
 		func(ctx context.Context) (none api.Events, err error) {
 			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
 				return none, err
@@ -40,7 +40,7 @@ func (s *Service) PutEvents(
 		ctx,
 		s,
 		caller,
-		newRule(RoleAdmin, accessToAccount(accountID)),
+		newRule("PutEvents", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Events], err error) {
 			account, created, err := s.config.Editor.PutEventSubscription(
@@ -77,7 +77,7 @@ func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID str
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleAdmin, accessToAccount(accountID)),
+		newRule("RemoveEvents", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEventSubscription(ctx, accountID)

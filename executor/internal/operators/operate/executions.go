@@ -44,7 +44,7 @@ const executionsCursorKind = "executions"
 func (s *Service) Executions(
 	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
 ) (api.List[Execution], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule("Executions", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
 			at, id, err := page.afterTime(executionsCursorKind, 1)
 			if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) Executions(
 
 // Execution returns one execution record.
 func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Execution, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToExecution(id)),
+	return read(ctx, s, caller, newRule("Execution", accessToExecution(id)),
 		func(ctx context.Context) (Execution, error) {
 			record, err := s.record(ctx, id)
 			return executionOf(record), err
@@ -83,7 +83,7 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToExecution(id)),
+	return read(ctx, s, caller, newRule("ExecutionDetail", accessToExecution(id)),
 		func(ctx context.Context) (none ExecutionDetail, err error) {
 			record, err := s.record(ctx, id)
 			if err != nil {

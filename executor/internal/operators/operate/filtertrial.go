@@ -77,7 +77,7 @@ const (
 func (s *Service) TryFilter(
 	ctx context.Context, caller Caller, workflowID, nodeID string, text []byte,
 ) (FilterTrial, error) {
-	return read(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("TryFilter", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (FilterTrial, error) {
 			return s.tryFilter(ctx, workflowID, nodeID, text)
 		})

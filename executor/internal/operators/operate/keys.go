@@ -16,7 +16,7 @@ const keysCursorKind = "keys"
 
 // WhoAmI describes the caller.
 func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted), func(
+	return read(ctx, s, caller, newRule("WhoAmI", accessUnrestricted), func(
 		context.Context,
 	) (api.WhoAmI, error) {
 		return api.WhoAmI{
@@ -33,7 +33,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 func (s *Service) Keys(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Key], error) {
-	return read(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
+	return read(ctx, s, caller, newRule("Keys", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
 			after, err := page.afterPosition(keysCursorKind)
 			if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) CreateKey(
 		ctx,
 		s,
 		caller,
-		newRule(RoleAdmin, accessToAllAccounts),
+		newRule("CreateKey", accessToAllAccounts),
 		s.config.ChangeTimeout,
 		func(
 			ctx context.Context,
@@ -120,7 +120,7 @@ func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleAdmin, accessToAllAccounts),
+		newRule("RevokeKey", accessToAllAccounts),
 		s.config.ChangeTimeout,
 		func(
 			ctx context.Context,

@@ -3,7 +3,9 @@ package operate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -11,87 +13,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// mayCall is the role required for each call. A new call needs a rule and an entry here.
-var mayCall = map[string]operate.Role{
-	"Account":         operate.RoleViewer,
-	"Accounts":        operate.RoleViewer,
-	"Activity":        operate.RoleViewer,
-	"AllRefusals":     operate.RoleViewer,
-	"Changed":         operate.RoleViewer,
-	"CheckPublicURL":  operate.RoleViewer,
-	"DeadLetters":     operate.RoleViewer,
-	"Execution":       operate.RoleViewer,
-	"Events":          operate.RoleViewer,
-	"ExecutionDetail": operate.RoleViewer,
-	"Executions":      operate.RoleViewer,
-	"Installation":    operate.RoleViewer,
-	"Origin":          operate.RoleViewer,
-	"Plans":           operate.RoleViewer,
-	"Quota":           operate.RoleViewer,
-	"Refusals":        operate.RoleViewer,
-	"Requests":        operate.RoleViewer,
-	"Trigger":         operate.RoleViewer,
-	"Sender":          operate.RoleViewer,
-	"SenderPresets":   operate.RoleViewer,
-	"LastRecognized":  operate.RoleViewer,
-	"Watch":           operate.RoleViewer,
-	"WhoAmI":          operate.RoleViewer,
-	"Workflow":        operate.RoleViewer,
-	"Workflows":       operate.RoleViewer,
-
-	"AddSenderSecret":    operate.RoleEditor,
-	"PutSender":          operate.RoleEditor,
-	"RemoveSender":       operate.RoleEditor,
-	"RemoveSenderSecret": operate.RoleEditor,
-	"Activate":           operate.RoleEditor,
-	"Deactivate":         operate.RoleEditor,
-	"DeleteWorkflow":     operate.RoleEditor,
-	"PutWorkflow":        operate.RoleEditor,
-	"PatchWorkflow":      operate.RoleEditor,
-	"PatchTrigger":       operate.RoleEditor,
-	"TryFilter":          operate.RoleEditor,
-	"TryOrderKey":        operate.RoleViewer,
-	"PatchAccount":       operate.RoleAdmin,
-	"RequeueExecution":   operate.RoleEditor,
-	"RerunExecution":     operate.RoleEditor,
-	"RerunTrigger":       operate.RoleEditor,
-	"RotateToken":        operate.RoleEditor,
-	"SetSamplePayload":   operate.RoleEditor,
-	"SendTest":           operate.RoleEditor,
-	"Queues":             operate.RoleViewer,
-	"UnattendedQueues":   operate.RoleViewer,
-	"ReplayExecution":    operate.RoleEditor,
-	"ReplayRejected":     operate.RoleEditor,
-	"RequeueDeadLetters": operate.RoleEditor,
-	"DismissDeadLetters": operate.RoleEditor,
-	"PauseQueue":         operate.RoleEditor,
-	"ResumeQueue":        operate.RoleEditor,
-	"SetQueueStream":     operate.RoleAdmin,
-	"DropQueueStream":    operate.RoleAdmin,
-	"SetQueueGroup":      operate.RoleEditor,
-	"CancelExecution":    operate.RoleEditor,
-	"CancelExecutions":   operate.RoleEditor,
-
-	"Audit":          operate.RoleAdmin,
-	"BackUpAudit":    operate.RoleAdmin,
-	"Members":        operate.RoleAdmin,
-	"Size":           operate.RoleAdmin,
-	"BackUpRecords":  operate.RoleAdmin,
-	"CreateKey":      operate.RoleAdmin,
-	"Keys":           operate.RoleAdmin,
-	"PlanChange":     operate.RoleAdmin,
-	"PutAccount":     operate.RoleAdmin,
-	"PutEvents":      operate.RoleAdmin,
-	"RemoveEvents":   operate.RoleAdmin,
-	"DeleteAccount":  operate.RoleAdmin,
-	"RestoreRecords": operate.RoleAdmin,
-	"RevokeKey":      operate.RoleAdmin,
-}
-
 // Every call requires a caller. Without a caller or with an insufficient role, it is rejected
 // before anything is read.
 func TestEveryCallNeedsACaller(t *testing.T) {
-	calls := reflect.ValueOf(operate.New(operate.Config{})) // panics if any dependency is used
+	least := map[string]operate.Role{}
+	for _, o := range operate.Operations() {
+		least[o.Name] = o.Least
+	}
+	calls := reflect.ValueOf(operate.New(operate.Config{}))
 	for i := range calls.NumMethod() {
 		name, method := calls.Type().Method(i).Name, calls.Method(i)
 		if method.Type().NumIn() < 2 || method.Type().In(1) != reflect.TypeFor[operate.Caller]() {
@@ -101,9 +30,10 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 		if name == "NoteSignIn" {
 			continue // returns nothing; records a sign-in or a refused one
 		}
-		least, listed := mayCall[name]
+		role, listed := least[name]
+		delete(least, name)
 		if !listed {
-			t.Errorf("%s: mayCall does not say which role it needs", name)
+			t.Errorf("%s: the table operations does not say which role it needs", name)
 		}
 		for _, c := range []struct {
 			caller operate.Caller
@@ -116,29 +46,35 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			// There is no keyring, so no key is known.
 			{
 				operate.Caller{Kind: operate.CallerKindKey, Role: operate.RoleViewer},
-				refusedKey(operate.RoleViewer.Includes(least)),
+				refusedKey(operate.RoleViewer.Includes(role)),
 			},
 			{
 				operate.Caller{Kind: operate.CallerKindUser, Role: operate.RoleViewer},
-				forbiddenUnless(operate.RoleViewer.Includes(least)),
+				forbiddenUnless(operate.RoleViewer.Includes(role)),
 			},
 			{
 				operate.Caller{Kind: operate.CallerKindUser, Role: operate.RoleViewer,
 					AccountID: "acme"},
-				forbiddenUnless(operate.RoleViewer.Includes(least)),
+				forbiddenUnless(operate.RoleViewer.Includes(role)),
 			},
 			{
 				operate.Caller{Kind: operate.CallerKindUser, Role: operate.RoleEditor},
-				forbiddenUnless(operate.RoleEditor.Includes(least)),
+				forbiddenUnless(operate.RoleEditor.Includes(role)),
 			},
+			{operate.Caller{Kind: operate.CallerKindUser, Role: operate.RoleAdmin}, ""},
 		} {
-			if got := codeOf(t.Context(), method, c.caller); c.want != "" && got != c.want ||
-				c.want == "" &&
-					(got == api.CodeUnauthorized ||
-						got == api.CodeForbidden && c.caller.AccountID == "") {
-				t.Errorf("%s for %+v: %q, want %q", name, c.caller, got, c.want)
+			got := outcomeOf(t.Context(), method, c.caller)
+			switch isRefused := got.code == api.CodeUnauthorized ||
+				got.code == api.CodeForbidden && c.caller.AccountID == ""; {
+			case got.failure != "":
+				t.Errorf("%s for %+v: %s", name, c.caller, got.failure)
+			case c.want != "" && got.code != c.want, c.want == "" && isRefused:
+				t.Errorf("%s for %+v: %q, want %q", name, c.caller, got.code, c.want)
 			}
 		}
+	}
+	for name := range least {
+		t.Errorf("the table operations has %s, which is no operation", name)
 	}
 }
 
@@ -156,12 +92,26 @@ func refusedKey(allowed bool) string {
 	return api.CodeForbidden
 }
 
-// codeOf returns the code that a call is rejected with. It returns "" if the call is not rejected,
-// even if it panics afterwards because a dependency is missing.
-func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (code string) {
+// outcome is how a call ended.
+type outcome struct {
+	code string // of the error that the call was rejected with; "" if it was not
+	// failure says that the call panicked, and not because it used a dependency after it had
+	// checked the caller.
+	failure string
+}
+
+// outcomeOf makes a call, of which every argument besides the caller is zero. There are no
+// dependencies, so a call that the caller may make dereferences nil.
+func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (o outcome) {
 	defer func() {
-		if recover() != nil {
-			code = "" // there are no dependencies to use
+		p := recover()
+		err, _ := p.(runtime.Error)
+		switch {
+		case p == nil:
+		case err == nil || !strings.Contains(err.Error(), "nil pointer"):
+			o.failure = fmt.Sprintf("panics: %v", p)
+		case !isChecking():
+			o.failure = fmt.Sprintf("panics before it has checked the caller: %v", p)
 		}
 	}()
 	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(caller)}
@@ -171,9 +121,26 @@ func codeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (c
 	out := method.Call(in)
 	err, _ := reflect.TypeAssert[error](out[len(out)-1])
 	if refused, ok := errors.AsType[*operate.Error](err); ok {
-		return refused.Code
+		o.code = refused.Code
 	}
-	return ""
+	return o
+}
+
+// isChecking reports whether the function that panicked was called by checkAndCall, which checks
+// the role before it calls anything else. Only a deferred function may call it, while the stack of
+// the panic is there.
+func isChecking() bool {
+	callers := make([]uintptr, 100)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.Contains(frame.Function, "operate.checkAndCall") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // The API's types name the roles in struct tags, which cannot be derived from the list of roles.

@@ -46,7 +46,7 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 func (s *Service) TryOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("TryOrderKey", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.OrderKeyTrial, error) {
 			return s.tryOrderKey(ctx, workflowID, nodeID, place)
 		})

@@ -43,7 +43,7 @@ func (q Quota) Over() int64 {
 
 // Quota returns the quota of an account. The account need not exist.
 func (s *Service) Quota(ctx context.Context, caller Caller, accountID string) (Quota, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccount(accountID)),
+	return read(ctx, s, caller, newRule("Quota", accessToAccount(accountID)),
 		func(context.Context) (Quota, error) {
 			return s.quota(accountID), nil
 		})
@@ -103,7 +103,7 @@ func (s *WorkflowSample) add(w api.Workflow) {
 func (s *Service) PlanChange(
 	ctx context.Context, caller Caller, accountID, planID string,
 ) (PlanChange, error) {
-	return read(ctx, s, caller, newRule(RoleAdmin, accessToAccount(accountID)),
+	return read(ctx, s, caller, newRule("PlanChange", accessToAccount(accountID)),
 		func(context.Context) (none PlanChange, err error) {
 			plan := s.plan(planID)
 			if plan == nil {

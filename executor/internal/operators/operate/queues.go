@@ -20,7 +20,7 @@ const queuesCursorKind = "queues"
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule("Queues", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
 			after, err := page.afterPosition(queuesCursorKind)
 			if err != nil {
@@ -102,7 +102,7 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule("UnattendedQueues", accessUnrestricted),
 		func(context.Context) (map[string]api.Queue, error) {
 			idle := map[string]api.Queue{}
 			last, _ := s.config.Queues.LastPoll()
@@ -212,16 +212,18 @@ func accessToQueue(name string) accessCheck {
 func (s *Service) PauseQueue(
 	ctx context.Context, caller Caller, name string, until time.Time,
 ) (api.Queue, error) {
-	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
-		return s.config.Editor.PauseQueue(ctx, name, until)
-	})
+	return s.changeQueue(ctx, caller, "PauseQueue", name,
+		func(ctx context.Context) (*registry.Queue, error) {
+			return s.config.Editor.PauseQueue(ctx, name, until)
+		})
 }
 
 // ResumeQueue resumes the delivery of executions from a paused queue.
 func (s *Service) ResumeQueue(ctx context.Context, caller Caller, name string) (api.Queue, error) {
-	return s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
-		return s.config.Editor.ResumeQueue(ctx, name)
-	})
+	return s.changeQueue(ctx, caller, "ResumeQueue", name,
+		func(ctx context.Context) (*registry.Queue, error) {
+			return s.config.Editor.ResumeQueue(ctx, name)
+		})
 }
 
 // SetQueueGroup sets how many executions the members of a group may have in flight together. nil
@@ -233,9 +235,10 @@ func (s *Service) SetQueueGroup(
 	if maxInFlight != nil {
 		limit = *maxInFlight
 	}
-	q, err := s.changeQueue(ctx, caller, name, func(ctx context.Context) (*registry.Queue, error) {
-		return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
-	})
+	q, err := s.changeQueue(ctx, caller, "SetQueueGroup", name,
+		func(ctx context.Context) (*registry.Queue, error) {
+			return s.config.Editor.SetQueueGroup(ctx, name, group, limit)
+		})
 	if err != nil {
 		return none, err
 	}
@@ -251,10 +254,10 @@ func (s *Service) SetQueueGroup(
 // registry record is written first. If this executor crashes before it has updated the consumers,
 // it has not reported success, and the other executors update them.
 func (s *Service) changeQueue(
-	ctx context.Context, caller Caller, name string,
+	ctx context.Context, caller Caller, operation, name string,
 	apply func(context.Context) (*registry.Queue, error),
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToQueue(name)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(operation, accessToQueue(name)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			settings, err := apply(ctx)
 			if err != nil {

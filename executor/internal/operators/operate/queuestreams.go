@@ -20,7 +20,7 @@ const moveTimeout = 50 * time.Second
 func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
-	return s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
+	return s.moveQueue(ctx, caller, "SetQueueStream", name, func(ctx context.Context) error {
 		return s.config.Streams.MoveToOwn(ctx, name, edit.QueueStreamSpec{
 			MaxBytes: put.MaxBytes, MaxAge: time.Duration(put.MaxAgeSeconds) * time.Second,
 			Replicas: put.Replicas, PlacementTags: put.PlacementTags,
@@ -32,16 +32,16 @@ func (s *Service) SetQueueStream(
 // complete. It is idempotent. Executions that still wait in the queue's own stream are run from
 // there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
-	_, err := s.moveQueue(ctx, caller, name, func(ctx context.Context) error {
+	_, err := s.moveQueue(ctx, caller, "DropQueueStream", name, func(ctx context.Context) error {
 		return s.config.Streams.MoveToShared(ctx, name)
 	})
 	return err
 }
 
 func (s *Service) moveQueue(
-	ctx context.Context, caller Caller, name string, move func(context.Context) error,
+	ctx context.Context, caller Caller, operation, name string, move func(context.Context) error,
 ) (api.Queue, error) {
-	return change(ctx, s, caller, newRule(RoleAdmin, accessToQueue(name)), moveTimeout,
+	return change(ctx, s, caller, newRule(operation, accessToQueue(name)), moveTimeout,
 		func(ctx context.Context) (none api.Queue, err error) {
 			err = move(ctx)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {

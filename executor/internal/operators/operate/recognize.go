@@ -61,7 +61,7 @@ func (r startRequest) hasFormPayload() bool {
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("LastRecognized", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none RecognizedProvider, err error) {
 			node, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {

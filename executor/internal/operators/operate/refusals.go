@@ -31,7 +31,7 @@ func defaultToLastDay(since time.Time) time.Time {
 func (s *Service) Refusals(
 	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("Refusals", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if !ok {
@@ -69,7 +69,7 @@ func (s *Service) Refusals(
 func (s *Service) AllRefusals(
 	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule("AllRefusals", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
 			at, code, err := page.afterTime(allRefusalsCursorKind, 2)
 			if err != nil {

@@ -25,7 +25,8 @@ const maxIdempotencyKey = 255
 func (s *Service) ReplayExecution(
 	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
+	r := newRule("ReplayExecution", accessToExecution(id))
+	return change(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if err := checkIdempotencyKey(key); err != nil {
@@ -85,7 +86,7 @@ func (s *Service) ReplayRejected(
 		ctx,
 		s,
 		caller,
-		newRule(RoleEditor, accessToAccountOrAll(&filter.AccountID)),
+		newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {

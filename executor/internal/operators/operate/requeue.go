@@ -18,7 +18,8 @@ import (
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToDeadLetter(id)), 2*readTimeout, func(
+	r := newRule("RequeueExecution", accessToDeadLetter(id))
+	return change(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		if key, isMessage := parseMessageKey(id); isMessage {

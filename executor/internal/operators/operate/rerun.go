@@ -29,7 +29,7 @@ func (s *Service) RerunTrigger(
 		ctx,
 		s,
 		caller,
-		newRule(RoleEditor, accessToWorkflow(workflowID)),
+		newRule("RerunTrigger", accessToWorkflow(workflowID)),
 		readTimeout,
 		func(
 			ctx context.Context,
@@ -48,7 +48,8 @@ func (s *Service) RerunTrigger(
 func (s *Service) RerunExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToExecution(id)), 2*readTimeout, func(
+	r := newRule("RerunExecution", accessToExecution(id))
+	return change(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
 		record, err := s.record(ctx, id)

@@ -17,7 +17,7 @@ const MaxSecrets = sender.MaxSecrets
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller,
 ) (api.List[api.SenderPreset], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule("SenderPresets", accessUnrestricted),
 		func(context.Context) (list api.List[api.SenderPreset], err error) {
 			for _, p := range sender.Presets() {
 				list.Items = append(list.Items, apiPreset(p))
@@ -59,7 +59,7 @@ func orEmpty(texts []string) []string {
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("Sender", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.Sender, err error) {
 			info, err := s.config.Editor.Sender(ctx, workflowID, nodeID)
 			if err != nil {
@@ -122,7 +122,7 @@ func redactSecrets(s *api.Sender) {
 func (s *Service) PutSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string, put api.PutSender,
 ) (PutResult[api.Sender], error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule("PutSender", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Sender], err error) {
 			info, created, err := s.config.Editor.PutSender(ctx, workflowID, nodeID,
@@ -151,7 +151,7 @@ func (s *Service) RemoveSender(
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleEditor, accessToWorkflow(workflowID)),
+		newRule("RemoveSender", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
@@ -166,7 +166,7 @@ func (s *Service) RemoveSender(
 func (s *Service) AddSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule("AddSenderSecret", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Sender, err error) {
 			var endOthers *time.Duration
@@ -190,7 +190,7 @@ func (s *Service) RemoveSenderSecret(
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleEditor, accessToWorkflow(workflowID)),
+		newRule("RemoveSenderSecret", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)

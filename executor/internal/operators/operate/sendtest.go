@@ -27,7 +27,7 @@ func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
 	within := readTimeout + testsend.Timeout
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)), within, func(
+	return change(ctx, s, caller, newRule("SendTest", accessToWorkflow(workflowID)), within, func(
 		ctx context.Context,
 	) (none api.SentTest, err error) {
 		info, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)

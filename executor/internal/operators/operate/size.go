@@ -14,7 +14,7 @@ const week = 7 * 24 * time.Hour
 
 // Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
-	return read(ctx, s, caller, newRule(RoleAdmin, accessToAllAccounts),
+	return read(ctx, s, caller, newRule("Size", accessToAllAccounts),
 		func(ctx context.Context) (api.Size, error) {
 			now := time.Now().UTC()
 			size := api.Size{At: now, Hours: []api.SizeHour{}}

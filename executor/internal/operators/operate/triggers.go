@@ -28,7 +28,7 @@ func ContainsToken(text string) bool {
 func (s *Service) Trigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Trigger, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(workflowID)),
+	return read(ctx, s, caller, newRule("Trigger", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (api.Trigger, error) {
 			trigger, err := s.trigger(ctx, workflowID, nodeID)
 			if !caller.Role.Includes(RoleEditor) {
@@ -69,7 +69,7 @@ func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule("PatchTrigger", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			_, err = s.changeWorkflow(ctx, workflowID,
@@ -111,7 +111,7 @@ func (s *Service) PatchTrigger(
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule("SetSamplePayload", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			if err := s.config.Editor.SetSamplePayload(ctx, workflowID, nodeID,
@@ -127,7 +127,7 @@ func (s *Service) SetSamplePayload(
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(workflowID)),
+	return change(ctx, s, caller, newRule("RotateToken", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
 			// Read everything else that the response needs first: a failure afterwards would lose

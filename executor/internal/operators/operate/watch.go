@@ -31,7 +31,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 		ctx,
 		s,
 		caller,
-		newRule(RoleViewer, accessUnrestricted),
+		newRule("Watch", accessUnrestricted),
 		func(context.Context) (Subscription, error) {
 			end, err := s.streams.begin(caller)
 			if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 func (s *Service) ChangedExecutions(
 	ctx context.Context, caller Caller, ids []string, accountID, workflowID string,
 ) ([]Execution, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&accountID)),
+	return read(ctx, s, caller, newRule("ChangedExecutions", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) ([]Execution, error) {
 			records, err := s.config.Store.GetMany(ctx, ids)
 			if err != nil {

@@ -35,7 +35,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 func (s *Service) Workflows(
 	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
 ) (api.List[api.Workflow], error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToAccountOrAll(&filter.AccountID)),
+	return read(ctx, s, caller, newRule("Workflows", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
 			after, err := page.afterPosition(workflowsCursorKind)
 			if err != nil {
@@ -91,7 +91,7 @@ func (s *Service) findWorkflows(
 
 // Workflow returns one workflow.
 func (s *Service) Workflow(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessToWorkflow(id)),
+	return read(ctx, s, caller, newRule("Workflow", accessToWorkflow(id)),
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.currentWorkflow(ctx, id)
 			if err != nil {
@@ -125,7 +125,7 @@ type ExecutionOrigin struct {
 func (s *Service) Origin(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (ExecutionOrigin, error) {
-	return read(ctx, s, caller, newRule(RoleViewer, accessUnrestricted),
+	return read(ctx, s, caller, newRule("Origin", accessUnrestricted),
 		func(context.Context) (origin ExecutionOrigin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
 			if ok && caller.sees(have.Record.AccountID) {
@@ -158,7 +158,7 @@ func (s *Service) PutWorkflow(
 	spec := registryWorkflowSpec(put)
 	spec.ID, spec.IfNew = id, mustBeNew
 	spec.Within = caller.AccountID // another caller may create it in the meantime
-	return change(ctx, s, caller, newRule(RoleEditor, accessToNewWorkflow(id, put.AccountID)),
+	return change(ctx, s, caller, newRule("PutWorkflow", accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
@@ -225,7 +225,8 @@ func apiPutWorkflow(spec *edit.WorkflowSpec) api.PutWorkflow {
 func (s *Service) PatchWorkflow(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutWorkflow) error,
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(id)), s.config.ChangeTimeout,
+	r := newRule("PatchWorkflow", accessToWorkflow(id))
+	return change(ctx, s, caller, r, s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 				put := apiPutWorkflow(spec)
@@ -262,7 +263,7 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 	return s.changeNoResult(
 		ctx,
 		caller,
-		newRule(RoleEditor, accessToWorkflow(id)),
+		newRule("DeleteWorkflow", accessToWorkflow(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
@@ -272,19 +273,19 @@ func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) 
 
 // Activate makes a workflow's webhooks start executions.
 func (s *Service) Activate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return s.setActive(ctx, caller, id, s.config.Editor.Activate)
+	return s.setActive(ctx, caller, "Activate", id, s.config.Editor.Activate)
 }
 
 // Deactivate stops a workflow's webhooks from starting executions.
 func (s *Service) Deactivate(ctx context.Context, caller Caller, id string) (api.Workflow, error) {
-	return s.setActive(ctx, caller, id, s.config.Editor.Deactivate)
+	return s.setActive(ctx, caller, "Deactivate", id, s.config.Editor.Deactivate)
 }
 
 func (s *Service) setActive(
-	ctx context.Context, caller Caller, id string,
+	ctx context.Context, caller Caller, operation, id string,
 	to func(context.Context, string) (*registry.Workflow, error),
 ) (api.Workflow, error) {
-	return change(ctx, s, caller, newRule(RoleEditor, accessToWorkflow(id)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule(operation, accessToWorkflow(id)), s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
 			w, err := to(ctx, id)
 			if err != nil {

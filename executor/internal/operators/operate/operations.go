@@ -1,0 +1,119 @@
+package operate
+
+import "slices"
+
+// Operation is an operation of an operator: a method of Service that has a Caller.
+type Operation struct {
+	Name string // of the method
+	// ID is the operationId of the API's route that calls the method. "" means that no route
+	// requires the method's role: the console calls it, or a route after another method.
+	ID string
+	// Least is the lowest role that may call the method.
+	Least Role
+}
+
+// operations is the only place that says which role an operation needs. The methods of Service find
+// their rule here by their name, and the API's routes by their ID: what is missing here, nobody may
+// call. Which objects a caller has access to is beside the method, because that depends on its
+// arguments.
+var operations = []Operation{
+	{"Account", "get-account", RoleViewer},
+	{"Accounts", "list-accounts", RoleViewer},
+	{"Activity", "", RoleViewer},
+	{"AllRefusals", "list-all-refusals", RoleViewer},
+	{"ChangedExecutions", "", RoleViewer},
+	{"CheckPublicURL", "check-public-url", RoleViewer},
+	{"DeadLetters", "list-dead-letters", RoleViewer},
+	{"Events", "get-events", RoleViewer},
+	{"Execution", "", RoleViewer},
+	{"ExecutionDetail", "get-execution", RoleViewer},
+	{"Executions", "list-executions", RoleViewer},
+	{"Installation", "", RoleViewer},
+	{"LastRecognized", "", RoleViewer},
+	{"Origin", "", RoleViewer},
+	{"Plans", "list-plans", RoleViewer},
+	{"Queues", "list-queues", RoleViewer},
+	{"Quota", "", RoleViewer},
+	{"Refusals", "list-refusals", RoleViewer},
+	{"Requests", "", RoleViewer},
+	{"Sender", "get-sender", RoleViewer},
+	{"SenderPresets", "list-senders", RoleViewer},
+	{"Trigger", "get-trigger", RoleViewer},
+	{"TryOrderKey", "try-order-key", RoleViewer},
+	{"UnattendedQueues", "", RoleViewer},
+	{"Watch", "stream-executions", RoleViewer},
+	{"WhoAmI", "get-whoami", RoleViewer},
+	{"Workflow", "get-workflow", RoleViewer},
+	{"Workflows", "list-workflows", RoleViewer},
+
+	{"Activate", "activate-workflow", RoleEditor},
+	{"AddSenderSecret", "add-sender-secret", RoleEditor},
+	{"CancelExecution", "cancel-execution", RoleEditor},
+	{"CancelExecutions", "cancel-executions", RoleEditor},
+	{"Deactivate", "deactivate-workflow", RoleEditor},
+	{"DeleteWorkflow", "delete-workflow", RoleEditor},
+	{"DismissDeadLetters", "dismiss-dead-letters", RoleEditor},
+	{"PatchTrigger", "patch-trigger", RoleEditor},
+	{"PatchWorkflow", "patch-workflow", RoleEditor},
+	{"PauseQueue", "pause-queue", RoleEditor},
+	{"PutSender", "put-sender", RoleEditor},
+	{"PutWorkflow", "put-workflow", RoleEditor},
+	{"RemoveSender", "delete-sender", RoleEditor},
+	{"RemoveSenderSecret", "delete-sender-secret", RoleEditor},
+	{"ReplayExecution", "replay-execution", RoleEditor},
+	{"ReplayRejected", "replay-rejected", RoleEditor},
+	{"RequeueDeadLetters", "requeue-dead-letters", RoleEditor},
+	{"RequeueExecution", "requeue-execution", RoleEditor},
+	{"RerunExecution", "rerun-execution", RoleEditor},
+	{"RerunTrigger", "rerun-trigger", RoleEditor},
+	{"ResumeQueue", "resume-queue", RoleEditor},
+	{"RotateToken", "rotate-token", RoleEditor},
+	{"SendTest", "send-test", RoleEditor},
+	{"SetQueueGroup", "put-queue-group", RoleEditor},
+	{"SetSamplePayload", "put-sample-payload", RoleEditor},
+	{"TryFilter", "", RoleEditor},
+
+	{"Audit", "list-audit", RoleAdmin},
+	{"BackUpAudit", "back-up-audit", RoleAdmin},
+	{"BackUpRecords", "back-up-records", RoleAdmin},
+	{"CreateKey", "create-key", RoleAdmin},
+	{"DeleteAccount", "delete-account", RoleAdmin},
+	{"DropQueueStream", "delete-queue-stream", RoleAdmin},
+	{"Keys", "list-keys", RoleAdmin},
+	{"Members", "list-members", RoleAdmin},
+	{"PatchAccount", "patch-account", RoleAdmin},
+	{"PlanChange", "", RoleAdmin},
+	{"PutAccount", "put-account", RoleAdmin},
+	{"PutEvents", "put-events", RoleAdmin},
+	{"RemoveEvents", "delete-events", RoleAdmin},
+	{"RestoreRecords", "restore-records", RoleAdmin},
+	{"RevokeKey", "revoke-key", RoleAdmin},
+	{"SetQueueStream", "put-queue-stream", RoleAdmin},
+	{"Size", "get-size", RoleAdmin},
+}
+
+// The roles of the operations by their names and by their IDs.
+var (
+	roleByName = rolesBy(func(o Operation) string { return o.Name })
+	roleByID   = rolesBy(func(o Operation) string { return o.ID })
+)
+
+func rolesBy(key func(Operation) string) map[string]Role {
+	found := map[string]Role{}
+	for _, o := range operations {
+		if key(o) != "" {
+			found[key(o)] = o.Least
+		}
+	}
+	return found
+}
+
+// Operations returns all operations.
+func Operations() []Operation { return slices.Clone(operations) }
+
+// RoleOfRoute returns the lowest role that may call the API's route with the given operationId. Its
+// second result is false if no operation has that ID.
+func RoleOfRoute(id string) (Role, bool) {
+	least, ok := roleByID[id]
+	return least, ok
+}
