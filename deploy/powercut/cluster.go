@@ -108,8 +108,8 @@ func newCluster(
 }
 
 // clusterTimeout is how long the servers may take to elect their leaders, and the programs to find
-// them and become ready.
-const clusterTimeout = 2 * time.Minute
+// them and become ready. It takes seconds, but minutes on a machine that is too busy to elect.
+const clusterTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(
 	name string, model disk.Model, luck disk.Randomness, programs ...startProgram,

@@ -41,7 +41,7 @@ func targetOf(deliveryID string, targets int) int {
 }
 
 // answeredFor is how long a call of the operators' API is repeated while it is answered 5xx.
-const answeredFor = time.Minute
+const answeredFor = 2 * time.Minute
 
 // untilAnswered repeats calls of the operators' API that are answered 5xx, as operators do: the
 // programs are ready before everybody has confirmed a change. It returns the last error.
