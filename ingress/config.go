@@ -54,13 +54,15 @@ type PublishFlags struct {
 	PublishTimeout time.Duration `help:"How long to wait for the stream's confirmation before the answer is 503." default:"5s"`
 }
 
-// RequestFlags are what a request may be, and where its delivery ID is.
+// RequestFlags sets the maximum length of a request's body, and the headers that may contain its
+// delivery ID.
 type RequestFlags struct {
 	MaxBodyBytes      int64    `help:"Largest body that is accepted, in bytes." default:"102400"`
 	DeliveryIDHeaders []string `help:"Headers that may hold the delivery ID, after X-Webhook-Delivery-Id and X-Partner-Delivery, in order; the first one that is not empty counts." default:"X-GitHub-Delivery,X-Gitea-Delivery,X-Forgejo-Delivery,X-Gogs-Delivery,Webhook-Id,Svix-Id,Idempotency-Key,X-Shopify-Webhook-Id,Linear-Delivery,X-Atlassian-Webhook-Identifier,X-Request-UUID,I-Twilio-Idempotency-Token"`
 }
 
-// ReadFlags limits how long the body of a request may take, and how many are read at once.
+// ReadFlags limits how long the body of a request may take to arrive, and how many bodies are read
+// at the same time.
 type ReadFlags struct {
 	BodyTimeout time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
 	MinBodyRate int64         `help:"Minimum rate, in bytes per second, of a body that is longer than 16 KB or of unknown length, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`

@@ -19,7 +19,7 @@ import (
 
 // Options configures a connection.
 type Options struct {
-	// URL is a comma-separated list of servers.
+	// URL is a comma-separated list of the servers' URLs.
 	URL string
 	// Name is shown in the server's list of connections.
 	Name string
@@ -29,21 +29,21 @@ type Options struct {
 	// CredsFile is a file with credentials: the seed of an NKey, or a JWT and a seed. "" means no
 	// credentials.
 	CredsFile string
-	// CAFile is a file with the certificate authority of the servers. "" means the system's
-	// authorities.
+	// CAFile is the path of a PEM file with the CA certificates to trust. "" means the system's
+	// CAs.
 	CAFile string
 	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
 	// Log receives a line if Connect has to wait, and later events of the connection. It is
 	// required.
 	Log logrus.FieldLogger
-	// Closed is called once if the connection is closed for good other than by its Close method.
-	// The connection will not reconnect, and the program must be restarted. The error is the
-	// reason. If Closed is nil, the event is only logged.
+	// Closed is called once if the connection is closed for good without a call of its Close
+	// method. The connection does not reconnect, so the program must be restarted. The error is the
+	// reason. If Closed is nil, the closing is only logged.
 	Closed func(error)
 }
 
-// ErrClosed means that a connection is closed for good, other than by its Close method.
+// ErrClosed means that a connection was closed for good, but not by a call of its Close method.
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
 // Connect waits for a server and connects to it. If it has to wait for longer than a second, it
@@ -71,7 +71,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.MaxPingsOutstanding(maxPings),
 		nats.Timeout(2 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil means that the connection was closed on purpose
+			if err != nil { // nil if the program called Close
 				o.Log.WithError(err).Warn("NATS connection lost")
 			}
 		}),
@@ -117,7 +117,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// handleClosed handles the closing of the connection other than by its Close method.
+// handleClosed logs and reports that the connection was closed for good without a call of its Close
+// method.
 func (o *Options) handleClosed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {

@@ -59,7 +59,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// While there is no server, the log says once which server is waited for.
+// If no server is available, Connect logs exactly once which server it is waiting for.
 func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	server := natstest.Start(t)
 	server.Stop()
@@ -95,8 +95,8 @@ func TestConnectSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// A server that accepts a connection but sends nothing takes longer than Timeout, so there is no
-// further attempt.
+// Connect does not make another attempt if the first one, to a server that accepts the connection
+// but sends nothing, takes longer than Timeout.
 func TestConnectEndsAfterItsTimeout(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,7 +158,8 @@ func TestWrongURLsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A message that was published while the server was down must not be stored later.
+// A message that could not be published because the server was down is not stored after the server
+// is back.
 func TestNothingIsKeptForLater(t *testing.T) {
 	server := natstest.Start(t)
 	lost := make(chan struct{}, 1)
@@ -241,8 +242,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A host that fails does not close its connections. Missing pongs must be enough for the client to
-// switch to another server.
+// A failed host does not close its connections. The client notices missing pongs, and switches to
+// another server.
 func TestALostHostIsLeft(t *testing.T) {
 	server := natstest.Start(t)
 	link := server.NewLink(t)

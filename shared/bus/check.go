@@ -9,8 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// Check returns a check that requires a response from the server. A connection that hangs looks
-// healthy until several pings have gone unanswered.
+// Check returns a readiness check that succeeds only if the server responds. The state of the
+// connection is not enough: a connection that hangs looks healthy until several pings have gone
+// unanswered.
 func Check(part string, nc *nats.Conn) ops.Check {
 	return ops.Check{Part: part, Ask: func(ctx context.Context) error {
 		if nc.IsClosed() {

@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// endsWithParent makes a child end when this process ends, even by SIGKILL, and shields it from the
-// terminal's Ctrl-C.
+// endsWithParent returns attributes that make a child end when this process ends, even by SIGKILL,
+// and that keep the terminal's Ctrl-C from reaching it.
 func endsWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

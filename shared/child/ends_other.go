@@ -4,5 +4,6 @@ package child
 
 import "syscall"
 
-// endsWithParent does nothing on systems other than Unix.
+// endsWithParent returns no attributes: a child does not end with its parent on systems other than
+// Unix.
 func endsWithParent() *syscall.SysProcAttr { return nil }

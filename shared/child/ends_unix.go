@@ -4,6 +4,6 @@ package child
 
 import "syscall"
 
-// endsWithParent shields a child from the terminal's Ctrl-C. Only on Linux does the child also end
-// when this process is killed.
+// endsWithParent returns attributes that keep the terminal's Ctrl-C from reaching a child. The
+// child does not end when this process is killed; only Linux supports that.
 func endsWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

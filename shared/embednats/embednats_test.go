@@ -30,8 +30,8 @@ func start(t *testing.T, o embednats.Options) *embednats.Server {
 	return s
 }
 
-// refused starts a server that cannot start. It checks that the error is a single line that
-// contains all of the words, and that it wraps want unless that is nil.
+// refused checks that Start fails with these options. The error must be a single line that contains
+// all of the words. It must also wrap want, unless want is nil.
 func refused(t *testing.T, o embednats.Options, want error, words ...string) {
 	t.Helper()
 	s, err := embednats.Start(o)
@@ -178,7 +178,7 @@ func TestFolderCannotBeUsed(t *testing.T) {
 	below := filepath.Join(file, "store")
 	refused(t, embednats.Options{StoreDir: below}, nil, below, "not a directory")
 
-	// Here nats-server itself fails and reports a fatal error.
+	// In this case, nats-server itself fails and reports a fatal error.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -236,13 +236,14 @@ func TestPortInUse(t *testing.T) {
 		"cluster port "+text, "used by another program")
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1", Port: port}, nil, "192.0.2.1",
 		"cannot use port")
-	// Only nats-server itself tries to use this port, so the server fails in a different way.
+	// No port is given, so checkPorts checks none. nats-server itself then fails to listen, with
+	// its own error.
 	refused(t, embednats.Options{StoreDir: dir, Host: "192.0.2.1"}, nil, dir, "192.0.2.1")
 	start(t, embednats.Options{StoreDir: dir})
 }
 
-// A port that is in use only for a moment, such as that of a server that is just shutting down,
-// does not keep a new server from starting.
+// A server starts even if its port is still in use for a moment, for example by a server that is
+// just shutting down.
 func TestPortThatIsInUseForAMoment(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -101,7 +101,8 @@ func publish(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// taken acknowledges the messages of a consumer, and checks that they have the given sequences.
+// taken checks that a consumer delivers exactly the messages with the given sequences, and
+// acknowledges them.
 func taken(t *testing.T, js jetstream.JetStream, name string, sequences ...uint64) {
 	t.Helper()
 	consumer, err := js.CreateOrUpdateConsumer(t.Context(), "S", jetstream.ConsumerConfig{

@@ -25,7 +25,8 @@ func TestIDsDifferByEveryPart(t *testing.T) {
 	add("a b NUL c", execution.IDForDelivery("a", "b", "\x00c"))
 	add("rejected a b c", execution.RejectedIDForDelivery("a", "b", "c"))
 
-	// The hashes are pinned: every version must recognize the deliveries of earlier ones.
+	// The hashes must never change: every version must recognize deliveries that an earlier version
+	// has accepted.
 	if got, want := execution.IDForDelivery("wf", "node", "1"),
 		"fbc1c36f-f0b3-8ba8-b665-62f72ec4ae8e"; got != want {
 		t.Errorf("IDForDelivery changed: %s, was %s", got, want)

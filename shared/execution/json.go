@@ -177,9 +177,9 @@ func scanString(text []byte, i int) int {
 	return -1
 }
 
-// skipPlain skips characters that need no check in a string, eight bytes at a time. It may stop
-// before the last of them. It reduces the time of BenchmarkValidJSON to two thirds, or to one sixth
-// for a body that is one long string.
+// skipPlain skips characters of a string that need no check, eight bytes at a time. It may leave
+// some of them to the caller. It cuts the time of BenchmarkValidJSON to two thirds, and to one
+// sixth for a body that is one long string.
 func skipPlain(text []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(text); i += 8 {

@@ -42,8 +42,8 @@ func TestValidJSON(t *testing.T) {
 	}
 }
 
-// Strings are scanned eight bytes at a time, so each byte is tried at each position of a word, with
-// other bytes around it.
+// ValidJSON scans strings eight bytes at a time. So every byte value is tested at each position of
+// a word, with different bytes around it.
 func TestValidJSONReadsEachByteOfAString(t *testing.T) {
 	for before := range 17 {
 		for c := range 256 {
@@ -60,8 +60,8 @@ func TestValidJSONReadsEachByteOfAString(t *testing.T) {
 	}
 }
 
-// FuzzValidJSON compares the result with that of encoding/json where that agrees with the RFC: up
-// to its depth of 10,000 and for valid UTF-8.
+// FuzzValidJSON compares ValidJSON with encoding/json, but only where encoding/json follows the
+// RFC: for valid UTF-8, and up to its maximum depth of 10,000.
 func FuzzValidJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[1,2.5e-3,"x\u00e9",null,true]}`, `[[[]]]`, "\"\xff\"", `-0.0`, "\ufeff1", `"\ud800"`,

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The lane of a key never changes: runners in other languages compute it as the protocol page says,
-// which has these numbers too (deploy/docs/runner-protocol.md).
+// The lane of a key must never change: runners in other languages compute it, too, as
+// deploy/docs/runner-protocol.md describes. That page contains the same numbers.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -175,8 +175,8 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// second evaluates a filter in a different way: on decoded documents, with encoding/json and big
-// numbers.
+// second is an independent implementation of Filter.Match, for comparison. It works on decoded
+// documents, with encoding/json and big numbers.
 func second(filterText string, r *sender.Request) bool {
 	//nolint:forcetypeassert,errcheck // it was parsed
 	conditions := decode([]byte(filterText)).(map[string]any)
@@ -224,7 +224,7 @@ func second(filterText string, r *sender.Request) bool {
 	return true
 }
 
-// loose is a text that has no type.
+// loose is text without a type, from a header, a form field or a query parameter.
 type loose string
 
 func decode(text []byte) any {
@@ -433,7 +433,8 @@ func encode(t testing.TB, v any, indent bool) string {
 	return string(text)
 }
 
-// For random filters and documents, the second evaluation gives the same result.
+// Filter.Match and the independent implementation, second, give the same result for random filters
+// and documents.
 func TestAgainstASecondEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	outcomes := map[bool]int{}
@@ -472,9 +473,9 @@ func TestAgainstASecondEvaluation(t *testing.T) {
 	}
 }
 
-// FuzzFilter checks that every valid filter can be evaluated for any body and query, each time with
-// the same result, and with the same result as in a second evaluation. The body is that of a form
-// or of a JSON document; the header X-A has the query as its value, too.
+// FuzzFilter checks that every valid filter can be evaluated for any body and query, that the
+// result is always the same, and that it equals the result of second. The body is a form or a JSON
+// document. The header X-A has the same value as the query.
 func FuzzFilter(f *testing.F) {
 	f.Add(`{"ptr:/a":1}`, []byte(`{"a":1}`), "a=1", false)
 	f.Add(`{"ptr:/a/b":{"$not":"x"},"query:a":["1"]}`,
@@ -511,8 +512,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// ambiguousRequest reports whether the second evaluation interprets a request differently: see
-// ambiguous. It also does so for forms and queries of which net/url refuses a part.
+// ambiguousRequest reports whether second interprets a request differently than Match: if the body
+// is ambiguous, or if net/url refuses a part of a form or of the query.
 func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	fields, err := url.ParseQuery(r.Query)
 	if err != nil || longExponent.MatchString(r.Query) {
@@ -540,13 +541,13 @@ func ambiguousRequest(r *sender.Request, isForm bool) bool {
 	return ambiguous(body)
 }
 
-// longExponent matches a number with an exponent of more than three digits. Its value as a fraction
-// would fill the memory of the second evaluation.
+// longExponent matches a number with an exponent of more than three digits. The function second
+// would need too much memory to represent such a number as a fraction.
 var longExponent = regexp.MustCompile(`[0-9][eE][-+]?[0-9]{4}`)
 
-// ambiguous reports whether the second evaluation, which decodes into maps, interprets a document
-// differently. This is the case if an object has two members with the same name, and for numbers
-// with long exponents.
+// ambiguous reports whether second, which decodes documents into maps, interprets a document
+// differently than Match. This is the case if an object has two members with the same name, or if a
+// number has a long exponent.
 func ambiguous(text string) bool {
 	type container struct {
 		members map[string]bool // nil in an array

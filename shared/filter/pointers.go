@@ -80,7 +80,7 @@ type scanner struct {
 	text  []byte
 	at    int
 	found []value
-	left  int    // number of pointers that are not yet resolved
+	left  int    // number of pointers that have not been resolved yet
 	seen  []bool // whether a node has been reached, by number: a duplicate member is ignored
 }
 
@@ -104,7 +104,7 @@ func (s *scanner) scanNode(n *node) {
 	default:
 		s.setValue(n, s.scanValue())
 	}
-	// Pointers that were not found here are not found anywhere.
+	// Pointers below this node that were not found here do not exist anywhere in the document.
 	s.left = min(s.left, before-n.below)
 }
 
@@ -116,7 +116,7 @@ func (s *scanner) setValue(n *node, v value) {
 	s.left -= len(n.slots)
 }
 
-// setKind stores, for the pointers that end at a node, the kind of the value that begins at start.
+// setKind stores the kind of the value that begins at start, for the pointers that end at a node.
 func (s *scanner) setKind(n *node, k kind, start int) {
 	s.setValue(n, value{kind: k, json: s.text[start : start+1]})
 }

@@ -94,8 +94,8 @@ type decimal struct {
 	exponent int64
 }
 
-// clampedExponent replaces exponents that are so large that no number of digits can compensate for
-// them.
+// clampedExponent replaces larger exponents. It is so large that no number of digits can compensate
+// for it.
 const clampedExponent = 1 << 60
 
 // parseDecimal returns the value of a JSON number.

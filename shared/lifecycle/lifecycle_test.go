@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/lifecycle"
 )
 
-// While a part stops, it can still use the parts that were started before it, and Stop waits for
-// it.
+// Stop stops the parts in reverse order and waits for each, so a part can use the parts started
+// before it even while it is stopping.
 func TestPartsStopInReverse(t *testing.T) {
 	t.Parallel()
 	var (

@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// A fault appears in /readyz after at most readinessCheckInterval plus readinessCheckTimeout: 3 s.
+// A fault appears in /readyz within 3 s: readinessCheckInterval plus readinessCheckTimeout.
 const (
 	readinessCheckInterval = time.Second
 	readinessCheckTimeout  = 2 * time.Second
@@ -40,7 +40,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.Ready(c.Part) // a stopping service reports that itself
+	defer o.Ready.Ready(c.Part) // when the service stops, it reports that itself
 	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true

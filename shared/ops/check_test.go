@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// Each part is checked separately: if one does not respond at all, failures of the others are still
-// reported.
+// The checks run independently: if one component does not respond at all, failures of the others
+// are still reported.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	o := ops.New()

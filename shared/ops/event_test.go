@@ -21,7 +21,7 @@ func newLog(t *testing.T, out io.Writer) *logrus.Logger {
 	return log
 }
 
-// The line of an event equals the line that logrus would have written.
+// LogEvent writes the same line as logrus, apart from the order of the members.
 func TestEventIsWhatLogrusWrites(t *testing.T) {
 	t.Parallel()
 	members := func() []Field {
@@ -51,7 +51,7 @@ func TestEventIsWhatLogrusWrites(t *testing.T) {
 	}
 }
 
-// counted counts writes and signals each one.
+// counted is a writer that counts the writes and signals each one.
 type counted struct {
 	mu     sync.Mutex
 	text   strings.Builder
@@ -71,8 +71,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The first line is written immediately. The lines that follow are collected and written together a
-// short time later. A line of logrus is written immediately, after the collected lines.
+// LogEvent writes the first line immediately. It collects the lines that follow, and writes them
+// together a short time later. A line of logrus is written immediately, after the collected lines.
 func TestLinesWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	out := &counted{came: make(chan struct{}, 1)}
@@ -89,7 +89,7 @@ func TestLinesWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-out.came
-	lines.flush() // there are no lines left
+	lines.flush() // nothing is left to write
 	out.mu.Lock()
 	defer out.mu.Unlock()
 	if got := out.text.String(); got != "1\n2\n2\n2\n3\n4\n" || out.writes == 6 {

@@ -83,8 +83,8 @@ func setLevel(w http.ResponseWriter, r *http.Request, log *logrus.Logger) {
 	}
 	before := log.GetLevel()
 	log.SetLevel(level)
-	// Log the change at a level that is enabled before or after it, to explain to a reader of the
-	// log why there are fewer or more lines from then on.
+	// Log the change at a level that is enabled before or after it. The line explains to readers of
+	// the log why it contains more or fewer lines from here on.
 	log.WithFields(logrus.Fields{
 		"from": before.String(),
 		"to":   level.String(),

@@ -20,12 +20,12 @@ func newMetrics() *prometheus.Registry {
 	return metrics
 }
 
-// SecondsBuckets holds buckets for durations between half a millisecond and 4 s, for scrapers that
-// do not support native histograms.
+// SecondsBuckets holds the bucket bounds for durations from half a millisecond to 4 s. They are for
+// scrapers that do not support native histograms.
 var SecondsBuckets = prometheus.ExponentialBuckets(0.0005, 2, 14)
 
-// Histogram returns the options of a histogram that is both native, with a precision of 10 % and a
-// bounded size, and classic, with the given buckets.
+// Histogram returns the options of a histogram that is both native and classic. The native form has
+// a precision of 10 % and a bounded size; the classic form has the given buckets.
 func Histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name:                            name,

@@ -25,7 +25,8 @@ var (
 	Commit  = "unknown"
 )
 
-// Readiness collects why a program is not ready. It is safe for concurrent use.
+// Readiness holds the parts of a program that are not ready, and why. It is safe for concurrent
+// use.
 type Readiness struct {
 	mu      sync.Mutex
 	waiting map[string]string
@@ -65,7 +66,7 @@ func (r *Readiness) Reasons() []string {
 type Ops struct {
 	// Metrics is the registry of the metrics that the process exposes.
 	Metrics *prometheus.Registry
-	// Ready collects why the process is not ready.
+	// Ready holds the parts of the process that are not ready.
 	Ready *Readiness
 	// Traces creates spans. nil means that tracing is off, which costs nothing.
 	Traces trace.TracerProvider

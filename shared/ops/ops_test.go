@@ -67,7 +67,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A web page whose host name resolves to loopback can neither read nor set anything.
+// A web page whose host name resolves to a loopback address can neither read anything nor change
+// the log level.
 func TestLoopbackIsAskedByAddress(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {
@@ -131,7 +132,7 @@ func TestLogLevel(t *testing.T) {
 		},
 		{"PUT", "error", 200, "error\n", logrus.ErrorLevel},
 		{"GET", "", 200, "error\n", logrus.ErrorLevel},
-		// Requests that a page from another origin could send.
+		// A page from another origin could send these requests.
 		{"POST", "info", 405, "Method Not Allowed\n", logrus.ErrorLevel},
 	} {
 		request, err := http.NewRequest(c.method, "http://"+addr+"/log-level",
@@ -156,7 +157,7 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// Profiles are served. The command line is not, because it may contain the admin token.
+// The listener serves profiles, but not the command line, because it may contain the admin token.
 func TestProfiles(t *testing.T) {
 	addr, stop, err := ops.New().Serve(t.Context(), "127.0.0.1:0", logtest.Quiet())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// exhausted is a listener that fails once, as if there were no more file descriptors.
+// exhausted is a listener whose first Accept fails, as if the process had no file descriptors left.
 type exhausted struct {
 	net.Listener
 	failed bool

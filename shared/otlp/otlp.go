@@ -26,9 +26,9 @@ import (
 // delay the exit.
 const shutdownTimeout = 2 * time.Second
 
-// Start returns the provider of a process's spans, or nil if tracing is off. stop sends the
-// remaining spans. If too many spans are waiting, further ones are dropped; the program never waits
-// for the collector.
+// Start returns the provider of a process's spans, or nil if tracing is off. Call stop before the
+// process exits: it sends the remaining spans. If too many spans are waiting, new ones are dropped,
+// so the program never waits for the collector.
 func Start(
 	ctx context.Context, service string, log logrus.FieldLogger,
 ) (provider trace.TracerProvider, stop func(), err error) {

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// Without any of the variables, nothing is traced. With the standard variables, spans are sent as
-// these specify. Unsupported settings are reported at the start.
+// Nothing is traced unless one of the variables is set. With OpenTelemetry's standard variables,
+// spans are sent where and how these specify. Unsupported settings are reported at startup.
 func TestWanted(t *testing.T) {
 	const endpoint, forTraces, exporter, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_PROTOCOL"
 	for name, c := range map[string]struct {
 		env  map[string]string
 		on   bool
-		says string // expected text in the error
+		says string // text that the error must contain
 	}{
 		"nothing":     {nil, false, ""},
 		"an endpoint": {map[string]string{endpoint: "http://collector:4318"}, true, ""},

@@ -25,7 +25,8 @@ func TestWhoCanAnswer(t *testing.T) {
 	if answer := probe.NewAnswerer(stranger).Answer(question.Header()); answer != "" {
 		t.Errorf("a stranger's ingress answers %q", answer)
 	}
-	// These answers come from another server, or are for another question.
+	// None of these texts is an answer to this question; one of them is the answer to another
+	// question.
 	old := probe.NewQuestion(keys)
 	for _, wrong := range []string{
 		"", question.Header(), strings.Split(question.Header(), ".")[2],

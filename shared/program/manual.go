@@ -19,7 +19,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		section = "1"
 	}
 	page.macro("TH", strings.ToUpper(app.Name), section, "", "hookstart "+version, "hookstart")
-	fmt.Fprintln(page, ".nh\n.ad l") // no hyphenation, and no stretching of lines
+	fmt.Fprintln(page, ".nh\n.ad l") // no hyphenation, no justified lines
 	page.macro("SH", "NAME")
 	page.text(app.Name + " \\- " + escape(app.Help))
 	page.macro("SH", "SYNOPSIS")

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// gcPercent, leastRoom and heapRoom limit how much garbage may accumulate. gcPercent lets the heap
-// grow to five times the live data before a collection, and leastRoom lets it grow by at least that
-// many bytes, because there is little live data and the memory of a request is short-lived. With
-// Go's default, the ingress collects dozens of times a second under load, and each collection also
-// empties the buffer pools. With much live data, such as a million workflows, collections are rare
-// anyway; then the heap grows by heapRoom, but by no less than leastPercent. GOGC overrides all of
-// them.
+// gcPercent, leastRoom and heapRoom limit how much garbage may accumulate. With little live data,
+// gcPercent lets the heap grow to five times that data before a collection, and leastRoom lets it
+// grow by at least that many bytes. This suits a service with little live data and requests that
+// use memory only briefly: with Go's default, the ingress collects dozens of times a second under
+// load, and each collection also empties the buffer pools. With much live data, such as a million
+// workflows, collections are rare anyway. The heap then grows by heapRoom, but by no less than
+// leastPercent. GOGC overrides all of them.
 const (
 	gcPercent    = 400
 	leastPercent = 30

@@ -24,8 +24,8 @@ func TestGarbageIsBoundedByWhatIsInUse(t *testing.T) {
 	}
 }
 
-// The live data after a collection determines how far the heap may grow until the next one, in both
-// directions.
+// The amount of live data after a collection determines how far the heap may grow until the next
+// collection, both when that amount grows and when it shrinks.
 func TestThePercentageFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
@@ -51,6 +51,6 @@ func TestThePercentageFollowsTheHeap(t *testing.T) {
 	}
 	large := make([]byte, 192<<20)
 	await("192 MB in use", func(percent int) bool { return percent > 80 && percent < 110 })
-	runtime.KeepAlive(large) // must be live until here
+	runtime.KeepAlive(large) // keeps the data live until here
 	await("little in use", func(percent int) bool { return percent > gcPercent })
 }

@@ -51,8 +51,8 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 }
 
-// Parse fills config from the given flags only, not from the environment. Without flags it sets the
-// defaults.
+// Parse fills config from the given flags, and sets the defaults of all others. It ignores the
+// environment.
 func Parse(config any, flags ...string) error {
 	parser, err := kong.New(config, Files)
 	if err != nil {

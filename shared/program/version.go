@@ -15,7 +15,7 @@ const licence = "none has been chosen yet: no permission beyond what the law giv
 // Version holds flags that every program has: they print something and exit.
 type Version struct {
 	Version versionFlag `help:"Print version, commit and build, and exit." env:"-"`
-	// Man prints the pages that packages ship; people use --help.
+	// Man prints the manual page that the packages ship. It is hidden because people use --help.
 	Man manFlag `help:"Print the manual page and exit." hidden:"" env:"-"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// ended is the value that a program panics with instead of exiting after it has printed something.
+// ended is what the fake exit function panics with, after the program has printed something.
 type ended int
 
 func printed(t *testing.T, flags any, arg string) (out string) {
@@ -47,8 +47,8 @@ func TestVersionSaysCommitBuildAndLicence(t *testing.T) {
 	}
 }
 
-// The page contains each verb and flag with its help, default and variable, and nothing that roff
-// would interpret.
+// The manual page contains each verb and flag with its help, default and variable. It contains no
+// text that roff would interpret by mistake.
 func TestManual(t *testing.T) {
 	var flags struct {
 		program.Version

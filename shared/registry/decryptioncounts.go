@@ -9,12 +9,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// DecryptionCounts counts the encrypted secrets that a set of keys can and cannot decrypt.
+// DecryptionCounts holds how many encrypted secrets a set of keys can decrypt, and how many it
+// cannot.
 type DecryptionCounts struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // why one of those counted in Closed could not be decrypted
+	Why     error    // an example of why one counted in Closed could not be decrypted
 }
 
 // Count counts one encrypted value. err is the error from decrypting it, or nil. Errors that are

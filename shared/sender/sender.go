@@ -267,7 +267,8 @@ func parseTolerance(text string) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// withDefaults returns the given settings, completed by defaults.
+// withDefaults returns a copy of given, plus the preset's defaults for the settings that given
+// lacks.
 func (e *presetEntry) withDefaults(given map[string]string) map[string]string {
 	values := maps.Clone(given)
 	if values == nil {

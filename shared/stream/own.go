@@ -110,8 +110,9 @@ func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 	return RejectedSubject(queue, workflowID, nodeID)
 }
 
-// MsgIDSubject returns the subject of a message that carries only the Nats-Msg-Id of one of the
-// workflow's start messages in another stream.
+// MsgIDSubject returns the subject of a marker: an empty message with the Nats-Msg-Id of a start
+// message that is stored in another stream. The marker lets this stream recognize duplicates of
+// that start message.
 func (l Layout) MsgIDSubject(queue, workflowID string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".remembered." + workflowID

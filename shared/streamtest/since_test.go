@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The first message since a given time is found before, between and after the stored ones, and
-// where messages were deleted.
+// The first message since a given time is found whether that time is before, between or after the
+// stored messages, and also where messages were deleted.
 func TestFirstSince(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

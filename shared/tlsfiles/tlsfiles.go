@@ -55,7 +55,8 @@ func Listen(
 	return listener, nil
 }
 
-// certificateReloader holds a certificate and its key. It is safe for concurrent use.
+// certificateReloader serves a certificate and its key from two files, and reloads them when they
+// change. It is safe for concurrent use.
 type certificateReloader struct {
 	cert, key string
 	log       logrus.FieldLogger

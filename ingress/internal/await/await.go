@@ -253,7 +253,8 @@ func (w *Wait) MarkRepeated() {
 	// when it polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
 	if w.execution.HasOwn && w.execution.Layout.Own {
-		// The stream of the execution's start message already has a subscription.
+		// The stream of the execution's start message is already subscribed to, so only add it to
+		// the streams to poll.
 		w.sources = append(w.sources, reportSource{w.execution.Layout, w.execution.Queue})
 	} else if w.execution.HasOwn {
 		_ = w.subscribe(stream.Layout{Own: true}, w.execution.Queue)

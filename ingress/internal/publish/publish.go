@@ -28,8 +28,8 @@ var (
 	// ErrStorageFull means that the stream stores no more messages until some are removed. Nothing
 	// was stored.
 	ErrStorageFull = errors.New("the stream's storage is full")
-	// ErrTooLong means that the message exceeds the maximum length of the server or the stream. It
-	// was not stored and never will be.
+	// ErrTooLong means that the message exceeds the maximum size that the server or the stream
+	// allows. The message was not stored, and retrying cannot help.
 	ErrTooLong = errors.New("the message is too long")
 )
 
@@ -140,10 +140,10 @@ func (p *DeliveryPublisher) Close() { p.acks.Close() }
 // Publish publishes a message. A nil error means that the stream has confirmed it. Any error wraps
 // one of this package's errors.
 //
-// While it is unknown whether a message with a Nats-Msg-Id was stored, Publish sends it again under
-// the same ID, until there is a reply or the time is up. Its traceparent must differ from that of
-// any other request: Publish recognizes its own message by it. A message without a Nats-Msg-Id is
-// sent only once, unless it was certainly not stored.
+// While it is unknown whether a message with a Nats-Msg-Id was stored, Publish resends it under the
+// same ID, until it gets a reply or the time is up. Each message needs a unique traceparent, by
+// which Publish recognizes its own message in the stream. A message without a Nats-Msg-Id is resent
+// only if it is certain that it was not stored.
 func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 	start := time.Now()
 	deadline := start.Add(p.timeout)

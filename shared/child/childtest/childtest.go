@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// Limits on how long a test waits for output of a process, and for its exit after SIGTERM.
+// Limits on how long a test waits for output from a process, and for the process to exit after
+// SIGTERM.
 const (
 	awaitTimeout = 2 * time.Minute
 	endTimeout   = 60 * time.Second

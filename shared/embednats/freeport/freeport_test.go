@@ -39,7 +39,7 @@ func TestNoPortIsReservedTwice(t *testing.T) {
 	wg.Wait()
 }
 
-// Other callers notice that a port is reserved, and when it is released.
+// A reserved port is not available to other callers until it is released.
 func TestAPortIsHeldUntilItIsReleased(t *testing.T) {
 	port, err := freeport.Reserve()
 	if err != nil {

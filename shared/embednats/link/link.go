@@ -18,8 +18,8 @@ type Link struct {
 	conns  map[net.Conn]struct{}
 }
 
-// New listens on a free port of 127.0.0.1 until Close. It forwards connections to the address to,
-// or to the Unix socket if to is a path.
+// New returns a link that listens on a free port of 127.0.0.1 until Close. The parameter to is the
+// target of the connections: a host:port, or the path of a Unix socket.
 func New(to string) (*Link, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not block
 	if err != nil {
@@ -86,7 +86,7 @@ func (l *Link) accept() {
 	}
 }
 
-// forward copies between a client's connection and a new connection to the server.
+// forward opens a connection to the target and copies bytes between it and a client's connection.
 func (l *Link) forward(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	l.waitUntilOpen() // while the link is silent, do not even connect

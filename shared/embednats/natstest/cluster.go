@@ -76,8 +76,8 @@ func startCluster(tb testing.TB, asProcess bool, nodes int, opts []Option) *Clus
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Node returns the i-th node, from 0. Unlike those of the Cluster, the Stop and Restart methods of
-// a Node do not wait for the cluster.
+// Node returns the i-th node, counted from 0. The Node's own Stop and Restart methods do not wait
+// for the cluster, unlike those of the Cluster.
 func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
 
 // URLs returns the URLs of all nodes for clients, separated by commas.
@@ -200,7 +200,7 @@ func (c *Cluster) client(urls string) (*nats.Conn, jetstream.JetStream) {
 	return nc, js
 }
 
-// await calls try until it succeeds, giving each call the timeout patience.
+// await calls try until it succeeds. Each call may take as long as patience.
 func (c *Cluster) await(what string, patience time.Duration, try func(context.Context) error) {
 	c.tb.Helper()
 	waiting, cancel := context.WithTimeout(c.tb.Context(), clusterTimeout)

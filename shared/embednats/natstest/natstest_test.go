@@ -109,7 +109,7 @@ func TestDataSurvives(t *testing.T) {
 			if server.URL() != url {
 				t.Errorf("%s became %s", url, server.URL())
 			}
-			// It is the same client, which has reconnected automatically.
+			// The client is the one from before the restart; it has reconnected automatically.
 			if ack := publish(t, js, "a"); ack.Sequence != 1 || !ack.Duplicate {
 				t.Errorf("repeat: %+v", ack)
 			}
@@ -256,8 +256,8 @@ func TestChildEndsWithItsParent(t *testing.T) {
 			t.Parallel()
 			parent := exec.Command(binary, "-test.run=^TestChildEndsWithItsParent$",
 				"-orphan="+state)
-			// A process that is killed does not remove its folder, so it uses a folder that this
-			// test removes.
+			// A killed process does not remove its temporary folder. Put the folder into one that
+			// this test removes.
 			parent.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			stdin, err := parent.StdinPipe()
 			if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that starts while the server is restarting does not fail: StartHeartbeat waits for
-// NATS.
+// A process can start while the NATS server is restarting: StartHeartbeat waits for the server
+// instead of failing.
 func TestAnnounceWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -45,7 +45,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		announced <- err
 	}()
 	for nc.Stats().OutMsgs == before && ctx.Err() == nil {
-		// StartHeartbeat waits for the frozen server to confirm.
+		// StartHeartbeat now waits for the frozen server's reply.
 		runtime.Gosched()
 	}
 	server.Kill()
@@ -54,7 +54,7 @@ func TestAnnounceWaitsForNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Stop()
-	// From here on, changes of the registry wait for this process.
+	// From here on, changes of the registry must wait for this process.
 	soon, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	var lagging *consistency.LaggingError

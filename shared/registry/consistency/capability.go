@@ -2,10 +2,9 @@ package consistency
 
 import "slices"
 
-// Capability is the ability of an ingress to enforce a setting of the registry that earlier
-// versions cannot enforce. An ingress announces all capabilities of its version. An executor does
-// not store a setting while a live ingress lacks the capability for it: see
-// Membership.IngressesWithout.
+// Capability is the ability of an ingress to enforce a setting of the registry that older versions
+// do not know. An ingress announces all capabilities of its version. An executor refuses to store a
+// setting as long as a live ingress lacks the capability for it: see Membership.IngressesWithout.
 type Capability string
 
 const (

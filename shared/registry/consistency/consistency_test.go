@@ -78,7 +78,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	// The timeout is long enough to store the change, which slow then does not apply.
+	// In this time the change can be stored, but the process slow does not apply it.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")
@@ -102,8 +102,8 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	}
 }
 
-// An ingress may take a long time to catch up. Changes wait for it from the moment when it
-// announces itself.
+// An ingress may take a long time to catch up. Changes wait for it from its first announcement on,
+// not only once it has caught up.
 func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -169,8 +169,8 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 	}
 }
 
-// A membership that receives nothing confirms nothing: it may have missed the announcement of a
-// process.
+// Wait fails while the membership receives nothing, because it may have missed the announcement of
+// a process.
 func TestARollThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -263,7 +263,7 @@ func TestALeaseRunsOutAndComesBack(t *testing.T) {
 }
 
 // Messages that the server sent into a dead connection count as delivered. A follower requests them
-// again as soon as the connection is back, before any heartbeats are missed.
+// again as soon as the connection is re-established, before it misses any heartbeats.
 func TestAFollowerCatchesUpOnceTheConnectionIsBack(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

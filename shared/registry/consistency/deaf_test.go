@@ -26,8 +26,8 @@ func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Li
 	return nc, link
 }
 
-// newcomer returns the lease of a process that has just announced itself, and the link that only
-// this process uses.
+// newcomer returns the lease of a process that has just announced itself, and the link through
+// which only this process is connected.
 func newcomer(t *testing.T, server *natstest.Node) (*consistency.Lease, natstest.Link) {
 	t.Helper()
 	nc, link := connectByLink(t, server)
@@ -62,8 +62,8 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds calls try until held is true: the process that try cuts off still had its
-// lease when the change was made. A busy machine may need longer than a lease to get that far.
+// whileItsLeaseHolds repeats try until it returns true: the process that try cut off still had its
+// lease when the change was made. On a busy machine, an attempt can take longer than a lease.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {
@@ -74,8 +74,8 @@ func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Fatal("the lease had always run out before the change")
 }
 
-// An executor that starts waits for the lease of an ingress that has just been cut off from NATS
-// and whose heartbeats the executor has never received.
+// The first change of a new executor waits for the lease of an ingress that was cut off from NATS
+// just before the executor joined. The executor has never received heartbeats of that ingress.
 func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -94,8 +94,8 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 	})
 }
 
-// An executor whose connection was lost waits for the lease of an ingress that started in the
-// meantime and is cut off from NATS when the connection is back.
+// The first change of an executor that has reconnected waits for the lease of an ingress that
+// started while the executor was disconnected, and that is cut off from NATS by now.
 func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -121,8 +121,9 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	})
 }
 
-// Two servers cannot reach each other, but both reach the leader. A change waits for the lease of
-// an ingress whose heartbeats are not received but which still renews its lease.
+// Two servers of a cluster cannot reach each other, but both reach the leader. A change waits for
+// the lease of an ingress at the other server: its heartbeats do not arrive, but it still renews
+// its lease.
 func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartCluster(t, 3).Node(0)
@@ -145,13 +146,13 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	t.Cleanup(lease.Stop)
 
 	presence.Silence()
-	for len(r.Membership.IngressSettings()) > 0 { // until the ingress is presumed dead
+	for len(r.Membership.IngressSettings()) > 0 { // wait until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	for !lease.IsValid(time.Now()) { // the ingress keeps renewing its lease
+	for !lease.IsValid(time.Now()) { // the ingress still renews its lease
 		<-time.After(10 * time.Millisecond)
 	}
-	slow.Hold.Lock() // the change does not arrive
+	slow.Hold.Lock() // keeps the ingress from applying the change
 	defer slow.Hold.Unlock()
 	if _, err := r.Activate(t.Context(), "wf"); err != nil {
 		t.Fatal(err)

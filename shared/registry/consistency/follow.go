@@ -37,12 +37,12 @@ type Sink interface {
 	Reset()
 }
 
-// PendingReporter is a Sink that may apply a change before the change is in force. The barrier,
-// Membership.Wait, waits until the change is in force: see Heartbeat.
+// PendingReporter is implemented by a Sink that may apply a change before the change takes effect.
+// Membership.Wait then waits until it does: see Heartbeat.
 type PendingReporter interface {
-	// Pending returns the first revision that has been applied but has not taken effect yet, or
-	// 0. The channel is closed when another revision takes effect; it is nil if there is nothing
-	// to wait for.
+	// Pending returns the first revision that has been applied but is not in force yet, or 0 if
+	// there is none. The channel is closed when another revision comes into force. It is nil if
+	// there is nothing to wait for.
 	Pending() (since uint64, settled <-chan struct{})
 }
 
@@ -82,7 +82,7 @@ type Follower struct {
 	// applying.
 	serial    int
 	delivered uint64    // number of messages from that consumer; guarded by applying
-	covers    bucketEnd // end of the bucket when that consumer was created; guarded by applying
+	covers    bucketEnd // bucket's end before that consumer was created; guarded by applying
 
 	mu       sync.Mutex
 	created  time.Time // when the bucket that is being followed was created
@@ -91,9 +91,9 @@ type Follower struct {
 	revision uint64
 	// storedAt is when the server stored that revision. Zero means unknown.
 	storedAt time.Time
-	stored   bucketEnd // end of the bucket when last queried
+	stored   bucketEnd // end of the bucket when it was last queried
 	applied  uint64    // last sequence of the newest bucketEnd that has been applied completely
-	// rewritten reports whether the stream now holds a different message at the last applied
+	// rewritten reports whether the stream now has a different message at the last applied
 	// revision.
 	rewritten bool
 	// identity is the registry's identity in the last revision that has been applied. installation
@@ -103,25 +103,26 @@ type Follower struct {
 	// restored reports whether the registry has been restored from the copy in the database since
 	// it was loaded. The loaded data may then contain records that the registry no longer has.
 	restored bool
-	// distrusted is the stamp that the identity had when the registry was found to have gone back
-	// to an earlier state. "" means that this has not been found. Before the registry went back,
-	// the bucket created at distrustedIn had reached the revision distrustedAt.
+	// distrusted is the stamp that the registry's identity had at the time when the follower
+	// detected that the registry had gone back to an earlier state. "" means that it has detected
+	// no such change. Before the registry went back, the bucket created at distrustedIn had reached
+	// revision distrustedAt.
 	distrusted   string
 	distrustedAt uint64
 	distrustedIn time.Time
-	// differs is when the stream was first found to be a different bucket from the followed one.
-	// The zero time means that it is the followed one.
+	// differs is when the follower first found that the stream is another bucket than the one it
+	// follows. The zero time means that it is the same bucket.
 	differs time.Time
 	moved   chan struct{} // closed and replaced when the fields above change
 }
 
-// bucketEnd is the last sequence of a bucket. The message with that sequence can be missing, for
-// example after a power cut, and then no applied revision ever reaches it. But if a consumer that
-// was created later has nothing more to deliver, everything up to the end of the bucket has been
-// applied. That conclusion is valid only for a bucket without replicas, which is on one server:
-// with several servers, the consumer's server may lag behind.
+// bucketEnd is the last sequence of a bucket. The message with that sequence may be missing, for
+// example after a power cut, so the last applied revision may never reach it. But if a consumer
+// that was created after the bucketEnd was read has nothing more to deliver, everything up to the
+// end has been applied. This is certain only for a bucket without replicas, which is on one server.
+// With several servers, the consumer's server may lag behind.
 type bucketEnd struct {
-	load int // the number of the load that the sequence belongs to
+	load int // the number of the load to which the sequence belongs
 	last uint64
 }
 
@@ -184,7 +185,7 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 		return
 	}
 	if info.State.LastSeq < f.applied {
-		// The bucket was replaced by an older copy, so f.applied is not an end of this bucket.
+		// An older copy has replaced the bucket, so f.applied is not an end of this bucket.
 		f.stored.load++
 		f.applied = 0
 	}
@@ -265,8 +266,8 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// pause sleeps after a failed attempt. It returns early, and returns true, if the connection is
-// re-established meanwhile.
+// pause sleeps after a failed attempt. If the connection is re-established in the meantime, pause
+// returns true immediately.
 func (f *Follower) pause(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
@@ -349,13 +350,13 @@ func (f *Follower) consume(
 }
 
 // beginConsuming makes handle apply the messages of a consumer, and returns the consumer's serial
-// number. It returns false if everything is being loaded anew since the consumer's first message
-// was chosen: the consumer would leave out what is stored before that message.
+// number. It returns false if a reload has begun since the consumer's first message was chosen: the
+// consumer would then skip the messages before that one.
 func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok bool) {
 	f.applying.Lock()
 	defer f.applying.Unlock()
 	select {
-	case <-f.anew: // the value was meant for the previous consumer
+	case <-f.anew: // a value in the channel was meant for the previous consumer
 	default:
 	}
 	f.mu.Lock()
@@ -365,7 +366,7 @@ func (f *Follower) beginConsuming(consumer followedConsumer) (serial int, ok boo
 	}
 	f.serial++
 	f.delivered, f.covers = 0, consumer.covers
-	if consumer.CachedInfo().NumPending == 0 { // no message will show that nothing is pending
+	if consumer.CachedInfo().NumPending == 0 { // no message will report that nothing is pending
 		f.markApplied(consumer.covers)
 	}
 	return f.serial, true
@@ -523,8 +524,7 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 // CatchUpWithoutIdentity is like CatchUp, but accepts a registry without an identity. It is for an
 // executor that is about to write the identity.
 func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
-	// Read this before the request: by the time the response arrives, more may have been stored and
-	// applied.
+	// Read this before the request: more may be stored and applied before the response arrives.
 	revision := f.Revision()
 	s, err := f.js.Stream(ctx, registry.Stream)
 	if err != nil {
@@ -584,9 +584,9 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkBucket returns an error if a bucket is not the followed one. Once that has been the case for
-// leaseDuration, it reloads everything instead. revision is one that had been applied before the
-// bucket was looked up.
+// checkBucket returns an error if a bucket is not the followed one. Once the buckets have differed
+// for leaseDuration, checkBucket switches to the new bucket instead, and reloads everything.
+// revision must have been applied before the bucket was looked up.
 func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
@@ -603,7 +603,7 @@ func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) erro
 		}
 	}
 	if info.Created.Equal(f.distrustedIn) && info.State.LastSeq >= f.distrustedAt {
-		// It was only a cluster's server that lagged behind.
+		// The registry had not gone back; a server of the cluster had only lagged behind.
 		f.distrusted = ""
 	}
 	differs := f.differs

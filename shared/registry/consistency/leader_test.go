@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A lease expires before the leader of the registry is replaced. The leader of three servers does
-// not reach the others, which may elect another leader and store changes. The old leader goes on
-// responding (with nats-server 2.15.2 for more than ten minutes).
+// A lease expires before the servers replace the leader of the registry. If that leader cannot
+// reach the other two servers, these may elect another leader and store changes, while the old
+// leader goes on responding (with nats-server 2.15.2 for more than ten minutes).
 func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)
@@ -42,7 +42,8 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	lease := consistency.NewLease(nc, follower)
 	t.Cleanup(lease.Stop)
 	for begin := time.Now(); lease.Age(time.Now()) >= time.Since(begin); {
-		// Wait until the lease has been renewed: the three servers reach each other.
+		// Wait until the lease has been renewed, which shows that the three servers reach each
+		// other.
 		<-time.After(10 * time.Millisecond)
 	}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Lease reports whether a follower's copy of the registry is current, that is, whether it was known
-// to be complete less than leaseDuration ago. The lease of a process that was frozen or
+// Lease reports whether a follower's copy of the registry is current: it is valid for leaseDuration
+// after the copy was last known to be complete. The lease of a process that was frozen or
 // disconnected from NATS expires, which keeps the process from using a stale copy.
 type Lease struct {
 	nc       *nats.Conn
@@ -51,9 +51,8 @@ func (l *Lease) Stop() {
 	<-l.done
 }
 
-// IsValid reports, without waiting, whether the lease is valid at now. It is not valid while a
-// backup is being restored, even if it was renewed just before, because the registry is incomplete
-// then.
+// IsValid reports, without waiting, whether the lease is valid at now. It returns false while a
+// backup is being restored, even right after a renewal, because the registry is then incomplete.
 func (l *Lease) IsValid(now time.Time) bool {
 	return int64(now.Sub(l.origin)) < l.until.Load() && !l.follower.restoring.Load()
 }

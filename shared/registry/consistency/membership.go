@@ -24,7 +24,7 @@ type Membership struct {
 	echo       uint64 // the highest echo number that was received back
 	asked      uint64 // the last echo number that was sent
 	changed    chan struct{}
-	since      time.Time // when the subscription last had a gap
+	since      time.Time // when the subscription last had a gap: the start, or a reconnect
 	reconnects uint64    // number of reconnects of nc when since was set
 	clustered  bool      // whether nc has ever been connected to a cluster
 }
@@ -44,8 +44,8 @@ func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Now())
 }
 
-// JoinFirst is like Join, for a caller that has just started NATS itself. No process can then have
-// followed the registry in the last 3 s, so the caller's first change need not wait for
+// JoinFirst is like Join, for a caller that has just started NATS itself. No other process can have
+// followed the registry before that, so the caller's first change need not wait for the leases of
 // disconnected processes.
 func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Time{})
@@ -111,8 +111,9 @@ func (e *LaggingError) Error() string {
 // because until then a process whose heartbeats were not received may still have a valid lease. If
 // ctx ends first, Wait returns a *LaggingError.
 func (r *Membership) Wait(ctx context.Context, revision uint64) error {
-	// An announcement that was made before the change may not have arrived yet. A message that this
-	// membership sends to itself now arrives after it.
+	// An announcement that was made before the change may still be on its way. Send a message to
+	// ourselves, and wait below until it arrives: by then, all earlier announcements have arrived,
+	// too.
 	r.mu.Lock()
 	r.asked++
 	number := r.asked
@@ -154,8 +155,8 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 }
 
 // lagging returns the processes that may serve requests and have not applied a revision. next is
-// how long it takes until the first of them is presumed dead. lagging removes processes that have
-// been silent for forgetMemberAfter. The caller must hold mu.
+// the time until the first of them is presumed dead. lagging also removes processes that have been
+// silent for forgetMemberAfter. The caller must hold mu.
 func (r *Membership) lagging(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
@@ -202,7 +203,7 @@ func (r *Membership) IngressSettings() []*IngressSettings {
 type Process struct {
 	Instance string // a random UUID
 	Role     string
-	Revision uint64 // the registry's revision that the process has applied
+	Revision uint64 // the latest registry revision that it has applied
 	About    ProcessInfo
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// Processes do not wait for a newest message that the bucket has lost, as it may in a power cut,
-// while the bucket still reports its sequence as the last one.
+// A power cut can lose the newest message of the bucket, while the bucket still reports its
+// sequence as the last one. Processes do not wait for that message.
 func TestTheNewestMessageIsGone(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

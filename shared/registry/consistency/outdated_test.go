@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// A process that was frozen while its registry was lost and restored can choose where its next
-// consumer begins, and then start to load everything anew. It must not read on from there: it would
-// never see what was stored before, such as the registry's identity.
+// While a process is frozen, its registry may be lost and restored. The process may have chosen the
+// first message of its next consumer before it starts to reload. It must not use that consumer: it
+// would miss everything stored before that message, such as the registry's identity.
 func TestAConsumerOfAnEarlierLoadIsNotUsed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

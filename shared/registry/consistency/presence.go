@@ -114,7 +114,8 @@ func (a *Heartbeat) announce() error {
 	return a.nc.Publish(presenceSubject, data)
 }
 
-// announceOrLog calls announce and only logs an error: the next heartbeat makes up for it.
+// announceOrLog calls announce and logs its error. It need not retry, because the next heartbeat
+// contains the same information.
 func (a *Heartbeat) announceOrLog() {
 	if err := a.announce(); err != nil {
 		a.log.WithError(err).Debug("presence was not announced")

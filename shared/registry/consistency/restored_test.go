@@ -41,14 +41,14 @@ func startProcess(t *testing.T, server *natstest.Node) process {
 	return p
 }
 
-// noLongerValid waits until the lease has expired.
+// noLongerValid waits until the process's lease has expired.
 func (p process) noLongerValid() {
 	for p.lease.AwaitValid(time.Now()) {
 		<-time.After(10 * time.Millisecond)
 	}
 }
 
-// neverValid fails the test if the lease is valid at any moment within the given duration.
+// neverValid fails the test if the process's lease is valid at any time within the given duration.
 func (p process) neverValid(t *testing.T, within time.Duration) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < within; {
@@ -58,7 +58,7 @@ func (p process) neverValid(t *testing.T, within time.Duration) {
 	}
 }
 
-// validAgain waits until the lease is valid.
+// validAgain waits until the process's lease is valid again.
 func (p process) validAgain(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -71,7 +71,7 @@ func (p process) validAgain(t *testing.T) {
 	}
 }
 
-// inForce changes the registry, and repeats the change until the editor's copy is current again.
+// inForce makes a change of the registry, and retries it until the editor's copy is current again.
 func inForce(t *testing.T, change func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -88,8 +88,8 @@ func inForce(t *testing.T, change func(context.Context) error) {
 	}
 }
 
-// The storage is reset to an earlier copy while the processes are running. Changes made after that
-// copy are no longer in force, and later changes are.
+// The server's storage is reset to an earlier copy while the processes are running. After that, the
+// changes made since that copy are not in force, and new changes come into force.
 func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -110,7 +110,8 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	fatal(t, os.RemoveAll(server.StoreDir()))
 	fatal(t, os.CopyFS(server.StoreDir(), os.DirFS(backup)))
 	server.Restart()
-	// No executor has checked the registry yet: it may be older than the confirmed state.
+	// The lease stays invalid until an executor has checked the registry, which may be older than
+	// the confirmed state.
 	p.neverValid(t, 3*time.Second)
 	registrytest.WriteIdentity(t, r.JetStream)
 	p.validAgain(t)
@@ -134,7 +135,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	}
 }
 
-// The bucket is deleted and recreated while the processes are running. They load the new one.
+// If the bucket is deleted and recreated while the processes are running, they load the new bucket.
 func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

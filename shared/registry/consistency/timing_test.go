@@ -25,7 +25,8 @@ func TestTimings(t *testing.T) {
 		t.Errorf("a new membership listens for %s, and heartbeats come every %s", joinListenTime,
 			heartbeatInterval)
 	}
-	// The reasoning does not need this. It keeps a lease from expiring while nothing is wrong.
+	// The reasoning does not depend on this inequality. It keeps a lease from expiring while
+	// everything works.
 	if leaseRenewInterval+leaseRenewTimeout >= leaseDuration {
 		t.Errorf("a renewal begins every %s and takes up to %s, but a lease is only %s long",
 			leaseRenewInterval, leaseRenewTimeout, leaseDuration)
@@ -36,9 +37,9 @@ func TestTimings(t *testing.T) {
 	}
 }
 
-// Changes wait for a process that was killed until it is presumed dead, but no longer. With one
-// server, no process can be silent and still renew its lease.
-// TestAChangeWaitsForTheLeaseOfASilentProcess uses a cluster.
+// A change waits until a killed process is presumed dead, but no longer. With one server, no
+// process can be silent and still renew its lease. TestAChangeWaitsForTheLeaseOfASilentProcess
+// tests that case with a cluster.
 func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

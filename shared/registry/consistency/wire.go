@@ -8,14 +8,15 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// heartbeatMessage is an announcement, or, with an echo, a message that a process sends to itself.
+// heartbeatMessage is an announcement. If echo is set, it is instead a message that a process sends
+// to itself.
 type heartbeatMessage struct {
 	instance string
 	role     string
 	revision uint64
 	serving  bool
 	leaving  bool
-	echo     uint64           // if not 0, the instance sends this to itself and waits for it
+	echo     uint64           // not 0 if the instance sends the message to itself, and waits for it
 	settings *IngressSettings // settings of an ingress; nil for other processes
 	about    ProcessInfo
 }
@@ -27,8 +28,8 @@ type ProcessInfo struct {
 	Version string
 	// KeyIDs holds the IDs of the keys that the process can decrypt secrets with.
 	KeyIDs []string
-	// Schema is the version of the database schema that an executor works with. 0 means that the
-	// process is not an executor or does not announce it.
+	// Schema is the version of the database schema that an executor uses. 0 means that the process
+	// is not an executor, or is too old to announce it.
 	Schema int64
 	// Can holds the capabilities of an ingress.
 	Can []Capability

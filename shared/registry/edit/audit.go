@@ -36,8 +36,8 @@ var systemActor = Actor{Kind: "system", Name: "hookstart"}
 
 type (
 	actorKey struct{}
-	// auditEntryKey is the context key of an audit entry. That entry is stored with a record
-	// instead of the entry that auditEntryFor derives from the change.
+	// auditEntryKey is the context key of an explicit audit entry. The entry is stored with the
+	// record in place of the one that auditEntryFor would derive from the change.
 	auditEntryKey struct{}
 )
 
@@ -346,8 +346,7 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 				addFields(to, at+".", reflect.ValueOf(node))
 			}
 		case registry.QueueStream:
-			// The audit shows what operators requested, not the phases that the move then goes
-			// through.
+			// The audit shows what operators requested, not the phases of the move that follows.
 			if content.Phase < registry.PhaseMovingOut {
 				to[name] = fieldValue{shown: "own"}
 				addFields(to, name+".", v)

@@ -17,7 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// steps is a JetStream that announces each step before it happens, for example "get secrets".
+// steps is a JetStream that calls a hook before each operation, with the operation's name, for
+// example "get secrets".
 type steps struct {
 	jetstream.JetStream
 	before func(step string)
@@ -64,7 +65,7 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a workflow that is deleted and, at the same time, created again.
+// recreated is a workflow that one process deletes while another creates it again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry
@@ -125,7 +126,8 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 			r := startRecreated(t)
 			tokenStored, storeRecord, created := make(chan struct{}), make(chan struct{}),
 				make(chan error, 1)
-			// The token is stored in two attempts: as a new record, and over the deletion marker.
+			// The new token is stored in two attempts: first as a new record, then over the
+			// deletion marker.
 			stored := sync.OnceFunc(func() { close(tokenStored) })
 			creating := r.editor(r.Directory, r.Follower, func(step string) {
 				if step == "create "+registry.Bucket {
@@ -153,7 +155,7 @@ func TestAWorkflowThatComesBackKeepsItsSecrets(t *testing.T) {
 	}
 }
 
-// heldDirectory is a directory whose changes can be held back.
+// heldDirectory is a directory that can be kept from receiving changes.
 type heldDirectory struct {
 	*edit.Directory
 	hold sync.Mutex

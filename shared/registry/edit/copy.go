@@ -115,7 +115,7 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 	}
 }
 
-// check makes the copy's leader step down if it receives nothing from an original that could send.
+// check makes the copy's leader step down if it receives nothing although the original could send.
 // It returns an error only if the leader does not step down.
 func (m *MirrorMonitor) check(ctx context.Context) error {
 	s, err := m.copies.Stream(ctx, registry.Stream)

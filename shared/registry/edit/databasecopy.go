@@ -54,9 +54,9 @@ var ErrInstallationChanged = errors.New(
 	"another process has written the registry's identity meanwhile",
 )
 
-// WriteInstallation stores the registry's identity, with a new stamp, replacing the revision
-// lastRev, which ReadInstallation returned. It fails with ErrInstallationChanged if the identity
-// has a different revision by now.
+// WriteInstallation stores the registry's identity, with a new stamp. lastRev is the revision that
+// ReadInstallation returned. If the identity now has another revision, WriteInstallation fails with
+// ErrInstallationChanged.
 func WriteInstallation(
 	ctx context.Context, js jetstream.JetStream, i registry.Installation, lastRev uint64,
 ) (rev uint64, err error) {
@@ -79,8 +79,8 @@ func WriteInstallation(
 }
 
 // AdvanceRevision deletes the revisions of a bucket up to and including above, and makes the next
-// revision follow above. The revisions of a bucket that was lost can thus continue where they
-// ended. Repeating the call does not delete anything that was stored after the first call.
+// revision follow above. This lets the revisions of a lost bucket continue where they ended. A
+// repeated call does not delete anything that was stored after the first one.
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
@@ -96,8 +96,8 @@ func AdvanceRevision(
 }
 
 const (
-	// maxUnconfirmedRecords is the maximum number of records that RestoreMissing has sent and whose
-	// confirmations it still awaits.
+	// maxUnconfirmedRecords is the maximum number of records for which RestoreMissing awaits a
+	// confirmation at the same time.
 	maxUnconfirmedRecords = 500
 	// maxStallWait is the maximum time that a record may wait to be sent.
 	maxStallWait = 10 * time.Second
@@ -164,7 +164,7 @@ func noteStoredRevision(ctx context.Context, bucket string, revision uint64) {
 }
 
 // awaitDatabaseCopy waits until the DatabaseCopy contains everything that a change has stored. If
-// that does not happen in time, awaitDatabaseCopy returns a *consistency.LaggingError.
+// ctx ends first, it returns a *consistency.LaggingError.
 func (e *Editor) awaitDatabaseCopy(ctx context.Context, m storedRevisions) error {
 	if e.databaseCopy == nil {
 		return nil

@@ -21,8 +21,8 @@ type Directory struct {
 
 	mu      sync.RWMutex
 	current *records // the records that the methods return
-	// filling holds the records that changes are applied to. They are the same as current, except
-	// while another copy is being loaded.
+	// filling holds the records to which changes are applied. It is the same as current, except
+	// while the bucket is being reloaded.
 	filling *records
 
 	// keyWatches holds the pending calls of WatchAPIKeyDeletion.
@@ -53,7 +53,7 @@ func newRecords() *records {
 	}
 }
 
-// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that name w's queue.
+// adjustQueueCount adds change, which is 1 or -1, to the number of workflows that use w's queue.
 func (r *records) adjustQueueCount(w *registry.Workflow, change int) {
 	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
@@ -83,8 +83,8 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	}
 }
 
-// Apply implements consistency.Sink. It updates the snapshot first, because activations rely on the
-// snapshot having counted every record that can be read.
+// Apply implements consistency.Sink. It updates the snapshot before the records, because an
+// activation relies on it: every record that can be read must have been counted.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()
@@ -257,8 +257,8 @@ func page[T any](records *btree.Map[string, Versioned[T]], after string, limit i
 	return list
 }
 
-// CountWorkflows returns the number of workflows, and the number of those that were created at or
-// after since.
+// CountWorkflows returns the number of all workflows, and the number of those created since the
+// given time.
 func (d *Directory) CountWorkflows(since time.Time) (all, created int) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

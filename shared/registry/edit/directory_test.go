@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A workflow that a reader sees as active has already been counted. Otherwise a second one could be
-// activated in excess of the plan's limit.
+// The directory counts a workflow as active before readers can see it as active. Otherwise, another
+// workflow could be activated in excess of the plan's limit.
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)
@@ -57,8 +57,8 @@ func TestWhatIsSeenIsCounted(t *testing.T) {
 	}
 }
 
-// A workflow that is deleted while it is being activated is reported as not found, not as exceeding
-// the plan's limit.
+// If a workflow is deleted while it is being activated, the activation fails with "not found". It
+// does not report that the plan's limit is exceeded.
 func TestAWorkflowThatGoesWhileItIsSwitched(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -22,7 +22,7 @@ func TestTheWorkflowsActivatedFirstKeepWorking(t *testing.T) {
 	r := registrytest.Start(t, nc)
 	i, _ := registrytest.StartIngress(t, server.Connect(t))
 	ctx := t.Context()
-	for _, id := range []string{"c", "b", "a"} { // not the alphabetical order of their names
+	for _, id := range []string{"c", "b", "a"} { // not in alphabetical order
 		r.CreateWorkflow(t, id, "pro", true)
 	}
 	within := func(id string) bool {
@@ -97,7 +97,8 @@ func TestOfTwoRacingActivationsOneWins(t *testing.T) {
 	}
 }
 
-// A process may die between the two writes of a switch. The next switch completes it.
+// A process may die between the two writes that activate or deactivate a workflow. The next such
+// change completes the first one.
 func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -140,8 +141,8 @@ func TestAnUnfinishedSwitchIsFinishedByTheNext(t *testing.T) {
 		t.Error("it was not finished")
 	}
 
-	// A workflow that is deleted and created again is not activated by the unfinished switch of its
-	// predecessor.
+	// An unfinished activation of a deleted workflow does not activate a new workflow with the same
+	// ID.
 	if err := r.DeleteWorkflow(ctx, "died"); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type Editor struct {
 	// that senders' secrets cannot be stored at all.
 	keys         *seal.Keys
 	now          func() time.Time
-	databaseCopy DatabaseCopy // nil means that there is no DatabaseCopy
+	databaseCopy DatabaseCopy // optional; nil if the registry is not copied to a database
 }
 
 // WithDatabaseCopy makes the editor confirm a change only once the database copy has stored it.
@@ -81,7 +81,7 @@ func NewEditor(
 	}, nil
 }
 
-// errRetry means that a concurrent change was stored first, so the change must be retried.
+// errRetry means that a concurrent change was stored first. The caller must retry its change.
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
@@ -132,10 +132,10 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// tryStore calls try until it has written, or until it has been refused a second time, with a
-// directory that is certainly current. (The directory of a process that was frozen or disconnected
-// from NATS may be stale.) try returns the revision that must be in force, even with errUnchanged.
-// tryStore returns the revision from the last call.
+// tryStore calls try until it has stored the change. A refusal that depends on the directory counts
+// only with a directory that is certainly current, so tryStore then calls try again. (The directory
+// of a process that was frozen or disconnected from NATS may be stale.) try returns the revision
+// that must be in force, even with errUnchanged. tryStore returns the revision from the last call.
 func (e *Editor) tryStore(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {
@@ -146,7 +146,7 @@ func (e *Editor) tryStore(
 	}
 	if err := e.EnsureCurrent(
 		ctx,
-	); err != nil { // nothing is stored in a registry that is being restored
+	); err != nil { // while the registry is being restored, nothing else is stored in it
 		return 0, err
 	}
 	for attempt, caughtUp := 0, false; ; attempt++ {
@@ -274,7 +274,7 @@ func (e *Editor) deletedRevision(ctx context.Context, kv jetstream.KeyValue, key
 	return last.revision
 }
 
-// OutcomeUnknownError means that it is not known whether a change is stored, because the
+// OutcomeUnknownError means that it is unknown whether a change was stored, because the
 // acknowledgment was lost or is late.
 type OutcomeUnknownError struct{ cause error }
 

@@ -11,15 +11,16 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MinSilenceThreshold and MaxSilenceThreshold bound how long a trigger node may be without requests
-// before it counts as silent. The executors check every few seconds.
+// MinSilenceThreshold and MaxSilenceThreshold are the bounds of an account's silence threshold: how
+// long a trigger node may receive no requests before it counts as silent. The executors check every
+// few seconds.
 const (
 	MinSilenceThreshold = 10 * time.Second
 	MaxSilenceThreshold = 366 * 24 * time.Hour
 )
 
-// PutEventSubscription makes an account's events start a workflow. created means that they started
-// none before.
+// PutEventSubscription makes an account's events start a workflow. created reports whether they
+// started none before.
 func (e *Editor) PutEventSubscription(
 	ctx context.Context, accountID string, events registry.EventSubscription,
 ) (a *registry.Account, created bool, err error) {

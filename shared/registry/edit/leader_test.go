@@ -28,8 +28,8 @@ func connectTo(t *testing.T, node *natstest.Node) *nats.Conn {
 	return nc
 }
 
-// bucketsOf creates the buckets, with a replica on each of three nodes, before a registry is
-// started there.
+// bucketsOf creates the registry's buckets, each with a replica on all three nodes of the cluster.
+// Call it before a registry starts on the cluster.
 func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	t.Helper()
 	js, err := jetstream.New(cluster.Connect(t))
@@ -37,9 +37,9 @@ func bucketsOf(t *testing.T, cluster *natstest.Cluster) {
 	fatal(t, edit.EnsureBuckets(t.Context(), js, 3))
 }
 
-// An executor does not rely on a leader of the registry that cannot reach the other servers. They
-// may have elected another leader, which stores changes. The old leader does not notice that, and
-// still responds to an executor that is connected to it.
+// An executor does not rely on a leader of the registry that cannot reach the other servers. Those
+// may have elected another leader, which stores changes. The old leader does not notice this, and
+// still responds to executors that are connected to it.
 func TestALeaderThatTheOthersHaveLeftIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartProcessCluster(t, 3)

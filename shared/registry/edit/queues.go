@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxInFlight is the highest limit that can be set on a group's executions in flight.
+// MaxInFlight is the maximum value of a group's limit on its executions in flight.
 const MaxInFlight = 1_000_000
 
 // PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
