@@ -1,15 +1,15 @@
 // Package audit defines the parts of the audit log that both halves of the executor use. The
-// operators' half (operate) determines who requests what, and stores the entries of requeues,
+// operators' half (operate) determines who requests what. It stores the entries for requeues,
 // dismissals, cancellations and sign-ins itself. The recording half (recorder, auditor,
-// databasecopy) stores the other entries. Neither half imports the other. Both import this package,
-// which defines:
+// databasecopy) stores all other entries. Neither half imports the other; both import this package.
+// It defines:
 //
 //   - the actions other than changes of the registry, and the fields of their entries;
 //   - how an entry is stored in the database: ToStoreEntry;
 //   - how the actor is passed from operate to the recorder: SetActor adds it to the header of the
 //     start message that the actor requested, and StartEntry reads it there.
 //
-// The entries for changes of the registry are created by shared/registry/edit and are stored in the
+// shared/registry/edit creates the entries for changes of the registry and stores them in the
 // header of the changed record.
 package audit
 
@@ -67,10 +67,10 @@ func ToStoreEntry(e edit.AuditEntry) store.AuditEntry {
 	}
 }
 
-// RequeueEntry returns the audit entry for a message put aside that is now recorded, as r or as a
-// report about r. putAsideAt is when it was put aside. deadLetterID is the message's ID in the list
-// of dead letters. The entry's ID is derived from deadLetterID and putAsideAt, so repeated attempts
-// add only one entry.
+// RequeueEntry returns the audit entry for recording a message that had been put aside. r is the
+// record that the message created or reports about, putAsideAt is when it was put aside, and
+// deadLetterID is its ID in the list of dead letters. The entry's ID is derived from deadLetterID
+// and putAsideAt, so repeated attempts add only one entry.
 func RequeueEntry(
 	deadLetterID string, putAsideAt, now time.Time, actor edit.Actor, r store.Record,
 ) store.AuditEntry {
@@ -86,8 +86,9 @@ func RequeueEntry(
 		edit.FieldChange{Field: fieldDeadLetter, To: deadLetterID})
 }
 
-// DismissEntry returns the entry for a dismissed dead letter. deadLetterID is its ID in the list of
-// dead letters. r is the record of the failed execution, or zero if the dead letter is a message.
+// DismissEntry returns the audit entry for a dismissed dead letter. deadLetterID is its ID in the
+// list of dead letters. r is the record of the failed execution, or zero if the dead letter is a
+// message that was put aside.
 func DismissEntry(
 	deadLetterID string,
 	now time.Time,

@@ -12,18 +12,18 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Start messages requested by operators are added to the audit log without a second write. The
-// actor is in a header of the start message, so no such message is stored without its actor. The
-// execution record and the audit entry are written in one transaction. The audit entry has the same
-// ID as the execution, so a redelivered message does not add a second entry.
+// Start messages requested by operators are added to the audit log without a second write: the
+// actor is in a header of the start message. The recorder writes the execution record and the audit
+// entry in one transaction. The entry has the same ID as the execution, so a redelivered message
+// does not add a second entry.
 
 // SetActor adds the actor who requested a start to the header of the start message.
 func SetActor(header nats.Header, actor edit.Actor) {
 	header[stream.HeaderActor] = []string{edit.EncodeActor(actor)}
 }
 
-// StartEntry returns the audit entry for a start message that was stored in the stream at the time
-// at and is recorded as r. The second result is false if a sender and not an operator caused the
+// StartEntry returns the audit entry for a start message that is recorded as r. at is when the
+// stream stored the message. The second result is false if a sender, not an operator, caused the
 // start. Only the actor is read from the header; the action is derived from r.
 func StartEntry(header nats.Header, r store.Record, at time.Time) (store.AuditEntry, bool) {
 	encoded := header.Get(stream.HeaderActor)

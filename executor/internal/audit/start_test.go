@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The action of an entry follows from the record, and the actor from the header. An actor that
-// cannot be read does not prevent the entry.
+// The entry's action is derived from the record, and its actor is read from the header. If the
+// header is unreadable, there is still an entry.
 func TestStartEntry(t *testing.T) {
 	t.Parallel()
 	const original = "original"
@@ -87,8 +87,8 @@ func TestStartEntry(t *testing.T) {
 	}
 }
 
-// A message that is requeued again has the same entry, which the database keeps once. A message
-// that was put aside again later has another one.
+// Requeuing the same message twice results in the same entry ID, so the database keeps one entry.
+// If the message was put aside again later, the ID differs.
 func TestRequeueEntryHasAnIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	aside := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

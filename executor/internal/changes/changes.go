@@ -1,10 +1,9 @@
-// Package changes notifies watchers of changed execution records, whichever executor recorded the
-// changes. If a watch may have missed a change, it is ended, so that its client reads the records
-// again.
+// Package changes notifies watchers of changed execution records, no matter which executor recorded
+// the changes. If a watch may have missed a change, the package ends it, so that its client reads
+// the records again.
 //
-// Each change is announced in a message, and a stream keeps the announcements of the last few
-// minutes. An executor that has just started reads them, so a client that reconnects to it misses
-// nothing.
+// Executors announce each change in a message. A stream keeps the announcements of the last few
+// minutes. A newly started executor reads them, so a client that reconnects to it misses nothing.
 package changes
 
 import (
@@ -30,8 +29,8 @@ const maxIDsPerMessage = 2000
 // flushTimeout limits the wait for the server's response after a reconnect.
 const flushTimeout = 2 * time.Second
 
-// watcherBuffer is the number of batches by which a watcher may fall behind before its watch is
-// ended.
+// watcherBuffer is the number of batches that a watcher may fall behind. If it falls behind
+// further, its watch ends.
 const watcherBuffer = 64
 
 // StreamName is the name of the stream that keeps the announcements.
@@ -47,9 +46,9 @@ const (
 // loadTimeout limits reading the stream at startup.
 const loadTimeout = 5 * time.Second
 
-// Ensure creates the stream if it does not exist. The stream is small and kept in memory. A restart
-// of a single NATS server empties it; Subscription.Complete reports such a gap to clients that
-// reconnect.
+// Ensure creates the stream if it does not exist. The stream is small and kept in memory. If a
+// single NATS server restarts, the stream is empty; Subscription.Complete then tells clients that
+// reconnect that there is a gap.
 func Ensure(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	_, err := js.Stream(ctx, StreamName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -107,7 +106,7 @@ func New(nc *nats.Conn) (*Notifier, error) {
 	return c, nil
 }
 
-// endWatchesOnGaps ends all watches when changes may have been missed: after a lost connection, or
+// endWatchesOnGaps ends all watches when they may have missed changes: after a lost connection, or
 // when this process was too slow.
 func (c *Notifier) endWatchesOnGaps(connected <-chan nats.Status, slow <-chan nats.SubStatus) {
 	defer close(c.done)
@@ -116,7 +115,7 @@ func (c *Notifier) endWatchesOnGaps(connected <-chan nats.Status, slow <-chan na
 		case <-c.stop:
 			return
 		case <-connected:
-			// After the flush the server has the subscription, so a watch that begins after it
+			// After the flush, the server knows the subscription, so a watch that begins later
 			// misses nothing.
 			_ = c.nc.FlushTimeout(flushTimeout)
 		case _, open := <-slow:
@@ -151,8 +150,8 @@ func (c *Notifier) endAllWatches() {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// nextTime returns the current time in whole microseconds, or a later time if necessary to be later
-// than every previous result. mu must be held.
+// nextTime returns the current time in whole microseconds. If that is not later than the previous
+// result, it returns the microsecond after that result. mu must be held.
 func (c *Notifier) nextTime() time.Time {
 	at := now()
 	if !at.After(c.last) {
@@ -189,10 +188,10 @@ func (c *Notifier) publish(ids []string) error {
 
 // Subscription is a running watch.
 type Subscription struct {
-	// Since is when the watch began: Changed receives everything after it.
+	// Since is when the watch began. Changed receives every batch after that time.
 	Since time.Time
-	// Before holds the batches since the requested time, and a few older ones: executors' clocks
-	// differ, and the client may have watched on another executor before.
+	// Before holds the batches since the requested time, and a few older ones, because executors'
+	// clocks differ and the client may have watched on another executor before.
 	Before []Batch
 	// Complete reports whether Before contains all changes since the requested time.
 	Complete bool
@@ -203,9 +202,9 @@ type Subscription struct {
 	Cancel func()
 }
 
-// Watch begins a watch. If after is zero, the watch receives the changes from now on. Otherwise
-// after is the At of a batch that the client has received, from this process or another one, and
-// the watch also receives the batches since then.
+// Watch begins a watch. If after is zero, the watch receives the changes from now on. Otherwise,
+// after must be the At of a batch that the client received from this or another process, and the
+// watch also receives the batches since then.
 func (c *Notifier) Watch(after time.Time) Subscription {
 	w := make(chan Batch, watcherBuffer)
 	c.mu.Lock()
@@ -241,8 +240,8 @@ func (c *Notifier) receive(msg *nats.Msg) {
 	}
 }
 
-// LoadRecent reads the announcements made before New from the stream. If it fails, the Notifier
-// remembers no earlier announcements.
+// LoadRecent reads the announcements made before New from the stream. If it fails, clients cannot
+// resume from batches before New.
 func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -293,7 +292,8 @@ func (c *Notifier) LoadRecent(ctx context.Context, js jetstream.JetStream) error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Append the announcements received since New. Some of them may then occur twice.
+	// Append the announcements received since New. Some of them are in the stream as well and occur
+	// twice.
 	for _, b := range c.past.batches {
 		before.add(b)
 	}

@@ -40,8 +40,8 @@ func watch(t *testing.T, c *changes.Notifier) <-chan changes.Batch {
 	return w.Changed
 }
 
-// Another process records changes while this one is disconnected from NATS. Its watchers miss them,
-// so their watches must end.
+// While this process is disconnected from NATS, another one records changes. This process's
+// watchers miss them, so their watches must end.
 func TestWatchesEndAfterALostConnection(t *testing.T) {
 	server := natstest.Start(t)
 	c := listen(t,
@@ -68,7 +68,7 @@ func TestWatchesEndAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A change that was committed but could not be announced also ends the watches.
+// If a change was committed but its announcement fails, the watches of this process end.
 func TestWatchesEndWhenTellingFails(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	c := listen(t, nc)
@@ -83,8 +83,8 @@ func TestWatchesEndWhenTellingFails(t *testing.T) {
 	}
 }
 
-// A client that reconnects to an executor that was restarted in the meantime receives what another
-// executor announced before, without a gap.
+// An executor restarts while another one announces changes. A client that then reconnects to the
+// first one receives these changes without a gap.
 func TestChangesAreKeptThroughARestart(t *testing.T) {
 	server := natstest.Start(t)
 	js, err := jetstream.New(server.Connect(t))

@@ -4,7 +4,7 @@ import "time"
 
 // Batch holds the IDs of records that changed together.
 type Batch struct {
-	// At is when this process received the announcement. It is later than that of every earlier
+	// At is when this process received the announcement. It is later than the At of every earlier
 	// batch.
 	At time.Time
 	// IDs holds the IDs of the records, in no particular order.
@@ -12,11 +12,11 @@ type Batch struct {
 }
 
 const (
-	// maxRecentIDs is the maximum number of IDs kept for clients that resume. They take a few
+	// maxRecentIDs is the maximum number of IDs kept for clients that resume. That many take a few
 	// megabytes.
 	maxRecentIDs = 50_000
 	// maxClockSkew is the assumed maximum difference between the clocks of two executors. A client
-	// that resumes on another executor receives the changes of this duration again.
+	// that resumes on another executor receives the changes of the last maxClockSkew again.
 	maxClockSkew = 5 * time.Second
 )
 
@@ -38,11 +38,11 @@ func (p *recentBatches) add(b Batch) {
 	}
 }
 
-// reset discards all batches, and remembers those received after a time from then on.
+// reset discards all batches. From then on, batches holds those received after at.
 func (p *recentBatches) reset(at time.Time) { *p = recentBatches{since: at} }
 
-// after returns the batches received after a time, and those from shortly before it. complete
-// reports whether they include every batch received after that time.
+// after returns the batches received after at, and those from shortly before. complete reports
+// whether they include every batch received after at.
 func (p *recentBatches) after(at time.Time) (batches []Batch, complete bool) {
 	for i, b := range p.batches {
 		if b.At.After(at.Add(-maxClockSkew)) {

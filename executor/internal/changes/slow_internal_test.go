@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// If more arrives than this process can handle, the NATS client drops messages, and the watches
-// end.
+// If announcements arrive faster than this process handles them, the NATS client drops some, and
+// all watches end.
 func TestWatchesEndWhenChangesWereDropped(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -1,6 +1,6 @@
-// Package fromstream converts messages of the streams to what the database stores. The recorder
-// uses it for every message that the streams deliver, and operate for a dead letter that an
-// operator requeues, so both store the same.
+// Package fromstream converts messages of the streams to database records. The recorder uses it for
+// every message that it receives from the streams. Package operate uses it for a dead letter that
+// an operator requeues, so both store the same.
 package fromstream
 
 import (
@@ -79,8 +79,8 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 	}
 }
 
-// ProgressWithTime returns the progress in a runner's report. If the report has no time, the time
-// at which the stream stored it is used.
+// ProgressWithTime returns the progress in a runner's report. If the report has no time, it uses
+// the time at which the stream stored the report.
 func ProgressWithTime(p *execution.Progress, at Position) execution.Progress {
 	result := *p
 	result.At = orElse(p.At, at.StoredAt)
@@ -95,8 +95,8 @@ func orElse(own, stored time.Time) time.Time {
 	return store.StoredTime(own)
 }
 
-// RecoveryBatch returns a batch that records a message put aside and removes it from the dead
-// letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
+// RecoveryBatch returns a batch that records a message that was put aside and removes it from the
+// dead letters. It fails with stream.ErrUnreadable if the message cannot be decoded.
 func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, error) {
 	event, bodyBytes, err := stream.DecodeSummary(msg.Subject, msg.Header, msg.Data)
 	if err != nil {
@@ -117,7 +117,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 	return batch, nil
 }
 
-// KeyOf returns the key of the message with a sequence and a subject.
+// KeyOf returns the key of the message with the given sequence and subject.
 func KeyOf(sequence uint64, subject string) store.MessageKey {
 	_, queue := stream.LayoutOf(subject)
 	return store.MessageKey{

@@ -39,8 +39,8 @@ const (
 type operation struct {
 	about about
 	body  string
-	// besides is the error code with which the operation fails in this test even for callers with
-	// permission. "" means that it succeeds.
+	// besides is the error code of the operation in this test for callers with permission. "" means
+	// that it succeeds.
 	besides string
 }
 
@@ -243,7 +243,8 @@ func (r *rig) restore() {
 	}
 }
 
-// Every operation of the OpenAPI document is checked with every kind of caller.
+// TestWhoMayDoWhat makes every call of the OpenAPI document as every kind of caller, and checks
+// which ones are refused.
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -319,8 +320,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// A caller without permission for a call is refused for that reason, not because of what is wrong
-// with the request.
+// A caller whose role is too low gets the error about the role, even if the request is also
+// invalid.
 func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -345,8 +346,8 @@ func TestTheRoleIsAskedBeforeTheRequestIsRead(t *testing.T) {
 	}
 }
 
-// Each route calls the operation whose role it requires: otherwise it could require another role
-// than the operation does. And each operation that has an ID has a route.
+// Each route calls the operation whose role it requires. If it called another one, it might require
+// the wrong role. Each operation with an ID has a route.
 func TestRoutesCallTheirOperation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -363,7 +364,8 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 			source += string(text)
 		}
 	}
-	// After the ID of a route comes the function that calls the operation, or a method that does.
+	// In the source, a route's ID is followed by the function that calls the operation, or by a
+	// method that calls it.
 	called := regexp.MustCompile(`\.Operate\.(\w+)\(`)
 	named := regexp.MustCompile(`\n\t\}, s\.(\w+)\)`)
 	routes := map[string]string{}
@@ -391,8 +393,8 @@ func TestRoutesCallTheirOperation(t *testing.T) {
 	}
 }
 
-// asIfNotThere checks that the response about another account's object is the same as that about an
-// object that does not exist.
+// asIfNotThere checks that a request for another account's object gets the same response as a
+// request for an object that does not exist.
 func (r *rig) asIfNotThere(
 	e endpoint, expected operation, who, key string, status int, answer string,
 ) {
@@ -402,7 +404,7 @@ func (r *rig) asIfNotThere(
 	alike := strings.NewReplacer("globex", "nobody", executionOf("globex"),
 		executionOf("nobody")).Replace(answer) == said
 	if e.id == "put-workflow" {
-		// The ID of another account's workflow is taken, and no response can hide that.
+		// An ID used by another account's workflow is not available; the response cannot hide that.
 		alike = ofNobody == 422
 	}
 	if status != 404 || !alike {
@@ -442,7 +444,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 				}
 			}
 		}
-		// A cursor that another caller received gives no additional access.
+		// A cursor received by another caller gives no additional access.
 		for _, of := range []string{"", "?accountId=globex"} {
 			sep := "?"
 			if of != "" {
@@ -494,7 +496,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 	}
 	again.close()
 
-	// A bulk call changes only objects of the caller's account, even if it selects others.
+	// A bulk call changes only objects of the caller's account, even if its selection includes
+	// others.
 	for _, c := range []struct{ path, body, want string }{
 		{
 			"/dead-letters/requeue", `{"ids":["` + executionOf("globex") + `","message-1"]}`,
@@ -528,7 +531,7 @@ func TestScopesDoNotLeak(t *testing.T) {
 		t.Errorf("the same queue for an admin: %+v", queues)
 	}
 
-	// An editor can neither take over another account's workflow nor give one away.
+	// An editor can neither take a workflow from another account nor give one to it.
 	r.call("PUT", "/workflows/globex-wf",
 		`{"accountId":"acme","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(404, api.CodeNotFound)
@@ -538,8 +541,8 @@ func TestScopesDoNotLeak(t *testing.T) {
 	r.call("PUT", "/workflows/new",
 		`{"accountId":"globex","name":"n","triggers":[{"nodeId":"node"}]}`,
 		with(editor)).refused(422, api.CodeInvalid)
-	// If a workflow moves to another account, its records stay behind, and its old executions start
-	// nothing in the other account.
+	// After a workflow has moved to another account, its records stay in the first account.
+	// Restarting its old executions from there starts nothing in the other account.
 	r.put("/workflows/acme-wf",
 		`{"accountId":"globex","name":"globex took it","triggers":[{"nodeId":"node"}]}`).is(200)
 	r.call("GET", "/workflows/acme-wf", "", with(viewer)).refused(404, api.CodeNotFound)
@@ -579,8 +582,8 @@ func TestViewersSeeNoTokens(t *testing.T) {
 	}
 }
 
-// Text that the holder of a key can choose never gives access to another account, and text that
-// only resembles a key is not accepted.
+// Text chosen by the holder of a key, such as an ID, never gives access to another account. Text
+// that only resembles a key is not accepted.
 func TestScopesOfChosenTexts(t *testing.T) {
 	t.Parallel()
 	r := start(t)

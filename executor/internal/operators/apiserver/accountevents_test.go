@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// The workflow that an account's events start can be set, shown and removed; everything else about
-// the account stays unchanged.
+// An operator can set, show and remove the workflow that an account's events start. Everything else
+// about the account stays unchanged.
 func TestOperatorEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -52,7 +52,8 @@ func TestOperatorEvents(t *testing.T) {
 		}
 	}
 
-	// A change of the account preserves the setting, which is part of the version for If-Match.
+	// A change of the account preserves the setting. The setting counts for the version in
+	// If-Match.
 	r.put(account, `{"name":"New name","plan":"pro"}`).is(200)
 	if got := decode[api.Events](r.get(path).is(200)); got.SilentAfterSeconds != 60 {
 		t.Errorf("after a change of the account: %+v", got)

@@ -136,7 +136,8 @@ func (s *server) routeAccountChanges(to huma.API) {
 	})
 }
 
-// AccountUpdateParams is the input of a call that changes an account: its path and a precondition.
+// AccountUpdateParams is the input of a call that changes an account: the account's ID and a
+// precondition.
 type AccountUpdateParams struct {
 	AccountID
 	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer. The account is changed only if it still is that version."`

@@ -44,7 +44,7 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// Once the API has responded to an activation, lookups agree with the response.
+// When the API has responded to an activation, lookups already match the response.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -37,9 +37,9 @@ func (r *rig) recordAll(now time.Time) {
 	}
 }
 
-// Every action of an operator on executions is in the audit log exactly once. Its entry is stored
-// with the start message, or with the change of the record. Repeating an action neither performs
-// nor audits it again.
+// The audit log has exactly one entry for each action of an operator on executions. The entry is
+// stored with the start message, or with the change of the record. Repeating an action neither
+// performs nor audits it again.
 func TestDeedsAreAudited(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -97,7 +97,7 @@ func TestDeedsAreAudited(t *testing.T) {
 		}
 	}
 	want = append(want, deed{editor.ID, "dead-letter.dismiss", "", "message-77"})
-	// An action that is refused, or that changes nothing, has no entry.
+	// An action that is refused or changes nothing adds no entry.
 	as(editor, "POST", "/executions/"+id(99)+"/rerun", "").refused(404, api.CodeNotFound)
 	as(r.key("viewer", ""), "POST", "/executions/"+id(0)+"/rerun", "").refused(403,
 		api.CodeForbidden)

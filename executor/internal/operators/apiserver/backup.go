@@ -14,7 +14,7 @@ import (
 )
 
 // maxPartBytes is the maximum length of a part, in bytes. It exceeds the length of any part that
-// the store creates: a single record's output can be as long as a message.
+// the store creates, even if one record's output is as long as a message may be.
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
@@ -91,8 +91,8 @@ func (s *server) backUpRecords(
 	})
 }
 
-// writeLines responds with the parts that read writes, one per line. If read succeeds, a last line
-// {} follows.
+// writeLines responds with the parts that read writes, one per line. After a successful read, it
+// adds the last line {}.
 func (*server) writeLines(
 	ctx context.Context, read func(write func(part []byte) error) error,
 ) (*huma.StreamResponse, error) {

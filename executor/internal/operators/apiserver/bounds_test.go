@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// A caller who may only read cannot exhaust resources: the number of event streams per caller is
-// limited.
+// A caller with read access cannot exhaust the executor's resources: the number of event streams
+// per caller is limited.
 func TestEventStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var c *config

@@ -58,9 +58,9 @@ func TestRequeueMany(t *testing.T) {
 	if got := requeue(`{"ids":[]}`); got.Requeued != 0 {
 		t.Errorf("none: %+v", got)
 	}
-	// A dead letter whose message has expired stays in the list, and does not block the others.
+	// A dead letter with an expired message stays in the list and does not block the others.
 	r.check(r.streamHandle().DeleteMsg(t.Context(), 3))
-	// A selection of another workflow, or of a time before all dead letters, is empty.
+	// A selection by another workflow, or by a time before all dead letters, is empty.
 	for _, none := range []string{
 		`{"workflowId":"other"}`, `{"until":"2026-01-01T00:00:00Z"}`,
 		`{"since":"2026-03-02T00:00:00Z"}`, `{"reason":"It broke"}`, `{"accountId":"other"}`,
@@ -69,7 +69,7 @@ func TestRequeueMany(t *testing.T) {
 			t.Errorf("%s: %+v", none, got)
 		}
 	}
-	// All other dead letters are requeued by eight concurrent calls: each is requeued once and
+	// Eight concurrent calls requeue all other dead letters. Each dead letter is requeued and
 	// counted once.
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -107,7 +107,8 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
 }
 
-// An execution started by a call that crashed between publishing and marking is not started again.
+// A call started an execution and crashed before it marked the original. A repeated call does not
+// start the execution again.
 func TestRequeueManyAfterACrash(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -193,8 +194,8 @@ func TestDismissMany(t *testing.T) {
 	r.post("/executions/"+id(0)+"/requeue", "").is(200)
 }
 
-// A caller for one account requeues, dismisses and replays only objects of that account, even if it
-// selects others by ID.
+// A caller for one account requeues, dismisses and replays only that account's objects, even if it
+// names IDs of others.
 func TestBulkOfOneAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -226,7 +227,7 @@ func TestBulkOfOneAccount(t *testing.T) {
 	call("/executions/"+executionOf("globex")+"/replay", "").refused(404, api.CodeNotFound)
 }
 
-// Executions are restarted in the order in which they were accepted, no matter how they were
+// Bulk calls restart executions in the order in which they were accepted, no matter how they were
 // selected.
 func TestBulkKeepsTheOrderOfAcceptance(t *testing.T) {
 	t.Parallel()

@@ -41,8 +41,8 @@ func (r *rig) cancellations() {
 	r.check(stream.EnsureCancellations(r.t.Context(), r.JetStream, stream.DefaultSettings))
 }
 
-// An execution that no runner has received is canceled immediately and never starts; for one that a
-// runner has received, cancellation is only requested.
+// Canceling an execution that no runner has received takes effect immediately, and it never starts.
+// If a runner has received it, the call only requests cancellation.
 func TestCancel(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -149,8 +149,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// An execution that ends, is canceled, replayed and requeued at the same moment has one outcome,
-// which the response to the cancellation states. Each replay that was confirmed is one start.
+// An execution ends while it is being canceled, replayed and requeued. It has one outcome, and the
+// response to the cancellation states it. Each confirmed replay starts once.
 func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	r := start(t)
 	r.cancellations()
@@ -203,8 +203,8 @@ func TestCancelBesideEndReplayAndRequeue(t *testing.T) {
 	}
 }
 
-// A cancellation begun by a process that stopped is completed by another one. If the bucket or the
-// database was restored from an older copy, missing cancellations are restored from the other.
+// If a process stops during a cancellation, another one completes it. If the bucket or the database
+// was restored from an older copy, cancellations missing there are copied from the other one.
 func TestCancelIsSettled(t *testing.T) {
 	r := start(t)
 	r.cancellations()

@@ -22,13 +22,12 @@ type Config struct {
 	// a key. nil means none.
 	Origins []string
 
-	// Done is closed at the beginning of a shutdown. Event streams end when it is closed;
-	// otherwise, the shutdown would wait for them. nil means that event streams are never ended in
-	// this way.
+	// Done is closed when a shutdown begins. Event streams then end; otherwise, the shutdown would
+	// wait for them. nil means that a shutdown does not end event streams.
 	Done <-chan struct{}
 
-	// KeepAlive is the interval at which an event stream without events sends a comment to keep the
-	// connection alive. 0 means 15 s.
+	// KeepAlive is how often an event stream without events sends a comment, to keep the connection
+	// alive. 0 means 15 s.
 	KeepAlive time.Duration
 
 	// Log receives one log event for each request.

@@ -92,7 +92,8 @@ func (r *rig) conforms(method, path string, a answer) {
 		return
 	}
 	for _, name := range []string{"ETag", "Retry-After"} {
-		// A documented Retry-After may be absent: then the call must not be repeated unchanged.
+		// A documented Retry-After may be absent, which means that the call must not be repeated
+		// unchanged.
 		if _, ok := said.Headers[name]; ok != (a.header.Get(name) != "") &&
 			(name == "ETag" || !ok) {
 			r.t.Errorf("%s: %d has %s %q, and is documented with %v", a.call, a.status, name,

@@ -202,7 +202,8 @@ func TestRequeue(t *testing.T) {
 		time.Since(got.AcceptedAt) > time.Minute || len(got.Trace) != 55 {
 		t.Errorf("started %+v", got)
 	}
-	// The original refers to the new execution and stays failed; it is no longer in the list.
+	// The original's record refers to the new execution. It stays failed, but is no longer in the
+	// list.
 	detail := decode[api.ExecutionDetail](r.get("/executions/" + id(1)).is(200))
 	if detail.RequeuedAs != as || detail.Status != "failed" || *detail.Error != "it broke" {
 		t.Errorf("%+v", detail)
@@ -275,8 +276,8 @@ func TestRequeueIsRefused(t *testing.T) {
 	}
 }
 
-// Exactly one execution starts, no matter how many calls requeue concurrently and where one of them
-// crashes.
+// Several calls requeue the same execution concurrently, and one of them crashes at any step.
+// Exactly one execution starts.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -316,7 +317,7 @@ func TestRequeueOnce(t *testing.T) {
 		t.Errorf("%+v", detail)
 	}
 
-	// A client that knows how the ID is derived has already used it for a report.
+	// A client that knows how the ID is derived has already sent a report with it.
 	r.failed(21, nil)
 	as = execution.IDForRequeue(id(21))
 	r.message(&nats.Msg{
@@ -329,8 +330,8 @@ func TestRequeueOnce(t *testing.T) {
 	}
 }
 
-// If a message that the database refused is requeued, it is recorded under its original ID once the
-// database accepts it. The same applies to a message that an old version put aside by mistake.
+// If the database refused a message but accepts it now, a requeue records it under its original ID.
+// The same applies to a message that an old version put aside by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -400,7 +401,7 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	}
 	r.post(fmt.Sprint("/executions/report-", lost, "/requeue"), "").refused(404, api.CodeNotFound)
 
-	// Messages that the stream no longer has, and messages that never existed.
+	// Neither messages that have left the stream, nor messages that never existed, can be requeued.
 	reports, err := r.JetStream.Stream(t.Context(), stream.ProgressName)
 	r.check(err)
 	r.check(reports.DeleteMsg(t.Context(), lost))

@@ -35,7 +35,7 @@ var idLogFields = []string{"node_id", "account_id", "workflow_id", "execution_id
 func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	theirFault := e.Status() >= http.StatusBadRequest && e.Status() < http.StatusInternalServerError
 	for _, name := range idLogFields {
-		// If a request is invalid, its IDs may be arbitrary text, which must not be logged.
+		// An invalid request may contain any text as an ID, and it must not be logged.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.ContainsToken(id) ||
 			s.SignIn.IsSecret(id) {
@@ -48,8 +48,8 @@ func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// noteProblem records in the log event the problem that the client receives. The cause is recorded
-// only for a 5xx.
+// noteProblem adds the problem that the client receives to the log event. It adds the cause only
+// for a 5xx.
 func noteProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code
@@ -64,7 +64,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
 	p.write(w)
 }
 
-// methodLabel returns the method, or "other" for an unknown one, because text made up by a client
+// methodLabel returns the method, or "other" for an unknown one, because text chosen by a client
 // must not be logged.
 func methodLabel(method string) string {
 	switch method {

@@ -19,11 +19,12 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// writeTimeout is how long a write to an event stream may block because the client does not read.
+// writeTimeout is the maximum duration of a write to an event stream, which blocks if the client
+// does not read.
 const writeTimeout = 10 * time.Second
 
-// maxEventsPerWrite is the maximum number of records looked up for one write. It is small so that,
-// if there are many events, the first ones are sent soon.
+// maxEventsPerWrite is the maximum number of records looked up for one write. It is small, so that
+// clients receive the first of many events soon.
 const maxEventsPerWrite = 100
 
 func (s *server) routeEvents(to huma.API) {
@@ -83,8 +84,8 @@ func (s *server) streamExecutions(
 	if err != nil {
 		return nil, err
 	}
-	// Start watching before the client learns that the stream is open, so that no change after that
-	// is missed.
+	// Start watching before telling the client that the stream is open, so that the stream misses
+	// no change after that.
 	watching, err := s.Operate.Watch(ctx, caller, after)
 	if err != nil {
 		return nil, err
@@ -217,8 +218,8 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-// write writes and flushes text. It sets a separate deadline for each write, because the server's
-// deadline is meant for responses of limited length.
+// write writes and flushes text. It sets a new deadline for each write, because the server's
+// deadline applies to a whole response.
 func (e eventWriter) write(text string) error {
 	// If deadlines are not supported, there is no deadline to extend.
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout))

@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// There are more changed records than are looked up for one write.
+// More records have changed than one write looks up.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -143,7 +143,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// Neither the server's write timeout nor inactivity ends a stream.
+// Neither the server's write timeout nor a lack of events ends a stream.
 func TestEventStreamOutlivesTheServersLimit(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, server *http.Server) {

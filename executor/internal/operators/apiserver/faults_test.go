@@ -46,7 +46,7 @@ func TestMethodsAndBodies(t *testing.T) {
 		for _, size := range []int{1<<20 + 1, 3 << 20} {
 			body := long(size)
 			r.put(path, body).refused(413, api.CodeBodyTooLarge)
-			// The limit also applies without a declared length.
+			// The limit also applies to a body whose length is not declared.
 			r.call("PUT", path, "", func(q *http.Request) {
 				q.Body, q.ContentLength = readCloser(body), -1
 			}).refused(413, api.CodeBodyTooLarge)
@@ -83,8 +83,7 @@ func TestDatabaseIsAway(t *testing.T) {
 			t.Errorf("%s: the detail leaks: %q", a.call, p.Detail)
 		}
 	}
-	// Calls that do not need the database succeed, and the failed rotation has not rotated
-	// anything.
+	// Calls that do not need the database succeed. The failed rotation has not changed the token.
 	r.get("/workflows/wf").is(200)
 	r.post("/workflows/wf/activate", "").is(200)
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
@@ -127,7 +126,7 @@ func TestNATSIsAway(t *testing.T) {
 	} {
 		a.refused(503, api.CodeUnavailable)
 	}
-	// What is in this process's memory is still returned.
+	// Calls that need only this process's memory still succeed.
 	for _, path := range []string{
 		"/plans", "/accounts", "/accounts/acme", "/workflows", "/workflows/wf", "/executions",
 	} {
@@ -157,7 +156,7 @@ func TestStreamIsGone(t *testing.T) {
 	r.post("/workflows/wf/triggers/n/rerun", "").is(200)
 }
 
-// faulty is a store with a failure other than an unavailable database.
+// faulty is a store that fails with an unexpected error, while the database is available.
 type faulty struct{ store.Store }
 
 func (faulty) Get(context.Context, string) (store.Record, error) {

@@ -18,9 +18,9 @@ import (
 // them, and allows at most 10,000 levels of nesting.
 var jsonFormat = huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 
-// readJSON is like json.Unmarshal, but when huma validates the structure of a body, it accepts any
-// number, because a number in a sample payload may exceed a float64 and is stored as sent. In that
-// case, it also rejects text that is not UTF-8, which encoding/json would change.
+// readJSON is like json.Unmarshal, with two differences when huma validates the structure of a
+// body. It accepts any number, because a sample payload is stored as sent and may contain numbers
+// beyond float64. It rejects text that is not UTF-8, which encoding/json would change.
 func readJSON(text []byte, into any) error {
 	form, ok := into.(*any)
 	if !ok {
@@ -42,8 +42,9 @@ func readJSON(text []byte, into any) error {
 	return nil
 }
 
-// explainIntegerError returns an error that explains why encoding/json rejects 1.0 and 1e2, which
-// are integers according to JSON Schema. huma has already reported all other type errors.
+// explainIntegerError returns an error that explains why 1.0 and 1e2 are rejected: they are
+// integers in JSON Schema, but not for encoding/json. huma has already reported all other type
+// errors.
 func explainIntegerError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: write the %s without a fraction or an exponent", wrong.Field,
@@ -87,8 +88,8 @@ func writeJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// encode encodes v. Members that are already encoded are hidden from encoding/json: a field of the
-// same name that is less deeply embedded shadows each of them. They are then appended unchanged.
+// encode encodes v. A shadowing field of the same name hides each already encoded member from
+// encoding/json. encode then appends these members unchanged.
 func encode(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case api.Trigger:

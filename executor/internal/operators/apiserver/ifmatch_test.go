@@ -12,7 +12,8 @@ func ifMatch(tag string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("If-Match", tag) }
 }
 
-// With If-Match, a PUT replaces only the version that its sender has read; repeating it succeeds.
+// With If-Match, a PUT replaces a workflow only if it still has the version that the client read.
+// Repeating the PUT succeeds.
 func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -68,8 +69,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 	}
 }
 
-// Every call that changes the version of a workflow supports If-Match: it fails for a version that
-// was replaced, and succeeds for the current one.
+// Every call that changes a workflow's version supports If-Match: it fails if the version was
+// replaced, and succeeds if it is current.
 func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -115,8 +116,8 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	}
 }
 
-// Repeating an activation or deactivation is not a conflict, because its sender may not know that
-// the first call succeeded.
+// Repeating an activation or deactivation with the same If-Match is not a conflict, because the
+// client may not know that the first call succeeded.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -201,13 +201,13 @@ func TestEventsResume(t *testing.T) {
 	if got := again.next(); got.ExecutionID != id(4) {
 		t.Errorf("then came %+v", got)
 	}
-	// If this executor no longer has the changes since an event, the client is informed that some
-	// are missing.
+	// If this executor no longer has all changes since an event, it tells the client that some are
+	// missing.
 	gap := r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", "1000000") })
 	if got := gap.block(); got != "event: gap\ndata: {}" {
 		t.Errorf("it begins with %q", got)
 	}
-	// The client is informed only once.
+	// The executor tells the client this only once.
 	r.open("", func(q *http.Request) { q.Header.Set("Last-Event-ID", gap.last) }).next()
 	for _, bad := range []string{"x", "-1", "0", "99999999999999999999"} {
 		r.call("GET", "/executions/stream", "", func(q *http.Request) {
@@ -262,7 +262,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// From the very next request on, another executor accepts a new key and refuses a revoked one.
+// As soon as a key has been created or revoked, another executor accepts or refuses it.
 func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	t.Parallel()
 	here := start(t)
@@ -284,9 +284,9 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	}
 }
 
-// An empty value, such as that of an unset variable in a script, is refused: it must not dismiss or
-// start the objects of all accounts or workflows, and an empty time must not create a key that
-// never expires.
+// An empty parameter, such as an unset variable in a script, is refused. If it counted as absent, a
+// bulk call with an empty account or workflow would apply to all of them, and an empty expiry would
+// create a key that never expires.
 func TestWhatIsEmptyIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -111,8 +111,8 @@ type operationSpec struct {
 	maxBody      int64 // maximum length of the body, in bytes; 0 means maxBodyBytes
 }
 
-// leastRole returns the lowest role that may make the call. Package operate says which it is, and
-// checks it again.
+// leastRole returns the lowest role that may make the call. Package operate defines it and checks
+// it again.
 func (c operationSpec) leastRole() operate.Role {
 	least, ok := operate.RoleOfRoute(c.id)
 	if !ok {
@@ -121,8 +121,8 @@ func (c operationSpec) leastRole() operate.Role {
 	return least
 }
 
-// requireRole returns a middleware that responds with 403 to callers with a lower role, before the
-// request is read. Otherwise a caller who may not make the call could get a 422 about its body.
+// requireRole returns a middleware that responds with 403 to callers with a lower role than least.
+// It does so before it reads the request, so that such a caller does not get a 422 about the body.
 func requireRole(least operate.Role) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if err := signin.Caller(ctx.Context()).RequireRole(least); err != nil {
@@ -178,7 +178,7 @@ func registerNoContent[I any](
 }
 
 // route adds a call that responds with an O, in huma's form. handle may return any error; problemOf
-// converts it to a problem.
+// converts it to the problem that the client receives.
 func route[I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {

@@ -59,7 +59,7 @@ func (r *rig) startAt(at stream.Layout, n int, body string) {
 	})}})
 }
 
-// ofPlace returns the number of start messages of the default queue in one of its streams.
+// ofPlace returns the number of the default queue's start messages in one of its streams.
 func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	r.t.Helper()
 	s, err := r.JetStream.Stream(r.t.Context(), at.StreamName(execution.DefaultQueue))
@@ -73,9 +73,9 @@ func (r *rig) ofPlace(at stream.Layout) (n uint64) {
 	return n
 }
 
-// The input of an execution is read from the stream that has its start message, regardless of the
-// queue's current stream. Replays are stored in the current stream, and a repeated replay is
-// recognized after the queue has moved.
+// The input of an execution is read from the stream that holds its start message, even if the queue
+// has since moved to another one. Replays are stored in the current stream. A repeated replay is
+// recognized even if the queue has moved in the meantime.
 func TestExecutionsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -111,8 +111,8 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A queue with start messages in two streams is still one queue: those waiting in either are
-// counted, and a pause and the limit of a group apply to the consumers in both.
+// A queue with start messages in two streams is still one queue. Its count of waiting executions
+// includes both streams, and a pause and a group's limit apply to both consumers.
 func TestAQueueInBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)

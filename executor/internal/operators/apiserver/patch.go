@@ -35,8 +35,8 @@ func newPatcher[T any](to huma.API, unmerged ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmerged}
 }
 
-// apply returns a function that applies a patch to a T. The result is validated in the same way as
-// the body of a PUT.
+// apply returns a function that applies a patch to a T. It validates the result like the body of a
+// PUT.
 func (p patcher[T]) apply(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := json.Marshal(document)
@@ -112,8 +112,8 @@ func mergePatch(target, patch []byte, unmerged []string) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// routePatch adds a call that patches the settings T of a resource. The body may omit any member of
-// T.
+// routePatch adds a call that patches the settings T of a resource. In the body, every member of T
+// is optional.
 func routePatch[T, I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {

@@ -125,8 +125,8 @@ func TestABadPatchChangesNothing(t *testing.T) {
 	}
 }
 
-// With If-Match, an account is changed only if it has not changed since it was read. With
-// If-None-Match, an existing account is not replaced.
+// With If-Match, a PUT changes an account only if nobody has changed it since it was read. With
+// If-None-Match, it does not replace an existing account.
 func TestAnAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -18,15 +18,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// problemTypePrefix is the URL prefix of problem types. A problem's code follows as the fragment,
-// which is an anchor in the README.
+// problemTypePrefix is the URL prefix of problem types. The fragment after it is the problem's
+// code, which is an anchor in the README.
 const problemTypePrefix = "https://github.com/hookstart/hookstart#"
 
 // problemKind holds what all problems with the same code have in common.
 type problemKind struct {
 	status int
 	title  string
-	// detail is used if a problem has no other detail. "" means operate.Explanation.
+	// detail is the default text of problems with the code. "" means operate.Explanation.
 	detail string
 	// retryAfter is the number of seconds after which a retry can succeed. 0 means that a retry
 	// cannot succeed.
@@ -243,8 +243,8 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 	return p
 }
 
-// fieldErrorOf returns the error of a field. The field's name is that in the API, without a prefix
-// such as "body."; the field's value, which may be secret, is omitted.
+// fieldErrorOf returns the error about a field. It names the field like the API, without a prefix
+// such as "body.". It omits the field's value, which may be secret.
 func fieldErrorOf(err error) api.FieldError {
 	var detailer huma.ErrorDetailer
 	if !errors.As(err, &detailer) {

@@ -70,8 +70,8 @@ func (r *rig) group(name string, begun chan<- string, hold <-chan struct{}) (sto
 	return stop
 }
 
-// asksInVain waits until a group requests work while start messages are waiting for it but are not
-// delivered.
+// asksInVain waits until a group requests work and receives nothing, although start messages are
+// waiting for it.
 func (r *rig) asksInVain(group string, waiting uint64) {
 	r.t.Helper()
 	eventually(r.t, func() bool {
@@ -91,9 +91,9 @@ func (r *rig) asksInVain(group string, waiting uint64) {
 	})
 }
 
-// A paused queue delivers nothing: not to an existing group, not to a group that is created during
-// the pause, and not after a restart of NATS. Waiting executions are delivered when the queue is
-// resumed or the pause expires.
+// A paused queue delivers nothing to existing groups or to groups created during the pause, even
+// after a restart of NATS. When the queue is resumed or the pause expires, it delivers the waiting
+// executions.
 func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -156,7 +156,8 @@ func TestAPausedQueueHandsNothingOut(t *testing.T) {
 	r.post("/queues/de.fault/pause", "").refused(422, api.CodeInvalid)
 }
 
-// A group's limit applies to all its members together, even after its consumer has been recreated.
+// All members of a group together stay within its limit, even after its consumer has been
+// recreated.
 func TestAGroupHasALimitInFlight(t *testing.T) {
 	r := start(t)
 	r.account("acme", "pro")
@@ -209,9 +210,9 @@ func TestAGroupHasALimitInFlight(t *testing.T) {
 	}
 }
 
-// The list of queues names the execution that holds up an order key. It says when the execution was
-// accepted or, once that is recorded, when its handler began. Keys of a queue that another
-// account's workflows use as well are hidden from an API key of one account.
+// The list of queues names the execution that blocks an order key, and shows when its handler began
+// or, if that is not recorded yet, when it was accepted. If another account's workflows use the
+// queue as well, an API key of one account does not see order keys.
 func TestHeldUpKeysAreListed(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -321,8 +322,8 @@ func entryIn(t *testing.T, msg jetstream.Msg) string {
 	return entry.Action + " " + entry.Changes[0].Field
 }
 
-// A queue gets its own stream, then the settings change, and then the queue moves back. Each call
-// is idempotent.
+// A queue gets its own stream, then that stream's settings change, and then the queue moves back.
+// Each call is idempotent.
 func TestAQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

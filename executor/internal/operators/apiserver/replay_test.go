@@ -26,7 +26,7 @@ func (r *rig) replays(id string) []*execution.Start {
 	return r.startsThat(func(s *execution.Start) bool { return s.ReplayOf == id })
 }
 
-// startsThat returns the start messages in the stream for which matches returns true.
+// startsThat returns the start messages in the stream that matches accepts.
 func (r *rig) startsThat(matches func(*execution.Start) bool) (found []*execution.Start) {
 	r.t.Helper()
 	info, err := r.streamHandle().Info(r.t.Context())
@@ -98,8 +98,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// An execution that is started again has the order key of the original request, even if the node's
-// order key has changed since. An execution with the sample payload has the order key of that
+// A rerun or replay keeps the order key of the original request, even if the node's order key
+// setting has changed since. An execution with the sample payload gets the order key of that
 // payload. In a queue without lanes, executions have no order key.
 func TestTheOrderKeyIsKept(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,8 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 	expect("rerun of the node", again("/workflows/wf/triggers/node/rerun"), "default", "sample")
 	expect("rerun of an execution", again("/executions/"+id(1)+"/rerun"), "default", "sample")
 
-	// The node's setting counts only for a request that had no key when it was accepted.
+	// The node's current setting applies only if the original request had no order key when it was
+	// accepted.
 	put("default", "header:X-None")
 	expect("replay at a changed node", again("/executions/"+id(1)+"/replay"), "default", "original")
 	ordered(3, "")
@@ -171,7 +172,7 @@ func TestTheOrderKeyIsKept(t *testing.T) {
 	expect("replay in another queue", again("/executions/"+id(1)+"/replay"), "another", "original")
 }
 
-// Each replay starts another execution, unless it has the idempotency key of an earlier one.
+// Each replay starts another execution, unless it repeats the idempotency key of an earlier replay.
 func TestReplayOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -269,8 +270,8 @@ func (r *rig) rejected(n int, change func(*execution.Rejection)) execution.Rejec
 	return rejection
 }
 
-// After a workflow has been activated, all rejected executions of a time span are replayed, each
-// once.
+// After a workflow has been activated, an operator replays all rejected executions of a time span.
+// Each is replayed once.
 func TestReplayRejected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -341,8 +342,8 @@ func TestReplayRejected(t *testing.T) {
 	r.wantInvalid(r.post("/executions/replay", `{}`), "status", "")
 }
 
-// The trial of an order key counts how many of the last requests have a value at its place. The
-// sample payload, reruns and requests that cannot be read do not count.
+// A trial of an order key counts how many of the last requests have a value at the key's place. It
+// ignores the sample payload, reruns and unreadable requests.
 func TestAnOrderKeyIsTried(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -231,8 +231,8 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// The delivery ID is looked for in the fields that the sender signs, the
-// webhook.PriorityDeliveryIDHeaders, the sender's other fields, and then the other headers.
+// The delivery ID is taken from the first of these places that has one: fields signed by the
+// sender, the webhook.PriorityDeliveryIDHeaders, the sender's other fields, and the other headers.
 func TestDeliveryIDsInForce(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)
@@ -280,8 +280,7 @@ func TestDeliveryIDsInForce(t *testing.T) {
 	}
 }
 
-// A test request that cannot be made is refused before anything is sent, and the response explains
-// what to do.
+// If a test request cannot be created, nothing is sent, and the response explains what to do.
 func TestSendTestRefused(t *testing.T) {
 	t.Parallel()
 	r := sealed(t)

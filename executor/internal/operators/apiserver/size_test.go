@@ -14,7 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The size includes the requests of the last week by hour, and none before.
+// The size includes hourly counts of the last week's requests, and no older ones.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *config, _ *http.Server) { c.Retention = 30 * 24 * time.Hour })

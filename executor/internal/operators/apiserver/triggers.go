@@ -145,8 +145,8 @@ type TriggerID struct {
 	NodeID string `path:"nodeId" doc:"The trigger node's ID." example:"webhook"`
 }
 
-// TriggerUpdateParams is the input of a call that changes a trigger node: its path and a
-// precondition.
+// TriggerUpdateParams is the input of a call that changes a trigger node: the node's path
+// parameters and a precondition.
 type TriggerUpdateParams struct {
 	TriggerID
 	IfMatchHeader

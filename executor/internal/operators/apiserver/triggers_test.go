@@ -58,8 +58,7 @@ func TestTrigger(t *testing.T) {
 		t.Errorf("a token that works for ever: %v", tokens[0])
 	}
 
-	// The workflow's rate limit takes precedence over the plan's, and the token's last use is
-	// shown.
+	// The workflow's rate limit takes precedence over the plan's. The token's last use is shown.
 	r.put("/workflows/wf",
 		`{"accountId":"acme","name":"n","rateLimit":{"requests":3,"windowSeconds":7},"triggers":[{"nodeId":"a"}]}`).is(200)
 	used := record(id(1), func(rec *store.Record) {

@@ -136,7 +136,8 @@ type WorkflowID struct {
 	ID string `path:"id" doc:"The workflow's ID: 1 to 64 of A-Z a-z 0-9 _ -" example:"orders"`
 }
 
-// WorkflowUpdateParams is the input of a call that changes a workflow: its path and a precondition.
+// WorkflowUpdateParams is the input of a call that changes a workflow: the workflow's ID and a
+// precondition.
 type WorkflowUpdateParams struct {
 	WorkflowID
 	IfMatchHeader

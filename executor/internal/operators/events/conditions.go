@@ -20,14 +20,14 @@ const (
 	// senderRecoveryPeriod is how long a sender must go without a refused request, in addition to
 	// having sent a verified one, to count as recovered.
 	senderRecoveryPeriod = 5 * time.Minute
-	// storageLowFrom is the used fraction of the storage at which its free space starts to count as
-	// low. storageLowUntil is the fraction below which it no longer does.
+	// storageLowFrom is the used fraction at which storage space begins to count as low. It no
+	// longer does once the fraction falls below storageLowUntil.
 	storageLowFrom, storageLowUntil = 0.85, 0.80
 	// maxWorkflowsPerAccount is the maximum number of workflows examined per account.
 	maxWorkflowsPerAccount = 100_000
 )
 
-// subjectHealth is the state of a subject that events report on.
+// subjectHealth says whether a subject of events, such as a queue or a sender, is good or bad.
 type subjectHealth int
 
 const (
@@ -45,12 +45,12 @@ type subjectState struct {
 	ends       string // the event's text if the subject turns good
 }
 
-// statesByKind holds the states observed for an account, by kind and subject. Kinds that were not
-// examined are missing.
+// statesByKind holds an account's observed states by kind and then by subject. It lacks the kinds
+// that were not examined.
 type statesByKind map[string]map[string]subjectState
 
-// updateConditions compares the current states with the stored conditions, and stores the
-// differences along with the causes of events that report them.
+// updateConditions compares the current states with the stored conditions. It stores the
+// differences, together with the causes for the events that report them.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)
@@ -85,15 +85,15 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	return e.config.Store.ChangeEventConditions(ctx, changes)
 }
 
-// sharedObservations holds the observations that are shared by all accounts.
+// sharedObservations holds the observations that apply to all accounts.
 type sharedObservations struct {
 	queues  []queues.Queue
 	senders map[string]store.SenderObservation // the senders with refused requests, by subject
-	// storage is keyed by the name of a queue that has its own stream; "" is the shared stream.
+	// storage is keyed by the queue that has its own stream; "" is the shared stream.
 	storage map[string]subjectState
 }
 
-// observeShared makes the observations that are shared by all accounts.
+// observeShared makes the observations that apply to all accounts.
 func (e *Events) observeShared(
 	ctx context.Context,
 	accounts []*registry.Account,
@@ -127,7 +127,7 @@ func (e *Events) observeShared(
 	return s, err
 }
 
-// wants reports whether an account has selected a kind of event, or the recovery from it.
+// wants reports whether an account has selected events of the kind, or of the recovery from it.
 func wants(setting *registry.EventSubscription, kind string) bool {
 	return setting.Wants(kind) || setting.Wants(kind+registry.EventRecoveredSuffix)
 }
@@ -135,8 +135,8 @@ func wants(setting *registry.EventSubscription, kind string) bool {
 // subjectOfTrigger returns the subject of the events about a trigger node.
 func subjectOfTrigger(workflowID, nodeID string) string { return workflowID + "/" + nodeID }
 
-// currentStates returns the states of all subjects that an account has selected events for. It
-// skips the workflow that the events start.
+// currentStates returns the states of all subjects whose events an account has selected. It skips
+// the workflow that the events start.
 func (e *Events) currentStates(
 	ctx context.Context,
 	now time.Time,
@@ -202,8 +202,8 @@ func queueStates(
 	return found
 }
 
-// senderStates returns the states of the workflows' senders. A sender is bad after a refusal, until
-// a later request has been verified and no request has been refused for a while.
+// senderStates returns the states of the workflows' senders. A sender is bad after a refused
+// request. It is good again after a verified request, if no request has been refused for a while.
 func senderStates(
 	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
 	all map[string]store.SenderObservation,
@@ -240,7 +240,7 @@ func senderStates(
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// storageStatesFor returns, from all, the states of the streams that hold the workflows'
+// storageStatesFor selects, from all, the states of the streams that hold the workflows'
 // executions.
 func storageStatesFor(
 	workflows []*registry.Workflow,
@@ -255,8 +255,8 @@ func storageStatesFor(
 	return found
 }
 
-// storageStates returns the storage states of the streams, keyed by queue as in observations. The
-// state of the shared stream includes that of the NATS account that holds it.
+// storageStates returns the storage states of the streams, keyed by queue as in sharedObservations.
+// The state of the shared stream includes that of its NATS account.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
@@ -294,7 +294,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 	return all, nil
 }
 
-// fullestTier returns the used fraction, from 0 to 1, of the account's storage tier with the least
+// fullestTier returns the used fraction (0 to 1) of the account's storage tier that has the least
 // space left.
 func fullestTier(account *jetstream.AccountInfo) float64 {
 	part := usedShare(account.Store, account.Limits.MaxStore)
@@ -313,9 +313,8 @@ func usedShare(bytes uint64, limit int64) float64 {
 	return float64(bytes) / float64(limit)
 }
 
-// storageState returns the state of one stream's storage. usedFraction is the used fraction, from 0
-// to 1; storageName names the storage in the event's text; consequence describes what happens when
-// it is full.
+// storageState returns the state of one stream's storage. usedFraction is from 0 to 1. storageName
+// names the storage in the event's text, and consequence says what happens when it is full.
 func storageState(usedFraction float64, storageName, consequence string) subjectState {
 	f := subjectState{
 		begins: fmt.Sprintf("%s is %.0f %% full. %s", storageName, 100*usedFraction, consequence),
@@ -334,8 +333,8 @@ func storageState(usedFraction float64, storageName, consequence string) subject
 	return f
 }
 
-// conditionChanges returns the changes to an account's conditions. If a condition ends because its
-// subject no longer exists, no event reports it.
+// conditionChanges returns the changes to an account's conditions. A condition whose subject no
+// longer exists ends without an event.
 func conditionChanges(
 	now time.Time, a *registry.Account, found statesByKind, open []store.OngoingCondition,
 ) (changes []store.OngoingConditionChange) {

@@ -12,9 +12,9 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// Limits on the number of events in a storm. For each account and kind, up to maxEventBurst causes
-// within eventBurstWindow are reported by one event each. Further causes wait for up to
-// eventGroupDelay and are then reported together by a single event.
+// Limits for storms of events. For each account and kind, the first maxEventBurst causes within
+// eventBurstWindow get one event each. Further causes wait for up to eventGroupDelay and then share
+// a single event.
 const (
 	maxEventBurst    = 10
 	eventBurstWindow = 10 * time.Minute
@@ -36,14 +36,14 @@ type ExecutionInput struct {
 	Text        string    `json:"text"`
 }
 
-// makeEvents turns stored causes into events, which it stores in place of the causes. It returns
-// when no causes are left or all of them must wait for a later event.
+// makeEvents replaces stored causes with events. It returns when no causes are left, or when all
+// remaining ones must wait for a later event.
 func (e *Events) makeEvents(ctx context.Context) error {
 	for {
 		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
 			return err
 		}
-		// If the directory lacked a recent change, decide could wrongly drop causes.
+		// With an outdated directory, decide could drop causes that an account has just selected.
 		if err := e.config.Current(ctx); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (e *Events) makeEvents(ctx context.Context) error {
 // causeGroup is the key by which the causes of events are grouped: their account and kind.
 type causeGroup struct{ accountID, kind string }
 
-// decide returns the events that report the given causes, and the IDs of the causes that are
-// reported or dropped. decided holds the events of the last window.
+// decide returns the events for the given causes, and the IDs of the causes that these events
+// report or that are dropped. decided holds the events of the last window.
 func (e *Events) decide(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string) {
@@ -107,9 +107,9 @@ func (e *Events) decide(
 	return events, used
 }
 
-// groupCauses splits causes into groups, each of which is reported by one event. recentEvents is
-// the number of events in the last window; delayElapsed reports whether the last of them was
-// decided at least eventGroupDelay ago. groupCauses returns nil if the causes must wait.
+// groupCauses divides causes into groups, one for each event. recentEvents is the number of events
+// in the last window. delayElapsed reports whether the last of them was decided at least
+// eventGroupDelay ago. groupCauses returns nil if the causes must wait.
 func groupCauses(
 	causes []store.EventCause,
 	recentEvents int,

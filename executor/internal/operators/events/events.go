@@ -2,10 +2,10 @@
 // the workflow that the account has selected.
 //
 // An occurrence is stored as a cause, in the same transaction as its record. One executor at a time
-// replaces causes with events. It does so in one transaction, which determines which execution
-// reports which causes. The start message of an event is published until NATS has stored it; its
-// execution ID, which is also the message ID, is a hash of the event's ID. Therefore each cause is
-// in exactly one event, and each event starts exactly one execution, even if processes crash.
+// replaces causes with events, in one transaction that determines which execution reports which
+// causes. It publishes an event's start message until NATS has stored it. The ID of the execution
+// is a hash of the event's ID, and is also the message ID. Therefore, each cause is in exactly one
+// event, and each event starts exactly one execution, even if processes crash.
 package events
 
 import (
@@ -25,16 +25,15 @@ import (
 )
 
 const (
-	// publishInterval is the interval at which causes are turned into events and events are
-	// published.
+	// publishInterval is how often causes are turned into events and events are published.
 	publishInterval = time.Second
 	// conditionCheckInterval is the interval at which the leading executor checks for conditions.
 	// leaseDuration is how long its lease lasts: if it crashes, another executor takes over after
 	// this time.
 	conditionCheckInterval = 5 * time.Second
 	leaseDuration          = 20 * time.Second
-	// idleInterval is the interval used while no account has operator events. Causes may remain
-	// from an account that had some.
+	// idleInterval is the interval while no account has operator events. There may still be causes
+	// of an account that had some.
 	idleInterval = 30 * time.Second
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
@@ -55,13 +54,13 @@ type Config struct {
 	Queues    *queues.Watch
 	// Caller is a random UUID that identifies this process among the executors.
 	Caller string
-	// Trusted reports, without a remote call, whether the directory is complete. It is not while
-	// the registry is being restored.
+	// Trusted reports, without a remote call, whether the directory is complete. While the registry
+	// is being restored, it is not.
 	Trusted func() bool
-	// Current returns an error unless the directory has all changes made so far.
+	// Current returns an error if the directory lacks any change made before the call.
 	Current func(context.Context) error
-	// AwaitRecorded waits until everything that the streams hold now is recorded, or until its
-	// context is done.
+	// AwaitRecorded waits until everything in the streams at the time of the call is recorded, or
+	// until its context is done.
 	AwaitRecorded func(context.Context)
 	// DedupWindow is the length of the stream's deduplication window.
 	DedupWindow time.Duration
@@ -90,7 +89,7 @@ func New(c Config) *Events {
 
 // FailureCause returns the event cause for a failed execution, or nil if the account has not
 // selected such events. While the directory is not trusted, it returns a cause for every failure;
-// causes that no account has selected are dropped when events are decided.
+// decide later drops the causes that no account has selected.
 func (e *Events) FailureCause(f store.Failure) *store.EventCause {
 	if e.config.Trusted() {
 		setting := e.config.Directory.EventSubscription(f.AccountID)
@@ -146,8 +145,8 @@ func (e *Events) WatchConditions(ctx context.Context) {
 }
 
 // runPeriodically calls do at the given interval until the context is done. While no account has
-// operator events, the interval is at least idleInterval. While the directory is not trusted, do is
-// not called.
+// operator events, the interval is at least idleInterval. It skips calls while the directory is not
+// trusted.
 func (e *Events) runPeriodically(
 	ctx context.Context, interval time.Duration, do func(context.Context),
 ) {

@@ -201,7 +201,7 @@ func TestAFailureStartsOneExecution(t *testing.T) {
 	}
 }
 
-// If a process crashes in any step, the next one completes the rest, and nothing happens twice.
+// A process crashes at each step. The next process completes the rest, and nothing happens twice.
 func TestAnEventSurvivesAProcess(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -222,8 +222,8 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	if _, inputs := r.executions(); len(inputs) != 3 {
 		t.Errorf("%+v", inputs)
 	}
-	// An event that has waited longer than the deduplication window is looked up first, and found
-	// to be recorded.
+	// If an event has waited longer than the deduplication window, its execution is looked up
+	// before it is published again. Here, it is already recorded.
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
@@ -262,7 +262,7 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.failures("alerts", 0, 2)
 	r.turn()
 	r.wantKinds()
-	// A failure that precedes the selection of the workflow causes no event either.
+	// A failure before the account selected its workflow causes no event either.
 	r.failures("orders", 2, 3)
 	_, _, err := r.PutEventSubscription(
 		t.Context(),
@@ -283,7 +283,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.failures("orders", 0, 1)
 	r.turn()
 	r.wantKinds()
-	// While the registry is being restored, it is unknown which accounts want which events.
+	// While the registry is being restored, nobody knows which accounts have selected which events.
 	r.config.Trusted = func() bool { return false }
 	r.failures("orders", 1, 2)
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
@@ -303,7 +303,7 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	r.wantKinds()
 }
 
-// A storm leads to few events, and each cause is reported once.
+// Many failures at once lead to few events, and each cause is in one of them.
 func TestAStormMakesFewEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -544,7 +544,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.requests(now.Add(133 * time.Minute))
 	r.lookAt(now.Add(134 * time.Minute))
 	r.wantKinds(registry.EventSenderSilent + registry.EventRecoveredSuffix)
-	// The pause was longer than usual, so the next one may be as well.
+	// The last pause was longer than usual, so the next one may be just as long.
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
 	// Requests that start nothing also end the silence.

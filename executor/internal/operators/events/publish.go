@@ -56,10 +56,10 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions returns the set of IDs of the events' executions that are recorded. The stream
-// deduplicates a republished start message only within the deduplication window, so if the first
-// event is older than half of it, the function first waits until everything in the stream is
-// recorded.
+// recordedExecutions returns the IDs of those events' executions that are recorded. If the first
+// event is older than half the deduplication window, the stream may no longer recognize its start
+// message as a duplicate. In that case, recordedExecutions first waits until everything in the
+// stream is recorded.
 func (e *Events) recordedExecutions(
 	ctx context.Context, events []store.Event,
 ) (map[string]bool, error) {

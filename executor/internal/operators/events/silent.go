@@ -12,9 +12,9 @@ import (
 )
 
 // If an account sets SilentAfter, a trigger node is silent after that time without a request.
-// Otherwise, it is silent if it has received no request for at least minSilence and for at least
-// twice the longest pause between two of its requests within paceWindow. A node with fewer than
-// minRequestsForPace requests has no usual pace, so it is never silent without SilentAfter.
+// Otherwise, it is silent if it has received no request for at least minSilence and at least twice
+// the longest pause between requests within paceWindow. A node with fewer than minRequestsForPace
+// requests has no usual pace, so without SilentAfter it is never silent.
 const (
 	paceWindow          = 7 * 24 * time.Hour
 	paceResolution      = 5 * time.Minute
@@ -155,8 +155,8 @@ func (e *Events) lastRequestTimes(
 	return lasts, ask()
 }
 
-// lastRequestWithoutStart returns when a node last received a request that started nothing: one
-// that did not match the filter, was refused, or was a handshake or a duplicate.
+// lastRequestWithoutStart returns when a node last received a request that started nothing: it did
+// not match the filter, was refused, or was a handshake or a duplicate.
 func (e *Events) lastRequestWithoutStart(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
@@ -175,8 +175,8 @@ func (e *Events) lastRequestWithoutStart(
 	return slices.MaxFunc(times, time.Time.Compare), nil
 }
 
-// usualPace returns the usual pace of a node as of its last request. It caches the result until
-// there is another request.
+// usualPace returns the usual pace of a node up to its last request. It caches the result until the
+// next request.
 func (e *Events) usualPace(
 	ctx context.Context, workflowID, nodeID string, last time.Time,
 ) (requestPace, error) {

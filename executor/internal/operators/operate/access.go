@@ -33,7 +33,7 @@ type Identity struct {
 // Identity returns the caller's identity.
 func (c Caller) Identity() Identity { return Identity{c.Kind, c.ID} }
 
-// CallerKind is how a caller was authenticated.
+// CallerKind says how a caller was authenticated.
 type CallerKind string
 
 // The kinds of callers.
@@ -74,23 +74,23 @@ func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// rule specifies which callers may make a call. read and change require a rule, so no call can go
-// without one; the zero rule rejects every caller.
+// rule says which callers may make a call. Both read and change require a rule, so every call has
+// one. The zero rule rejects every caller.
 type rule struct {
 	role  Role
 	about accessCheck
 }
 
-// newRule returns the rule of an operation: it requires the caller to have at least the role in the
-// table operations, and to pass the access check. If the table does not have the operation, the
-// rule rejects every caller.
+// newRule returns the rule of an operation. The caller must have at least the role in the table
+// operations, and must pass the access check. The rule for an operation that the table lacks
+// rejects every caller.
 func newRule(operation string, check accessCheck) rule {
 	return rule{roleByName[operation], check}
 }
 
-// accessCheck returns an error unless a call is about the one account that the caller has access
-// to. It runs only for callers with access to a single account. For another account's object it
-// returns the same error as for an object that does not exist.
+// accessCheck returns an error unless a call concerns the caller's account. It runs only for
+// callers with access to a single account. For another account's object, it returns the same error
+// as for an object that does not exist.
 type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 
 // accessUnrestricted is the check for calls that neither return nor change anything that belongs to
@@ -163,8 +163,8 @@ func accessToExecution(id string) accessCheck {
 	}
 }
 
-// accessToDeadLetter returns the check for calls about one dead letter. Callers with access to a
-// single account have no access to messages put aside, because their account is not reliably
+// accessToDeadLetter returns the check for calls about one dead letter. A caller with access to a
+// single account may not access messages that were put aside, because their account is not reliably
 // known.
 func accessToDeadLetter(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
@@ -179,8 +179,9 @@ func accessToDeadLetter(id string) accessCheck {
 const impossibleAccountID = "/"
 
 // accessToAccountOrAll returns the check for calls that search one account, or all accounts if
-// accountID is "". It narrows accountID, which the call must use, to what the caller has access to:
-// the caller's account, or impossibleAccountID if another account was requested.
+// *accountID is "". If the caller has access to only one account, the check sets *accountID to that
+// account, or to impossibleAccountID if another one was requested. The call must search *accountID,
+// not the requested account.
 func accessToAccountOrAll(accountID *string) accessCheck {
 	return func(_ context.Context, _ *Service, caller Caller) error {
 		switch *accountID {
@@ -195,8 +196,8 @@ func accessToAccountOrAll(accountID *string) accessCheck {
 }
 
 // RequireRole returns an error unless the caller has at least the given role. Every method of
-// Service checks the role. HTTP servers also check it before they parse a request. Otherwise, a
-// caller who may not make the call could get an error about the request's contents.
+// Service checks the role. HTTP servers also check it before they parse a request, so that a caller
+// with too low a role does not get an error about the request's contents.
 func (c Caller) RequireRole(least Role) error {
 	if !slices.Contains(
 		[]CallerKind{CallerKindAdminToken, CallerKindKey, CallerKindUser},
@@ -249,8 +250,8 @@ func read[T any](
 	return checkAndCall(ctx, s, caller, r, call)
 }
 
-// change runs a call that changes something, with within as its timeout. It continues even if the
-// client disconnects, because every stored change must be confirmed.
+// change runs a call that changes something, with the timeout within. The call continues even if
+// the client disconnects, because every stored change must be confirmed.
 func change[T any](
 	ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(
 		context.Context,

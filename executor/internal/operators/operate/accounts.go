@@ -52,8 +52,8 @@ func (s *Service) Plans(
 		})
 }
 
-// planFor returns the part of the catalog that contains only the account's plan. It returns nil if
-// the caller has no access to the account.
+// planFor returns the part of the catalog that contains the account's plan. It returns nil if the
+// caller has no access to the account.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
 	if !ok || !caller.sees(accountID) {
@@ -101,8 +101,8 @@ func (s *Service) Accounts(
 		})
 }
 
-// accountAsList returns a list that contains only the account with the given ID. The list is empty
-// if the account does not exist or its ID does not sort after the cursor position.
+// accountAsList returns a list with only the given account. The list is empty if the account does
+// not exist, or if its ID is not after the cursor position.
 func (s *Service) accountAsList(id, after string) []*registry.Account {
 	have, ok := s.config.Directory.Account(id)
 	if !ok || id <= after {
@@ -217,8 +217,8 @@ func (s *Service) PutAccount(
 	)
 }
 
-// resolvePlan returns the plan named in a call. If it names none, resolvePlan returns the account's
-// current plan, or the default plan for a new account.
+// resolvePlan returns the plan that a call names. If it names none, resolvePlan returns the
+// account's current plan, or the default plan for a new account.
 func (s *Service) resolvePlan(accountID, plan string) (string, error) {
 	if plan != "" {
 		return plan, nil

@@ -72,8 +72,8 @@ func apiAuditEntry(e store.AuditEntry) api.AuditEntry {
 }
 
 // NoteSignIn adds a successful or refused console sign-in to the audit log. A sign-in does not
-// change the registry, so its entry is written directly to the database and is lost if the database
-// is unavailable.
+// change the registry, so NoteSignIn writes the entry directly to the database. The entry is lost
+// if the database is unavailable.
 func (s *Service) NoteSignIn(ctx context.Context, caller Caller, refused bool) {
 	action := audit.ActionSignIn
 	if refused {

@@ -16,8 +16,8 @@ import (
 // restoreTimeout is the maximum duration of restoring one part.
 const restoreTimeout = time.Minute
 
-// BackUpRecords calls write with the parts of a consistent copy of the database. Each part is one
-// line of JSON. BackUpRecords has no time limit. If write fails, its error is returned unchanged.
+// BackUpRecords calls write with the parts of a consistent copy of the database; each part is one
+// line of JSON. It has no time limit. It returns an error of write unchanged.
 func (s *Service) BackUpRecords(
 	ctx context.Context, caller Caller, write func(part []byte) error,
 ) error {
@@ -45,8 +45,8 @@ func (s *Service) BackUpRecords(
 	return err
 }
 
-// BackUpAudit calls write with the audit entries about one registry bucket, from since to until
-// (both inclusive), in parts like those of BackUpRecords.
+// BackUpAudit calls write with the audit entries about one registry bucket, in parts like those of
+// BackUpRecords. since and until are both inclusive.
 func (s *Service) BackUpAudit(
 	ctx context.Context, caller Caller, bucket string, since, until time.Time, write func(
 		part []byte,
@@ -87,9 +87,9 @@ func (s *Service) BackUpAudit(
 // auditEntriesPerPart is the maximum number of audit entries in one part of a backup.
 const auditEntriesPerPart = 500
 
-// RestoreRecords writes one part of a backup to the database. The first part is rejected unless the
-// database is empty. All parts are rejected if an account exists, because the registry is restored
-// last.
+// RestoreRecords writes one part of a backup to the database. It rejects the first part unless the
+// database is empty. It rejects every part if an account exists, because the registry must be
+// restored last.
 func (s *Service) RestoreRecords(
 	ctx context.Context, caller Caller, part []byte, first bool,
 ) error {

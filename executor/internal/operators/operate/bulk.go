@@ -25,17 +25,17 @@ const (
 	bulkWorkers   = 16  // requests read concurrently
 )
 
-// bulkRestart restarts many executions, each only once: the new execution's ID is derived from the
-// original's and is also the message ID. It is therefore safe to repeat an interrupted call or to
-// run calls concurrently.
+// bulkRestart restarts many executions, each only once: a new execution's ID is derived from its
+// original's, and is also the message ID. Callers can therefore repeat an interrupted call, or run
+// several at once.
 type bulkRestart struct {
 	s        *Service
 	caller   Caller
 	deadline time.Time                                 // no batch begins after it
 	newStart func(record store.Record) execution.Start // returns the new start message for a record
-	// requeue specifies whether to mark the originals as requeued. If it is true, started counts
-	// the originals marked by this call. Otherwise, started counts the start messages stored by
-	// this call.
+	// requeue says whether to mark the originals as requeued. If it is true, started counts the
+	// originals that this call marked; otherwise, it counts the start messages that this call
+	// stored.
 	requeue bool
 
 	started int  // number of restarted executions
@@ -64,7 +64,7 @@ func (b *bulkRestart) done() bool {
 }
 
 // startMatching restarts the records that match a filter, oldest first. It skips executions
-// accepted after it was called. Otherwise, it would never end if the executions that it starts
+// accepted after the call began. Otherwise, it would never end if the executions that it starts
 // failed immediately.
 func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
@@ -139,9 +139,9 @@ func indexes(records []store.Record) []int {
 	return all
 }
 
-// startInOrder reads the requests of a chunk of records concurrently. It then starts the new
-// executions one at a time, in the order of the records. It calls started for each execution that
-// has been started; fresh reports whether this call started it.
+// startInOrder reads the requests of several records concurrently, and then starts the new
+// executions one by one, in the order of the records. It calls started for each of them; fresh
+// reports whether this call started it.
 func (b *bulkRestart) startInOrder(
 	ctx context.Context, chunk []int, records []store.Record, known map[string]bool,
 	starts []execution.Start, started func(i int, fresh bool),
@@ -174,8 +174,8 @@ func (b *bulkRestart) startInOrder(
 	return nil
 }
 
-// skip counts an execution that cannot be restarted. If the error is not specific to one execution,
-// skip returns it unchanged.
+// skip counts an execution that cannot be restarted. It returns an error unchanged if the error
+// concerns more than this execution.
 func (b *bulkRestart) skip(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||

@@ -52,9 +52,9 @@ func (s DeadLetterSelection) split() (executions []string, messages []store.Mess
 	return executions, messages
 }
 
-// RequeueDeadLetters requeues dead letters in the same way as RequeueExecution, oldest first, at
-// most MaxBulkItems of them. The result counts the dead letters requeued by this call. Repeated and
-// concurrent calls requeue each dead letter only once.
+// RequeueDeadLetters requeues at most MaxBulkItems dead letters like RequeueExecution, oldest
+// first. The result counts the dead letters requeued by this call. Repeated and concurrent calls
+// requeue each dead letter only once.
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
@@ -122,8 +122,8 @@ func (s *Service) sortByAcceptance(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// deadLettersOf returns the records of the executions among ids that are dead letters of the
-// account, oldest first. An empty accountID means any account.
+// deadLettersOf returns the records of the given executions that are dead letters of the account,
+// oldest first. An empty accountID means any account.
 func (s *Service) deadLettersOf(
 	ctx context.Context, ids []string, accountID string,
 ) ([]store.Record, error) {
@@ -222,7 +222,7 @@ func (s *Service) dismissSelected(
 ) (dismissed int, err error) {
 	ids, messages := selected.split()
 	if selected.Filter.AccountID != "" {
-		messages = nil // the account of a message is not known
+		messages = nil // messages without a record have no known account, so none can match
 	}
 	for len(ids)+len(messages) > 0 {
 		chunk := ids[:min(len(ids), bulkBatchSize)]

@@ -50,8 +50,8 @@ const (
 )
 
 // CancelExecution cancels an execution. If no runner has received it, it is canceled immediately;
-// otherwise, its runner ends it. The call may be repeated while the runner has not ended it. It
-// fails if the execution has ended, even if it ended by being canceled.
+// otherwise, its runner ends it. The call may be repeated until the runner has ended it. It fails
+// if the execution has already ended, even by being canceled.
 func (s *Service) CancelExecution(
 	ctx context.Context, caller Caller, id string,
 ) (Execution, error) {
@@ -114,8 +114,8 @@ func (c CancelSelection) check() error {
 	return nil
 }
 
-// CancelExecutions cancels executions that have not ended. If they are selected by a filter, the
-// oldest are canceled first and the call stops after about MaxBulkItems of them. It is idempotent.
+// CancelExecutions cancels executions that have not ended. With a filter, it cancels the oldest
+// first and stops after about MaxBulkItems. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -191,7 +191,7 @@ func (s *Service) CancelExecutions(
 	)
 }
 
-// cancelEntry returns a function that creates the audit entry for one of the records, by ID.
+// cancelEntry returns a function that creates the audit entry for the record with a given ID.
 func (s *Service) cancelEntry(
 	ctx context.Context, records []store.Record,
 ) func(id string) store.AuditEntry {
@@ -204,8 +204,8 @@ func (s *Service) cancelEntry(
 	}
 }
 
-// cancel performs the three steps for records. It returns the number of executions that it ended,
-// and the number for which cancellation had not been requested before.
+// cancel performs the three steps for the given records. It returns how many executions it ended,
+// and for how many nobody had requested cancellation before.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {
@@ -258,9 +258,9 @@ func (s *Service) finishCancel(
 	return ended, err
 }
 
-// reportCanceled publishes the final state of executions that no runner has received, for webhook
-// requests whose responses wait for it. If the report is lost, the response reports the execution
-// as queued.
+// reportCanceled publishes the final state of executions that no runner has received. Webhook
+// requests may be waiting for it. If the report is lost, their response says that the execution is
+// queued.
 func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
@@ -294,9 +294,9 @@ func putCancellations(ctx context.Context, bucket jetstream.KeyValue, ids []stri
 	return failed
 }
 
-// CompleteCancellations completes interrupted cancellations until the context is done. It completes
-// those started by a process that has ended, and those lost because the database or the bucket was
-// restored from an older copy. maxAge is the maximum age of the stream's messages.
+// CompleteCancellations completes interrupted cancellations until the context is done: those begun
+// by a process that has ended, and those lost because the database or the bucket was restored from
+// an older copy. maxAge is the maximum age of the stream's messages.
 func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration) {
 	for restored := false; ctx.Err() == nil; retry.Sleep(ctx, cancelCompletionInterval) {
 		if !restored {
@@ -330,9 +330,9 @@ func (s *Service) forEachBatch(
 	}
 }
 
-// reconcileCancellations restores cancellations that exist only in the database or only in the
-// bucket, because a power failure or a restore rolled one of them back. It stores the missing keys,
-// and requests the cancellation of executions that are only in the bucket.
+// reconcileCancellations restores cancellations that only the database or only the bucket has,
+// because a power failure or a restore rolled the other one back. It stores the missing keys, and
+// requests the cancellation of executions that only the bucket has.
 func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Duration) error {
 	bucket, err := s.config.JetStream.KeyValue(ctx, stream.CancellationsBucket)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ActivityCount counts the executions accepted within one interval.
+// ActivityCount counts the executions that were accepted within one interval.
 type ActivityCount struct {
 	At                      time.Time // the start of the interval
 	Total, Failed, Rejected int64
 }
 
 // Activity counts the executions that match a filter in each of the last steps intervals, oldest
-// first. The last interval ends now. Total includes Failed and Rejected. They are counted after
-// Total, so an execution's state may change in between.
+// first. The last interval ends now. Total includes Failed and Rejected, but they are counted after
+// Total, so they may include executions that failed in the meantime.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
 ) ([]ActivityCount, error) {
@@ -96,7 +96,7 @@ func (s *Service) Requests(
 
 // InstallationStatus is the state of the installation as a whole.
 type InstallationStatus struct {
-	PublicURL string // without a trailing slash; "" means not configured
+	PublicURL string // without a trailing slash; "" if not configured
 	Ingresses int    // number of live ingresses
 	// Unrecorded is the number of stream messages that are not recorded yet. nil means that NATS
 	// did not respond, or that the caller has access to a single account only.

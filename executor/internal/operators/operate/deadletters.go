@@ -13,10 +13,10 @@ import (
 
 const deadLettersCursorKind = "dead-letters"
 
-// Prefixes of the IDs of dead letters that are messages put aside: messageIDPrefix for a start or a
-// rejection, and reportIDPrefix for a report, which is in a different stream. The stream sequence
-// follows the prefix. If the message is in a queue's own stream, the queue name and a dot precede
-// the sequence.
+// Prefixes of the IDs of dead letters that are messages put aside. messageIDPrefix is for a start
+// or a rejection; reportIDPrefix is for a report, which is in a different stream. After the prefix
+// comes the stream sequence. If the message is in a queue's own stream, the queue name and a dot
+// precede the sequence.
 const (
 	messageIDPrefix = "message-"
 	reportIDPrefix  = "report-"

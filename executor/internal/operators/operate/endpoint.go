@@ -71,7 +71,7 @@ func LoopbackOrigin(base string) string {
 // endpoint is the configuration of the webhook endpoint, as senders see it.
 type endpoint struct {
 	publicURL string // without a trailing slash
-	// whether the public URL is configured, which ingresses need to verify signatures over it
+	// whether the public URL is configured; ingresses need it to verify signatures over the URL
 	known             bool
 	deliveryIDHeaders []string
 	maxBodyBytes      int64
@@ -118,9 +118,8 @@ func (s *Service) ingressEndpoint() endpoint {
 }
 
 // deliveryIDSources returns the sources of a node's delivery ID in the order in which they are
-// tried: the sources covered by the sender's signature, the webhook.PriorityDeliveryIDHeaders, the
-// sender's other sources, and the remaining headers. headers lists the sources that are a single
-// header.
+// tried: those that the sender signs, the webhook.PriorityDeliveryIDHeaders, the sender's other
+// sources, and the remaining headers. headers lists those sources that are a single header.
 func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []string) {
 	first := 0
 	for first < len(at.deliveryIDHeaders) &&

@@ -25,7 +25,7 @@ type Error struct {
 	// Detail describes what happened and what to do about it. "" means the code's general text.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
-	// Final means that the call must not simply be repeated, even if Code is that of a temporary
+	// Final means that the call must not simply be repeated, even if Code stands for a temporary
 	// error.
 	Final bool
 	// Cause is for the log only, because it may contain server names or parts of queries.
@@ -133,7 +133,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 }
 
 // isFull reports whether an error means that a stream has no space for the delivery IDs that a move
-// copies to it.
+// copies into it.
 func isFull(err error) bool { return fullStreamText(err) != "" }
 
 func fullStreamText(err error) string {
@@ -146,9 +146,9 @@ func fullStreamText(err error) string {
 		"space, or take the setting back."
 }
 
-// missingKeyMessage returns a message that names the encryption key needed to open sealed data. If
-// the error names no key, because none is configured, it returns "", which selects the code's
-// general text.
+// missingKeyMessage returns a message that names the encryption key needed to open sealed data. It
+// returns "", which stands for the code's general text, if the error names no key because none is
+// configured.
 func missingKeyMessage(err error) string {
 	var opening *seal.MissingKeyError
 	if !errors.As(err, &opening) {
@@ -194,7 +194,7 @@ func isNATSUnavailable(err error) bool {
 }
 
 // isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping
-// failed. If the database does respond, the error is a bug in this program.
+// failed. If the database responds, the error is a bug in this program.
 func (s *Service) isDatabaseUnavailable(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()

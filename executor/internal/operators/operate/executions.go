@@ -78,8 +78,8 @@ func (s *Service) Execution(ctx context.Context, caller Caller, id string) (Exec
 		})
 }
 
-// ExecutionDetail returns one execution record with its input. If the stream is unavailable it
-// returns an error, because the input may still exist.
+// ExecutionDetail returns one execution record with its input. It returns an error if the stream is
+// unavailable, because the input may still exist.
 func (s *Service) ExecutionDetail(
 	ctx context.Context, caller Caller, id string,
 ) (ExecutionDetail, error) {
@@ -192,8 +192,8 @@ func (s *Service) readStartRequest(ctx context.Context, r store.Record) (startRe
 		s := event.Rejection
 		return startRequest{storedAt, s.Payload, s.Headers, s.Query, s.Sender, s.Verified, ""}, nil
 	default:
-		// There is another message at that sequence: the stream was recreated after the execution
-		// was recorded.
+		// The stream was recreated after the execution was recorded, so it has another message at
+		// that sequence.
 		return startRequest{}, nil
 	}
 }

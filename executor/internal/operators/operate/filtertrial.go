@@ -26,7 +26,7 @@ import (
 // together with the fields of those requests that a filter can refer to.
 type FilterTrial struct {
 	Requests []TriedRequest // newest first, at most 20, then the sample payload if there is one
-	Expired  int            // number of further requests whose message or body is not available
+	Expired  int            // number of further requests without a message or body
 	Places   []SeenField    // most useful first
 }
 
@@ -45,7 +45,7 @@ type TriedRequest struct {
 	ExecutionID string // "" for the node's sample payload
 	AcceptedAt  time.Time
 	DeliveryID  string
-	Place       string // the field whose condition does not hold; "" if an execution would start
+	Place       string // the field that does not meet its condition; "" if an execution would start
 	Value       string // the value at Place, shortened; "" if there is no single value
 }
 
@@ -278,7 +278,7 @@ func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth i
 // pointerEscaper escapes a name for use in a JSON pointer.
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// isCommonHeader reports whether a header says nothing about the event that a request reports.
+// isCommonHeader reports whether a header reveals nothing about the event in its request.
 func isCommonHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return strings.Contains(name, "Signature") || slices.Contains(commonHeaders, name) ||
@@ -302,7 +302,8 @@ var (
 var eventWords = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
 // mostUseful returns at most maxSeenFields fields of requests (headers, query and form parameters,
-// JSON pointers), the most useful in a filter first, each with its most frequent values.
+// JSON pointers) with their most frequent values. Fields that are most useful in a filter come
+// first.
 func (p fieldValueCounts) mostUseful() []SeenField {
 	var all []SeenField
 	rank := map[string]int{}
@@ -325,8 +326,8 @@ func (p fieldValueCounts) mostUseful() []SeenField {
 	return all[:min(len(all), maxSeenFields)]
 }
 
-// usefulness returns how useful a field is for a filter. The rank is higher if the field's name
-// suggests the kind of event, if its values recur, and if it is not deep in the document.
+// usefulness returns how useful a field is for a filter. The result is higher if the field's name
+// suggests the kind of event, if its values recur, and if it is near the top of the document.
 func usefulness(place string, seen, distinct int) int {
 	rank := -10 * strings.Count(place, "/")
 	name := strings.ToLower(place[strings.LastIndexAny(place, "/:")+1:])

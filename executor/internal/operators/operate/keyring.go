@@ -29,9 +29,9 @@ const (
 	expiredKeyCheckInterval = 10 * time.Minute
 )
 
-// Keyring looks up the caller that a key belongs to. A revocation takes effect with the next call,
-// because keys are in the registry, whose changes are confirmed only after every executor has
-// applied them. Keyring is safe for concurrent use.
+// Keyring looks up the caller that a key belongs to. A revocation takes effect with the next call:
+// keys are in the registry, which confirms a change only after every executor has applied it.
+// Keyring is safe for concurrent use.
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
@@ -123,8 +123,8 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	return err
 }
 
-// watchEnd returns a channel that is closed when a key is revoked or expires. The caller must call
-// forget to release the channel.
+// watchEnd returns a channel that closes when a key is revoked or expires. The caller must call
+// forget to release it.
 func (k *Keyring) watchEnd(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.WatchAPIKeyDeletion(id)
 	key, ok := k.directory.APIKey(id)
@@ -170,8 +170,8 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	return last, nil
 }
 
-// lastUseKey returns the name that identifies a key's last use in the store, which also holds those
-// of tokens. It cannot collide with a token's name, which is hexadecimal.
+// lastUseKey returns the name under which the store keeps a key's last use. It cannot collide with
+// the name for a token, which is hexadecimal.
 func lastUseKey(id string) string { return "key." + id }
 
 // Run stores when keys were last used, and deletes expired keys, until the context is done. A crash
@@ -215,8 +215,8 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 	}
 }
 
-// deleteExpired deletes keys that expired more than expiredKeyRetention ago. Without it, the
-// short-lived keys that an application creates for its web pages would accumulate.
+// deleteExpired deletes keys that expired more than expiredKeyRetention ago. Otherwise, an
+// application that creates short-lived keys for its web pages would accumulate them.
 func (k *Keyring) deleteExpired(ctx context.Context) {
 	for _, key := range k.directory.APIKeys("", maxKeysPerExpiryCheck) {
 		if !hasExpired(key, k.now().Add(-expiredKeyRetention)) {

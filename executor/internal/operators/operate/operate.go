@@ -1,6 +1,6 @@
-// Package operate implements the operations available to operators, each as a method of Service.
-// The operators' API and the console only translate requests to calls, and results to JSON or
-// pages. This package is independent of HTTP.
+// Package operate implements what operators can do; each operation is a method of Service. The
+// operators' API and the console only translate requests to calls, and results to JSON or pages.
+// This package is independent of HTTP.
 package operate
 
 import (
@@ -27,8 +27,8 @@ import (
 type Config struct {
 	// Editor changes the registry.
 	Editor *edit.Editor
-	// Directory holds the accounts and workflows. It must be the Editor's, so that it contains a
-	// change when the Editor's method returns.
+	// Directory holds the accounts and workflows. It must be the Editor's own Directory, so that it
+	// contains a change as soon as the Editor's method returns.
 	Directory *edit.Directory
 	// Membership holds the settings of the live ingresses.
 	Membership *consistency.Membership
@@ -64,7 +64,8 @@ type Config struct {
 	// Retention is how long records are kept. It is only reported by Size.
 	Retention time.Duration
 
-	// DefaultPlan is the plan of new accounts that name none. "" means that they must name one.
+	// DefaultPlan is the plan of new accounts that do not name one. "" means that every new account
+	// must name a plan.
 	DefaultPlan string
 	// ChangeTimeout is the maximum duration of a registry change, including its confirmation by
 	// every live process. 0 means 10 s.

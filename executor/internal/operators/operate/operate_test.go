@@ -28,7 +28,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			continue
 		}
 		if name == "NoteSignIn" {
-			continue // returns nothing; records a sign-in or a refused one
+			continue // has no result; records a sign-in or a refused one
 		}
 		role, listed := least[name]
 		delete(least, name)
@@ -94,13 +94,13 @@ func refusedKey(allowed bool) string {
 
 // outcome is how a call ended.
 type outcome struct {
-	code string // of the error that the call was rejected with; "" if it was not
-	// failure says that the call panicked, and not because it used a dependency after it had
-	// checked the caller.
+	code string // code of the error that rejected the call; "" if it was not rejected
+	// failure describes a panic, unless the call panicked because it used a dependency after
+	// checking the caller.
 	failure string
 }
 
-// outcomeOf makes a call, of which every argument besides the caller is zero. There are no
+// outcomeOf makes a call in which every argument except the caller is zero. There are no
 // dependencies, so a call that the caller may make dereferences nil.
 func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (o outcome) {
 	defer func() {
@@ -126,9 +126,9 @@ func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller)
 	return o
 }
 
-// isChecking reports whether the function that panicked was called by checkAndCall, which checks
-// the role before it calls anything else. Only a deferred function may call it, while the stack of
-// the panic is there.
+// isChecking reports whether the panicking function was called by checkAndCall, which checks the
+// role before anything else. Only a deferred function may call isChecking, while the panic's stack
+// still exists.
 func isChecking() bool {
 	callers := make([]uintptr, 100)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers)])
@@ -143,7 +143,8 @@ func isChecking() bool {
 	}
 }
 
-// The API's types name the roles in struct tags, which cannot be derived from the list of roles.
+// The API's types name the roles in struct tags. The tags cannot be derived from the list of roles,
+// so the test compares them.
 func TestRolesOfTheAPI(t *testing.T) {
 	var names []string
 	for _, role := range operate.Roles() {

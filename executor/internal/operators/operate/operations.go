@@ -2,19 +2,20 @@ package operate
 
 import "slices"
 
-// Operation is an operation of an operator: a method of Service that has a Caller.
+// Operation is something that operators can do: a method of Service that has a Caller.
 type Operation struct {
 	Name string // of the method
 	// ID is the operationId of the API's route that calls the method. "" means that no route
-	// requires the method's role: the console calls it, or a route after another method.
+	// requires the method's role, because only the console calls it, or a route calls it after
+	// another method.
 	ID string
 	// Least is the lowest role that may call the method.
 	Least Role
 }
 
-// operations is the only place that says which role an operation needs. The methods of Service find
-// their rule here by their name, and the API's routes by their ID: what is missing here, nobody may
-// call. Which objects a caller has access to is beside the method, because that depends on its
+// operations is the only place that says which role an operation needs. The methods of Service look
+// up their rule by name, and the API's routes by ID. Nobody may call a method that is not in the
+// table. Each method itself says which objects a caller has access to, because that depends on its
 // arguments.
 var operations = []Operation{
 	{"Account", "get-account", RoleViewer},
@@ -92,7 +93,7 @@ var operations = []Operation{
 	{"Size", "get-size", RoleAdmin},
 }
 
-// The roles of the operations by their names and by their IDs.
+// The operations' roles, by name and by ID.
 var (
 	roleByName = rolesBy(func(o Operation) string { return o.Name })
 	roleByID   = rolesBy(func(o Operation) string { return o.ID })

@@ -14,10 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// orderKey returns the order key for a start message at a trigger node. That is the key copied from
-// the execution whose request is replayed, or else the value that the node's order key setting
-// refers to. It returns "" if the queue has no lanes, because such a queue does not support order
-// keys.
+// orderKey returns the order key for a start message at a trigger node: the key of the execution
+// that is replayed, or else the value at the place that the node's order key setting names. It
+// returns "" if the queue has no lanes, because such a queue does not support order keys.
 func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string, error) {
 	key := start.OrderKey
 	if key == "" && at.OrderKey != "" {
@@ -41,8 +40,8 @@ func (s *Service) orderKey(at *edit.TriggerInfo, start *execution.Start) (string
 	return key, nil
 }
 
-// TryOrderKey counts those of the last requests to a trigger node that have a value at a place. If
-// the place is "", it is the node's order key.
+// TryOrderKey counts how many of the last requests to a trigger node have a value at a place. If
+// place is "", it uses the place in the node's order key setting.
 func (s *Service) TryOrderKey(
 	ctx context.Context, caller Caller, workflowID, nodeID, place string,
 ) (api.OrderKeyTrial, error) {

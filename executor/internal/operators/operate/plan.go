@@ -137,8 +137,8 @@ func isSlower(limit, than api.RateLimit) bool {
 	return limit.Requests*than.WindowSeconds < than.Requests*limit.WindowSeconds
 }
 
-// activeWorkflows returns an account's active workflows by time of activation, which is the order
-// in which a plan admits them.
+// activeWorkflows returns an account's active workflows by time of activation. A plan admits them
+// in this order.
 func (s *Service) activeWorkflows(accountID string) []*registry.Workflow {
 	var all []*registry.Workflow
 	for w := range s.workflows(accountID, "") {

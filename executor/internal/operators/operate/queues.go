@@ -15,8 +15,8 @@ import (
 const queuesCursorKind = "queues"
 
 // Queues lists the workflows' queues, sorted by name. If accountID is not empty, it lists only the
-// queues of that account's workflows. If workflows of other accounts also use a queue, its contents
-// are shown only to callers with access to all accounts.
+// queues of that account's workflows. It shows the contents of a queue that other accounts use as
+// well only to callers with access to all accounts.
 func (s *Service) Queues(
 	ctx context.Context, caller Caller, accountID string, page Page,
 ) (api.List[api.Queue], error) {
@@ -97,8 +97,8 @@ func (s *Service) queuesOf(accountID string, all []queues.Queue) []queues.Queue 
 	return slices.DeleteFunc(slices.Clone(all), func(q queues.Queue) bool { return !named[q.Name] })
 }
 
-// UnattendedQueues returns the workflows' queues that had no runner at the last poll, a few seconds
-// ago. It makes no remote call.
+// UnattendedQueues returns the workflows' queues that had no runner at the last poll, which was a
+// few seconds ago. It makes no remote call.
 func (s *Service) UnattendedQueues(
 	ctx context.Context, caller Caller,
 ) (map[string]api.Queue, error) {
@@ -116,8 +116,8 @@ func (s *Service) UnattendedQueues(
 		})
 }
 
-// sharedQueues returns the queues that are also used by workflows of accounts that the caller has
-// no access to.
+// sharedQueues returns the queues that workflows of other accounts use as well, if the caller has
+// no access to these accounts.
 func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	if caller.AccountID == "" {
 		return nil
@@ -131,7 +131,7 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	return shared
 }
 
-// apiQueue converts a queue to the API's form. If it is shared, its contents are omitted.
+// apiQueue converts a queue to the API's form. It omits the contents of a shared queue.
 func (s *Service) apiQueue(q queues.Queue, shared bool) api.Queue {
 	if shared {
 		q.Waiting, q.Oldest, q.Groups = 0, time.Time{}, slices.Clone(q.Groups)
@@ -206,9 +206,9 @@ func accessToQueue(name string) accessCheck {
 	}
 }
 
-// PauseQueue stops the delivery of new executions to all groups of a queue until the given time, or
-// until ResumeQueue is called if the time is zero. When it returns without an error, the queue is
-// paused: executions are accepted, but wait.
+// PauseQueue stops the delivery of new executions to all groups of a queue until the given time. If
+// that is zero, the pause lasts until ResumeQueue is called. When PauseQueue returns without an
+// error, the queue is paused: it accepts executions, but they wait.
 func (s *Service) PauseQueue(
 	ctx context.Context, caller Caller, name string, until time.Time,
 ) (api.Queue, error) {
@@ -250,9 +250,9 @@ func (s *Service) SetQueueGroup(
 	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
 }
 
-// changeQueue changes the settings of a queue and updates the consumers of its groups to match. The
-// registry record is written first. If this executor crashes before it has updated the consumers,
-// it has not reported success, and the other executors update them.
+// changeQueue changes the settings of a queue, and then updates the consumers of its groups to
+// match. It writes the registry record first. If this executor crashes before it has updated the
+// consumers, it has not reported success, and the other executors update them.
 func (s *Service) changeQueue(
 	ctx context.Context, caller Caller, operation, name string,
 	apply func(context.Context) (*registry.Queue, error),

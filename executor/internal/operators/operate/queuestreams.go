@@ -28,9 +28,8 @@ func (s *Service) SetQueueStream(
 	})
 }
 
-// DropQueueStream moves a queue back to the stream that queues share. It returns when the move is
-// complete. It is idempotent. Executions that still wait in the queue's own stream are run from
-// there.
+// DropQueueStream moves a queue back to the shared stream. It returns when the move is complete. It
+// is idempotent. Executions that still wait in the queue's own stream are delivered from there.
 func (s *Service) DropQueueStream(ctx context.Context, caller Caller, name string) error {
 	_, err := s.moveQueue(ctx, caller, "DropQueueStream", name, func(ctx context.Context) error {
 		return s.config.Streams.MoveToShared(ctx, name)
@@ -86,7 +85,7 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 }
 
 // storeWithQueueMove changes a workflow. If the change assigns the workflow to a queue whose start
-// messages are in a different stream, the workflow's delivery IDs are first copied to that stream.
+// messages are in a different stream, it first copies the workflow's delivery IDs to that stream.
 func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
 	move, ok := errors.AsType[*edit.QueueChangeError](err)

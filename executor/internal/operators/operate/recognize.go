@@ -12,14 +12,14 @@ import (
 // RecognizedProvider is what a request reveals about the provider that seems to have sent it. The
 // zero value means that nothing is revealed.
 type RecognizedProvider struct {
-	// Preset and Title are the ID and the name of the provider. "" means that the provider was not
-	// recognized, or that the node had a sender.
+	// Preset and Title are the ID and the name of the provider. Both are "" if the provider was not
+	// recognized, or if the node had a sender.
 	Preset, Title string
 	// URLCheck reports whether the request is a provider's check of the URL, which only a
 	// configured sender responds to. It is false if the node had a sender.
 	URLCheck bool
 	// AsForm reports whether GitHub sent the request as a form, with the event as JSON text in the
-	// field payload. GitHub can be set to send the JSON itself.
+	// field payload. GitHub has a setting to send plain JSON instead.
 	AsForm bool
 }
 
@@ -56,8 +56,8 @@ func (r startRequest) hasFormPayload() bool {
 	return err == nil && form.Has("payload")
 }
 
-// LastRecognized returns what the last request that a trigger node received reveals about its
-// provider. Of a node that has a sender, it only returns whether the request was sent as a form.
+// LastRecognized returns what the last request to a trigger node reveals about its provider. If the
+// node has a sender, it returns only whether the request was sent as a form.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {

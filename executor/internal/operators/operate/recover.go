@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recoverMessage records a message that was put aside, under the execution ID that was returned to
-// its sender, and removes it from the dead letters. It starts nothing, because runners receive the
-// message from the stream regardless. It is idempotent; recovered reports whether this call
+// recoverMessage records a message that was put aside, under the execution ID that its sender
+// received, and removes it from the dead letters. It starts nothing, because runners receive the
+// message from the stream in any case. It is idempotent; recovered reports whether this call
 // recorded the message.
 func (s *Service) recoverMessage(
 	ctx context.Context, id string, key store.MessageKey,
@@ -55,8 +55,8 @@ func (s *Service) recoverMessage(
 	}
 	executionID := about.ID
 	if !known || len(batch.Progress) > 0 {
-		// A message that is no longer a dead letter has been recorded. Progress requires that its
-		// execution is recorded.
+		// If a message is no longer a dead letter, it has been recorded. For progress, its
+		// execution must be recorded.
 		if about, err = s.record(ctx, executionID); err != nil || !known {
 			return api.Started{ExecutionID: executionID}, false, err
 		}

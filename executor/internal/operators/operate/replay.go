@@ -18,8 +18,8 @@ import (
 const maxIdempotencyKey = 255
 
 // ReplayExecution starts a new execution with the body, headers and query of an execution that has
-// ended or was rejected. A repeated call with the same idempotency key returns the execution of the
-// first call; without a key (""), each call starts another execution. The new execution belongs to
+// ended or was rejected. A repeated call with the same idempotency key returns the first call's
+// execution. Without a key (""), each call starts another execution. The new execution belongs to
 // the workflow's current account and queue. It starts even if the workflow is inactive or its plan
 // would refuse it.
 func (s *Service) ReplayExecution(
@@ -72,13 +72,13 @@ func checkIdempotencyKey(key string) error {
 	return nil
 }
 
-// defaultBulkIdempotencyKey is the idempotency key of bulk replays for which the caller gives none.
-// Because they share it, they replay each execution only once.
+// defaultBulkIdempotencyKey is the idempotency key of bulk replays without a key of their own.
+// Because all of them use it, they replay each execution only once.
 const defaultBulkIdempotencyKey = "all"
 
-// ReplayRejected replays rejected executions, oldest first, at most MaxBulkItems of them. It skips
-// executions that an earlier call with the same key has replayed, so it is safe to repeat an
-// interrupted call. The result counts the executions that cannot be replayed, by error code.
+// ReplayRejected replays at most MaxBulkItems rejected executions, oldest first. It skips
+// executions that an earlier call with the same key has replayed, so an interrupted call can be
+// repeated. The result counts the executions that cannot be replayed, by error code.
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
@@ -108,8 +108,8 @@ func (s *Service) ReplayRejected(
 	)
 }
 
-// restartExecution starts an execution with another execution's request. If it is called again with
-// the same ID, it starts nothing, because that ID is also the message ID.
+// restartExecution starts an execution with another execution's request. The new ID is also the
+// message ID, so a repeated call with the same ID starts nothing.
 func (s *Service) restartExecution(
 	ctx context.Context, caller Caller, record store.Record, start execution.Start,
 	triggerOf triggerFinder,
@@ -152,8 +152,8 @@ func (s *Service) prepareRestart(
 type triggerFinder func(ctx context.Context, caller Caller,
 	workflowID, nodeID string) (*edit.TriggerInfo, error)
 
-// bulkTimeout is the maximum duration of a bulk call; repeated calls do the rest.
-// lastBatchTimeReserve is the part of it that is reserved for the last batch.
+// bulkTimeout is the maximum duration of a bulk call; a repeated call does the rest. The call
+// reserves the last lastBatchTimeReserve of it for its last batch.
 const (
 	bulkTimeout          = 45 * time.Second
 	lastBatchTimeReserve = 15 * time.Second

@@ -10,11 +10,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequeueExecution requeues a dead letter or a canceled execution. A message that was put aside is
-// recorded, if the database accepts it now. An execution is restarted with its original request,
-// but only once: the new ID is derived from the original's and is also the message ID. Repeated and
-// concurrent calls, and a call after a crash between publishing and marking, therefore return the
-// same execution.
+// RequeueExecution requeues a dead letter or a canceled execution. It records a message that was
+// put aside, if the database accepts the message now. It restarts an execution with its original
+// request, but only once: the new ID is derived from the original's, and is also the message ID.
+// Repeated and concurrent calls, and a call after a crash between publishing and marking, therefore
+// return the same execution.
 func (s *Service) RequeueExecution(
 	ctx context.Context, caller Caller, id string,
 ) (api.Started, error) {

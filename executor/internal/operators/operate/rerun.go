@@ -64,8 +64,8 @@ func (s *Service) RerunExecution(
 	})
 }
 
-// triggerOf returns the trigger node of an execution to be run again. It fails if the workflow has
-// moved to an account that the caller has no access to.
+// triggerOf returns the trigger node at which to run an execution again. It fails if the workflow
+// has moved to an account that the caller has no access to.
 func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
@@ -154,8 +154,8 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStartMessage reports whether the original of a duplicate message is the start message of the
-// execution, or a message that only carries a delivery ID because its start message is in another
+// isStartMessage reports whether the original of a duplicate message is relevant: it is the
+// execution's start message, or a marker with only the delivery ID of a start message in another
 // stream. If the original cannot be read now, isStartMessage returns true, because the original has
 // the same message ID.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {

@@ -54,8 +54,8 @@ func orEmpty(texts []string) []string {
 	return texts
 }
 
-// Sender returns a node's sender. For editors, it includes the secrets that the provider has sent
-// and that were not shown before.
+// Sender returns a node's sender. For editors, it includes secrets that the provider has sent and
+// that nobody has seen yet.
 func (s *Service) Sender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (api.Sender, error) {
@@ -87,7 +87,7 @@ func noSender(nodeID string) error {
 	}
 }
 
-// revealCapturedSecrets adds the text of captured secrets that were not shown before.
+// revealCapturedSecrets adds the text of captured secrets that nobody has seen yet.
 func (s *Service) revealCapturedSecrets(
 	ctx context.Context, caller Caller, info *edit.SenderInfo, wire *api.Sender,
 ) error {

@@ -19,10 +19,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// SendTest sends a request in the form of the node's sender, signed with the sender's newest
-// secret, to the node's webhook URL, and returns the endpoint's response, even if it is a refusal.
-// It runs in the executor so that the secret does not leave it. It sends nothing if the executor
-// lacks what is needed to sign the request.
+// SendTest sends a request like one of the node's sender to the node's webhook URL, signed with the
+// sender's newest secret. It returns the endpoint's response, even a refusal. It runs in the
+// executor so that the secret does not leave it. If the executor cannot sign the request, it sends
+// nothing.
 func (s *Service) SendTest(
 	ctx context.Context, caller Caller, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -174,7 +174,8 @@ func (s *Service) postTest(
 	}, nil
 }
 
-// cannotSign returns the error for a test that cannot be signed, which explains what to do instead.
+// cannotSign returns the error for a test that cannot be signed. The error explains what to do
+// instead.
 func cannotSign(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +

@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RevokedSessions records which console sessions were ended before they expired. They are stored in
-// the database, so a session is ended on every executor and stays ended after a restart.
+// RevokedSessions records which console sessions were ended before they expired. The list is in the
+// database, so that every executor rejects these sessions, even after a restart.
 type RevokedSessions struct{ store store.Store }
 
 // NewRevokedSessions returns the RevokedSessions stored in a database.
 func NewRevokedSessions(records store.Store) *RevokedSessions { return &RevokedSessions{records} }
 
-// End ends a session that would expire at until. When it returns without an error, every executor
-// rejects the session.
+// End ends a session that would otherwise expire at until. When it returns without an error, every
+// executor rejects the session.
 func (s *RevokedSessions) End(ctx context.Context, id string, until time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

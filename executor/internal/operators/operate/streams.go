@@ -8,8 +8,8 @@ import (
 )
 
 // MaxEventStreams is the maximum number of event streams that one caller may have open on one
-// executor. Each stream looks up the changes of all accounts, so an unlimited number of them would
-// let one viewer slow down every other caller.
+// executor. Each stream looks up the changes of all accounts, so without a limit one viewer could
+// slow down every other caller.
 const MaxEventStreams = 500
 
 // openStreams counts the open event streams of each caller. The zero value is ready to use. It is

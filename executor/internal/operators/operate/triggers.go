@@ -122,16 +122,16 @@ func (s *Service) SetSamplePayload(
 		})
 }
 
-// RotateToken gives a node a new token. Each call creates another token, so its errors state
-// whether to repeat the call. The old token stays valid for keepOld.
+// RotateToken gives a node a new token. The old token stays valid for keepOld. Each call creates
+// another token, so its errors say whether to repeat the call.
 func (s *Service) RotateToken(
 	ctx context.Context, caller Caller, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
 	return change(ctx, s, caller, newRule("RotateToken", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Trigger, err error) {
-			// Read everything else that the response needs first: a failure afterwards would lose
-			// the new token.
+			// First read everything else that the response needs: if reading failed later, the new
+			// token would be lost.
 			before, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err
@@ -246,8 +246,8 @@ func registryAnswer(a *api.Answer) *registry.SyncResponse {
 	return &registry.SyncResponse{WaitSeconds: a.WaitSeconds, Raw: a.Raw}
 }
 
-// apiFiltered converts the number and the last of a node's filtered requests to the API's form. It
-// returns nil if the node has no filter and no request was filtered.
+// apiFiltered converts the number of a node's filtered requests, and the last one, to the API's
+// form. It returns nil if the node has no filter and has filtered nothing.
 func apiFiltered(info *edit.TriggerInfo, f store.FilteredRequests) *api.Filtered {
 	if f.Count == 0 && info.Filter == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 // Batch is one notification of a watch.
 type Batch = changes.Batch
 
-// Subscription is a watch of changed records. It reports the IDs of records of all accounts;
-// Changed returns only the records that the caller has access to.
+// Subscription is a watch of changed records. It reports the IDs of all accounts' records;
+// ChangedExecutions returns those that the caller has access to.
 type Subscription struct {
 	changes.Subscription
 	// Ended is closed when the caller's key is revoked or expires. nil means that this cannot
@@ -23,9 +23,9 @@ type Subscription struct {
 	Ended <-chan struct{}
 }
 
-// Watch subscribes to changes from now on. If after is not zero, the subscription instead resumes
-// with the batch that follows the one of that time. If Watch succeeds, the caller must call Cancel
-// once. A caller can have at most MaxEventStreams watches.
+// Watch subscribes to changes from now on. If after is not zero, the subscription resumes with the
+// first batch after that time instead. If Watch succeeds, the caller must call Cancel once. A
+// caller can have at most MaxEventStreams watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
 	return read(
 		ctx,

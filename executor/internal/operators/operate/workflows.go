@@ -113,8 +113,8 @@ func (s *Service) currentWorkflow(ctx context.Context, id string) (*registry.Wor
 	return have.Record, nil
 }
 
-// ExecutionOrigin describes the workflow and the trigger node of an execution or a message. They
-// may have been deleted.
+// ExecutionOrigin describes the workflow and the trigger node that an execution or a message
+// belongs to. Both may have been deleted.
 type ExecutionOrigin struct {
 	WorkflowName string
 	HasWorkflow  bool // whether the workflow still exists
@@ -324,8 +324,8 @@ func (s *Service) apiWorkflow(w *registry.Workflow) api.Workflow {
 	return result
 }
 
-// planRefusalCode returns the code of the error for requests to an active workflow that the
-// account's plan does not allow, or "" if the plan allows it.
+// planRefusalCode returns the error code for requests to an active workflow that the account's plan
+// does not allow. It returns "" if the plan allows the workflow.
 func (s *Service) planRefusalCode(w *registry.Workflow) string {
 	view, ok := s.config.Directory.Lookup(w.ID)
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution that a runner has received holds up the later ones with its order key until it is
-// acknowledged.
+// While a runner has received an execution and not acknowledged it, the execution blocks later ones
+// with its order key.
 func TestAKeyIsHeldUp(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -63,7 +63,7 @@ func TestAKeyIsHeldUp(t *testing.T) {
 
 	acknowledge(t, msg)
 	r.until("a: 2 wait, main has 0 and 2")
-	// The last one holds up nothing, because nothing waits behind it.
+	// The last execution blocks nothing, because nothing waits behind it.
 	for range 2 {
 		if msg, err = lane.Next(); err != nil {
 			t.Fatal(err)

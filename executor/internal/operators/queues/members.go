@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// memberTimeout is how long after its last announcement a runner still counts as a member. A
-	// killed runner sends no announcement that it is leaving.
+	// memberTimeout is how long a runner counts as a member after its last announcement. A killed
+	// runner does not announce that it leaves.
 	memberTimeout = 4 * stream.RunnerHeartbeatInterval
 	// maxMembers is the maximum number of members of a group, and maxGroups the maximum number of
 	// groups. They are limited because any NATS client can make up names.
@@ -57,8 +57,8 @@ func (m *members) receive(msg *nats.Msg) {
 	}
 }
 
-// count returns the number of members of a group, and when one of them last announced itself. last
-// is zero if none has.
+// count returns the number of a group's members, and when one of them last announced itself. last
+// is zero if none has announced itself.
 func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// addGroupConsumers creates the consumers that groups have in the shared stream but lack in the
-// queue's own stream. Runners with their own NATS account cannot create them. addGroupConsumers
-// returns the state of the queue's own stream, including the new consumers.
+// addGroupConsumers creates consumers in the queue's own stream for groups that have one only in
+// the shared stream. Runners with their own NATS account cannot create them. It returns the state
+// of the queue's own stream, including the new consumers.
 func (w *Watch) addGroupConsumers(
 	ctx context.Context,
 	queue string,
@@ -42,11 +42,11 @@ func (p *streamState) consumer(name string) *jetstream.ConsumerInfo {
 	return p.consumers[i]
 }
 
-// splitLimits divides the groups' in-flight limits between a queue's two streams. A group that has
-// work in only one of them gets its full limit there, and a limit of one in the other. A group that
-// has work in both gets half of its limit in each. A group without any work keeps its previous
-// limits. The sum therefore exceeds the group's limit by at most one. When a queue has just moved,
-// a new division takes effect at the next poll.
+// splitLimits divides the groups' in-flight limits between a queue's two streams. A group with work
+// in only one of them gets its full limit there, and a limit of one in the other. A group with work
+// in both gets half of its limit in each. A group without work keeps its previous limits. The sum
+// therefore exceeds the group's limit by at most one. When a queue has just moved, the new limits
+// take effect at the next poll.
 func splitLimits(
 	settings *registry.Queue,
 	shared, own *streamState,

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// If a group cannot create consumers itself, one is created for it in the queue's own stream as
-// well. The group's in-flight limit applies to both consumers together.
+// The executor creates the missing consumer in the queue's own stream for a group that cannot
+// create consumers itself. The group's in-flight limit applies to both of its consumers together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -23,8 +23,8 @@ import (
 // Queue is the state of a queue: the executions that wait in it, and the groups that serve it.
 type Queue struct {
 	Name string
-	// Waiting is the number of start messages that the most advanced group has not received. If
-	// there is no group, it is the number of all of the queue's start messages in its streams.
+	// Waiting is the number of start messages that the most advanced group has not received.
+	// Without groups, it is the number of the queue's start messages in all its streams.
 	Waiting uint64
 	Oldest  time.Time // acceptance time of the oldest waiting execution; zero if none waits
 	// PausedSince is when the queue was paused; zero if it is not paused. PausedUntil is when the
@@ -36,11 +36,11 @@ type Queue struct {
 // Group is a group of runners.
 type Group struct {
 	Name string
-	// Members is the number of processes that sent a heartbeat recently. For runners that send
-	// none, it is the number of waiting pull requests.
+	// Members is the number of processes that sent a heartbeat recently. If the runners send no
+	// heartbeats, it is the number of waiting pull requests.
 	Members int
 	// Waiting is the number of start messages that no member has received. If there are no members,
-	// it includes start messages that were received but not completed.
+	// it includes start messages that a former member received but did not complete.
 	Waiting uint64
 	// LastSeen is when a member last sent a heartbeat or received a start message; zero if unknown.
 	LastSeen time.Time
@@ -62,7 +62,7 @@ type BlockingExecution struct {
 	Waiting     uint64 // number of executions behind it in the lane, with any order key
 }
 
-// queueLane selects the start messages in one stream that wait in one lane of a queue, or those
+// queueLane selects the start messages in one stream that wait in one lane of a queue, or that wait
 // without an order key.
 type queueLane struct {
 	in      jetstream.Stream
@@ -120,15 +120,15 @@ type Watch struct {
 	members members
 	heard   *nats.Subscription
 
-	polling sync.Mutex // held by the one caller that polls; the others wait for its result
+	polling sync.Mutex // held by the caller that polls; other callers wait for its result
 
 	mu   sync.Mutex
 	last []Queue
 	at   time.Time
 }
 
-// pollTimeout is the maximum duration of a poll. pollResultTTL is how long the result of a poll is
-// reused, unless the set of queues that workflows use has changed.
+// pollTimeout is the maximum duration of a poll. pollResultTTL is how long its result is reused if
+// the set of queues that workflows use stays the same.
 const (
 	pollTimeout   = 4 * time.Second
 	pollResultTTL = time.Second
@@ -183,8 +183,8 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the IDs of those records whose start messages have already been delivered to a
-// group. The others can safely be ended: a group that receives such a message later will see a
+// Delivered returns the IDs of the records whose start messages were already delivered to a group.
+// Ending the other records is safe: a group that receives such a message later will see a
 // cancellation that was stored before this call.
 func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
 	names, err := w.streams(ctx)
@@ -278,8 +278,8 @@ func (w *Watch) startSubjects(
 }
 
 // Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
-// result of the last poll. When it returns without an error, the consumers match, and the next poll
-// queries the server.
+// last poll's result. When it returns without an error, the consumers match. The next poll queries
+// the server.
 func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	names, err := w.streams(ctx)
 	if err != nil {
@@ -566,8 +566,8 @@ func (w *Watch) consumers(
 	return found, nil
 }
 
-// addLaneContents adds the contents of a queue's lanes in one stream to its groups: the executions
-// that wait in them, and the executions that block those.
+// addLaneContents adds the contents of a queue's lanes in one stream to its groups: the waiting
+// executions, and the executions that block them.
 func (w *Watch) addLaneContents(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
@@ -707,8 +707,8 @@ func (w *Watch) countWaiting(ctx context.Context, states []*streamState, q *Queu
 	return nil
 }
 
-// countMessages adds the number of the queue's start messages in one stream to the queue, and to
-// the groups that have no consumer there yet.
+// countMessages counts the queue's start messages in one stream. It adds the number to the queue,
+// and to the groups that have no consumer there yet.
 func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueLane) error {
 	var without []*Group
 	for i := range q.Groups {
@@ -739,7 +739,7 @@ func (q *Queue) countMessages(ctx context.Context, at *streamState, all []queueL
 }
 
 // acceptedAt returns when the oldest waiting start message of a lane was accepted. It returns the
-// zero time if the message was received or has expired in the meantime.
+// zero time if a runner has received the message in the meantime, or if it has expired.
 func acceptedAt(ctx context.Context, l queueLane) (time.Time, error) {
 	msg, err := l.in.GetMsg(ctx, l.oldest, jetstream.WithGetMsgSubject(l.subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

@@ -158,8 +158,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	r.until("a: 1 wait, main has 0 and 1, other has 0 and 6; b: 0 wait")
 }
 
-// A killed runner no longer counts after a few seconds, and the executions that it had begun count
-// as waiting again.
+// A killed runner stops counting as a member after a few seconds. The executions that it had begun
+// count as waiting again.
 func TestAKilledRunnerIsMissed(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -237,8 +237,8 @@ hookstart_executor_queue_waiting_messages{queue="default"} 0
 `)
 }
 
-// A queue that a workflow has just been assigned to is in the next result, no matter how recent the
-// last poll was.
+// A queue that a workflow has just been assigned to is in the next result, even if the last poll
+// was very recent.
 func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 	t.Parallel()
 	r := start(t)

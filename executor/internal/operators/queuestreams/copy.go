@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// rememberedSinceHeader is the header of a copied delivery ID with the time at which its start
-	// message was stored, in Unix seconds.
+	// rememberedSinceHeader is a header of a copied delivery ID. It holds the time at which the
+	// start message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000
-	// nextMessageWait is how long to wait for the next message of a full stream before checking
-	// whether its consumer has any left.
+	// nextMessageWait is how long to wait for the next message of a full stream. After that, the
+	// copier checks whether its consumer has any messages left.
 	nextMessageWait = 200 * time.Millisecond
 	// maxWorkflowsPerConsumer is the maximum number of workflows per consumer with subject filters,
 	// because the server compares all filter subjects of a consumer with each other.
@@ -74,9 +74,9 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 	}
 }
 
-// newCopier returns a copier of the delivery IDs that filters select. An empty list of filters
-// selects the whole stream. newCopier waits while another move is reading the same stream, and
-// fails with edit.ErrQueueMoves if that takes too long.
+// newCopier returns a copier of the delivery IDs that filters select; without filters, it copies
+// those of the whole stream. It waits while another move is reading the same stream, and fails with
+// edit.ErrQueueMoves if that takes too long.
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
@@ -141,8 +141,8 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 	return got, meta, err
 }
 
-// copyFromOtherQueues copies the delivery IDs that the queue's workflows had in other queues of the
-// shared stream.
+// copyFromOtherQueues copies the delivery IDs that the queue's workflows have used in other queues
+// of the shared stream.
 func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	var ids []string
 	for after := ""; ; {
@@ -178,9 +178,9 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 	return nil
 }
 
-// catchUp copies everything that is stored at the time of the call. It publishes a marker and
-// copies until the marker arrives. Nothing before the marker is missed, even if the replica that
-// delivers lags.
+// catchUp copies everything stored before the call. It publishes a marker and copies until the
+// marker arrives. It misses nothing before the marker, even if the replica that delivers the
+// messages lags.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
 	msg := c.from.MsgIDMessage(c.queue, c.marker, marker)

@@ -3,9 +3,9 @@ package queuestreams
 import "time"
 
 // LongestMove returns the duration of the longest current move of a queue or workflow, or 0 if none
-// is moving. The duration is measured from when Run in this process first observed the move. A move
-// that is given up and restarted counts as one move. A queue whose old stream is only kept until
-// its messages expire is no longer moving.
+// is moving. It measures from when Run in this process first saw the move. An abandoned and
+// restarted move counts as one move. A queue whose old stream only waits for its messages to expire
+// is no longer moving.
 func (m *Mover) LongestMove() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

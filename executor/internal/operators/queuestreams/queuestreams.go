@@ -1,14 +1,14 @@
 // Package queuestreams moves queues to their own streams, and back.
 //
-// A move includes the delivery IDs in the old stream's deduplication window, so that the new stream
-// recognizes duplicates. While the queue still uses the old stream, the executor copies the IDs in
-// messages that carry only a Nats-Msg-Id. It then closes the queue for a moment, copies the
-// remaining IDs, and opens the queue in the new stream. Each phase is a record in the registry and
-// is in force at all ingresses before the next one begins. Start messages that wait in the old
-// stream stay there, and runners receive them from there.
+// A move also copies the delivery IDs in the old stream's deduplication window, so that the new
+// stream recognizes duplicates. While the queue still uses the old stream, the executor copies the
+// IDs in messages that carry only a Nats-Msg-Id. It then closes the queue for a moment, copies the
+// remaining IDs, and opens the queue in the new stream. Each phase is a record in the registry, and
+// every ingress applies it before the next one begins. Start messages that wait in the old stream
+// stay there, and runners receive them from there.
 //
-// Every step is idempotent: if an ID is copied again, the copy is a duplicate. If an executor
-// crashes, any other one can therefore continue its move: see Run.
+// Every step is idempotent: if an ID is copied again, the copy is a duplicate. Another executor can
+// therefore continue the move of an executor that has crashed: see Run.
 package queuestreams
 
 import (
@@ -47,7 +47,7 @@ type Mover struct {
 	config Config
 
 	mu      sync.Mutex
-	driving map[string]*sync.Mutex       // by queue; held by the goroutine that moves it
+	driving map[string]*sync.Mutex       // by queue; held by the goroutine that moves the queue
 	seen    map[string]firstSeenRevision // by queue or workflow: its last revision seen
 	empty   map[string]time.Time         // by queue: when its own stream was first seen empty
 	moving  map[string]time.Time         // by queue or workflow: when its move was first seen
@@ -60,16 +60,16 @@ type firstSeenRevision struct {
 }
 
 const (
-	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase must have lasted
-	// before an executor continues a move that it did not start.
+	// closedPhaseStallTimeout and movingPhaseStallTimeout are how long a phase may last before an
+	// executor continues a move that another one has started.
 	closedPhaseStallTimeout = 2500 * time.Millisecond
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
-	// deleteEmptyAfter is how long a queue's own stream must have been empty before it is deleted,
-	// which is much longer than a publish takes.
+	// deleteEmptyAfter is how long a queue's own stream must have been empty before it is deleted.
+	// A publish takes much less time.
 	deleteEmptyAfter = time.Minute
-	// deleteEmptyInterval is the interval at which queues' own streams are recreated if lost, and
-	// deleted if unused.
+	// deleteEmptyInterval is how often queues' own streams are checked: lost ones are recreated,
+	// and unused ones are deleted.
 	deleteEmptyInterval = 15 * time.Second
 	// phaseChangeTimeout is the maximum duration of changing one phase.
 	phaseChangeTimeout = 10 * time.Second
@@ -146,10 +146,9 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// checkMove returns edit.ErrOrderedExecutionsWaiting if executions with an order key are still
-// waiting in the stream that a queue would move to. The executions of a lane are run first from the
-// older stream and then from the newer one, so none may be added to a stream that still has older
-// ones.
+// checkMove returns edit.ErrOrderedExecutionsWaiting if the stream that a queue would move to still
+// holds waiting executions with an order key. Runners take a lane's executions from the older
+// stream first, so none may be added to a stream that still has older ones.
 func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.AreLanesDrained(ctx, m.config.JetStream, to, queue)
@@ -175,7 +174,7 @@ func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 	return m.completeMove(ctx, queue)
 }
 
-// Run continues moves that their executors have not completed, until the context is done. It also
+// Run continues moves that other executors have left incomplete, until the context is done. It also
 // deletes queues' own streams that are empty and no longer used.
 func (m *Mover) Run(ctx context.Context) {
 	failing := false
@@ -261,7 +260,7 @@ func (m *Mover) lock(queue string) (unlock func()) {
 }
 
 // completeMove continues the move of a queue. It returns when the move is complete, even if another
-// executor completes it.
+// executor has completed it.
 func (m *Mover) completeMove(ctx context.Context, queue string) error {
 	defer m.lock(queue)()
 	for attempt := 0; ; attempt++ {
@@ -341,8 +340,8 @@ func (m *Mover) advanceMove(
 	return nil
 }
 
-// reopen reopens a queue in its old stream if the executor that closed it has not completed the
-// move in time. Until then, it returns errRestartMove.
+// reopen reopens a queue in its old stream, if the executor that closed it has not completed the
+// move in time. Before that time, it returns errRestartMove.
 func (m *Mover) reopen(
 	ctx context.Context, queue string, revision uint64, phase registry.StreamPhase,
 ) error {
@@ -359,7 +358,7 @@ type direction struct {
 	moving, closed, done registry.StreamPhase
 }
 
-// move copies a queue's delivery IDs to the stream that it moves to, and opens the queue there.
+// move copies a queue's delivery IDs to its new stream, and opens the queue there.
 func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
 	m.reportStep(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
@@ -391,7 +390,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 			return err
 		}
 	}
-	// If a process was just killed, the confirmation takes several seconds. Wait for it before
+	// If a process was just killed, confirming a change takes several seconds. Wait for that before
 	// closing the queue.
 	if err := m.config.Editor.AwaitInForce(ctx, revision); err != nil {
 		return err
@@ -440,7 +439,7 @@ func (m *Mover) ensureOwnStreams(
 
 // abortMove reopens a queue in its old stream after an error. It returns errRestartMove if the move
 // only ran out of time, and otherwise the error. closedRevision is the revision of the record that
-// closed the queue; 0 means that the record may not have been stored.
+// closed the queue; 0 means that this record may not have been stored.
 func (m *Mover) abortMove(
 	ctx context.Context,
 	queue string,
@@ -492,8 +491,8 @@ func (m *Mover) reportStep(step string) {
 	}
 }
 
-// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. It calls store,
-// which must store the workflow with that queue, while the workflow is closed.
+// MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. While the workflow
+// is closed, it calls store, which must store the workflow with that queue.
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error,
 ) error {

@@ -264,7 +264,8 @@ func (l *load) await(n int) {
 	}
 }
 
-// A queue moves in and out repeatedly, while two ingresses store deliveries and duplicates for it.
+// A queue repeatedly moves to its own stream and back, while two ingresses store deliveries and
+// duplicates for it.
 func TestMovesUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -295,7 +296,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	}
 }
 
-// While a move lasts, every executor reports its duration.
+// During a move, every executor reports how long it has taken so far.
 func TestLongestMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -335,7 +336,7 @@ func TestLongestMove(t *testing.T) {
 	await(false)
 }
 
-// The executor that moves a queue crashes in each step, and another one completes the move.
+// An executor crashes in each step of a move. Another executor completes the move.
 func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	t.Parallel()
 	for _, out := range []bool{false, true} {
@@ -405,7 +406,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 	}
 }
 
-// A closed queue reopens in its old stream, even while no executor is running.
+// A queue that was closed for a move reopens in its old stream, even if no executor is running.
 func TestAClosedQueueReopensByItself(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -436,7 +437,8 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	}
 }
 
-// A workflow that changes its queue keeps its delivery IDs, even between two own streams.
+// If a workflow changes its queue, duplicates of earlier deliveries are still recognized, even if
+// both queues have their own streams.
 func TestAWorkflowChangesItsQueue(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -471,8 +473,8 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
-// A workflow that has changed its queue within the shared stream keeps its delivery IDs when its
-// current queue moves.
+// A workflow changes its queue within the shared stream, and then the new queue moves to its own
+// stream. Duplicates of all its deliveries are still recognized.
 func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -557,7 +559,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// A queue leaves its own stream although it is full, while another queue keeps working.
+// A queue can leave its own stream even if it is full. In the meantime, another queue keeps
+// working.
 func TestAFullOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))
@@ -592,8 +595,8 @@ func TestAFullOwnStream(t *testing.T) {
 	}
 }
 
-// A queue does not move to a stream that still holds waiting executions with an order key: runners
-// would receive them after newer ones.
+// A queue does not move to a stream that still holds waiting executions with an order key, because
+// runners would receive them after newer ones.
 func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	t.Parallel()
 	f := start(t, natstest.Start(t).Connect(t))

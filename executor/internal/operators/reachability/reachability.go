@@ -69,7 +69,7 @@ type Checker struct {
 	ingresses  Ingresses
 	client     *http.Client
 
-	mu   sync.Mutex // also held during a check, so that concurrent callers share one
+	mu   sync.Mutex // also held during a check, so that concurrent callers share one check
 	last Result
 }
 
@@ -111,8 +111,8 @@ func (c *Checker) Check(ctx context.Context) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if base := c.URL(); base != c.last.URL || time.Since(c.last.At) > resultTTL {
-		// Other callers use the result too, so the check must not end when the first caller's
-		// context does.
+		// Other callers use the result as well, so the check must continue when the first caller's
+		// context ends.
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 		defer cancel()
 		state, detail := c.probe(asking, base)

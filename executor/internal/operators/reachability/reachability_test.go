@@ -19,8 +19,8 @@ type ingresses []*consistency.IngressSettings
 
 func (i ingresses) IngressSettings() []*consistency.IngressSettings { return i }
 
-// The check recognizes each kind of server that can respond at a public URL. deploy/e2e tests it
-// with a real ingress.
+// The check recognizes each kind of server that may respond at a public URL. A test in deploy/e2e
+// uses a real ingress.
 func TestWhoAnswers(t *testing.T) {
 	key := probe.NewKey()
 	asked := atomic.Int32{}

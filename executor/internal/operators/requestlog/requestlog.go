@@ -94,8 +94,8 @@ func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) 
 	log.WithFields(e.Fields).Log(level, message)
 }
 
-// writer records the status. Its Unwrap method gives http.ResponseController access to everything
-// else.
+// writer records the status. Through its Unwrap method, http.ResponseController has access to
+// everything else.
 type writer struct {
 	http.ResponseWriter
 	event *Event

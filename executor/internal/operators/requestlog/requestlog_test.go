@@ -15,8 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// After a panic, an error response is sent if nothing has been written yet; otherwise the
-// connection is aborted. Each request is logged as one line, with the fields set for it.
+// If a handler panics before it has written anything, the client gets an error response; otherwise,
+// the connection is aborted. The log has one line for each request, with the fields that the
+// handler set.
 func TestOneLineForEachRequest(t *testing.T) {
 	var text logtest.Buffer
 	log := logrus.New()
@@ -77,8 +78,8 @@ func TestOneLineForEachRequest(t *testing.T) {
 	}
 }
 
-// If a client leaves a page before its fragments have arrived, that is not an error of the
-// executor. A change continues without its client, and its result is logged unchanged.
+// A client that leaves a page before its fragments have arrived does not cause an error in the log.
+// A change continues without its client, and its result is logged as usual.
 func TestClientsThatGoAway(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause error

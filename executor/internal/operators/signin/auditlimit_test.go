@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// By signing in repeatedly, the owner of a key can neither fill the audit log nor hide the sign-ins
-// of others.
+// The owner of a key who signs in repeatedly can neither fill the audit log nor hide other people's
+// sign-ins.
 func TestNotedSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -55,8 +55,8 @@ func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error)
 	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.RoleViewer}, true, nil
 }
 
-// A session is accepted only from the console's pages, even for calls that change nothing, because
-// some responses are shown only once.
+// A session is accepted only from the console's own pages, even for calls that change nothing,
+// because some responses are shown only once.
 func TestSessionIsForOwnPages(t *testing.T) {
 	t.Parallel()
 	s := New(Config{AdminToken: "an-admin-token"})

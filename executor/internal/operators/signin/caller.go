@@ -38,15 +38,15 @@ func WithSessionCheck(ctx context.Context, check func(context.Context) error) co
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }
 
-// SessionRevoked reports whether the request's session has been signed out in the meantime. It
-// returns false if that cannot be determined now.
+// SessionRevoked reports whether the request's session has been signed out. It returns false if it
+// cannot find out.
 func SessionRevoked(ctx context.Context) bool {
 	still, _ := ctx.Value(sessionCheckKey{}).(func(context.Context) error)
 	return still != nil && errors.Is(still(ctx), ErrUnauthenticated)
 }
 
-// Caller returns the request's caller. If nobody is signed in, that is the zero Caller, which every
-// call rejects.
+// Caller returns the request's caller. If nobody is signed in, it returns the zero Caller, which
+// every call rejects.
 func Caller(ctx context.Context) operate.Caller {
 	caller, _ := ctx.Value(callerKey{}).(operate.Caller)
 	return caller

@@ -35,9 +35,9 @@ const (
 	maxDelayedFailures = 1_000
 )
 
-// Failures counts failed sign-ins and delays the responses to them; the more failures come from an
-// address, the longer the delay. The correct token is accepted immediately even from that address,
-// so an attacker cannot lock an operator out. It is safe for concurrent use.
+// Failures counts failed sign-ins and delays the responses to them. The more failures come from an
+// address, the longer the delay. The correct token is accepted immediately even from such an
+// address, so an attacker cannot lock an operator out. Failures is safe for concurrent use.
 type Failures struct {
 	count *prometheus.CounterVec
 	now   func() time.Time
@@ -71,8 +71,8 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 }
 
 // CountAndDelay counts a failure and waits until the response may be sent. remote is the peer of
-// the connection, ADDRESS:PORT. Headers with an address are ignored because an attacker can forge
-// them, so all failures that come through the same proxy share one delay.
+// the connection, as ADDRESS:PORT. It ignores headers with an address, because an attacker can
+// forge them. All failures behind the same proxy therefore share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
 	d, wait := f.countFailure(sourceOf(remote))
@@ -83,8 +83,8 @@ func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.pause(ctx, d)
 }
 
-// countFailure counts a failure and returns how long to delay it. If wait is true, the caller must
-// call done afterwards.
+// countFailure counts a failure and returns how long to delay the response. If wait is true, the
+// caller must call done afterwards.
 func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) {
 	now := f.now()
 	f.mu.Lock()
@@ -115,7 +115,8 @@ func (f *Failures) endDelay() {
 }
 
 // makeRoom keeps the number of sources below maxSources. It removes sources whose last failure is
-// older than failureRetention or, if there are none, an arbitrary one. The caller must hold mu.
+// older than failureRetention. If there are none, it removes an arbitrary source. The caller must
+// hold mu.
 func (f *Failures) makeRoom(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
