@@ -62,10 +62,10 @@ type Config struct {
 	// on an earlier registry. If it is false, changes made in the first 3 s are confirmed only
 	// after those 3 s.
 	FreshNATS bool `kong:"-"`
-	// SkippedConsumers returns the runners' consumers that started after the last message of their
-	// stream because NATS had lost their state. The messages that they skipped are delivered to the
-	// runners again, and Redelivered is then called. A nil SkippedConsumers means that there are no
-	// such consumers.
+	// SkippedConsumers returns the runners' consumers that skipped messages: NATS had lost their
+	// state, so they restarted after the last message of their stream. The skipped messages are
+	// delivered to the runners again, and then Redelivered is called. If SkippedConsumers is nil,
+	// no consumer has skipped messages.
 	SkippedConsumers func() (consumers []string, err error) `kong:"-"`
 	// Redelivered removes a consumer from the result of SkippedConsumers once its messages have
 	// been redelivered. It must be set if SkippedConsumers is set.
@@ -74,24 +74,25 @@ type Config struct {
 	// retries until starting is done. nil means that the program does not support PostgreSQL. As
 	// this package does not import the driver, hookstart-local can be linked without it.
 	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
-	// SignInOnce is the secret of a link that signs in to the console without the admin token. The
-	// link, which is printed when the process starts, works once and only in the first ten minutes.
+	// SignInOnce is the secret of the link that the process prints when it starts. The link signs
+	// in to the console without the admin token. It works once, and only in the first ten minutes.
 	// "" means that there is no such link.
 	SignInOnce string `kong:"-"`
-	// DemoQueue is the queue of the demo runner in this process. The console mentions the runner on
-	// the workflows of that queue. "" means that there is no demo runner.
+	// DemoQueue is the queue of the demo runner in this process. On workflows that use this queue,
+	// the console mentions the runner. "" means that there is no demo runner.
 	DemoQueue string `kong:"-"`
 	// OnReady is called once, when the API is being served and the recorder is running. It may be
 	// nil.
 	OnReady func(Listening) `kong:"-"`
 }
 
-// The flags below are hookstart-local's, too. They are in several types because its --help shows
-// them in another order. The tag set completes their help by variables, where it differs.
+// hookstart-local has the flags below, too. They are split into several types because its --help
+// lists them in another order. Where the help texts of the two programs differ, hookstart-local
+// fills in the difference as kong variables, with the struct tag "set".
 
-// SignInFlags are who may sign in to the console beside holders of the admin token, and which web
-// pages may call the API. The console's redirect URI, to be registered at the identity provider, is
-// the console's address followed by /sign-in/callback.
+// SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
+// pages may call the API. The identity provider must know the console's redirect URI: the console's
+// address followed by /sign-in/callback.
 type SignInFlags struct {
 	OIDCIssuer           string        `name:"oidc-issuer" help:"URL of an OpenID Connect provider with which people sign in to the console. Empty: none." placeholder:"URL"`
 	OIDCClientID         string        `name:"oidc-client-id" help:"The console's client ID at the provider." placeholder:"ID"`
@@ -101,13 +102,15 @@ type SignInFlags struct {
 	APIOrigins           []string      `name:"api-origins" help:"Origins of web pages, comma-separated, that may call the operators' API with a key of their own: https://app.example.com" placeholder:"ORIGIN,…"`
 }
 
-// PlanFlags are the plans of accounts. The variable without is what happens without a default plan.
+// PlanFlags sets the plans of accounts. The kong variable "without" is the help's text about
+// accounts without a plan when there is no default plan.
 type PlanFlags struct {
 	Plans       string `help:"JSON file with the plan catalog. Empty: the plans none, free, pro and ultra." type:"path"`
 	DefaultPlan string `help:"The plan of new accounts that name none. Empty: ${without=they must name one}." placeholder:"PLAN"`
 }
 
-// StreamFlags are the limits of the streams. The variable age completes the help of the first.
+// StreamFlags sets the limits of the streams. Programs can add text to the help of StreamMaxAge
+// through the kong variable "age".
 type StreamFlags struct {
 	StreamMaxAge   time.Duration `help:"How long messages stay in the stream${age=}." default:"168h"`
 	StreamMaxBytes int64         `help:"Maximum size of the stream, in bytes; when it is full, senders get 503. 0: no limit." default:"0"`
@@ -115,12 +118,13 @@ type StreamFlags struct {
 	ProgressMaxBytes int64 `help:"Maximum size of the stream of runners' reports, in bytes; when it is full, the oldest reports are dropped. Used when that stream is created; on a disk with less room it is smaller." default:"1073741824"`
 }
 
-// DedupFlags is how long a delivery ID is remembered. The variable window completes its help.
+// DedupFlags sets how long a delivery ID is remembered. Programs can add text to its help through
+// the kong variable "window".
 type DedupFlags struct {
 	DedupWindow time.Duration `help:"How long a delivery ID is remembered${window=}." default:"24h"`
 }
 
-// RetentionFlags are how long the database keeps records.
+// RetentionFlags sets how long the database keeps records.
 type RetentionFlags struct {
 	Retention      time.Duration `help:"How long execution records are kept." default:"720h"`
 	AuditRetention time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`

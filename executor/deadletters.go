@@ -12,8 +12,8 @@ import (
 
 const (
 	deadLetterCountInterval = 15 * time.Second
-	// maxCountedDeadLetters is the maximum number of dead letters to count. It bounds the cost of
-	// counting.
+	// maxCountedDeadLetters bounds the cost of counting: larger numbers of dead letters are not
+	// counted exactly.
 	maxCountedDeadLetters = 100_000
 )
 

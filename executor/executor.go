@@ -170,8 +170,8 @@ func (e *executor) connect(ctx, startCtx context.Context) error {
 	return nil
 }
 
-// followRegistry loads the registry and announces this process as one that follows it. From then
-// on, changes of the registry are confirmed only once this process has applied them.
+// followRegistry loads the registry and announces this process to the other processes. After the
+// announcement, a change of the registry is confirmed only when this process has applied it.
 func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
 	if e.follower, err = consistency.Follow(startCtx, e.JetStream, e.directory, e.Log); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
 	return nil
 }
 
-// prepareEdits compares the registry with its copy in the database, and prepares the editor of the
+// prepareEdits compares the registry with its copy in the database, and creates the editor of the
 // registry.
 func (e *executor) prepareEdits(startCtx context.Context) (err error) {
 	e.databaseCopy = databasecopy.New(databasecopy.Config{

@@ -105,7 +105,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A catalog that lacks the plans of some accounts is used, with a warning in the log.
+// An executor starts with a plan catalog that lacks the plans of some accounts, and logs a warning.
 func TestPlansThatTheCatalogLacks(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -125,7 +125,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 		if err := os.WriteFile(c.Plans, []byte(catalog), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var logged logtest.Buffer // a follower of the registry may still log that it is stopping
+		var logged logtest.Buffer // a registry follower may still log that it stops
 		c.Log = &logrus.Logger{
 			Out:       &logged,
 			Formatter: &logrus.JSONFormatter{},
@@ -146,7 +146,7 @@ func TestRunTwice(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	c := config(t, server.URL())
-	for range 2 { // new code runs with existing streams and records
+	for range 2 { // the executor must also start with existing streams and records
 		if err := run(t, c); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 	}
-	for put("before") != http.StatusOK { // it has been restored from the database's copy
+	for put("before") != http.StatusOK { // the registry is restored from the database
 		if patience.Err() != nil {
 			t.Fatal("the registry was not restored")
 		}

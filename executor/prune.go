@@ -12,9 +12,9 @@ import (
 
 const (
 	pruneEvery = 10 * time.Minute
-	// A batch has between minPruneBatch and maxPruneBatch rows. If a batch takes longer than
-	// maxPruneBatchDuration, the next one is smaller, because in a database with a single writer,
-	// records can be written only between two batches.
+	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. A database with a single
+	// writer can record only between two batches, so if a batch takes longer than
+	// maxPruneBatchDuration, the next one is smaller.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond

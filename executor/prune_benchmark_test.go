@@ -91,8 +91,8 @@ func besidePruning(
 	return batches, time.Since(began)
 }
 
-// appliedUntil records batches until the channel is closed, but at least a given number. It returns
-// the duration of each batch.
+// appliedUntil records batches until the channel is closed, and at least the given number of them.
+// It returns the duration of each batch.
 func appliedUntil(
 	b *testing.B, records store.Store, least int, done <-chan struct{},
 ) (took []time.Duration) {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// New records wait for one batch of deletions, so batches must be small on a slow machine.
+// If the database is slow, pruning deletes small batches, because new records wait while a batch is
+// deleted.
 func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	perRow := func(row time.Duration) (limit int, took time.Duration) {
 		limit = maxPruneBatch

@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// If one of its consumers is missing, a recorder records either nothing or no reports, and must not
-// be ready.
+// A recorder is not ready if one of its two consumers is missing: without it, the recorder records
+// nothing, or no reports.
 func TestBothConsumersAreNeeded(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -74,7 +74,8 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	}
 }
 
-// A stream that is edited while an executor is running shows in the metric, and is logged once.
+// If someone edits a stream while an executor is running, the metric shows it and the log reports
+// it once.
 func TestEditedStreamsAreNoticed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -137,8 +138,8 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	}
 }
 
-// A queue's own stream without the recorder's consumer makes an executor unready, unless the stream
-// has just been created.
+// An executor is not ready if a queue's own stream lacks the recorder's consumer. A stream that has
+// just been created is excepted.
 func TestReadinessOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))
@@ -180,7 +181,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 }
 
-// If a stream is deleted before its messages are recorded, the log contains their range.
+// If a stream is deleted before its messages are recorded, the executor logs their range.
 func TestALostStreamIsNamed(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -21,7 +21,7 @@ func (r *Release) packChart(shipped *tree) error {
 		}
 	}
 	// The chart's templates modify the objects of the kustomization, so the chart includes the
-	// files of the kustomization and those of the NATS objects.
+	// kustomization's files. It also includes those of the NATS objects.
 	for _, name := range chartManifests() {
 		content, err := shipped.fileContent("deploy/" + name)
 		if err != nil {

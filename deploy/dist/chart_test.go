@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// tool returns the program named by an environment variable. It skips the test if the variable is
-// not set.
+// tool returns the path of a program, which an environment variable contains. It skips the test if
+// the variable is not set.
 func tool(t *testing.T, variable string) string {
 	t.Helper()
 	program := os.Getenv(variable)
@@ -72,9 +72,9 @@ func parse(t *testing.T, text string) map[string]object {
 	return all
 }
 
-// With its default values, the chart produces the same objects as the kustomization, except for the
-// namespace, the secrets, which the kustomization generates from files, and the labels that name
-// the tool that manages an object.
+// With its default values, the chart produces the same objects as the kustomization. Three things
+// may differ: the namespace, the secrets, which the kustomization generates from files, and the
+// labels that name the tool that manages an object.
 func TestChartMakesWhatTheKustomizationMakes(t *testing.T) {
 	kustomize := tool(t, "HOOKSTART_KUSTOMIZE")
 	folder := t.TempDir()
@@ -153,14 +153,15 @@ func pods(o object, change func(container object)) object {
 	return template
 }
 
-// valuesCase describes what the chart makes with some values.
+// valuesCase describes the objects that the chart produces with given values.
 type valuesCase struct {
 	set  string
 	with []string // text that each object, named KIND/NAME, must contain
 	less []string // names of objects that must not exist
 }
 
-// places sets where the pods of a part run, and what they get there.
+// places returns a case that sets where the pods of a part run, their priority, annotations and
+// memory limit.
 func places(part string) valuesCase {
 	set := []string{
 		"nodeSelector.disk=ssd", "tolerations[0].key=dedicated", "tolerations[0].operator=Exists",
@@ -183,8 +184,8 @@ func places(part string) valuesCase {
 	return c
 }
 
-// decode decodes an object strictly, as the API server does, so that a field which the API does not
-// have is an error. It knows the kinds of Kubernetes itself.
+// decode decodes an object as strictly as the API server does: unknown fields are an error. It
+// knows the kinds of Kubernetes itself.
 func decode(t *testing.T, name string, o object) {
 	t.Helper()
 	into := map[string]any{
@@ -412,7 +413,7 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// The notes that Helm prints after the installation name the secrets to make, and the next command.
+// After the installation, Helm prints notes that name the secrets to create and the next command.
 func TestChartNotes(t *testing.T) {
 	folder := t.TempDir()
 	command(t, folder, "tar", "-xzf", chart(t))

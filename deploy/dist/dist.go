@@ -43,8 +43,8 @@ func Platforms() []Platform {
 	}
 }
 
-// Release describes one release and the folders to build it from and in. Apart from temporary
-// files, its methods write only below Out.
+// Release describes one release and its folders. Apart from temporary files, its methods write only
+// below Out.
 type Release struct {
 	// Root is the folder of the checkout. Tracked files are shipped with the contents that they
 	// have in this folder, even if those are not committed.
@@ -56,7 +56,7 @@ type Release struct {
 	// Commit is the full hash of the commit, followed by -dirty if tracked files have uncommitted
 	// changes.
 	Commit string
-	// Time is the time of the commit. It is the modification time of everything in the release.
+	// Time is the commit's time. All files of the release have it as their modification time.
 	Time time.Time
 	// Binaries maps each platform to the folder with its compiled programs. Compile fills it.
 	Binaries map[Platform]string
@@ -302,7 +302,7 @@ func sha256Hex(content []byte) string {
 }
 
 // Sign signs SHA256SUMS with the releaser's SSH key and writes SHA256SUMS.sig. It needs ssh-keygen
-// but no network; an SSH agent may hold the key.
+// but no network. The key may be held by an SSH agent.
 func (r *Release) Sign(ctx context.Context, key string) error {
 	sums := filepath.Join(r.Out, "SHA256SUMS")
 	if err := os.Remove(sums + ".sig"); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -36,8 +36,8 @@ func command(t *testing.T, folder, name string, args ...string) string {
 	return string(out)
 }
 
-// clone copies the checkout, including its changes, and commits everything. It returns the folder
-// of the copy. The commit is the same in each copy; only the folder differs.
+// clone copies the checkout, including uncommitted changes, and commits everything. It returns the
+// folder of the copy. The commit's hash is the same in each copy.
 func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "a folder")
@@ -116,7 +116,7 @@ func newRelease(t *testing.T, checkout string) *dist.Release {
 	return r
 }
 
-// shared holds the release that packed has built.
+// shared holds the release that packed returns.
 var shared struct { //nolint:gochecknoglobals // packed once
 	once    sync.Once
 	folder  string
@@ -183,8 +183,8 @@ func same(t *testing.T, first, second string) {
 	}
 }
 
-// Everything but the compiled programs is identical when built in two different folders, with
-// different umasks and time zones. make shipped checks the same for the compiled programs, and with
+// Builds in two different folders, with different umasks and time zones, are identical. This test
+// covers everything but the compiled programs. make shipped also checks those, and builds as
 // another user.
 func TestTheSameEverywhere(t *testing.T) {
 	one := packed(t)
@@ -201,8 +201,8 @@ func TestTheSameEverywhere(t *testing.T) {
 	same(t, one.Out, other.Out)
 }
 
-// The archive contains the programs, the files generated from their flags, and documents. Each link
-// of a document leads to a file in the archive, or to a file of the release's commit in the
+// The archive contains the programs, the files generated from their flags, and the documents. Each
+// link in a document leads to a file in the archive, or to the file at the release's commit in the
 // project's repository.
 func TestArchive(t *testing.T) {
 	r := packed(t)
@@ -259,8 +259,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// The archive has no sources, so its compose file and its kustomization name the images of the
-// release, all of which the release has.
+// The archive has no sources, so its compose file and its kustomization use the images of the
+// release. The release has all of these images.
 func TestArchiveNamesTheImagesOfTheRelease(t *testing.T) {
 	r := packed(t)
 	const name = "hookstart_1.2.3-rc.1_linux_arm64"
@@ -372,8 +372,8 @@ func TestChecksumsAndBills(t *testing.T) {
 	}
 }
 
-// A signature with the releaser's key is created and verified without a network. A signature with
-// another key is rejected.
+// Signing and verifying need no network. A signature with another key than the releaser's is
+// rejected.
 func TestSignature(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")

@@ -94,9 +94,8 @@ type (
 	}
 )
 
-// caCertificates returns the CA certificates that Mozilla trusts, in PEM, without those that are
-// trusted only for certificates issued before some date. Unlike the certificates of the system,
-// they are the same on every machine.
+// caCertificates returns the CA certificates that Mozilla trusts without a date limit, in PEM.
+// Unlike the certificates of the system, they are the same on every machine.
 func caCertificates() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

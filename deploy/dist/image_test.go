@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/deploy/dist"
 )
 
-// deploy/Dockerfile builds the same images for people who build from source.
+// deploy/Dockerfile, for people who build from source, builds the same images as a release.
 func TestDockerfileMakesTheSameImages(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "deploy", "Dockerfile"))
 	if err != nil {

@@ -231,8 +231,8 @@ func (r *Release) pack(
 	return nil
 }
 
-// unitPatterns returns a pattern for each unit, quoted for a shell. systemctl matches it with the
-// units that are loaded: for a template, these are all its instances.
+// unitPatterns returns a systemctl pattern for each unit, quoted for a shell. systemctl matches a
+// pattern against the loaded units. For a template, these are all its instances.
 func unitPatterns(units []string) (quoted []string) {
 	for _, unit := range units {
 		quoted = append(quoted, "'"+strings.Replace(unit, "@", "@*", 1)+"'")
@@ -300,7 +300,7 @@ func (r *Release) stageFiles(
 			}
 		}
 	}
-	// The changelog is in every package, the other documents are in that of the command line.
+	// Every package has the changelog. Only the command line's package has the other documents.
 	documents := shipped.sorted()
 	documents = slices.DeleteFunc(documents, func(f file) bool {
 		return f.path != "CHANGELOG.md" && (name != "hookstart" || filepath.Ext(f.path) != ".md")

@@ -68,7 +68,8 @@ func anotherUser(t *testing.T) []string {
 }
 
 // withoutNetwork returns a command prefix that runs the command after it without a network. If the
-// current user is not root, or has no namespaces, the prefix only keeps Go from downloading.
+// current user is not root, or the system has no namespaces, the prefix only keeps Go from
+// downloading.
 func withoutNetwork(t *testing.T) []string {
 	t.Helper()
 	off := []string{"env", "GOPROXY=off"}
@@ -92,10 +93,10 @@ func release(t *testing.T) string {
 	return folder
 }
 
-// check runs a script of checks. If the machine lacks something that the script needs, the script
-// prints what is missing and exits with 77, and the test is skipped. If only a part of the checks
-// lacks something, the script prints a line "SKIPPED PART: REASON", and a subtest with the name of
-// the part is skipped.
+// check runs a script of checks. If the machine lacks something that the whole script needs, the
+// script prints what is missing and exits with 77; check then skips the test. If only one part of
+// the script cannot run, the script prints "SKIPPED PART: REASON", and check skips a subtest with
+// the name of the part.
 func check(t *testing.T, name string, env ...string) {
 	t.Helper()
 	work := filepath.Join(release(t), ".checks")
@@ -120,9 +121,9 @@ func check(t *testing.T, name string, env ...string) {
 	}
 }
 
-// prometheus returns the path of a Prometheus of version 3, which Debian 12 does not have: that of
-// the variable PROMETHEUS, or one that it builds from the module whose parser TestAlerts uses. It
-// returns "" if that does not build, as without the network on a machine that has not built it.
+// prometheus returns the path of Prometheus 3, which Debian 12 does not have. That is the value of
+// the variable PROMETHEUS, or else a program that it builds from the module whose parser TestAlerts
+// uses. It returns "" if the build fails, for instance without a network.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("PROMETHEUS"); path != "" {
@@ -142,7 +143,7 @@ func prometheus(t *testing.T) string {
 	for _, args := range [][]string{
 		{"cp", "-r", folder, source},
 		{"chmod", "-R", "u+w", source},
-		// Without discovery in clouds, which takes most of the build.
+		// Leave out service discovery in clouds, which takes most of the build time.
 		{
 			"go", "build", "-buildvcs=false", "-tags=remove_all_sd", "-o", program,
 			"./cmd/prometheus",
@@ -161,8 +162,7 @@ func prometheus(t *testing.T) string {
 	return program
 }
 
-// servers builds nats-server and nk, which the packages do not contain, and returns the folder with
-// them.
+// servers builds nats-server and nk, which the packages do not contain, and returns their folder.
 func servers(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -175,8 +175,8 @@ func servers(t *testing.T) string {
 	return folder
 }
 
-// Two builds of the whole release are identical: one in this folder, and one in another folder by
-// another user, with another umask, at another time, without a network.
+// Two builds of the whole release are identical. The second is made in another folder by another
+// user, with another umask, at another time, without a network.
 func TestShippedTwice(t *testing.T) {
 	first := release(t)
 	second := filepath.Join(t.TempDir(), "dist")
@@ -196,7 +196,7 @@ func TestShippedTwice(t *testing.T) {
 }
 
 // make release builds the files from the commit that it tags, signs them, and leaves the checkout
-// unchanged. It needs no network once its tools are there.
+// unchanged. Once its tools are installed, it needs no network.
 func TestShippedRelease(t *testing.T) {
 	release(t)
 	checkout := clone(t)
@@ -246,8 +246,8 @@ func TestShippedPackages(t *testing.T)     { check(t, "packages") }
 func TestShippedFirstMinutes(t *testing.T) { check(t, "firstminutes") }
 func TestShippedImages(t *testing.T)       { check(t, "images") }
 
-// The next release has one more migration, which the programs of this release do not know and
-// refuse.
+// The simulated next release has one more migration. The programs of this release do not know it,
+// and refuse its database.
 func TestShippedUnits(t *testing.T) {
 	release(t)
 	checkout, next := clone(t), filepath.Join(t.TempDir(), "next")

@@ -92,13 +92,13 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 // repositoryURL is the address of the project's repository.
 const repositoryURL = "https://github.com/hookstart/hookstart"
 
-// linkTarget matches the target of a link in a document, with the two characters before it, up to
-// its fragment.
+// linkTarget matches a link's target in a document, from the two characters before it up to its
+// fragment.
 var linkTarget = regexp.MustCompile(`\]\([^)\s#]+`)
 
-// rewriteLinks returns a document whose links to files that are not shipped with it lead to the
-// project's repository, at the commit of the release. name is the document's path in the checkout;
-// shipped holds the paths of the files and folders that are shipped.
+// rewriteLinks changes a document's links to files that are not shipped: they then lead to the
+// project's repository, at the release's commit. name is the document's path in the checkout, and
+// shipped holds the paths of the shipped files and folders.
 func (r *Release) rewriteLinks(name string, content []byte, shipped map[string]bool) []byte {
 	commit := strings.TrimSuffix(r.Commit, "-dirty")
 	return linkTarget.ReplaceAllFunc(content, func(match []byte) []byte {
@@ -125,9 +125,9 @@ var (
 	newTagPattern     = regexp.MustCompile(`(newTag: )\S+(})`)
 )
 
-// setImageTags returns a file of a checkout with the images of the release in place of those that
-// are built from the sources, which the archive does not have. The compose file does not pull them:
-// their names lead to no registry of ours.
+// setImageTags replaces the images that a file builds from the sources with the images of the
+// release, because the archive has no sources. The compose file does not pull them: their names
+// lead to no registry of ours.
 func (r *Release) setImageTags(name string, content []byte) []byte {
 	switch name {
 	case "deploy/compose/compose.yaml":
@@ -140,7 +140,7 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	}
 }
 
-// pathSet returns the paths of files, and of the folders that they are in.
+// pathSet returns the paths of the files and of the folders that contain them.
 func pathSet(files []file) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range files {
@@ -152,7 +152,7 @@ func pathSet(files []file) map[string]bool {
 }
 
 // archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
-// in the checkout, so links between the documents work; the others lead to the repository.
+// in the checkout, so links between shipped documents work.
 func (r *Release) archive(p Platform, shipped, generated *tree) error {
 	all := &tree{files: slices.Clone(generated.files)}
 	for _, f := range shipped.files {

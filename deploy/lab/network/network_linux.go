@@ -30,7 +30,7 @@ type Network struct {
 // to 198.18.255.0/24, which are reserved for benchmark tests.
 const maxNetworks = 256
 
-// maxHosts is the maximum number of hosts. It leaves an address for the program itself.
+// maxHosts leaves an address for the program itself.
 const maxHosts = 100
 
 // creatorAddrByte is the last byte of the address of the program that created the network.
@@ -244,7 +244,7 @@ func openTUN(name string) (*os.File, error) {
 }
 
 // configure sets a device's address and its maximum packet size, and brings it up. Large packets
-// cost the switch less.
+// reduce the switch's CPU usage.
 func configure(namespace, device string, addr netip.Addr) error {
 	var in []string
 	if namespace != "" {
@@ -282,8 +282,8 @@ func (n *Network) Isolate(h *Host, cut bool) {
 	}
 }
 
-// Heal resets all conditions, so every packet between hosts is delivered immediately again. Lost
-// packets stay lost.
+// Heal resets all conditions: every packet between hosts is delivered immediately again. Packets
+// that were lost are not sent again.
 func (n *Network) Heal() {
 	for _, from := range n.hosts {
 		for _, to := range n.hosts {

@@ -105,7 +105,7 @@ func measure(to string) error {
 	}
 }
 
-// pair is two hosts. near sends datagrams to far, which sends them back.
+// pair is two hosts: near sends datagrams, and far sends them back.
 type pair struct {
 	network      *network.Network
 	near, far    *network.Host
@@ -180,8 +180,8 @@ func last(p *childtest.Process, word string) int {
 	return newest
 }
 
-// during applies a condition while count datagrams are sent. It returns the numbers of those
-// datagrams as the half-open range from begin to end.
+// during applies a condition while count datagrams are sent. It returns the range of their numbers:
+// from begin up to, but not including, end.
 func (p *pair) during(from, to *network.Host, c network.Condition, count int) (begin, end int) {
 	p.network.Set(from, to, c)
 	begin = last(p.sender, "sent") + 2 // one datagram may be in flight
@@ -281,8 +281,8 @@ func checkTrips(t *testing.T, trips *childtest.Process, least time.Duration) {
 	}
 }
 
-// An isolated host receives nothing, and nothing that it sends arrives. The other hosts still reach
-// each other, and afterwards the host's connections have the same delay as before.
+// An isolated host neither receives nor delivers anything, while the other hosts still reach each
+// other. After reconnection, its connections have the same delay as before.
 func TestAnIsolatedHost(t *testing.T) {
 	n := newNetwork(t, "a", "b", "c")
 	a, b, c := n.Hosts()[0], n.Hosts()[1], n.Hosts()[2]

@@ -87,8 +87,8 @@ func (r *reader) verifyStream(want Stream) error {
 	return nil
 }
 
-// restoredSubjects returns the subjects of the stream that Restore would create, or nil if there is
-// no stream with this name.
+// restoredSubjects returns the subjects that the stream will have when Restore has created it. It
+// returns nil if hookstart has no stream with this name.
 func (s Stream) restoredSubjects() []string {
 	switch s.Name {
 	case stream.ExecutionsName:

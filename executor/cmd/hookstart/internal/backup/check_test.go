@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// contents is what a test writes to a file.
+// contents describes a backup file that a test writes.
 type contents struct {
 	manifest Manifest
 	messages map[string][]message // keyed by the name of the part
@@ -61,8 +61,8 @@ func sound(t *testing.T) contents {
 	}
 }
 
-// addOwn adds the streams of its own that the queue "default" has, with a start message whose
-// subject is the one that p, the shared stream or the queue's own, requires.
+// addOwn adds the own streams of the queue "default", with one start message. The message's subject
+// follows p, which is the layout of the shared stream or that of the queue's own stream.
 func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 	starts, reports := stream.OwnStreamName("default"), stream.OwnProgressStreamName("default")
 	c.manifest.Streams = append(c.manifest.Streams,
@@ -124,7 +124,7 @@ func (c contents) write(t *testing.T) (path string) {
 	return path
 }
 
-// Check finds everything that would make a restore fail.
+// Check rejects every file that a restore would reject.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	executions, buckets := streamEntry(stream.ExecutionsName), bucketEntry(registry.Bucket)
@@ -203,7 +203,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The manifest lists the keys, even for a file of a version that did not store them.
+// Check returns the key IDs, even for a file by an earlier version, which did not store them in the
+// manifest.
 func TestCheckFindsTheKeys(t *testing.T) {
 	t.Parallel()
 	box := append([]byte{1, 2}, "k7 and what is sealed"...)

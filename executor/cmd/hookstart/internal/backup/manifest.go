@@ -23,11 +23,11 @@ type Manifest struct {
 	Keys []string `json:"keys"`
 }
 
-// Stream describes the part of a file that holds a stream.
+// Stream describes a stream's part of the file.
 type Stream struct {
 	Name string `json:"name"`
-	// First and Last are the sequences of the stream's oldest and newest messages. The records
-	// refer to messages by sequence. First > Last means that the stream was empty.
+	// First and Last are the sequences of the stream's oldest and newest messages, because the
+	// records refer to messages by sequence. First > Last means that the stream was empty.
 	First     uint64          `json:"first"`
 	Last      uint64          `json:"last"`
 	Messages  int             `json:"messages"` // number of messages in the file
@@ -51,7 +51,7 @@ type GroupPosition struct {
 	Floor uint64 `json:"floor"`
 }
 
-// Bucket describes the part of a file that holds a bucket.
+// Bucket describes a bucket's part of the file.
 type Bucket struct {
 	Name    string `json:"name"`
 	Records int    `json:"records"`

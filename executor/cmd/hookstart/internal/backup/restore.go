@@ -296,7 +296,7 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	return nil
 }
 
-// consumerPosition is the position at which a consumer must continue.
+// consumerPosition is the position at which a consumer continues after the restore.
 type consumerPosition struct {
 	stream, consumer string
 	next             uint64
@@ -305,8 +305,8 @@ type consumerPosition struct {
 	pausedUntil *time.Time
 }
 
-// pauseConsumers pauses all consumers of a stream, creating missing ones, and returns the position
-// at which each of them must continue.
+// pauseConsumers creates the missing consumers of a stream, pauses all of them, and returns the
+// position at which each of them continues after the restore.
 func (i Installation) pauseConsumers(
 	ctx context.Context,
 	saved Stream,
@@ -315,7 +315,8 @@ func (i Installation) pauseConsumers(
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	// An operator's pause never ends on a whole microsecond, which distinguishes it from this one.
+	// An operator's pause never ends on a whole microsecond. This one does, so the two can be told
+	// apart.
 	until := time.Now().Add(consumerPauseDuration).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
@@ -417,17 +418,17 @@ func (i Installation) restoreStream(
 // backupPublisher publishes the messages of a backup to a stream, in order.
 type backupPublisher struct {
 	js    jetstream.JetStream
-	exact bool          // whether each message must get the sequence next
+	exact bool          // whether a message stored with another sequence than next is an error
 	dedup time.Duration // the stream's deduplication window
 	next  uint64        // sequence of the next message
 	gaps  []uint64      // sequences of filler messages, to be deleted
-	// unconfirmed holds the confirmations of the messages before next that are still awaited, in
-	// order.
+	// unconfirmed holds the pending confirmations of the last messages sent, in order. The
+	// sequences of these messages precede next.
 	unconfirmed []jetstream.PubAckFuture
 }
 
-// maxUnconfirmedMessages is the maximum number of messages that a restore has sent and whose confirmations
-// it still awaits.
+// maxUnconfirmedMessages is the maximum number of messages that a restore sends before it waits for
+// confirmations.
 const maxUnconfirmedMessages = 1000
 
 func (p *backupPublisher) publish(ctx context.Context, m message, name string) error {
@@ -521,8 +522,8 @@ func (i Installation) restoreLines(ctx context.Context, r *reader, name string) 
 	})
 }
 
-// restoreCancellations stores in NATS for which records of a line cancellation was requested. Call
-// it before a group of runners can receive their messages again.
+// restoreCancellations stores in NATS the cancellation requests of the records in a line. Call it
+// before a group of runners can receive the start messages of these executions again.
 func (i Installation) restoreCancellations(ctx context.Context, line []byte) error {
 	var part struct {
 		Records []struct {
@@ -551,8 +552,8 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 	return nil
 }
 
-// restoreReports publishes the reports that had not been applied. Call it when the executions that
-// they refer to have been restored.
+// restoreReports publishes the reports that had not been applied. Call it after the executions of
+// these reports have been restored.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
 	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
 		_, err := i.JetStream.PublishMsg(ctx, m.msg())

@@ -23,8 +23,8 @@ import (
 type API interface {
 	// BackUpRecords calls each with every line of a backup of the database.
 	BackUpRecords(ctx context.Context, each func(line []byte) error) error
-	// BackUpAudit calls each with every line of one bucket's audit entries between two times, both
-	// inclusive.
+	// BackUpAudit calls each with every line of one bucket's audit entries from one time to
+	// another, both inclusive.
 	BackUpAudit(
 		ctx context.Context, bucket string, since, until time.Time, each func(line []byte) error,
 	) error
@@ -40,7 +40,7 @@ type API interface {
 // Member is an executor or an ingress.
 type Member struct {
 	Name string   // display name
-	Keys []string // IDs of the keys that it has
+	Keys []string // IDs of the secrets keys that this process has
 }
 
 // Installation is an installation to back up or to restore into.
@@ -160,8 +160,7 @@ func (i Installation) streams(ctx context.Context) ([]string, error) {
 // maxClockSkew is the maximum difference assumed between the clocks of two NATS servers.
 const maxClockSkew = time.Minute
 
-// auditCopiedUntil returns a time such that the audit entries of all earlier changes are in the
-// database.
+// auditCopiedUntil returns a time. The audit entries of all changes before it are in the database.
 func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err error) {
 	for _, name := range registry.Streams() {
 		s, err := i.streamAtLeader(ctx, name)
@@ -198,7 +197,8 @@ func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstrea
 	return s, nil
 }
 
-// anySubjectOpt makes GetMsg return the first message at or after a sequence.
+// anySubjectOpt makes GetMsg return the message with the given sequence, or else the first later
+// one.
 var anySubjectOpt = jetstream.WithGetMsgSubject(">")
 
 // newestRecord identifies the newest of a bucket's records in the file.
@@ -242,14 +242,14 @@ func (i Installation) writeAudit(
 // maxAuditEntriesPerLine is the maximum number of audit entries in one line.
 const maxAuditEntriesPerLine = 500
 
-// auditLine is an audit entry in the form that the operators' API accepts.
+// auditLine is one line of audit.jsonl, in the form that the operators' API accepts.
 type auditLine struct {
 	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
 	At                                                                                time.Time
 }
 
-// writeAuditHistory writes the audit entries, up to a revision, that the executors have not yet
-// copied to the database from a bucket's history.
+// writeAuditHistory writes the audit entries in a bucket's history, up to a revision. It omits
+// those that the executors have already copied to the database.
 func (i Installation) writeAuditHistory(
 	ctx context.Context, to io.Writer, m *Manifest, name string, last uint64,
 ) error {
@@ -350,8 +350,8 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups returns the positions of the groups of runners that consume a stream of start messages,
-// and of any other durable consumers except the recorder's. It returns none for other streams.
+// groups returns the positions of all durable consumers of a stream of start messages, except for
+// the recorder's. These are mostly groups of runners. For other streams it returns none.
 func (i Installation) groups(ctx context.Context, name string) (groups []GroupPosition, err error) {
 	if _, own := stream.QueueOfStream(name); !own && name != stream.ExecutionsName {
 		return nil, nil
@@ -464,7 +464,8 @@ func (i Installation) writeBucket(
 			}
 			live[m.Subject] = !m.isDeletion()
 			if !m.isDeletion() || m.Sequence > began {
-				// A deletion from before the backup began needs no record.
+				// The key was deleted before the backup began, so a restore does not need the
+				// deletion.
 				err = encodeLine(to, m)
 			}
 			return len(missing) == 0, err
@@ -488,15 +489,15 @@ func encodeLine(to io.Writer, m message) error {
 	return writeLine(to, line)
 }
 
-// expectedHeaderPrefix is the prefix of the headers that a publisher sets to state what it expects
-// of a stream. They do not apply when the message is restored.
+// expectedHeaderPrefix is the prefix of the headers with which a publisher states what it expects
+// of a stream, such as its last sequence. A restored message must not have them.
 const expectedHeaderPrefix = "Nats-Expected-"
 
 // nextMessageTimeout is how long to wait for the next message, which should be available.
 const nextMessageTimeout = 30 * time.Second
 
 // messages calls each for every message of a stream, until each returns done or an error. pending
-// is the server's count of the messages that follow.
+// is the number of messages that follow, as counted by the server.
 func (i Installation) messages(
 	ctx context.Context, name string, config jetstream.OrderedConsumerConfig, each func(
 		m message, pending uint64,

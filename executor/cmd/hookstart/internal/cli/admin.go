@@ -30,8 +30,8 @@ type adminVerbs struct {
 	Reseal     adminReseal     `cmd:"" help:"Seal every token and secret with the first key."`
 }
 
-// newDiscardLogger returns a logger that discards everything. A command's error contains everything
-// that users need.
+// newDiscardLogger returns a logger that discards everything, because a command's error tells users
+// all that they need to know.
 func newDiscardLogger() *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -66,8 +66,8 @@ func (f natsFlags) connect(ctx context.Context) (jetstream.JetStream, error) {
 	return js, nil
 }
 
-// adminReplicas connects to NATS directly: executors set the number of replicas only when they
-// create the streams.
+// adminReplicas changes the number of replicas directly in NATS: executors set that number only
+// when they create the streams.
 type adminReplicas struct {
 	Number int `arg:"" help:"1, 3 or 5. The NATS cluster needs at least as many servers." placeholder:"NUMBER"`
 
@@ -123,7 +123,7 @@ func (v *adminReplicas) Run(s *session) error {
 		return err
 	}
 	for _, own := range owned {
-		if own.Limits.Replicas == 0 { // otherwise an operator has set it for this queue
+		if own.Limits.Replicas == 0 { // keep a number set by an operator
 			names = append(names, stream.OwnStreamName(own.Queue),
 				stream.OwnProgressStreamName(own.Queue))
 		}

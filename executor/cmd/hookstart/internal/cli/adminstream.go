@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// adminStreamCmd connects to NATS directly, because executors never change a stream's settings, and
+// adminStreamCmd changes a stream's settings directly in NATS. Executors never change them, and
 // refuse to start if they differ from the configuration.
 type adminStreamCmd struct {
 	MaxAge      *time.Duration `help:"How long messages stay in the stream, like 720h." placeholder:"DURATION"`

@@ -61,7 +61,7 @@ func (s *session) showAnswer(t api.Trigger) error {
 	return s.print(func() error { return s.printRows([][]string{{"Answer", answerText(t)}}) })
 }
 
-// answerText returns a description of how the node's responses wait.
+// answerText describes whether and how long the node's responses wait for executions.
 func answerText(t api.Trigger) string {
 	switch {
 	case t.Answer == nil:

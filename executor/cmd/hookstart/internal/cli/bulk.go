@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// errFilterWithoutAll is returned for filter flags without --all, so that a command is not applied
-// to many objects by mistake.
+// errFilterWithoutAll is returned for filter flags without --all. It keeps a command from being
+// applied to many objects by mistake.
 var errFilterWithoutAll = &hintError{
 	errors.New("--workflow, --reason, --since and --until say which of --all"),
 	"hookstart dead-letter retry --help",
@@ -25,8 +25,8 @@ func countTrue(conditions ...bool) (n int) {
 	return n
 }
 
-// requeueAll requeues the selected dead letters. It repeats the call, which requeues at most about
-// 10,000 of them, until none are left.
+// requeueAll requeues the selected dead letters. One API call requeues at most about 10,000, so
+// requeueAll repeats the call until none are left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
 	return s.repeatBulkCall("retried", func() (int, []api.Left, bool, error) {
 		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())

@@ -38,7 +38,8 @@ func run(
 	return code, out.String(), err.String()
 }
 
-// A stream that ends is reopened, missed changes are looked up, and nothing is printed twice.
+// When the event stream ends, tail opens a new one and looks up the missed changes. It prints
+// nothing twice.
 func TestTailConnectsAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -169,7 +170,7 @@ func TestVerifyWaits(t *testing.T) {
 	}
 }
 
-// A webhook URL is a secret, and is not printed in errors, either.
+// A webhook URL is a secret, so "trigger send" never prints it, not even in errors.
 func TestSendNeverShowsTheToken(t *testing.T) {
 	for name, target := range map[string]string{
 		"nobody there":  "http://127.0.0.1:1/webhooks/w?token=hst_secret",
@@ -208,8 +209,8 @@ func TestProblemsNameTheFields(t *testing.T) {
 	}
 }
 
-// An environment variable that may be set for another purpose does not affect a verb; the variable
-// with the verb's name does, and appears in the help.
+// An environment variable without the verb's name, which may have another purpose, does not affect
+// a verb. The variable with the verb's name does, and appears in the help.
 func TestVariablesOfVerbsNameTheVerb(t *testing.T) {
 	var put string
 	server := http.NewServeMux()

@@ -31,12 +31,12 @@ Example:
   hookstart completion bash`
 }
 
-// fileMarker is printed instead of candidates if the word is a file name. The scripts then let the
-// shell complete it.
+// fileMarker is printed instead of candidates if the word is a file name. The script then lets the
+// shell complete the word.
 const fileMarker = "_files"
 
-// completionScripts holds the scripts. They do not need the shell's completion package. Bash passes
-// = as a separate word.
+// completionScripts holds one script per shell. The scripts do not need the shell's completion
+// package. Bash passes = as a separate word.
 //
 //go:embed completion
 var completionScripts embed.FS
@@ -75,8 +75,8 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 // candidate is a possible completion.
 type candidate struct{ text, help string }
 
-// candidates returns the possible last words of a command line. It does not filter them by the part
-// that has already been typed, because fish and zsh filter them by their own rules.
+// candidates returns all words that may come last on the command line. fish and zsh filter them by
+// what has been typed, each by its own rules.
 func candidates(node *kong.Node, words []string) (found []candidate) {
 	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {

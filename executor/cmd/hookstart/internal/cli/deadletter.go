@@ -136,8 +136,8 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	}
 }
 
-// requeueRefused records the messages that the database refused. It continues after a message that
-// the database still refuses.
+// requeueRefused records the messages that the database refused. If the database refuses a message
+// again, requeueRefused continues with the next one.
 func (v *deadLetterRequeue) requeueRefused(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {

@@ -31,8 +31,8 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 		}
 		pages = append(pages, found...)
 	}
-	// A command is inline code or on a separate line; it ends at a comment, a pipe, the next
-	// command or an output.
+	// A command is inline code or on a line of its own. It ends at a comment, a pipe, the next
+	// command or its output.
 	inCode := regexp.MustCompile("(?m)(?:`|^ *|[|] *)(?:bin/)?hookstart ([a-z][^`\n]*)")
 	end := regexp.MustCompile(`\s+#.*|\s*[|;>&].*`)
 	quoted := regexp.MustCompile(`"[^"]*"|'[^']*'`)
@@ -60,7 +60,7 @@ func TestDocumentedCommandsAreCommands(t *testing.T) {
 	}
 }
 
-// Every command that a message of the programs names exists.
+// Every command that is mentioned in a program's messages exists.
 func TestCommandsInMessagesAreCommands(t *testing.T) {
 	const module = "../../../../"
 	root := newParser(&flags{}, StdStreams{Out: io.Discard, Err: io.Discard}).Model.Node
@@ -99,7 +99,7 @@ func TestCommandsInMessagesAreCommands(t *testing.T) {
 	}
 }
 
-// commandBelow returns the command with a name below another one, or nil if there is none.
+// commandBelow returns the subcommand of node with the given name, or nil if there is none.
 func commandBelow(node *kong.Node, name string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == name || slices.Contains(child.Aliases, name) {

@@ -23,14 +23,14 @@ type executionVerbs struct {
 	Verify executionVerify      `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
-// latest can be used as an argument instead of the ID of the newest execution.
+// latest is the argument that stands for the ID of the newest execution.
 const latest = "latest"
 
 type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
 }
 
-// errNoExecution means that latest was used but there is no execution yet.
+// errNoExecution is the error for the argument "latest" before the first execution.
 var errNoExecution = errors.New("there is no execution yet")
 
 func (e *executionArg) id(s *session) (string, error) {
@@ -108,8 +108,8 @@ func (v *executionRerun) Run(s *session) error {
 	return s.rerunOnSample(id)
 }
 
-// rerunOnSample starts another execution at an execution's trigger node, with the node's sample
-// payload.
+// rerunOnSample starts a new execution with the sample payload of the trigger node that started the
+// given execution.
 func (s *session) rerunOnSample(id string) error {
 	started, err := s.client.RerunExecution(s.ctx, id)
 	if err != nil {

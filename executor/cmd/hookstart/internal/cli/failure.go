@@ -47,7 +47,8 @@ func toUsageError(err error) error {
 			verb + " put creates one, or changes one that is there: " + verb + " put --help",
 		}
 	}
-	// "" is in kong's list of values because it is the default, which means any value.
+	// kong's list of allowed values begins with "", the default, which means any value. Users need
+	// not see it.
 	text := strings.Replace(err.Error(), `must be one of "",`, "must be one of ", 1)
 	return &usageError{text, verb + " --help"}
 }
@@ -110,8 +111,8 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 		}
 	case ofAPI:
 		return &hintError{err, elsewhere}
-	// An error that is not about the connection to the API or its response is about the connection
-	// to NATS.
+	// The error does not come from the connection to the API or from its response, so it comes from
+	// the connection to NATS.
 	case !ok && unknownAuthority:
 		return &hintError{
 			err,
@@ -123,7 +124,7 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	case p.Status == http.StatusUnauthorized:
 		return &hintError{err, setTokenHint}
 	case p.Code == api.CodeNotFound && strings.HasSuffix(command, " list"):
-		// Every executor has these lists, so the URL must be that of a different kind of server.
+		// Every executor has these lists, so the URL leads to another kind of server.
 		return &hintError{err, elsewhere}
 	}
 	if hint := hintFor(p, command); hint != "" {
@@ -132,7 +133,7 @@ func (f *flags) withHint(ctx context.Context, command string, err error) error {
 	return err
 }
 
-// hintFor returns a hint about the problem that a command received, or "" if there is none.
+// hintFor returns a hint for a problem in response to the given command, or "" if there is none.
 func hintFor(p *api.Problem, command string) string {
 	kind, _, _ := strings.Cut(command, " ")
 	if kind == "trigger" || kind == "sender" {
@@ -160,8 +161,8 @@ func hintFor(p *api.Problem, command string) string {
 	}
 }
 
-// helpCommand returns the command line that prints a verb's help. It drops the arguments that
-// kong's name of a command includes.
+// helpCommand returns the command line that prints a verb's help. It drops the arguments, which
+// kong includes in a command's name.
 func helpCommand(command string) string {
 	words := strings.Fields(command)
 	return "hookstart " + strings.Join(words[:min(2, len(words))], " ") + " --help"

@@ -14,8 +14,8 @@ import (
 // the API call.
 var idMapper = kong.NamedMapper("id", kong.MapperFunc(decodeID))
 
-// nodeIDMapper is like idMapper, for the trigger node argument of a command. Its errors help people
-// who wrote the new value of a setting in that position.
+// nodeIDMapper is like idMapper, for a command's trigger node argument. If the argument looks like
+// the new value of a setting, the error says that a node was expected.
 var nodeIDMapper = kong.NamedMapper("node", kong.MapperFunc(decodeNodeID))
 
 func decodeNodeID(ctx *kong.DecodeContext, target reflect.Value) error {

@@ -42,6 +42,6 @@ func firstJSONError(text []byte) (at int, reason string) {
 	case syntax.Offset >= int64(len(text)) && syntax.Error() == "unexpected end of JSON input":
 		return end, "it ends too early"
 	default:
-		return int(syntax.Offset) - 1, syntax.Error() // the offset is one past the error
+		return int(syntax.Offset) - 1, syntax.Error() // Offset is that of the byte after the error
 	}
 }

@@ -45,8 +45,8 @@ func (v *triggerOrderCmd) Run(s *session) error {
 	return v.show(s, t)
 }
 
-// show prints the order key, and how many of the last requests have a value there. It warns if none
-// of them has.
+// show prints the order key, and how many of the most recent requests contain a value for it. It
+// warns if none of them does.
 func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	if t.OrderKey == "" {
 		return s.print(func() error { return s.printRows([][]string{{"Order key", orderText(t)}}) })
@@ -73,7 +73,7 @@ func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	return nil
 }
 
-// valuesSeenText returns how many of the last requests have an order key.
+// valuesSeenText describes how many of the most recent requests contain a value for the order key.
 func valuesSeenText(trial api.OrderKeyTrial) string {
 	if trial.Requests == 0 {
 		return "not known: no request has come that could be looked at"

@@ -158,8 +158,8 @@ func (v *runVerb) check() error {
 	return nil
 }
 
-// options returns the options for the runner kit. They make the kit's timeout longer than the
-// program's, so that the kit does not abandon the handler first.
+// options returns the options for the runner kit. The kit's timeout is longer than the program's,
+// so that the kit does not abandon the handler first.
 func (v *runVerb) options(log *logrus.Logger) runner.Options {
 	o := runner.Options{
 		Queue:        v.Queue,
@@ -184,7 +184,8 @@ func (v *runVerb) options(log *logrus.Logger) runner.Options {
 }
 
 // prepareHandler validates the target before any execution is received. It returns a function that
-// creates the handler, because maxOutput is known only once there is a connection.
+// creates the handler. The handler cannot be created earlier, because maxOutput is known only once
+// there is a connection.
 func (v *runVerb) prepareHandler(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
@@ -251,8 +252,8 @@ func (v *runVerb) secrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// lookUp finds the program as a shell would. shell is the path of the shell that every system has,
-// except for an image without programs, such as ours.
+// lookUp finds the program as a shell would. shell is the path of a shell that every system has. It
+// is missing only in images without other programs, such as ours.
 func lookUp(name, shell string) (path string, err error) {
 	path, err = exec.LookPath(name)
 	if err == nil {
@@ -275,8 +276,8 @@ func lookUp(name, shell string) (path string, err error) {
 	return "", &usageError{text, hint}
 }
 
-// secondSignalContext returns a context that is canceled by the second SIGINT or SIGTERM. After the
-// first one, executions may finish.
+// secondSignalContext returns a context that the second SIGINT or SIGTERM cancels. The first one
+// lets running executions finish.
 func secondSignalContext() (cut context.Context, stop func()) {
 	cut, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

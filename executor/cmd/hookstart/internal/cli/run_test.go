@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The image of the command line has no other program, so the path of a program cannot help there.
+// In the command line's image, which has no other program, the error for a missing program does not
+// suggest to give its path.
 func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
 	folder := t.TempDir()
 	shell := filepath.Join(folder, "sh")

@@ -58,7 +58,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 	// The leaf node connection may not have been established yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
 		if failed := site.Copy(ctx, v.Replicas); err == nil || ctx.Err() == nil {
-			err = failed // keep the previous error if this one only reports the timeout
+			err = failed // if this error is only the timeout, keep the previous one
 		}
 		return !errors.Is(err, nats.ErrNoResponders)
 	})
@@ -125,9 +125,9 @@ Examples:
   hookstart admin second-site status --metrics >second-site.prom`
 }
 
-// mirrorSettleTimeout is how long status waits for a copied stream that has just been created. It
-// also waits that long for the first message after a long pause, which briefly makes a copy appear
-// to be behind.
+// mirrorSettleTimeout is how long "status" waits for a copied stream that has just been created. It
+// also waits that long if a copy appears to be behind, which is briefly so when the first message
+// arrives after a long pause.
 const mirrorSettleTimeout = 5 * time.Second
 
 func (v *secondSiteStatus) Run(s *session) error {
@@ -173,7 +173,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	}
 }
 
-// withCopyHint adds a hint to an error that means that the site has no copies.
+// withCopyHint adds a hint to the error of a site without copies.
 func withCopyHint(err error) error {
 	if errors.Is(err, secondsite.ErrNotCopied) {
 		return &hintError{
@@ -184,16 +184,17 @@ func withCopyHint(err error) error {
 	return err
 }
 
-// problemsOf returns a text about each copied stream that falls behind, and one about all those
-// that have lost contact with the first site, with the times of the last contact or message.
+// problemsOf returns one text per copied stream that falls behind. It also returns one text about
+// all the copied streams that have lost contact with the first site, with the times of the last
+// contact and of the last message.
 func problemsOf(
 	all []secondsite.MirrorState,
 	now time.Time,
 	limit time.Duration,
 ) (problems []string) {
 	var silent []string
-	var heard time.Time // the earliest last contact of the silent ones with the first site
-	var last time.Time  // when the newest of their messages was stored
+	var heard time.Time // earliest last contact with the first site, among the silent streams
+	var last time.Time  // time of the newest message, among the silent streams
 	why := ""
 	for _, c := range all {
 		switch {
@@ -227,8 +228,8 @@ func problemsOf(
 }
 
 // uncopiedStreams returns the streams of the first site that are not copied. It returns none after
-// the takeover, and none while the first site cannot be reached; the state of the copies shows the
-// latter.
+// the takeover, nor while the first site is unreachable, which the state of the copies shows
+// anyway.
 func uncopiedStreams(
 	ctx context.Context,
 	site secondsite.Site,
@@ -246,8 +247,8 @@ func uncopiedStreams(
 	return names
 }
 
-// printMetrics prints the state of each copy. The metrics contain points in time and not ages. If
-// the file with the metrics is no longer updated, the ages computed from it therefore still grow.
+// printMetrics prints the state of each copy as metrics. They contain times rather than ages, so
+// that an age computed from them keeps growing when the metrics file is no longer updated.
 func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
 	all, err := site.State(s.ctx)
 	if err != nil {

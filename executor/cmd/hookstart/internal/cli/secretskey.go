@@ -22,8 +22,8 @@ Example:
 
 func (*adminSecretsKey) Run(s *session) error { return s.printLine("%s", seal.NewKeyLine()) }
 
-// adminReseal connects to NATS directly, so it also works when no executor can start because a key
-// is missing.
+// adminReseal connects to NATS directly. It therefore also works when a missing key keeps every
+// executor from starting.
 type adminReseal struct {
 	natsFlags
 	SecretsKeyFile string `help:"File with the keys, as for executors: the first seals, all open." type:"path"`
@@ -38,7 +38,7 @@ Example:
   hookstart admin reseal --secrets-key-file secrets.key`
 }
 
-// resealProgressRecords is the approximate number of records between two progress messages.
+// resealProgressRecords is the approximate number of records after which progress is reported.
 const resealProgressRecords = 10_000
 
 func (v *adminReseal) Run(s *session) error {

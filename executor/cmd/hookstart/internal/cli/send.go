@@ -61,7 +61,7 @@ func (v *triggerSend) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	// The token must be sent only to the endpoint.
+	// Do not follow redirects: only the endpoint may receive the token.
 	response, err := noredirect.NewClient(nil, sendTimeout).Do(request)
 	if err != nil {
 		return v.unreachable(request, err)
@@ -184,11 +184,11 @@ type webhookResponse struct {
 	Detail       string `json:"detail"`
 	RetryAfter   int64  `json:"retryAfter"`
 
-	// Run is the status of the execution, if the response waited for the execution.
+	// Run is the execution's status, if the response waited for it.
 	Run    string          `json:"-"`
 	Output json.RawMessage `json:"output"`
 	Error  string          `json:"error"`
-	Raw    []byte          `json:"-"` // response body, if it is just the output
+	Raw    []byte          `json:"-"` // the whole response body, if it is the execution's output
 }
 
 // readResponse decodes a response. ok reports whether the response can be from a webhook endpoint.

@@ -89,7 +89,7 @@ func (v *senderShow) Run(s *session) error {
 	return s.showSender(stored, v.withSenderHint(err))
 }
 
-// withSenderHint adds a hint to the error for a node without a sender.
+// withSenderHint adds a hint to the error that the node has no sender.
 func (n *nodeArgs) withSenderHint(err error) error {
 	if isNotFound(err) {
 		return &hintError{
@@ -133,8 +133,8 @@ func (v *senderSet) Run(s *session) error {
 	return s.showSender(stored, v.withPresetHint(err))
 }
 
-// withPresetHint adds a hint that tells the user where presets and their settings are documented,
-// because the help of a flag has no room for that.
+// withPresetHint adds a hint that says where presets and their settings are documented. There is no
+// room for them in the help of a flag.
 func (v *senderSet) withPresetHint(err error) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok {
@@ -226,7 +226,7 @@ func (v *senderRemove) Run(s *session) error {
 		"the token alone opens %s now", id)
 }
 
-// showSender prints a sender. If err is not nil, it only returns err.
+// showSender prints a sender, or returns err if it is not nil.
 func (s *session) showSender(sender api.Sender, err error) error {
 	if err != nil {
 		return err

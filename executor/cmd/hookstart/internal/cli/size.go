@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
 )
 
-// adminSizeCmd queries the operators' API for the requests and the database, and NATS directly for
-// the rest.
+// adminSizeCmd gets the numbers of requests and the size of the database from the operators' API,
+// and everything else directly from NATS.
 type adminSizeCmd struct {
 	NATSMemory   int64   `name:"nats-memory" help:"Memory that each NATS server has for delivery IDs, in bytes. 0: not known." placeholder:"BYTES"`
 	NATSDisk     int64   `name:"nats-disk" help:"Size of the disk of each NATS server, in bytes. 0: not known." placeholder:"BYTES"`
@@ -129,7 +129,7 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 	return v.showAdvice(s, r.Forecasts)
 }
 
-// minAdvicePercent is the percentage of a limit at or above which advice about the limit is
+// minAdvicePercent is the usage, in percent of a limit, from which advice about the limit is
 // printed.
 const minAdvicePercent = 50
 
@@ -205,8 +205,8 @@ func formatAmount(n float64, unit sizing.Unit) string {
 	return sizing.FormatCount(n, strings.TrimSuffix(string(unit), "s"))
 }
 
-// formatRate formats a rate per second, converted to whichever of /s, /h and /day is easiest to
-// read.
+// formatRate formats a rate. It converts the rate from events per second to the most readable of
+// /s, /h and /day.
 func formatRate(perSecond float64) string {
 	switch {
 	case perSecond == 0 || perSecond >= 0.1:

@@ -37,8 +37,7 @@ func (s *session) printRaw(text []byte) error {
 	return err
 }
 
-// print prints the API's last response if the output is for scripts. Otherwise it calls printText,
-// which prints text.
+// print prints the API's last response if the output is for scripts. Otherwise it calls printText.
 func (s *session) print(printText func() error) error {
 	if s.json {
 		return s.printRaw(s.response)
@@ -46,8 +45,8 @@ func (s *session) print(printText func() error) error {
 	return printText()
 }
 
-// printDone is like print, for a verb that prints a single line for people. If err is not nil, it
-// only returns err.
+// printDone is like print, for a verb that tells people the result in a single line. If err is not
+// nil, it only returns err.
 func (s *session) printDone(err error, format string, args ...any) error {
 	if err != nil {
 		return err

@@ -61,16 +61,15 @@ func (t *executionTailer) isFinal(err error) bool {
 const (
 	minRetryDelay = 250 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
-	// reconnectOverlap is subtracted from the time at which the connection was lost. After a
-	// reconnect, the executions accepted since the resulting time are listed. Earlier ones are
-	// shown when they next change.
+	// reconnectOverlap is how far before the loss of the connection the search for missed
+	// executions begins. Executions accepted earlier appear when they next change.
 	reconnectOverlap = time.Minute
 	// maxRememberedStates is the maximum number of executions whose last printed state is
 	// remembered.
 	maxRememberedStates = 10_000
 )
 
-// executionTailer prints each change once, even across reconnects.
+// executionTailer prints each change of an execution once, even if it has to reconnect.
 type executionTailer struct {
 	*session
 	workflowID string
@@ -81,7 +80,7 @@ type executionTailer struct {
 	shown      map[string]printedState
 }
 
-// printedState is the state of an execution that was last printed.
+// printedState is the state in which an execution was last printed.
 type printedState struct {
 	status     string
 	duplicates int64

@@ -25,8 +25,7 @@ func ago(t, now time.Time) string {
 		return roughDuration(d) + " ago"
 	}
 	if d = -d; d > time.Hour {
-		// Without rounding, 90 days would be shown as 89, because some time has passed since the
-		// response.
+		// Round, because the response is already a moment old: 90 days would be shown as 89.
 		d = d.Round(time.Minute)
 	}
 	return "in " + roughDuration(d)
@@ -145,7 +144,7 @@ const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
 func visible(r rune) rune {
 	switch {
-	case unicode.IsSpace(r): // also a no-break space, which a terminal may not support
+	case unicode.IsSpace(r): // including the no-break space, which some terminals cannot show
 		return ' '
 	case unicode.IsPrint(r), r == zeroWidthNonJoiner, r == zeroWidthJoiner:
 		return r
@@ -154,8 +153,8 @@ func visible(r rune) rune {
 	}
 }
 
-// indented formats JSON on several lines. JSON that is nested so deeply that most of the result
-// would be white space is left on one line.
+// indented formats JSON on several lines. It leaves JSON on one line if deep nesting would make
+// most of the result white space.
 func indented(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer

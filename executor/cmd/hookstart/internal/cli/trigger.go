@@ -69,7 +69,7 @@ func (n *nodeArgs) get(s *session) (api.Trigger, error) {
 	return t, err
 }
 
-// tokenDisplay holds the flag that makes the output for people include tokens.
+// tokenDisplay holds the flag that shows tokens in the output for people.
 type tokenDisplay struct {
 	ShowToken bool `help:"Show the tokens. (-o json always has them.)"`
 }
@@ -196,8 +196,8 @@ func (k tokenDisplay) url(t api.Trigger) string {
 	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
 }
 
-// deliveryIDSourcesText lists where requests are searched for a delivery ID first: in the
-// webhook.PriorityDeliveryIDHeaders, and in the first location that the node's sender uses.
+// deliveryIDSourcesText lists the places that are tried first for a request's delivery ID: the
+// webhook.PriorityDeliveryIDHeaders and the first location that the node's sender uses.
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2

@@ -64,21 +64,22 @@ func (v *executionVerify) Run(s *session) error {
 // checkedExecution is an execution whose path is verified.
 type checkedExecution struct{ api.ExecutionDetail }
 
-// messageAccountedFor reports whether the stream still has the execution's message, or may have
-// removed it because of its age. By default, the stream keeps messages for a week.
+// messageAccountedFor reports whether the stream still has the execution's message, or whether the
+// message is so old that the stream may have removed it. By default, the stream keeps messages for
+// a week.
 func (e checkedExecution) messageAccountedFor() bool {
 	const week = 7 * 24 * time.Hour
 	return !e.InputExpired || time.Since(e.AcceptedAt) > week
 }
 
-// retryFor repeats look for at most wait, while it fails with an error that may be temporary.
+// retryFor calls look repeatedly, for at most wait, until its error is nil or cannot be temporary.
 func retryFor[T any](
 	ctx context.Context, wait time.Duration, isTemporary func(error) bool, look func() (T, error),
 ) (found T, err error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		found, err = look() // a call that has begun is not interrupted
+		found, err = look() // the wait does not interrupt a call in progress
 		return !isTemporary(err)
 	})
 	if isTemporary(err) {

@@ -106,7 +106,7 @@ func (s *session) showWorkflow(w api.Workflow, err error) error {
 	})
 }
 
-// stateText returns the effective state of a workflow, in the console's terms.
+// stateText returns the state that a workflow effectively has, in the console's terms.
 func stateText(w api.Workflow) string {
 	switch w.PlanRefusal {
 	case "":
@@ -118,7 +118,7 @@ func stateText(w api.Workflow) string {
 	}
 }
 
-// withPlanHint adds a hint for the workflow's account to an error about a plan's limits.
+// withPlanHint adds a hint to an error about a limit of the plan of the workflow's account.
 func (s *session) withPlanHint(err error, workflowID string) error {
 	p, ok := errors.AsType[*api.Problem](err)
 	if !ok || p.Code != api.CodePlanLimitExceeded && p.Code != api.CodeWebhooksNotInPlan {

@@ -101,8 +101,8 @@ func (v *workflowPut) patchExisting(
 	return s.client.IfMatch(tag).PatchWorkflow(s.ctx, v.Workflow, patch)
 }
 
-// replaceIfUnchanged replaces the workflow only if it was last updated at the given time, so that a
-// file with the output of workflow get does not undo later changes.
+// replaceIfUnchanged replaces the workflow only if it was last updated at the given time. A file
+// with old output of "workflow get" therefore cannot undo later changes.
 func (v *workflowPut) replaceIfUnchanged(
 	s *session, text []byte, updatedAt time.Time,
 ) (none api.Workflow, err error) {
@@ -124,8 +124,8 @@ func (v *workflowPut) replaceIfUnchanged(
 	return s.client.IfMatch(tag).PutWorkflowJSON(s.ctx, v.Workflow, text)
 }
 
-// triggers returns the nodes that the flags name, or the current nodes if the flags name none.
-// Existing nodes keep their names and settings.
+// triggers returns the trigger nodes named by the flags, or the current nodes if the flags name
+// none. Existing nodes keep their names and settings.
 func (v *workflowPut) triggers(have []api.WorkflowTrigger) []api.PutTrigger {
 	current := map[string]api.WorkflowTrigger{}
 	wanted := v.Trigger
@@ -172,8 +172,8 @@ func (v *workflowPut) rateLimit(have *api.RateLimit) (*api.RateLimit, error) {
 	return &want, nil
 }
 
-// readOnlyFields lists the fields of a workflow that only the API sets. The API rejects them in a
-// request.
+// readOnlyFields lists the fields of a workflow that only the API sets. The API rejects requests
+// that contain them.
 var readOnlyFields = []string{
 	"id",
 	"active",

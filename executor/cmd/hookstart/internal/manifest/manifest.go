@@ -1,6 +1,6 @@
 // Package manifest reads and writes YAML documents that describe accounts, workflows, senders and
-// queues, and determines how an installation differs from them. With these documents, the
-// configuration of an installation can be kept in files and reviewed.
+// queues, and computes how an installation differs from them. Operators can keep these documents in
+// version control and review changes before they apply them.
 package manifest
 
 import (
@@ -58,8 +58,8 @@ type Events struct {
 	// Kinds lists the kinds of events that start the workflow. If it is absent, all kinds of events
 	// start it.
 	Kinds []string `json:"kinds,omitempty" yaml:"kinds,omitempty"`
-	// SilentAfterSeconds is the number of seconds without a request after which a node counts as
-	// silent. If it is absent, the number depends on the node's usual rate of requests.
+	// SilentAfterSeconds is the time without a request after which a node counts as silent, in
+	// seconds. If it is absent, the time depends on the node's usual rate of requests.
 	SilentAfterSeconds int64 `json:"silentAfterSeconds,omitempty" yaml:"silentAfterSeconds,omitempty"`
 }
 
@@ -93,8 +93,8 @@ type RateLimit struct {
 type Trigger struct {
 	NodeID string `json:"nodeId" yaml:"nodeId"`
 	Name   string `json:"name,omitempty" yaml:"name,omitempty"`
-	// SamplePayload is the node's sample payload, either as a string that contains JSON, in which
-	// case every byte is preserved, or as YAML. If it is absent, the payload does not change.
+	// SamplePayload is the node's sample payload, as YAML or as a string that contains JSON. Such a
+	// string is preserved byte by byte. If SamplePayload is absent, the payload does not change.
 	SamplePayload Payload `json:"samplePayload,omitempty" yaml:"samplePayload,omitempty"`
 	// Filter selects the requests that start an execution. If it is absent, every request starts
 	// one.
@@ -114,7 +114,7 @@ type Answer struct {
 	Raw bool `json:"raw,omitempty" yaml:"raw,omitempty"`
 }
 
-// Filter is a filter encoded as JSON. In YAML it is a mapping.
+// Filter is a filter in JSON. In YAML documents it is a mapping.
 type Filter json.RawMessage
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -128,7 +128,8 @@ func (f *Filter) UnmarshalJSON(data []byte) error {
 // MarshalJSON implements json.Marshaler.
 func (f Filter) MarshalJSON() ([]byte, error) { return json.RawMessage(f).MarshalJSON() }
 
-// MarshalYAML implements yaml.Marshaler. It parses the JSON as YAML, which keeps the order.
+// MarshalYAML implements yaml.Marshaler. It parses the JSON as YAML in order to keep the order of
+// the members.
 func (f Filter) MarshalYAML() (any, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(f, &document); err != nil {
@@ -150,11 +151,11 @@ type Sender struct {
 	Preset     string            `json:"preset" yaml:"preset"`
 	Settings   map[string]string `json:"settings,omitempty" yaml:"settings,omitempty"`
 	// SecretsFrom lists the environment variables that hold the secrets, newest first. They are
-	// read only if the node has no sender or a sender with a different preset. Otherwise secrets
-	// are changed with separate calls.
+	// read only if the node has no sender, or a sender with another preset. Later changes of the
+	// secrets need separate calls.
 	SecretsFrom []string `json:"secretsFrom,omitempty" yaml:"secretsFrom,omitempty"`
-	// SettingsFrom maps secret settings to environment variables, which are read at the same times
-	// as those of SecretsFrom.
+	// SettingsFrom maps secret settings to environment variables. They are read under the same
+	// conditions as SecretsFrom.
 	SettingsFrom map[string]string `json:"settingsFrom,omitempty" yaml:"settingsFrom,omitempty"`
 }
 
@@ -180,8 +181,8 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Read reads the documents of one file. The file name is used only in errors, which begin with the
-// file and the line, like those of a compiler.
+// Read reads the documents of one file. Errors begin with the given file name and the line, like
+// those of a compiler.
 func (s *Set) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
@@ -227,8 +228,8 @@ type documentLocation struct {
 	node *yaml.Node
 }
 
-// addLocation prefixes an error with the location of the field that it names, or else of the
-// document.
+// addLocation prefixes an error with the location of the field that the error names, or else with
+// that of the document.
 func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsInError(err) {
@@ -278,8 +279,8 @@ func lineOf(node *yaml.Node, name string) int {
 	return 0
 }
 
-// fixErrorLine rewrites an error of the YAML package so that it begins with the file and the line
-// number, as other errors do.
+// fixErrorLine rewrites an error of the YAML package so that, like other errors, it begins with the
+// file and the line number.
 func fixErrorLine(file string, err error) error {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	found := yamlLinePattern.FindStringSubmatchIndex(text)
@@ -329,7 +330,7 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	return object.key(), nil
 }
 
-// unreadableError is an error without the package name json in its text.
+// unreadableError removes the package name json from an error's text.
 type unreadableError struct{ error }
 
 func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }

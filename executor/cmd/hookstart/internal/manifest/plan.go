@@ -34,10 +34,10 @@ type Step struct {
 // Key returns the key of the step's document, as used in Needs.
 func (s Step) Key() string { return s.key }
 
-// Plan returns the steps that change the current state, have, to that of the documents, want, in
+// Plan returns the steps that change the current state (have) to that of the documents (want), in
 // the order in which to apply them. Objects on which others depend come first, a workflow is
-// activated only once its senders are set, and deletions come last. If prune is false, nothing is
-// deleted except for settings that a document omits and nodes that a workflow's document omits.
+// activated only after its senders are set, and deletions come last. If prune is false, Plan
+// deletes only settings that a document omits and nodes that a workflow's document omits.
 func Plan(have, want *Set, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
@@ -94,7 +94,7 @@ func byKey[T interface{ key() string }](list []T) map[string]T {
 	return found
 }
 
-// fields holds the values of a document's fields as text, keyed by name.
+// fields maps the names of a document's fields to their values as text.
 type fields map[string]string
 
 // diffLines returns a line for each field that differs.
@@ -167,8 +167,8 @@ func (a Account) step(before Account, exists bool) *Step {
 	})
 }
 
-// eventsStep returns the step that changes which workflow the account's events start. The workflow
-// must already exist, so this step comes after those of the workflows.
+// eventsStep returns the step that changes which workflow is started by the account's events. The
+// workflow must exist first, so this step comes after the steps of the workflows.
 func (a Account) eventsStep(before Account) *Step {
 	lines := diffLines(before.Events.fields(), a.Events.fields())
 	if len(lines) == 0 {
@@ -205,7 +205,7 @@ func (e *Events) fields() fields {
 }
 
 // errChanged returns the error for an object that another client has changed since the installation
-// was read, which means that the displayed plan is out of date.
+// was read. The displayed plan is then out of date.
 func errChanged(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
@@ -370,8 +370,8 @@ func (s Sender) fields() fields {
 	return f
 }
 
-// deletionSteps returns the steps that delete objects without a document, in an order in which no
-// deletion depends on a later one.
+// deletionSteps returns the steps that delete objects without a document. They are ordered so that
+// no deletion depends on a later one.
 func deletionSteps(have, want *Set) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})

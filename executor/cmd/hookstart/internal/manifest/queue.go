@@ -56,7 +56,7 @@ func (s *Set) addQueues(ctx context.Context, client *apiclient.Client) error {
 
 // step returns the step that creates, changes or removes the queue's own stream, or nil if nothing
 // changes. It must come after the steps of the workflows, because a queue exists only if a workflow
-// uses it. The step's Do returns when the queue has moved.
+// uses it. The step's Do returns once the queue has completely moved to or from its own stream.
 func (q Queue) step(before Queue) *Step {
 	lines := diffLines(before.fields(), q.fields())
 	if len(lines) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/manifest"
 )
 
-// The schema for editors has exactly the fields of the documents.
+// The JSON schema for editors has exactly the same fields as the documents.
 func TestSchemaHasTheFields(t *testing.T) {
 	data, err := os.ReadFile("../../../../../deploy/docs/hookstart.schema.json")
 	if err != nil {

@@ -93,7 +93,7 @@ func (s *Set) addWorkflow(
 	return nil
 }
 
-// senderOf returns the document of a sender, with the names of environment variables instead of
+// senderOf returns the document of a sender. It contains names of environment variables instead of
 // secrets.
 func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
 	document := Sender{
@@ -124,7 +124,8 @@ func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderP
 }
 
 // secretVariableName returns the name of an environment variable for a node. IDs that differ only
-// in case, or only in - and _, result in the same name; one of them must then be changed by hand.
+// in case, or only in - and _, result in the same name. The user must then rename one of the
+// variables.
 func secretVariableName(parts ...string) string {
 	return strings.ToUpper(strings.ReplaceAll(strings.Join(parts, "_"), "-", "_"))
 }

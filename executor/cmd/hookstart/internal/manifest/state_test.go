@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An exported sender names a variable for each setting that is a secret.
+// An exported sender names an environment variable for each secret setting.
 func TestSecretSettingsHaveVariables(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) api.PresetSetting {

@@ -30,8 +30,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Names under which deploy/nats/accounts.conf exports the first site's API and messages to the
-// second site.
+// deploy/nats/accounts.conf exports the first site's JetStream API and messages to the second site
+// under these names.
 const (
 	FirstSiteAPIPrefix     = "COPY.API"
 	firstSiteDeliverPrefix = "copy.deliver"
@@ -39,15 +39,15 @@ const (
 
 // Metadata keys of the streams at the second site.
 const (
-	// originalSettingsMetadataKey holds the settings that only the original has: see
-	// promotedSettings. Mirrors have this key.
+	// originalSettingsMetadataKey holds the settings of the original that a mirror cannot have: see
+	// promotedSettings. Every mirror has this key.
 	originalSettingsMetadataKey = "hookstart.original"
 	// promotedAtMetadataKey holds the time at which a mirror was promoted.
 	promotedAtMetadataKey = "hookstart.promoted"
 )
 
-// promotedSettings holds the settings that a mirror must not have. They are applied when the mirror
-// is promoted.
+// promotedSettings holds the settings that a stream gets when it is promoted, because a mirror must
+// not have them.
 type promotedSettings struct {
 	Subjects []string                  `json:"subjects"`
 	Sources  []*jetstream.StreamSource `json:"sources,omitempty"`
@@ -157,10 +157,10 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 	return config, nil
 }
 
-// deleteUnused deletes the empty mirrors of queues' own streams, except for the given queues. A
-// mirror keeps its messages as long as the original did, and an executor deletes a queue's own
-// stream only when the stream is empty. If a mirror still holds messages, its original was
-// therefore lost and not deleted by an executor, and the mirror is kept.
+// deleteUnused deletes the empty mirrors of queues' own streams, except for the given queues. It
+// keeps mirrors that still hold messages. An executor deletes a queue's own stream only when it is
+// empty, and a mirror keeps its messages no longer than the original did, so the original of such a
+// mirror was lost, not deleted.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {
@@ -413,9 +413,9 @@ func (s Site) createRunnerConsumers(
 	return republished, err
 }
 
-// lastMirroredSequence returns the sequence of the last mirrored message of a stream. The stream
-// may have later messages: start messages that an interrupted earlier call published again.
-// lastMirroredSequence excludes them by means of the consumers that the earlier call created.
+// lastMirroredSequence returns the sequence of the last mirrored message of a stream. If an earlier
+// call was interrupted, the stream may also have later messages: the start messages that this call
+// published again. They follow the positions of the consumers that it created.
 func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {
@@ -440,11 +440,11 @@ func (s Site) lastMirroredSequence(
 }
 
 // republishedIDPrefix is the prefix of the Nats-Msg-Id of a start message that is published again.
-// Executors use the same prefix.
+// It is the same as in executors.
 const republishedIDPrefix = "again-"
 
-// addEndedExecutions adds to ended the IDs of the executions that have a final report in a stream
-// of reports.
+// addEndedExecutions reads a stream of reports and adds to ended the IDs of the executions with a
+// final report.
 func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
 	reports, err := s.JetStream.Stream(ctx, name)
 	if err != nil {

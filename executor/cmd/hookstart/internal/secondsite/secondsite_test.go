@@ -31,7 +31,8 @@ import (
 // files is the folder with the configuration of the NATS servers, including the sites' accounts.
 const files = "../../../../../deploy/nats"
 
-// The leaf node connection of first-site.conf and second-site.conf, without TLS.
+// These parts of first-site.conf and second-site.conf configure the leaf node connection, here
+// without TLS.
 const (
 	firstLeaf = `
 leafnodes {
@@ -230,7 +231,7 @@ func (s *sites) end(layout stream.Layout, queue, id string) {
 	}
 }
 
-// hookstart runs `hookstart admin second-site` with the server at.
+// hookstart runs `hookstart admin second-site` against the given server.
 func (s *sites) hookstart(at *server.Server, args ...string) (code int, out, errors string) {
 	s.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -271,7 +272,7 @@ func (s *sites) awaitCopied() {
 	})
 }
 
-// names returns the names of a site's streams.
+// names returns the names of all streams at a site.
 func names(t *testing.T, js jetstream.JetStream) (all []string) {
 	t.Helper()
 	for name := range js.StreamNames(t.Context()).Name() {
@@ -295,8 +296,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// The second site takes over: it recognises repeats of mirrored deliveries, and delivers unfinished
-// starts to runners once, from the shared stream and from a queue's own.
+// After a takeover, the second site recognises repeats of mirrored deliveries. It delivers each
+// unfinished start message to runners once, whether it is in the shared stream or in a queue's own.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -401,7 +402,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// A site that is not a second site is refused and left unchanged.
+// The commands refuse to change a site that is not a second site, and leave it unchanged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -437,7 +438,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A queue gets its own stream, and loses it, while the second site mirrors.
+// While the second site mirrors the first, a queue gets its own stream and loses it again. The
+// copies follow.
 func TestOwnStreams(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -476,7 +478,7 @@ func TestOwnStreams(t *testing.T) {
 	}
 }
 
-// A copy that stands still is reported, with the time of the last contact with the first site.
+// "status" reports a copy that has stopped, with the time of the last contact with the first site.
 func TestStandsStill(t *testing.T) {
 	t.Parallel()
 	s := startSites(t)
@@ -497,14 +499,15 @@ func TestStandsStill(t *testing.T) {
 	s.fails(s.second, "the first site was heard last ", "status", "--max-behind=1s")
 	heard := heardIn(t, s.must("status", "--metrics"))
 	eventually(t, "another second", func() bool { return time.Since(heard) > 2*time.Second })
-	// The metric is a time and not an age, so it stays the same while the first site is away.
+	// The metric is a time rather than an age, so it does not change while the first site is away.
 	if again := heardIn(t, s.must("status", "--metrics")); again.Sub(heard).Abs() > time.Second {
 		t.Errorf("the first site was heard at %s and at %s, while it was away", heard, again)
 	}
 	s.must("status", "--max-behind=1h")
 }
 
-// heardIn returns the time of the metric that says when the first site was heard for EXECUTIONS.
+// heardIn returns the value of the metric for the last contact with the first site about
+// EXECUTIONS.
 func heardIn(t *testing.T, metrics string) time.Time {
 	t.Helper()
 	_, rest, _ := strings.Cut(metrics,

@@ -1,5 +1,5 @@
-// Package sizing forecasts when an installation will reach its limits, based on its current usage,
-// on what arrived in the last week, and on how long everything is kept.
+// Package sizing forecasts when an installation will reach its limits. It uses the current usage,
+// the arrivals of the last week, and the time for which everything is kept.
 package sizing
 
 import (
@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// forecastHorizonDays is the number of days that DaysUntil looks ahead.
+	// forecastHorizonDays is how many days ahead DaysUntil looks.
 	forecastHorizonDays = 365
 	day                 = 24 * time.Hour
-	// minRatePeriod is the minimum duration that a rate is based on, because a few seconds of a new
-	// installation are not representative of a day.
+	// minRatePeriod is the shortest period from which a daily rate is computed. The first seconds
+	// of a new installation are not representative of a day.
 	minRatePeriod = time.Hour
-	// minTrendDays is the minimum number of whole days that growth is based on.
+	// minTrendDays is the minimum number of whole days from which growth is computed.
 	minTrendDays = 3
 )
 
@@ -22,14 +22,14 @@ const (
 type WeekStats struct {
 	Days   float64 // number of days covered: at most 7, at least an hour
 	PerDay float64 // mean number per day
-	// Growth is how much more arrives each day than the day before. It is 0 if fewer than
+	// Growth is by how much the daily amount grows from one day to the next. It is 0 if fewer than
 	// minTrendDays whole days are covered.
 	Growth float64
 }
 
-// NewWeekStats returns the WeekStats for the numbers that arrived in the last seven periods of 24
+// NewWeekStats returns the WeekStats for the amounts that arrived in the last seven periods of 24
 // hours, most recent first. covered is the time since the installation began. It may be longer than
-// a week, and even negative if the clocks of machines differ.
+// a week, and it may be negative, because the clocks of machines can differ.
 func NewWeekStats(periods [7]float64, covered time.Duration) WeekStats {
 	covered = min(max(covered, minRatePeriod), 7*day)
 	sum := 0.0
@@ -68,21 +68,21 @@ func medianDailyGrowth(days []float64) float64 {
 	return (slopes[middle-1] + slopes[middle]) / 2
 }
 
-// RetainedAmount is an amount of something, such as messages, that arrives and is kept for some
-// time.
+// RetainedAmount describes an amount of something that arrives and is kept for some time, such as
+// messages.
 type RetainedAmount struct {
 	Now    float64 // the current amount
 	PerDay float64 // amount that arrives in a day
-	Growth float64 // how much more arrives each day than the day before
+	Growth float64 // growth of PerDay from one day to the next
 	// Keep is the number of days for which everything is kept. 0 means forever.
 	Keep float64
-	// Span is the number of days over which the current amount arrived. 0 means that all of it is
-	// new.
+	// Span is the number of days in which the current amount arrived. 0 means that all of it has
+	// just arrived.
 	Span float64
 }
 
-// After returns the amount after a number of days: what remains of the current amount, which is
-// assumed to have arrived evenly, plus what arrives until then.
+// After returns the amount after a number of days. That is what has not expired of the current
+// amount, which is assumed to have arrived evenly, plus what has arrived meanwhile.
 func (h RetainedAmount) After(days float64) float64 {
 	left, begin := h.Now, 0.0
 	if h.Keep > 0 {
@@ -109,8 +109,8 @@ func (h RetainedAmount) arrivedWithin(days float64) float64 {
 	return h.PerDay*days + h.Growth*days*days/2
 }
 
-// DaysUntil returns the number of days until an amount reaches a limit. It returns 0 if the limit
-// has already been reached. ok is false if the limit is not reached within horizon days. after
+// DaysUntil returns the number of days until an amount reaches a limit, or 0 if it has already
+// reached the limit. ok is false if it does not reach the limit within forecastHorizonDays. after
 // returns the amount after a number of days.
 func DaysUntil(limit float64, after func(days float64) float64) (days float64, ok bool) {
 	before := after(0)

@@ -8,8 +8,8 @@ import (
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)) }
 
-// A week's mean covers the time since the installation began; its growth is computed only from
-// whole days.
+// If an installation is less than a week old, the weekly mean covers only the time since it began.
+// Growth is computed only from whole days.
 func TestWeek(t *testing.T) {
 	t.Parallel()
 	steady := [7]float64{100, 100, 100, 100, 100, 100, 100}
@@ -53,8 +53,8 @@ func TestWeek(t *testing.T) {
 	}
 }
 
-// An amount that is kept for a limited time grows until as much expires as arrives, and follows the
-// rate from then on.
+// An amount that is kept for a limited time grows until as much expires as arrives. From then on it
+// changes only with the rate.
 func TestHolding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

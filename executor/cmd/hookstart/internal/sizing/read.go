@@ -12,7 +12,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recorderConsumer is the name of the executors' consumers.
+// recorderConsumer is the name of the executors' consumer of each stream.
 const recorderConsumer = "executor"
 
 // NATSUsage describes the usage and limits of NATS.
@@ -59,8 +59,8 @@ const (
 	StreamKindOther // the registry, and streams of internal messages
 )
 
-// Tier holds the usage and the limits of the JetStream account: those of the whole account, or
-// those for streams with a certain number of replicas.
+// Tier holds the usage and the limits of the JetStream account. They apply either to the whole
+// account or to its streams with a certain number of replicas.
 type Tier struct {
 	Name     string // R1, R3 and so on; "" means the whole account
 	Replicas int    // the number in Name; 0 means the whole account
@@ -211,7 +211,7 @@ func (s *Stream) readWeek(
 	return err
 }
 
-// completeSince returns the time since which the stream has all messages that were stored in it.
+// completeSince returns the time since which the stream has kept all messages.
 func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	begin := info.Created
 	// A stream that was restored from a backup has messages that are older than the stream itself.
@@ -251,5 +251,5 @@ func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 	return nil
 }
 
-// signed converts a count from NATS, which is always below 2^63.
+// signed converts a count from NATS to int64. Such counts are always below 2^63.
 func signed(n uint64) int64 { return int64(n) } //nolint:gosec // see above

@@ -98,7 +98,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A stream's week begins when the stream began to keep everything that arrives.
+// A stream's week begins when the stream began to keep all messages.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

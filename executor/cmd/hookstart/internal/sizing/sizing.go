@@ -14,16 +14,16 @@ import (
 
 // Measurements from deploy/bench/README.md.
 const (
-	// memoryBytesPerDeliveryID is the number of bytes of memory that a delivery ID in the
-	// deduplication window occupies in each NATS server that holds the stream.
+	// memoryBytesPerDeliveryID is the memory, in bytes, that one delivery ID in the deduplication
+	// window occupies in each NATS server that holds the stream.
 	memoryBytesPerDeliveryID = 164
 	// sqliteRecordBytes and postgresRecordBytes are the sizes in bytes of a record, including its
 	// part of the indexes. They are used if there are fewer than minRecordsToMeasure records,
 	// because even an empty database has tables and indexes.
 	sqliteRecordBytes, postgresRecordBytes = 187, 272
 	minRecordsToMeasure                    = 10_000
-	// maxMeasuredWorkflows is the largest number of workflows that hookstart has been measured
-	// with.
+	// maxMeasuredWorkflows is the largest number of workflows for which hookstart's performance has
+	// been measured.
 	maxMeasuredWorkflows = 1_000_000
 )
 
@@ -46,8 +46,8 @@ type Report struct {
 	PerSecond        float64   `json:"deliveriesPerSecond"`
 	BusiestPerSecond float64   `json:"busiestPerSecond"`
 	BusiestHour      time.Time `json:"busiestHour,omitzero"`
-	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean.
-	// nil means that too few days are covered to compute it.
+	// GrowthPerDay is the growth of the rate from one day to the next, as a fraction of the mean
+	// rate. It is nil if too few days are covered to compute it.
 	GrowthPerDay *float64 `json:"growthPerDay"`
 	// Forecasts holds the forecast for each limit. Those that are reached soonest come first,
 	// followed by the fullest. Limits that are harmless to reach come last.
@@ -144,8 +144,8 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	return r
 }
 
-// weekStatsFromHours returns the WeekStats for the given hours. An hour in the future, which was
-// counted by an ingress whose clock is ahead, is included in the most recent day.
+// weekStatsFromHours returns the WeekStats for the given hours. An ingress whose clock is ahead can
+// count requests in a future hour; these are added to the most recent day.
 func weekStatsFromHours(
 	hours []api.SizeHour,
 	now, since time.Time,
@@ -153,7 +153,7 @@ func weekStatsFromHours(
 ) WeekStats {
 	var periods [7]float64
 	for _, h := range hours {
-		// An hour that spans two days is counted for the day that contains most of it.
+		// An hour that spans two days counts for the day with most of it.
 		i := max(int(now.Sub(h.At.Add(time.Hour/2))/day), 0)
 		periods[min(i, len(periods)-1)] += float64(count(h))
 	}
@@ -168,7 +168,7 @@ func relativeGrowth(w WeekStats) float64 {
 	return w.Growth / w.PerDay
 }
 
-// busiest returns the hour with the most deliveries and the mean rate in it.
+// busiest returns the hour with the most deliveries, and the mean rate in that hour.
 func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	for _, h := range hours {
 		if rate := float64(h.Accepted+h.Deduplicated) / time.Hour.Seconds(); rate > perSecond {
@@ -202,8 +202,8 @@ func compareForecasts(a, b LimitForecast) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(full(b), full(a)))
 }
 
-// FormatCount formats a whole number with thousands separators, followed by a noun, to which it
-// adds an s unless the number is 1.
+// FormatCount formats a whole number with thousands separators, followed by a noun. Unless the
+// number is 1, it adds an s to the noun.
 func FormatCount(n float64, noun string) string {
 	digits := strconv.FormatFloat(n, 'f', 0, 64)
 	if digits != "1" {

@@ -58,7 +58,7 @@ func (w LimitForecast) want(t *testing.T, now, limit float64, reached ReachedWhe
 	}
 }
 
-// A new installation has no rates, and is far from all limits.
+// In a new installation, the report has no rates and no limit is near.
 func TestReportOfAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	r := NewReport(api.Size{
@@ -73,7 +73,8 @@ func TestReportOfAnEmptyInstallation(t *testing.T) {
 	wall(t, r, "Registry").want(t, 0, maxMeasuredWorkflows, ReachedNotInAYear, 0)
 }
 
-// Rates are based on the requests of the last week. Repeats count as deliveries, but start nothing.
+// The rates are those of the last week's requests. Repeats count as deliveries, but start no
+// executions.
 func TestReportOfTheRate(t *testing.T) {
 	t.Parallel()
 	hours := hourly(7, steady(3_600))
@@ -129,7 +130,7 @@ func weekly(name string, perDay, growth float64, servers ...string) Stream {
 	}
 }
 
-// The memory for delivery IDs is computed per server, from the streams that the server holds.
+// The memory for delivery IDs is computed for each server from the streams on that server.
 func TestReportOfDeliveryIDs(t *testing.T) {
 	t.Parallel()
 	nats := NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{
@@ -178,7 +179,7 @@ func TestReportOfDeliveryIDs(t *testing.T) {
 	}
 }
 
-// Each stream has a separate size, age and rate; one without a limit is limited only by the disk.
+// Each stream has its own size, age and rate. Only the disk limits a stream without a maximum size.
 func TestReportOfStreams(t *testing.T) {
 	t.Parallel()
 	young := weekly("QUEUE_young", 100, 0, "a")
@@ -312,7 +313,7 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, whole, "NATS account, storage").want(t, 800_000, 2e6, ReachedInDays, 3)
 	wall(t, whole, "NATS account, streams").want(t, 8, 8, ReachedNow, 0)
 	wall(t, whole, "NATS account, consumers").want(t, 50, 100, ReachedNoForecast, 0)
-	streams[1].Week.PerDay = 1_000 // it has one replica, so it is not in the tier of three
+	streams[1].Week.PerDay = 1_000 // this stream has one replica, so it is not in the tier R3
 	tiered := report(jetstream.AccountInfo{Tiers: map[string]jetstream.Tier{
 		"R1": {Store: 200_000, Limits: unlimited},
 		"R3": {Store: 600_000, Limits: jetstream.AccountLimits{MaxStore: 1_200_000}},

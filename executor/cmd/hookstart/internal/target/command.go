@@ -20,17 +20,17 @@ import (
 // sysexits.h.
 const retryExitCode = 75
 
-// Time limits when a program ends. stopGrace is how long it may take to exit after the SIGTERM that
-// is sent after a timeout. shutdownGrace is the same for the SIGTERM that is sent when the runner
-// stops; it is shorter because the runner kit abandons a handler a second later. pipeGrace limits
-// reading the program's pipes after it has exited.
+// These are the time limits for ending a program. stopGrace is how long it may take to exit after
+// the SIGTERM that follows a timeout. shutdownGrace is the same after the SIGTERM that follows a
+// stop of the runner. It is shorter, because the runner kit abandons a handler a second later.
+// pipeGrace limits reading the program's pipes after it has exited.
 const (
 	stopGrace     = 5 * time.Second
 	shutdownGrace = 500 * time.Millisecond
 	pipeGrace     = time.Second
 )
 
-// CommandGrace is how much longer than Command.Timeout Command.Handle may take.
+// CommandGrace is the time that Command.Handle may take beyond Command.Timeout.
 const CommandGrace = stopGrace + pipeGrace + time.Second
 
 // Command runs a program for each execution. The program receives the input on stdin, and the
@@ -197,8 +197,8 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	return p, nil
 }
 
-// launch starts the program and waits for it on one locked thread: Linux kills the program when the
-// thread that started it exits, so that thread is kept until the program has exited.
+// launch starts the program and waits for it on one locked thread. Linux kills the program when the
+// thread that started it exits, so launch keeps this thread until the program has exited.
 func (p *process) launch() error {
 	started := make(chan error, 1)
 	go func() {
@@ -245,9 +245,9 @@ func (p *process) stop(grace time.Duration) {
 	}
 }
 
-// drain kills the processes that remain in the program's group, and reads the output that they had
-// written. A process that has left the group, such as a daemon, may keep the pipes open, so drain
-// waits for at most pipeGrace.
+// drain kills the processes that remain in the program's group, and reads the rest of their output.
+// A process that has left the group, such as a daemon, may keep the pipes open, so drain waits for
+// at most pipeGrace.
 func (p *process) drain() {
 	kill(p.cmd.Process)
 	done := make(chan struct{})

@@ -19,8 +19,9 @@ const variablePrefix = "HOOKSTART_"
 // with thousands of control characters come close.
 const maxVariableBytes = 100 << 10
 
-// Inherited returns the part of an environment that programs inherit: everything except hookstart's
-// variables, which hold credentials or have the names of an execution's variables.
+// Inherited returns the variables that programs inherit from the given environment. It omits
+// hookstart's own variables, because they hold credentials or have the names of an execution's
+// variables.
 func Inherited(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, variablePrefix) ||

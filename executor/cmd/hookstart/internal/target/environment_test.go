@@ -59,7 +59,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A program inherits none of hookstart's credentials.
+// A program does not inherit hookstart's credentials.
 func TestInherited(t *testing.T) {
 	t.Parallel()
 	got := Inherited([]string{

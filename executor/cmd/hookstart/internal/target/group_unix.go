@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// terminate sends SIGTERM to the whole process group. It ignores the error, which means that no
-// process of the group is left.
+// terminate sends SIGTERM to the whole process group. It ignores the error, which only means that
+// the group has no processes left.
 func terminate(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
 
 // kill kills the remaining processes of the group.

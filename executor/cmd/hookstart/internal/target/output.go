@@ -13,13 +13,13 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// maxQuotedBytes is the maximum number of bytes of stderr or of a response that are quoted: the
-// report of a failure is limited to 4,000 bytes.
+// maxQuotedBytes is the maximum number of bytes quoted from stderr or from a response. The report
+// of a failure must not exceed 4,000 bytes.
 const maxQuotedBytes = 3500
 
-// outputOf returns the output of an execution whose target wrote text. If text is a single JSON
-// text in UTF-8, it is the output itself. Otherwise the output is {"text": …}, with text encoded in
-// base64 if it is not UTF-8. Blank text means no output.
+// outputOf converts the text that a target wrote to the execution's output. If text is a single
+// JSON text in UTF-8, the output is that JSON. Otherwise the output is {"text": …}, with text
+// encoded in base64 if it is not UTF-8. Blank text means no output.
 func outputOf(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
@@ -43,8 +43,7 @@ func outputTooLong(maxBytes int64) error {
 		"and write a reference", maxBytes))
 }
 
-// withOutput returns what, a description of a failure, followed by the target's output if there is
-// any.
+// withOutput returns what, a description of a failure, followed by the target's output, if any.
 func withOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
@@ -52,8 +51,7 @@ func withOutput(what, output string) string {
 	return what + ": " + output
 }
 
-// headBuffer keeps the beginning of what is written to it, up to most bytes, and records in over
-// whether there was more.
+// headBuffer keeps the first most bytes written to it, and sets over if there were more.
 type headBuffer struct {
 	kept bytes.Buffer
 	most int64
@@ -70,8 +68,8 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return h.kept.Write(p)
 }
 
-// tailBuffer keeps the last bytes written to it. When a program fails, the end of stderr is the
-// most useful part.
+// tailBuffer keeps the last bytes written to it, because the end of stderr says best why a program
+// failed.
 type tailBuffer struct {
 	kept []byte
 	cut  bool

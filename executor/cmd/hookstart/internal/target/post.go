@@ -38,7 +38,7 @@ type Post struct {
 	// Secrets holds the signing secrets. A request is signed with each of them, because during a
 	// rotation the target may have only one of them. If there are none, requests are not signed.
 	Secrets []Secret
-	// Raw sends the body as it was received, with its headers, instead of the input as JSON.
+	// Raw sends the request body and headers unchanged, instead of the input as JSON.
 	Raw bool
 	// MaxOutput is the maximum size of a response body, in bytes.
 	MaxOutput int64
@@ -151,16 +151,16 @@ func (p *Post) setHeaders(header http.Header, e runner.Execution) {
 	}
 }
 
-// headersNotForwarded lists the headers that are about the sender's connection, and headers that
-// targets trust because their proxies set them.
+// headersNotForwarded lists the headers that describe the sender's connection, and those that a
+// target trusts because its proxy sets them.
 var headersNotForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Expect", "Forwarded",
 	"Host", "Keep-Alive", "Te",
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable reports whether a sender's header may be forwarded under its original name. Headers
-// with prefixes that hookstart, signatures or proxies use may not.
+// forwardable reports whether a sender's header may be forwarded under its original name. It may
+// not if its name has a prefix that hookstart, signatures or proxies use.
 func forwardable(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {

@@ -52,7 +52,7 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	return starts
 }
 
-// Each response of a target leads to the correct result of the execution.
+// Each kind of response from the target gives the execution the documented result.
 func TestEndsOfAPost(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
@@ -138,7 +138,7 @@ func TestEndsOfAPost(t *testing.T) {
 	}
 }
 
-// The values are those in the libraries of Standard Webhooks (TestWebhookSign of the Go library).
+// These test values are from the Standard Webhooks libraries (TestWebhookSign of the Go library).
 func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
@@ -171,8 +171,8 @@ func TestASecretIsReadAsTheLibrariesDo(t *testing.T) {
 	}
 }
 
-// A target receives the documented headers and body, with and without --raw. A sender cannot set a
-// header that the target would take for one of hookstart's or of its own proxy's.
+// A target receives the documented headers and body, with and without --raw. A sender cannot forge
+// headers that the target trusts because they come from hookstart or from the target's own proxy.
 func TestWhatIsPosted(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []bool{false, true} {
