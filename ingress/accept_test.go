@@ -108,7 +108,8 @@ func TestAcceptedRequestIsOnTheStreamAsSent(t *testing.T) {
 	}
 }
 
-// A request may repeat the token anywhere; neither a start message nor a rejection contains it.
+// Even if a request repeats the token in other places, neither a start message nor a rejection
+// contains it.
 func TestTheTokenIsInNoMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -394,7 +395,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// If a long body is not read, the response announces that the connection will be closed.
+// If the ingress refuses a request without reading its long body, the response announces that the
+// connection will be closed.
 func TestALongBodyThatIsRefusedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -442,8 +444,8 @@ func TestAConnectionGoesOnAfterARefusal(t *testing.T) {
 	}
 }
 
-// The deadline for reading a body applies only to that body: the connection can be used for further
-// requests.
+// The deadline for reading a body applies only to that body. The connection can be used for further
+// requests after the deadline.
 func TestABodyThatWasInTime(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.BodyTimeout = time.Nanosecond })
@@ -468,7 +470,8 @@ func TestABodyThatWasInTime(t *testing.T) {
 	}
 }
 
-// At shutdown, the ingress stops accepting connections and responds to the requests in flight.
+// When the ingress shuts down, it stops accepting connections, and responds to the requests in
+// flight.
 func TestWhatIsInFlightIsFinished(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A body is read in steps: the buffer grows with the bytes that have arrived, not with the declared
+// A body is read in steps. The buffer grows as bytes arrive; it does not depend on the declared
 // Content-Length.
 const (
 	initialBodyBuffer = maxPooledBuffer
@@ -79,7 +79,8 @@ func (h *handler) readBody(
 		if d.read == len(body) {
 			grown := min(maxLength, int64(d.read)*bodyBufferGrowth)
 			if grown == int64(d.read) {
-				// The length is undeclared and the limit is reached: is this the end of the body?
+				// The length is undeclared and the limit is reached. Read one more byte to find out
+				// whether the body ends here.
 				var next [1]byte
 				if _, err := io.ReadFull(source, next[:]); !errors.Is(err, io.EOF) {
 					return nil, d, bodyReadRefusal(err)
@@ -110,9 +111,9 @@ func (h *handler) readBody(
 	return body[:d.read], d, nil
 }
 
-// bodyDeadline returns how long after the headers the body must be complete, given that read bytes
-// of it have arrived. A short body may use the whole body timeout because it holds little memory. A
-// longer one, or one of undeclared length, must keep the minimum rate; otherwise a slow sender
+// bodyDeadline returns how long after the headers the body must be complete, if read bytes have
+// arrived so far. A short body may take the whole body timeout, because it uses little memory. A
+// longer one, or one of undeclared length, must keep the minimum rate. Otherwise, a slow sender
 // could occupy a slot and memory by sending a few bytes per second.
 func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
 	if h.minBodyRate == 0 || maxLength <= initialBodyBuffer {

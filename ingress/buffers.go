@@ -32,8 +32,8 @@ func (b *buffers) reset() {
 	clear(b.headers)
 }
 
-// detach returns b's buffers and replaces them with empty ones. The caller may hand the returned
-// buffers to other requests, so this request must no longer need their contents.
+// detach returns b's buffers and gives b empty ones. The caller may pass the returned buffers to
+// other requests, so this request must no longer need their contents.
 func (b *buffers) detach() buffers {
 	own := *b
 	*b = newBuffers()

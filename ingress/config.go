@@ -46,8 +46,8 @@ type Config struct {
 	OnReady func(Listening) `kong:"-"`
 }
 
-// The flags below are hookstart-local's, too. They are in several types because its --help shows
-// them in another order.
+// hookstart-local has the flags below, too. They are divided into several types because its --help
+// lists them in a different order.
 
 // PublishFlags limits how long a request waits for the stream.
 type PublishFlags struct {
@@ -74,7 +74,8 @@ type BufferFlags struct {
 	MaxBufferedBytes int64 `help:"Bytes of bodies in memory at once; requests beyond that get 503. One account may hold as many as are still free." default:"268435456"`
 }
 
-// WaitFlags limits the requests whose answers wait for the end of their executions.
+// WaitFlags limits the number of requests whose responses wait until their executions have
+// finished.
 type WaitFlags struct {
 	MaxWaiting int64 `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// The defaults in the struct tags for the flags are those that all programs share.
+// The defaults in the struct tags equal the constants that all programs share.
 func TestDefaultsAreTheSharedOnes(t *testing.T) {
 	t.Parallel()
 	for field, want := range map[string]string{

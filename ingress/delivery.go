@@ -37,7 +37,8 @@ type delivery struct {
 	buffers
 	reading bodyReservation
 	isRead  bool // read was called
-	// bodyRefusal is set if the body could not be read. nil means that it was.
+	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
+	// read.
 	bodyRefusal *admission.Refusal
 	counted     bool              // checkLimits accepted the request, so its body must be counted
 	payload     execution.Payload // set once the body has been read

@@ -36,8 +36,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// FuzzBody checks that any body with any Content-Type is either refused, or becomes an input from
-// which the exact bytes can be restored.
+// FuzzBody checks every combination of a body and a Content-Type: the body is either refused, or
+// becomes an input from which its exact bytes can be restored.
 func FuzzBody(f *testing.F) {
 	f.Add("application/json", []byte(`{"a":[1]}`))
 	f.Add("APPLICATION/JSON;", []byte("\xff"))
@@ -79,8 +79,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// FuzzHeaders checks that any headers can be encoded in a message, without the token and without
-// the headers that must not be forwarded.
+// FuzzHeaders checks that a message can be encoded with any request headers. It must contain
+// neither the token nor headers that must not be forwarded.
 func FuzzHeaders(f *testing.F) {
 	f.Add("X-Webhook-Delivery-Id", "1", "Authorization", "Bearer x")
 	f.Add("X-GitHub-Delivery", "\xe9", "cookie", "a")
@@ -198,7 +198,7 @@ func tryHandler(
 	return tryWaiting(tb, l, nil)
 }
 
-// tryWaiting is like tryHandler, but sets the answer setting of the workflow's node.
+// tryWaiting is like tryHandler, but makes the responses of the workflow's node wait.
 func tryWaiting(
 	tb testing.TB, l lease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {

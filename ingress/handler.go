@@ -38,7 +38,7 @@ type handler struct {
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil means that tracing is off
 	log        *logrus.Logger
-	// sealer encrypts a secret that a node's provider has sent for the trigger node.
+	// sealer encrypts, for a trigger node, a secret that the node's provider has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 
 	publicURL string // without a trailing slash; "" means unknown
@@ -160,9 +160,9 @@ func (h *handler) router() http.Handler {
 	return router
 }
 
-// serve handles a request: decide runs the checks in steps.go and publishes the start message,
-// finish writes the response, and finishEvent records the metrics and the log line. Nothing before
-// the publish calls another process.
+// serve handles a request. decide runs the checks in steps.go and publishes the start message,
+// finish writes the response, and finishEvent records the metrics and the log line. Before the
+// message is published, nothing calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()
@@ -172,8 +172,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	d.reading.release() // before finishEvent, which may drain a body
 }
 
-// serveOtherMethod responds to a request whose method is not POST. If the node's sender has a
-// handshake for that method, it responds to the handshake, otherwise with 405.
+// serveOtherMethod responds to a request whose method is not POST. If the node's sender uses that
+// method for a handshake, it responds to the handshake; otherwise it responds with 405.
 func (h *handler) serveOtherMethod(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)
 	defer d.release()

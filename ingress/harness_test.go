@@ -74,8 +74,8 @@ func defaults(tb testing.TB, natsURL string) ingress.Config {
 	return c
 }
 
-// startIngress starts another ingress and returns its address. The ingress is stopped at the end of
-// the test and must then return without an error.
+// startIngress starts another ingress and returns its address. It stops the ingress at the end of
+// the test, and fails the test if Run then returns an error.
 func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	f.t.Helper()
 	c := defaults(f.t, f.nats.URL())
@@ -189,8 +189,8 @@ func (f *fixture) read(response *http.Response) received {
 	return a
 }
 
-// raw writes text to a new connection and reads one response. If half is set, the client closes its
-// side after writing.
+// raw writes text to a new connection and reads one response. If half is true, the client then
+// closes only its sending side.
 func (f *fixture) raw(text string, half bool) received {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)

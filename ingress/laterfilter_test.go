@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// A filter that a later version has stored, with an operator that this version does not know, can
-// be evaluated for no request: all are refused with 503 and without a record, so that no start is
-// lost. The same delivery is accepted as soon as the filter can be evaluated.
+// A later version has stored a filter with an operator that this version does not know. Its node
+// refuses all requests with 503 and without a record, so that no start is lost. The same delivery
+// is accepted as soon as the filter can be evaluated.
 func TestAFilterOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -54,7 +54,7 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 			"Content-Type": "application/json", "X-Webhook-Delivery-Id": "d1",
 		}})
 	}
-	// until sends the delivery until the answer has the status.
+	// until resends the delivery until the response has the given status.
 	until := func(status int, body string) (a received) {
 		t.Helper()
 		retry.Until(t.Context(), time.Millisecond, func() bool {
@@ -65,7 +65,7 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 	}
 	before := s.messages()
 	store(`{"ptr:/a":{"$regex":"x"}}`)
-	a := until(503, `{"a":"no"}`) // filtered until the ingress has the new filter
+	a := until(503, `{"a":"no"}`) // the request is filtered once the ingress has the new filter
 	s.expect("a filter that cannot be evaluated", a, 503, "unavailable")
 	if a.header.Get("Retry-After") == "" || a.body["retryable"] != true ||
 		a.body["executionId"] != nil || a.body["filtered"] != nil {

@@ -12,9 +12,9 @@ type neverValid struct{}
 
 func (neverValid) AwaitValid(time.Time) bool { return false }
 
-// An ingress that was suspended, or is cut off from NATS, refuses nothing permanently, because its
-// copy of the registry may be stale. In the meantime the workflow may have been created or
-// deactivated, or may have received another token.
+// An ingress that was suspended, or that is cut off from NATS, refuses nothing permanently, because
+// its copy of the registry may be stale: the workflow may have been created, deactivated or given
+// another token in the meantime.
 func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -50,8 +50,8 @@ type waitingServer struct {
 
 const shortTimeout = 50 * time.Millisecond
 
-// serveWaiting serves HTTP/1.1 or HTTP/2. The timeouts for a client to read a response and to send
-// a body are much shorter than the responses wait.
+// serveWaiting serves HTTP/1.1 or HTTP/2. A client has much less time to send a body and to read a
+// response than the responses wait.
 func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
@@ -145,9 +145,9 @@ func (s *waitingServer) expect(what string, got <-chan string, want string) {
 	}
 }
 
-// A response may wait longer than the timeouts for sending a body and for reading a response. A
+// A response may wait for longer than the timeouts for sending a body and for reading a response. A
 // sender that disconnects leaves nothing behind, and other requests on its connection continue to
-// wait. A server that stops responds with 202.
+// wait. A server that shuts down responds with 202.
 func TestAnswersWaitOverEachProtocol(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {

@@ -34,7 +34,8 @@ type event struct {
 	handshake   bool // the request is a sender's handshake, which starts nothing
 	filtered    bool // the request does not match the node's filter
 	custom      bool // the execution's output set the status
-	// waiting is why the response stopped waiting for the execution. "" means that it never waited.
+	// waiting is the reason why the response stopped waiting for its execution. "" means that it
+	// did not wait.
 	waiting   await.Reason
 	waited    time.Duration // how long the response waited
 	bodyBytes int
@@ -150,8 +151,8 @@ type responseLabels struct {
 	code   webhook.Code // "" means accepted, filtered, or a handshake
 }
 
-// customStatusLabel represents every status set by an execution's output. Label values must be ones
-// that this program chooses, so that their number is bounded.
+// customStatusLabel stands for every status that an execution's output sets. A label may only have
+// values that this program chooses, so that their number is bounded.
 const customStatusLabel = 0
 
 // requestMetrics holds the metrics of the requests. Label values are only codes, statuses, reasons

@@ -27,9 +27,9 @@ type outputResponse struct {
 // errInvalidOutput is the error for an output whose http member is invalid.
 var errInvalidOutput = errors.New("the output's http is not valid")
 
-// readOutput converts an output to a response. An output {"http": {…}} sets status, headers and
-// body; any other output is itself the body, in the form that the sender expects. So is the status
-// of a response without a body, unless the output sets it.
+// readOutput converts an output to a response. An output {"http": {…}} sets the status, the headers
+// and the body. Any other output becomes the body, in the form that the sender expects. The
+// sender's form also determines the status of a response without a body, unless the output sets it.
 func readOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
 	r, err = readAnyOutput(output, form)
 	if err == nil && !r.custom && len(r.body) == 0 {

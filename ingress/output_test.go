@@ -23,8 +23,8 @@ var outputForms = []sender.OutputForm{
 	"", "text", "twiml-message", "twiml-say", "json-or-no-content",
 }
 
-// writeOutput responds to a request with an output, as the ingress does for an answer that is raw,
-// and reads the response as a client does.
+// writeOutput responds to a request with an output, as the ingress does for a node whose answer is
+// raw, and reads the response as a client does.
 func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Response, string) {
 	t.Helper()
 	h, _, _, _, _ := tryHandler(t, alwaysValid{})
@@ -57,7 +57,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	return response, string(body)
 }
 
-// If a handler in Go returns an HTTPResponse, the sender receives that response.
+// If a handler written in Go returns an HTTPResponse, the sender receives exactly that response.
 func TestHTTPResponse(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 900_000)
@@ -69,7 +69,7 @@ func TestHTTPResponse(t *testing.T) {
 		output      any
 		status      int
 		contentType string
-		header      map[string]string // "" means that it must not be there
+		header      map[string]string // header values; "" means that the header must be missing
 		body        string
 	}{
 		"zero":    {runner.HTTPResponse{}, 200, "", nil, ""},
@@ -190,8 +190,8 @@ func TestMalformedHTTP(t *testing.T) {
 	}
 }
 
-// FuzzOutput checks that every output results in a response that can be sent and read, that is
-// always the same, and that has no header that outputs must not set.
+// FuzzOutput checks that every output becomes a response that a client can read. The response must
+// always be the same, and must not have headers that outputs cannot set.
 func FuzzOutput(f *testing.F) {
 	for _, seed := range []string{
 		`{"http":{"status":201,"headers":{"location":"/1","X-A":["a","b"]},"body":{"id":1}}}`,
@@ -205,7 +205,7 @@ func FuzzOutput(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, output []byte) {
 		if len(output) > 0 && !json.Valid(output) {
-			return // the kit fails such a run, and a report of another runner is not read
+			return // the kit fails such an execution, and a report from another runner is ignored
 		}
 		for _, form := range outputForms {
 			first, err := readOutput(output, form)

@@ -73,8 +73,8 @@ func (f *fixture) stored(name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// From the very next request on, an ingress stores start messages where the phase requires. While
-// the queue is closed, it stores none.
+// An ingress stores start messages where the queue's phase requires, from the very next request on.
+// While the queue is closed, it stores none.
 func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -208,7 +208,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	if status, text := isReady(); status != 200 {
 		t.Errorf("with a full shared stream: %d %s", status, text)
 	}
-	// The result may be slightly out of date, so wait for each state.
+	// The readiness may lag behind, so wait for each state.
 	becomes := func(want int, when string) {
 		t.Helper()
 		for tries := 0; ; tries++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/probe"
 )
 
-// An executor that checks the public URL gets the usual response and an additional header. Other
-// clients do not get the header.
+// When an executor checks the public URL, it gets the usual response with an additional header.
+// Other clients do not get that header.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -61,7 +61,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: %v", what, a.header)
 		}
 	}
-	if n := s.messages() - before; n != 1 { // the start of the request with the token
+	if n := s.messages() - before; n != 1 { // the start message of the request with the token
 		t.Errorf("%d messages were stored", n)
 	}
 	if a := s.to("once", request{}); a.status != 200 {

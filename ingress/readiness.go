@@ -17,9 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// registryStaleAfter is how old this process's copy of the registry may be before the ingress
-// reports that it is not ready, so that a load balancer sends requests elsewhere. Requests get a
-// 503 from 2 s on; the additional half second allows for a late renewal.
+// registryStaleAfter is the maximum age of this process's copy of the registry. If the copy is
+// older, the ingress reports that it is not ready, so that a load balancer sends requests
+// elsewhere. Requests get a 503 after 2 s; the additional half second allows for a late renewal.
 const registryStaleAfter = 2500 * time.Millisecond
 
 // smallestMessage is the approximate size, in the stream, of a message without a body.
@@ -57,9 +57,9 @@ type startMessageStreams struct {
 	registry *registry.Snapshot
 }
 
-// anyAcceptsMessages returns an error if no stream would store a message now. The check itself
-// stores none. One available stream keeps the ingress ready: it accepts requests for the queues in
-// that stream, and responds with 503 to those for queues in unavailable streams.
+// anyAcceptsMessages returns an error if no stream would store a message now. It checks this
+// without storing one. One available stream keeps the ingress ready: it accepts requests for the
+// queues in that stream, and responds with 503 to requests for other queues.
 func (p startMessageStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
 	err := acceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
 	if err == nil {

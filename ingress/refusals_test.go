@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// situations is a fixture with one workflow for every refusal that is caused by the registry.
+// situations is a fixture with one workflow for each kind of refusal that the registry can cause.
 type situations struct {
 	*fixture
 	token   map[string]string        // keyed by workflow ID
@@ -35,8 +35,8 @@ func startSituations(t *testing.T, options ...func(*ingress.Config)) *situations
 	s.workflow("not-in-plan", "ultra", true, nil)
 	s.account("ultra", "none")
 
-	// Two workflows were active and had used up their rate limit when the account was moved to the
-	// free plan.
+	// The account moves to the free plan while two of its workflows are active and have used up
+	// their rate limit.
 	s.account("down", "pro")
 	s.workflowIn("down", "first", true, nil)
 	s.workflowIn("down", "past-limit", true, once)
@@ -128,8 +128,8 @@ func (s *situations) expect(row string, a received, status int, code string) {
 	}
 }
 
-// While one request waits for its body, it occupies the only slot, or all bytes available for
-// bodies, and other requests are refused.
+// While one request waits for its body, it occupies the only slot, or all bytes for bodies. Other
+// requests are then refused.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -162,7 +162,7 @@ func TestOverloaded(t *testing.T) {
 	}
 }
 
-// An account's daily bytes are shared by all its workflows, at all ingresses.
+// All workflows of an account share its daily bytes, at all ingresses.
 func TestBytesPerDay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -225,8 +225,8 @@ func TestBytesPerDay(t *testing.T) {
 	}
 }
 
-// There is room for other accounts, no matter how many requests and bytes, declared or sent, one
-// account holds.
+// No matter how many requests and how many bytes, declared or sent, one account has in flight,
+// other accounts can still send requests.
 func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]func(*ingress.Config){
@@ -255,7 +255,7 @@ func TestOneAccountLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
-// Declared bytes that do not arrive are not reserved.
+// Bytes that a request declares but does not send are not reserved.
 func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBufferedBytes = 150_000 })
@@ -269,8 +269,8 @@ func TestAnnouncedBytesAreNotHeld(t *testing.T) {
 	}
 }
 
-// A message that NATS does not store because the headers and parameters of a request with a long
-// body make it too long will not be stored later, either: the refusal is permanent.
+// NATS refuses a message that is too long, for example because headers and parameters are added to
+// a long body. Retrying cannot help, so the ingress refuses the request permanently.
 func TestATooLongMessage(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t, func(c *ingress.Config) { c.MaxBodyBytes = 1<<20 - 64<<10 })
@@ -310,7 +310,7 @@ func TestStorageFull(t *testing.T) {
 		s.expect("14", a, 503, "storage_full")
 		break
 	}
-	// The refused request has not used up its delivery ID.
+	// The delivery ID is still unused after the refusal.
 	config.MaxBytes = -1
 	if _, err := s.JetStream.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -351,8 +351,8 @@ func TestRateLimitAnswersWhenTheNextOneIsAccepted(t *testing.T) {
 	}
 }
 
-// A changed rate limit applies from the very next request: requests admitted under the previous
-// limit do not count.
+// A changed rate limit applies from the very next request. Requests that were admitted under the
+// old limit do not count against the new one.
 func TestAChangedRateLimitBeginsFromIdle(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -433,10 +433,10 @@ func TestIngressesShareARateLimit(t *testing.T) {
 		return a.status
 	}
 	for post(s.addr) == 200 {
-		// Loop until the limit is used up here.
+		// Repeat until this ingress has reached the limit.
 	}
 	for post(second) == 200 {
-		// Loop until the second ingress has received the counts.
+		// Repeat until the second ingress has received the counts.
 	}
 	if accepted < 1000 || accepted > 1900 {
 		t.Errorf("%d accepted by two ingresses, the limit is 1000", accepted)

@@ -219,7 +219,8 @@ func (h *handler) refuse(
 		header.Set("WWW-Authenticate", s.WWWAuthenticate())
 	}
 	// Never send 100 Continue. If the rest of the body is too long to drain, announce that the
-	// connection closes: a reset while the client is still sending could destroy the response.
+	// connection will be closed. A reset while the client is still sending could destroy the
+	// response.
 	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
 	e.unread = e.unread && !ends
 	if ends {
@@ -284,9 +285,9 @@ func (h *handler) respondFiltered(d *delivery) {
 	d.e.status, d.e.filtered = http.StatusOK, true
 }
 
-// extendWriteDeadline extends the write deadline of a slow request. The server sets the deadline
-// when it has read the headers, which is enough for most requests. Setting it again for every
-// request would cost time.
+// extendWriteDeadline extends the write deadline of a slow request. The server sets that deadline
+// when it has read the headers, which is enough time for most requests. Setting it for every
+// request would take too much time.
 func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *event) {
 	if now := time.Now(); now.Sub(e.start) > h.responseTimeout/2 {
 		// If deadlines are not supported, there is none to extend.

@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// There is a problem for every code. Without one, a refusal with that code could not be written.
+// Every code has an entry in problems. Without it, a refusal with that code could not be written.
 func TestEveryCodeHasAResponse(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()
@@ -21,7 +21,8 @@ func TestEveryCodeHasAResponse(t *testing.T) {
 	}
 }
 
-// A client that waits for that many seconds does not retry too early.
+// The Retry-After is rounded up, so a client that waits for that many seconds does not retry too
+// early.
 func TestWholeSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int64{

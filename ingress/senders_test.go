@@ -61,8 +61,8 @@ func (s *situations) reportedOfSenders(
 	return all
 }
 
-// Ingresses report what operators want to know about a sender: when it was last verified, when it
-// last performed a handshake, why it was refused, and how many deliveries had no ID.
+// Reports of the ingresses tell executors when a sender was last verified, when it last performed a
+// handshake, why it was refused, and how many deliveries had no ID.
 func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	t.Parallel()
 	s := startSituations(t)
@@ -131,7 +131,7 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	}
 }
 
-// An ingress that cannot decrypt the secrets of a node accepts no requests to it, and reports a
+// An ingress that cannot decrypt a node's secrets accepts no requests to the node. It reports a
 // temporary problem.
 func TestSecretsThatCannotBeOpenedLetNothingPass(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,7 @@ func TestTheSecretIsNoDeliveryID(t *testing.T) {
 	}
 }
 
-// turns is how many times a sender is set, rotated and removed.
+// turns is how often the test sets, rotates and removes a sender.
 const turns = 100
 
 // Setting, rotating and removing a sender applies at every ingress from the very next request.

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serveSlow serves requests with a handler whose timeouts shorten has reduced. The channel ended
-// receives a value when a connection has ended.
+// serveSlow serves requests with a handler whose timeouts the function shorten has changed. ended
+// receives a value each time a connection has ended.
 func serveSlow(t *testing.T, shorten func(*handler)) (addr, token string, ended <-chan struct{}) {
 	t.Helper()
 	h, token, _, _, _ := tryHandler(t, alwaysValid{})
@@ -52,7 +52,8 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// A long body that falls below the minimum rate is abandoned long before the body timeout.
+// The ingress stops reading a long body that arrives below the minimum rate, long before the body
+// timeout.
 func TestABodyMustKeepUpARate(t *testing.T) {
 	t.Parallel()
 	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
@@ -97,7 +98,7 @@ func TestHowLongABodyMayTake(t *testing.T) {
 	}
 }
 
-// A client that sends requests and never reads a response is disconnected.
+// The ingress disconnects a client that sends requests but never reads a response.
 func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	addr, _, ended := serveSlow(t, func(h *handler) { h.responseTimeout = 50 * time.Millisecond })
@@ -117,7 +118,7 @@ func TestAnswersAreNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// A response that is late because the body was slow has the full time allowed for a response.
+// If a slow body delays the response, the client still has the full time to read it.
 func TestALateAnswerIsRead(t *testing.T) {
 	t.Parallel()
 	addr, token, _ := serveSlow(t, func(h *handler) { h.responseTimeout = 500 * time.Millisecond })
@@ -131,7 +132,7 @@ func TestALateAnswerIsRead(t *testing.T) {
 			response.StatusCode != http.StatusContinue {
 			t.Fatal(response, err)
 		}
-		// Longer than the write deadline, which counts from the headers.
+		// Wait for longer than the write deadline, which counts from the headers.
 		<-time.After(600 * time.Millisecond)
 		_, _ = io.WriteString(conn, "1")
 		response, err := http.ReadResponse(reader, nil)

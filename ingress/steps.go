@@ -18,8 +18,8 @@ import (
 // request. The names of the scripts in testdata/webhook begin with the numbers below.
 var steps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
-	// A handshake starts nothing, so it gets its response whatever the state of the plan and the
-	// workflow is.
+	// A handshake starts nothing, so it gets its response in any state of the plan and the
+	// workflow.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,     // 7, 8
 	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
@@ -163,8 +163,8 @@ func (h *handler) verify(d *delivery) *outcome {
 }
 
 // checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
-// current time rather than the time at which the request began: the rate limit needs monotonic
-// times, and the request may have waited for the lease or for its body.
+// current time, not the time at which the request began: the rate limit needs monotonic times, and
+// the request may have waited for the lease or for its body.
 func (h *handler) checkLimits(d *delivery) *outcome {
 	length := d.r.ContentLength
 	if d.isRead {
@@ -180,9 +180,9 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 	return nil
 }
 
-// storeRejected records a call of an inactive workflow, with its body, so that operators can look
-// up the ID in the response and replay the request. If the stream does not store the record,
-// storeRejected returns the stream's refusal instead. A body that cannot be read is omitted.
+// storeRejected records a request to an inactive workflow, with its body, so that operators can
+// look up the ID in the response and replay the request. It omits a body that cannot be read. If
+// the stream does not store the record, storeRejected returns the refusal for that instead.
 func (h *handler) storeRejected(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
 		return nil

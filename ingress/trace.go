@@ -20,9 +20,9 @@ type spans struct {
 	publish trace.Span // nil before a message is ready to publish, and after its publish
 }
 
-// startSpans starts the request's span. If trusted is set, the span belongs to the sender's trace,
-// and the sender decides about sampling. Otherwise it starts a new trace with a link to the
-// sender's: an unauthenticated client must not decide what is traced.
+// startSpans starts the request's span. If trusted is true, the span belongs to the sender's trace,
+// and the sender decides whether it is sampled. Otherwise the span starts a new trace with a link
+// to the sender's, because an unauthenticated client must not decide what is traced.
 func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 	if h.tracer == nil || e.spans != nil {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While tracing is off, a request allocates nothing except the traceparent that its message
-// requires.
+// If tracing is off, a request allocates memory only for the traceparent that its message must
+// have.
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)

@@ -27,10 +27,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// startRunner starts a runner of the default queue, which stops at the end of the test. The input,
-// or the payload field of a form, determines what it does: {"output": …} returns an output,
-// {"fail": "…"} an error, {"hang": true} waits until the execution is canceled or the test ends,
-// and {"cancel": true} cancels the execution and then waits likewise.
+// startRunner starts a runner of the default queue, and stops it at the end of the test. The input,
+// or the payload field of a form, determines what the handler does: {"output": …} returns an
+// output, {"fail": "…"} returns an error, {"hang": true} waits until the execution is canceled or
+// the test ends, and {"cancel": true} cancels the execution and then waits in the same way.
 func (f *fixture) startRunner() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -106,10 +106,10 @@ func do(
 var waiting = flag.Int("waiting", 1500,
 	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
-// Waiting requests occupy nothing that other requests need: with slots for eight requests in
-// flight, hundreds wait while others are answered. Each receives the result of its execution. If an
-// account or the ingress has reached its maximum of waiting requests, further requests receive a
-// 202 immediately.
+// Waiting requests occupy nothing that other requests need: with only eight slots for requests in
+// flight, hundreds of requests can wait while others get their responses. Each waiting request
+// receives the result of its execution. If an account or the ingress has reached its maximum of
+// waiting requests, further requests receive a 202 immediately.
 func TestManyRequestsWait(t *testing.T) {
 	t.Parallel()
 	const perAccount = 1000 // part of the documented contract
@@ -199,13 +199,13 @@ func TestManyRequestsWait(t *testing.T) {
 		return took
 	}
 	before, alone := heapBytes(), others()
-	// At most four are sent concurrently, because one account may occupy half of the slots.
+	// Send at most four at a time, because one account may occupy only half of the slots.
 	stored := s.messages()
 	for n := range *waiting {
 		go func() {
 			var a received
 			retry.Until(t.Context(), time.Millisecond, func() bool {
-				// The slot of a request that already waits becomes free a moment later.
+				// The slot of the previous request becomes free a moment after it begins to wait.
 				a = send(fmt.Sprint("waits-", n/perAccount), n)
 				return a.status != http.StatusServiceUnavailable
 			})
@@ -220,7 +220,7 @@ func TestManyRequestsWait(t *testing.T) {
 			t.Fatalf("a request did not wait: %+v", <-results)
 		}
 	}
-	// Other requests are answered, and requests for which no slot is free do not wait.
+	// Other requests still get responses, and requests that find no free slot do not wait.
 	beside := others()
 	t.Logf("%d requests wait: %d bytes of heap each, the sender's side included; 50 others take "+
 		"%s in the median and %s at most, %s and %s alone", *waiting,
@@ -309,7 +309,7 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	await("the ingress still waits", func() bool {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
-	// The only slot is free again, so this request waits until the ingress shuts down.
+	// The only slot is free again, so this request waits. It ends when the ingress shuts down.
 	answered := make(chan received, 1)
 	go func() {
 		response, err := post(t.Context())

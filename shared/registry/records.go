@@ -283,16 +283,16 @@ const (
 	// PhaseMovingIn means that start messages are stored in the shared stream, and the delivery IDs
 	// are being copied to the queue's own stream.
 	PhaseMovingIn StreamPhase = iota + 1
-	// PhaseClosedMovingIn means that no start messages are accepted as long as the last delivery
-	// IDs are being copied to the queue's own stream.
+	// PhaseClosedMovingIn means that no start messages are accepted until the last delivery IDs
+	// have been copied to the queue's own stream.
 	PhaseClosedMovingIn
 	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
 	// PhaseMovingOut means that start messages are stored in the queue's own stream, and the
 	// delivery IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedMovingOut means that no start messages are accepted as long as the last delivery
-	// IDs are being copied to the shared stream.
+	// PhaseClosedMovingOut means that no start messages are accepted until the last delivery IDs
+	// have been copied to the shared stream.
 	PhaseClosedMovingOut
 	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
 	// stream is kept until it is empty.

@@ -10,50 +10,53 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// The types of this file are the flags that several programs have. A program's Config embeds each
-// where its --help shows it, and completes the texts with the variables named here, by the tag set.
-// The name, the help and the default of a flag are written here only.
+// The types in this file define flags that several programs have. The Config of a program embeds
+// them, in the order in which its --help lists them. Where the help texts of the programs differ,
+// the struct tag "set" of the embedded field supplies the difference as a variable. Names, defaults
+// and all other text are defined only here.
 
-// OpsFlags is the address of metrics and health checks. The variable ops_addr is its default, and
-// ops_note a note at the end of its help.
+// OpsFlags sets the address of metrics and health checks. The kong variable ops_addr is the
+// default, and ops_note is a note at the end of the help.
 type OpsFlags struct {
 	OpsAddr string `help:"Address of metrics, /healthz, /readyz, /log-level and /debug/pprof.${ops_note= Not for the public.}" default:"${ops_addr=127.0.0.1:9090}"`
 }
 
-// TLSFlags are the files of a certificate. Without them the service speaks plain HTTP. The variable
-// speaks is the name of the second flag, and what speaks HTTPS with both.
+// TLSFlags sets the files of a certificate and its key. Without them, the service uses plain HTTP.
+// The kong variable speaks is the end of a sentence: it names the second flag, and what uses HTTPS
+// if both are set.
 type TLSFlags struct {
 	TLSCert string `name:"tls-cert" help:"Certificate chain file; with ${speaks} HTTPS." type:"path"`
 	TLSKey  string `name:"tls-key" help:"Private key file." type:"path"`
 }
 
-// NATSFlags are the NATS servers that a service connects to. An empty NATSCreds means no
-// credentials, and an empty NATSCA the system's certificate authorities.
+// NATSFlags sets the NATS servers that a service connects to. An empty NATSCreds means no
+// credentials. An empty NATSCA means the system's CAs.
 type NATSFlags struct {
 	NATSURL   string `name:"nats-url" help:"NATS servers, comma-separated." default:"nats://127.0.0.1:4222"`
 	NATSCreds string `name:"nats-creds" help:"Credentials file for NATS." type:"path"`
 	NATSCA    string `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 }
 
-// ConnectFlags limits how long a service waits at its start. The variable what is what it waits
-// for beside NATS.
+// ConnectFlags limits how long a service waits when it starts. The kong variable what names what it
+// waits for in addition to NATS.
 type ConnectFlags struct {
 	ConnectTimeout time.Duration `help:"How long to wait at start for NATS${what}." default:"30s"`
 }
 
 // ShutdownFlags limits how long requests in flight may continue after the context has ended. The
-// variable grace is the default.
+// kong variable grace is the default.
 type ShutdownFlags struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"${grace}"`
 }
 
-// LogFlags is the level of the log. The variable line is what one line of the log describes.
+// LogFlags sets the level of the log. The kong variable line names what one line of the log
+// describes.
 type LogFlags struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every ${line} is one line." default:"info"`
 }
 
-// InProcess is what a Go program that runs a service beside others gives it. It has no flags. The
-// zero value means that the service is alone in its process.
+// InProcess holds what a Go program passes to a service that it runs together with others. It has
+// no flags. The zero value means that the service is alone in its process.
 type InProcess struct {
 	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
 	// connect in process.

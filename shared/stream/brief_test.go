@@ -17,8 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// full returns a start message that has every field. A field that is added to the message must be
-// added here.
+// full returns a start message with every field set. Add new fields of the message here.
 func full(t *testing.T) *nats.Msg {
 	t.Helper()
 	s := execution.Start{
@@ -59,7 +58,7 @@ func full(t *testing.T) *nats.Msg {
 	return msg
 }
 
-// same compares the results of DecodeSummary and Decode.
+// same fails the test if DecodeSummary and Decode have different results for a message.
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)
@@ -165,8 +164,8 @@ func BenchmarkDecodeStart(b *testing.B) {
 	})
 }
 
-// BenchmarkEncodeStart compares the encoding of a start message with proto.Marshal, to which the
-// conversion of the start into the generated type would come on top.
+// BenchmarkEncodeStart compares the encoder of start messages with proto.Marshal. The figures of
+// proto.Marshal do not include the conversion of a Start to the generated type.
 func BenchmarkEncodeStart(b *testing.B) {
 	start := typical()
 	b.Run("hookstart", func(b *testing.B) {

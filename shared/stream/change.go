@@ -38,12 +38,12 @@ func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
 	return state, nil
 }
 
-// ChangeSettings sets the maximum age, the deduplication window and the maximum size of EXECUTIONS,
-// and the maximum age of PROGRESS, on a running installation. The queues' own streams get the same
-// deduplication window, and the same maximum age unless they have one themselves. A shorter maximum
-// age deletes older messages immediately. A longer deduplication window applies to later deliveries
-// and to those whose IDs the server still keeps. ChangeSettings is idempotent. Executors that start
-// afterwards must be configured with the same settings.
+// ChangeSettings changes the settings of a running installation: the maximum age, the deduplication
+// window and the maximum size of EXECUTIONS, and the maximum age of PROGRESS. The queues' own
+// streams get the same deduplication window, and the same maximum age unless they have their own. A
+// shorter maximum age deletes older messages immediately. A longer deduplication window applies to
+// later deliveries, and to those whose IDs the server still has. ChangeSettings is idempotent.
+// Executors that start afterwards must be configured with the same settings.
 func ChangeSettings(ctx context.Context, js jetstream.JetStream, to Settings) error {
 	if err := to.Validate(); err != nil {
 		return err

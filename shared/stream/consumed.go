@@ -18,9 +18,9 @@ func Idle(info *jetstream.ConsumerInfo) bool {
 	return info.NumPending == 0 && info.NumAckPending == 0
 }
 
-// CaughtUp reports whether a consumer's messages up to the sequence last are all acknowledged. An
-// idle consumer has caught up whatever last is: its floor stays below the last message of the
-// stream if that message is not one of the consumer's, or was deleted.
+// CaughtUp reports whether a consumer has acknowledged all its messages up to the sequence last. An
+// idle consumer has always caught up. Its floor can stay below last, because the last message of
+// the stream may belong to another consumer or may have been deleted.
 func CaughtUp(info *jetstream.ConsumerInfo, last uint64) bool {
 	return info.AckFloor.Stream >= last || Idle(info)
 }

@@ -13,16 +13,16 @@ import (
 )
 
 // AnyQueue stands for any queue in the subject of reports. It is needed because a workflow may have
-// been moved to another queue since its execution was started.
+// changed its queue since its execution was started.
 const AnyQueue = "*"
 
 // statusNotFound is the status in the server's response if there is no such message.
 const statusNotFound = "404"
 
-// FirstFinalReport returns the first final report of an execution that PROGRESS has stored. That
-// report is decisive: later ones change nothing. If there is none, FirstFinalReport returns the
-// last report that the execution is running, or nil. queue may be AnyQueue. Any replica of the
-// stream may respond, and it may lag behind for a moment.
+// FirstFinalReport returns the first final report that PROGRESS has stored for an execution. Only
+// that report counts; later ones change nothing. If there is none, FirstFinalReport returns the
+// last report with the state running, or nil. queue may be AnyQueue. Any replica of the stream may
+// respond, and it may lag behind for a moment.
 func FirstFinalReport(
 	ctx context.Context, nc *nats.Conn, queue, workflowID, executionID string,
 ) (found *execution.Progress, err error) {
@@ -51,7 +51,7 @@ func (l Layout) FirstFinalReport(
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {
-			continue // no process records a report that it cannot decode
+			continue // no process records a report that it cannot decode, so skip it
 		}
 		if found = event.Progress; found.Status.Final() {
 			return found, nil

@@ -10,14 +10,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Within each group of runners, the executions of one workflow that have the same order key are
-// delivered one at a time, in the order of the stream. A queue's start messages that have an order
-// key are divided into lanes by their workflow and key. Each group has one consumer for each lane,
-// and the consumer may have one unacknowledged message at a time. So the server delivers the next
-// start message of a lane only after the previous one has been acknowledged, however often that one
-// was retried, and even if a member of the group has died meanwhile.
+// Within each group of runners, executions of one workflow with the same order key are delivered
+// one at a time, in the order of the stream. The start messages with an order key are divided into
+// the lanes of their queue, by workflow and key. Each group has one consumer for each lane, which
+// may have only one unacknowledged message. So the server delivers the next start message of a lane
+// only after the previous one has been acknowledged, no matter how often that one was retried, and
+// even if a member of the group has died in the meantime.
 //
-// The number of lanes limits the number of consumers. Keys that share a lane wait for each other.
+// The number of lanes limits the number of consumers. Different keys in the same lane wait for each
+// other.
 
 // maxLanes is the maximum number of lanes that a runner accepts in a queue's record.
 const maxLanes = 1_000
@@ -32,8 +33,8 @@ func LaneFilterSubject(queue string, lane int) string {
 // order key.
 func OrderedFilterSubject(queue string) string { return orderedPrefix + queue + ".>" }
 
-// RunnerFilterSubject returns the filter subject of the runners' consumers that receive the start
-// message with the given subject. It returns "" for the subject of any other message.
+// RunnerFilterSubject returns the filter subject of those runner consumers that receive a start
+// message with the given subject. It returns "" if the subject is not that of a start message.
 func RunnerFilterSubject(subject string) string {
 	start, ok := ParseStartSubject(subject)
 	switch {
@@ -69,10 +70,11 @@ func HasFinalReport(ctx context.Context, nc *nats.Conn, subject string) (bool, e
 	return event.Progress.Status.Final(), nil
 }
 
-// IsLastDelivery reports whether the consumer has a pending message and has delivered nothing after
-// msg, not even msg itself to another client. A lane has at most one pending message, so the
-// pending message of a lane is then msg. The information comes from the consumer's leader.
-// IsLastDelivery returns false if the consumer or the stream does not exist.
+// IsLastDelivery reports whether msg is the consumer's last delivery: the consumer has a pending
+// message, and has delivered nothing after msg, not even msg itself to another client. A lane has
+// at most one pending message, so for a lane, the pending message is msg. The consumer's leader
+// supplies the information. IsLastDelivery returns false if the consumer or the stream does not
+// exist.
 func IsLastDelivery(
 	ctx context.Context, js jetstream.JetStream, msg jetstream.Msg,
 ) (bool, error) {

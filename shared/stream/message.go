@@ -116,7 +116,7 @@ func (l Layout) RejectedMessage(r execution.Rejection) (*nats.Msg, error) {
 		Header:  headersOf(r.ID, r.WorkflowID, r.NodeID, r.Trace),
 		Data:    data,
 	}
-	// The ID is either a hash of the delivery ID or random, so two requests never share one by
+	// The ID is a hash of the delivery ID, or random. So two requests never have the same ID by
 	// accident.
 	msg.Header[jetstream.MsgIDHeader] = []string{r.ID}
 	return msg, nil
@@ -176,8 +176,8 @@ type DecodedMessage struct {
 	Progress  *execution.Progress
 }
 
-// ErrUnreadable means that a message cannot be decoded as the kind of message that its subject
-// specifies.
+// ErrUnreadable means that a message could not be decoded. Its subject determines the kind of
+// message that was expected.
 var ErrUnreadable = errors.New("unreadable message")
 
 // Decode decodes a start message, a rejection or a runner's report. Its errors wrap ErrUnreadable.
@@ -264,8 +264,8 @@ func decodeRejection(data []byte, trace string) (*execution.Rejection, error) {
 		m.GetQueue()); err != nil {
 		return nil, err
 	}
-	// Accept a kind that only a later version defines, so that the rejection can still be looked
-	// up.
+	// Accept a kind that a later version has defined, so that operators can still look up the
+	// rejection.
 	kind := execution.BodyNone
 	if k := m.GetBodyKind(); k >= hookstartv1.BodyKind_BODY_KIND_JSON &&
 		k <= hookstartv1.BodyKind_BODY_KIND_BINARY {

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// nextRetryWaits are the durations for which Next waits before it calls the iterator again, to make
-// the iterator send a pull request that it omitted.
+// nextRetryWaits holds how long Next waits before it calls the iterator again. The repeated call
+// makes the iterator send a pull request that it failed to send before.
 var nextRetryWaits = []time.Duration{10 * time.Millisecond, 250 * time.Millisecond}
 
 // Next returns the next message of a consumer. It blocks until there is one. It fails if the

@@ -74,8 +74,8 @@ func (l Layout) StreamName(queue string) string {
 	return ExecutionsName
 }
 
-// ProgressStreamName returns the name of the stream of reports on executions whose start messages
-// are in l.
+// ProgressStreamName returns the name of the stream that stores the reports on executions whose
+// start messages are in l.
 func (l Layout) ProgressStreamName(queue string) string {
 	if l.Own {
 		return OwnProgressStreamName(queue)
@@ -171,8 +171,8 @@ func (l Layout) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
 	return msg
 }
 
-// LayoutOf returns the Layout that a subject belongs to. queue is the queue whose own stream the
-// subject belongs to, and "" if it belongs to the shared stream.
+// LayoutOf returns the Layout to which a subject belongs. For a subject of a queue's own stream,
+// queue is that queue; otherwise it is "".
 func LayoutOf(subject string) (p Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Layout{Own: true}, queue
@@ -184,8 +184,8 @@ func LayoutOf(subject string) (p Layout, queue string) {
 	return Layout{}, ""
 }
 
-// StreamOf returns the name of the stream that the subject of a start message, a rejection or a
-// report belongs to.
+// StreamOf returns the name of the stream that stores messages with the given subject: a start
+// message, a rejection or a report.
 func StreamOf(subject string) string {
 	p, queue := LayoutOf(subject)
 	if IsProgress(subject) {
@@ -195,7 +195,8 @@ func StreamOf(subject string) string {
 }
 
 // parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the
-// tail. The tail begins like the part that follows "executions." in the shared stream's subjects.
+// tail. The tail has the same form as the part after "executions." in a subject of the shared
+// stream.
 func parseOwnSubject(subject string) (queue, tail string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, ownSubjectPrefix)
 	if !ok {
@@ -270,24 +271,24 @@ const (
 	// PhaseMovingIn means that start messages are stored in the shared stream, and delivery IDs are
 	// being copied to the queue's own stream.
 	PhaseMovingIn
-	// PhaseClosedMovingIn means that no start messages are accepted as long as the last delivery
-	// IDs are being copied to the queue's own stream.
+	// PhaseClosedMovingIn means that no start messages are accepted until the last delivery IDs
+	// have been copied to the queue's own stream.
 	PhaseClosedMovingIn
 	// PhaseOwn means that start messages are stored in the queue's own stream.
 	PhaseOwn
 	// PhaseMovingOut means that start messages are stored in the queue's own stream, and delivery
 	// IDs are being copied to the shared stream.
 	PhaseMovingOut
-	// PhaseClosedMovingOut means that no start messages are accepted as long as the last delivery
-	// IDs are being copied to the shared stream.
+	// PhaseClosedMovingOut means that no start messages are accepted until the last delivery IDs
+	// have been copied to the shared stream.
 	PhaseClosedMovingOut
 	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
 	// stream is kept until its messages have expired.
 	PhaseDrainingOwn
 )
 
-// Layout returns where the queue's start messages are stored. open is false if none are accepted at
-// the moment; layout is then the one that the queue is leaving.
+// Layout returns where the queue's start messages are stored. open is false if no start messages
+// are accepted at the moment; layout is then the one from which the queue is moving away.
 func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	switch p {
 	case PhaseOwn, PhaseMovingOut:
@@ -393,7 +394,8 @@ func EnsureOwnStreams(
 			}
 			break
 		}
-		// The server reserves the disk space for the limit, as in ensureProgress.
+		// The server reserves disk space for the whole limit, so try a smaller one: see
+		// ensureProgress.
 		reports.MaxBytes /= 4
 	}
 	return createOrUpdate(ctx, js, &starts)

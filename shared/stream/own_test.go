@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every subject, in the shared stream and in a queue's own stream, is recognized as its kind, and
-// as no other.
+// Every subject, whether in the shared stream or in a queue's own stream, is recognized as exactly
+// one kind.
 func TestSubjectsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []stream.Layout{{}, {Own: true}} {
@@ -96,7 +96,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// A message in a queue's own stream has the same contents as one in the shared stream.
+// Messages for a queue's own stream have the same contents as messages for the shared stream.
 func TestMessagesOfOwnStreams(t *testing.T) {
 	t.Parallel()
 	own := stream.Layout{Own: true}

@@ -31,8 +31,8 @@ func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.Consume
 	return config
 }
 
-// NewestLayout returns the Layout of the queue's newest start messages: where they are stored now
-// or, if none are accepted at the moment, where they were stored last.
+// NewestLayout returns the Layout in which the queue's newest start messages are stored. If none
+// are accepted at the moment, it is the one in which the last message was stored.
 func (p QueueStreamPhase) NewestLayout() Layout {
 	layout, _ := p.Layout()
 	return layout
@@ -92,10 +92,9 @@ func IsConsumerDrained(
 	return Idle(found.CachedInfo()), nil
 }
 
-// AreLanesDrained reports whether no execution of a queue that has an order key is still waiting in
-// a stream. That is the case if every group with lanes there has acknowledged all of them or, if no
-// group has lanes there, if no such execution is stored. It returns true if the stream does not
-// exist.
+// AreLanesDrained reports whether no executions with an order key wait in a stream of a queue. If
+// groups have lanes there, each group must have acknowledged all of these executions. If no group
+// has, no such execution may be stored. AreLanesDrained returns true if the stream does not exist.
 func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {

@@ -12,7 +12,8 @@ import (
 // they could use up a delivery's Nats-Msg-Id or the space for start messages.
 const ProgressName = "PROGRESS"
 
-// minProgressStreamBytes is the smallest size limit to try if there is little disk space.
+// minProgressStreamBytes is the smallest size limit that ensureProgress tries if there is little
+// disk space.
 const minProgressStreamBytes = 16 << 20
 
 // The server's error codes for a size limit that exceeds the available space; see errors.json of
@@ -64,8 +65,8 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 			existing, err = js.Stream(ctx, ProgressName)
 		case tooLarge(err) && want.MaxBytes > minProgressStreamBytes:
-			// The server reserves the disk space for the limit. On a small disk, the stream gets a
-			// smaller limit to leave space for others.
+			// The server reserves disk space for the whole limit. On a small disk, try a smaller
+			// limit to leave space for other streams.
 			want.MaxBytes /= 4
 			existing, err = nil, jetstream.ErrStreamNotFound
 		}

@@ -34,8 +34,8 @@ const (
 // defaultMaxAckPending is the MaxAckPending of a group that has no limit.
 const defaultMaxAckPending = 10_000
 
-// endlessPauseEnd is the end of a pause that has no end, because in JetStream every pause must have
-// one.
+// endlessPauseEnd is the end time of a pause without an end. JetStream requires an end time for
+// every pause.
 var endlessPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // operatorPauseMark is added to the end time of a pause by an operator. It distinguishes such a
@@ -107,9 +107,9 @@ func readQueueSettings(
 	return s, entry.Revision(), err
 }
 
-// ReadPhase returns the Phase in a queue's record, which determines where the queue's start
-// messages are stored. The request is sent to the leader of the registry's stream, so ReadPhase
-// sees every phase that was stored before the call.
+// ReadPhase returns the phase in a queue's record, which determines where the queue's start
+// messages are stored. It queries the leader of the registry's stream, so it sees every phase that
+// was stored before the call.
 func ReadPhase(
 	ctx context.Context,
 	js jetstream.JetStream,
@@ -150,9 +150,9 @@ func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, n
 	}
 }
 
-// maxAckPending returns the MaxAckPending of a group's consumer, given a limit for the group. Each
-// lane may have one more execution in flight, so the number of lanes is subtracted, but the result
-// is at least 1.
+// maxAckPending returns the MaxAckPending of a group's consumer for a given limit on the group.
+// Each lane may have one more execution in flight, so the number of lanes is subtracted from the
+// limit. The result is at least 1.
 func (s QueueSettings) maxAckPending(limit int64) int {
 	if limit == 0 {
 		return defaultMaxAckPending
@@ -169,8 +169,8 @@ func isLaneConsumer(config jetstream.ConsumerConfig) bool {
 	return strings.HasPrefix(config.FilterSubject, orderedPrefix)
 }
 
-// EnforceQueueSettings applies the settings of a queue to the existing consumer of a group. It does
-// nothing if they are already applied, and it does not change pauses other than an operator's.
+// EnforceQueueSettings applies the settings of a queue to the existing consumer of a group, unless
+// they are already applied. It changes only pauses by an operator.
 func EnforceQueueSettings(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.ConsumerInfo, group string,
 	s QueueSettings,
@@ -204,7 +204,7 @@ func EnforceQueueSettings(
 	return nil
 }
 
-// pauseTimeout is the maximum time that pausing a consumer may take in a cluster.
+// pauseTimeout is the maximum time to wait until a consumer in a cluster is paused.
 const pauseTimeout = 5 * time.Second
 
 // awaitPause waits until the leader of a consumer reports that the consumer is paused. A clustered
@@ -236,8 +236,8 @@ func awaitPause(
 	return nil
 }
 
-// readSettingsTimeout is how long the creation of a consumer waits for the settings of the queue.
-// If they cannot be read in that time, for example because the permission is missing, an executor
+// readSettingsTimeout is how long the creation of a consumer waits for the queue's settings. They
+// may be unreadable, for example because the permission is missing. In that case, an executor
 // applies them to the consumer a few seconds later.
 const readSettingsTimeout = 5 * time.Second
 
@@ -296,7 +296,8 @@ func EnsureRunnerConsumer(
 var ErrConsumerConflict = errors.New("the consumer exists with other subjects")
 
 // checkSubject returns ErrConsumerConflict if a consumer's subject differs from the subject in
-// config. That happens if the name of another group of the queue ends with a hyphen and a number.
+// config. That happens if one group's name ends with a hyphen and a number, so that its consumer
+// has the same name as the consumer of another group's lane.
 func checkSubject(consumer jetstream.Consumer, config jetstream.ConsumerConfig) error {
 	if have := consumer.CachedInfo().Config.FilterSubject; have != config.FilterSubject {
 		return fmt.Errorf("consumer %s: %w: %q, and not %q; choose another name of the group",

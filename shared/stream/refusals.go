@@ -20,8 +20,8 @@ const RefusalsSubject = "reports.refusals"
 // RefusalCount is the number of requests for one workflow that were refused within one minute with
 // the same code.
 type RefusalCount struct {
-	// WorkflowID is "" if there is no such workflow, or if the ingress already counts too many
-	// workflows separately.
+	// WorkflowID is "" if there is no such workflow, or if the ingress has reached its maximum
+	// number of separate counters.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // the beginning of the minute

@@ -24,7 +24,7 @@ func TestRefusalReports(t *testing.T) {
 		{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 3, Last: last},
 		{Code: "workflow_not_found", Minute: minute, Count: 1, Last: last},
 	}
-	// Values that no ingress of Hookstart sends are dropped or corrected.
+	// Values that Hookstart's ingresses never send are dropped or corrected.
 	odd := stream.RefusalCount{
 		WorkflowID: "wf", Code: "json_invalid", Minute: minute.Add(time.Second), Count: 1,
 		Last: stream.RefusedRequest{

@@ -15,9 +15,9 @@ import (
 // account stores in a stream.
 const StorageSubject = "hookstart.storage"
 
-// StorageConsumerName is the name of the consumer through which an executor reads the headers of
-// all messages of a stream, to add up how much each account stores. It does not affect the runners'
-// consumers.
+// StorageConsumerName is the name of a consumer that an executor uses to read the headers of all
+// messages of a stream, in order to add up how much each account stores. It does not affect the
+// runners' consumers.
 const StorageConsumerName = "storage"
 
 // MaxStorageAccounts is the maximum number of accounts in a message on StorageSubject. The accounts
@@ -67,6 +67,7 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	return message.GetStream(), sums, nil
 }
 
-// MoveConsumerName is the name of the consumer through which an executor reads the delivery IDs of
-// a stream when a queue or a workflow leaves the stream. It does not affect the runners' consumers.
+// MoveConsumerName is the name of a consumer that an executor uses to read the delivery IDs of a
+// stream when a queue or a workflow moves to another stream. It does not affect the runners'
+// consumers.
 const MoveConsumerName = "move"

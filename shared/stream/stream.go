@@ -201,7 +201,7 @@ func reconcile(
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == codeInvalidConfig {
-		// For example, the stream already has a wildcard that contains the subject.
+		// For example, the stream may already have a wildcard that contains the subject.
 		return mismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),

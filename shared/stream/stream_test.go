@@ -117,7 +117,8 @@ func TestMessagesKeepEverything(t *testing.T) {
 	}
 }
 
-// The hand-written encoder produces messages that the generated code decodes to the same contents.
+// A message from the hand-written encoder has the same contents when it is decoded with the
+// generated code.
 func TestStartsAreEncodedAsGenerated(t *testing.T) {
 	t.Parallel()
 	full := newStart()

@@ -79,7 +79,7 @@ func TestPublishConcurrently(t *testing.T) {
 	}
 }
 
-// Every message in the queue gets a response, even one that the connection does not accept.
+// Every message in the queue gets a result, even if the connection does not accept the message.
 func TestAMessageInTheQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	e, _, maxPayload := engine(t)
@@ -137,8 +137,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish compares a Publisher with the JetStream client, for 64 callers that each wait
-// for their acknowledgement. The server runs in this process: its work is in all figures.
+// BenchmarkPublish compares a Publisher with the JetStream client. 64 callers each wait for their
+// acknowledgments. The server runs in this process, so all figures include its work.
 func BenchmarkPublish(b *testing.B) {
 	const callers = 64
 	body := bytes.Repeat([]byte("x"), 1000)

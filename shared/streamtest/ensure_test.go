@@ -1,5 +1,5 @@
-// Package streamtest tests package stream against real NATS servers. It is a separate package: a
-// module that requires stream must not require a server.
+// Package streamtest tests package stream against real NATS servers. It is a separate package, so
+// that a module that imports stream does not depend on a NATS server.
 package streamtest
 
 import (
@@ -58,8 +58,8 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// A stream of an earlier version has fewer subjects. Ensure adds the missing ones, and keeps the
-// messages and an operator's settings. It refuses a stream that differs in anything else.
+// A stream created by an earlier version has fewer subjects. Ensure adds the missing ones, and
+// keeps the messages and an operator's settings. It refuses a stream with any other difference.
 func TestEnsureAddsSubjects(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -113,7 +113,7 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		t.Errorf("%v, %+v", err, s.CachedInfo())
 	}
 
-	// A later version has subjects that this one does not know.
+	// A later version uses subjects that this version does not know.
 	change := func(subjects ...string) error {
 		config := s.CachedInfo().Config
 		config.Subjects = subjects

@@ -14,8 +14,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Next sends another request for messages even if the previous one was answered before it counted
-// as sent.
+// Next sends another pull request even if the previous one was answered before it counted as sent.
 func TestNextAsksForMore(t *testing.T) {
 	t.Parallel()
 	const messages = 40
@@ -54,8 +53,7 @@ func TestNextAsksForMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An iterator that has forgotten to send a request would return only after two missed
-	// heartbeats.
+	// If the iterator failed to send a request, Next would return only after two missed heartbeats.
 	defer time.AfterFunc(30*time.Second, iterator.Stop).Stop()
 	defer iterator.Stop()
 	for i := range messages {

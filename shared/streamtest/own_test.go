@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A queue's own streams are created in addition to the shared ones, get different limits, and are
-// deleted.
+// EnsureOwnStreams creates a queue's own streams in addition to the shared ones and changes their
+// limits, and DeleteOwnStreams deletes them.
 func TestEnsureOwn(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -62,7 +62,7 @@ func TestEnsureOwn(t *testing.T) {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	// A repeat of a delivery is recognized by its copied ID.
+	// The queue's own stream recognizes a repeat of a delivery by its copied ID.
 	if ack, err := js.PublishMsg(ctx, own.MsgIDMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)

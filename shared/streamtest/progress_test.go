@@ -21,8 +21,8 @@ func startJetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// A report does not use up a delivery's Nats-Msg-Id, and is not dropped because another report has
-// the same one.
+// The stream of reports ignores Nats-Msg-Id: a report does not use up the ID of a delivery, and two
+// reports with the same ID are both stored.
 func TestReportsKnowNoMessageIDs(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -55,7 +55,8 @@ func TestReportsKnowNoMessageIDs(t *testing.T) {
 	}
 }
 
-// Old reports are dropped in favor of new ones, and reports never use the space for start messages.
+// When the stream of reports is full, it drops old reports for new ones. Reports never use the
+// space for start messages.
 func TestOldReportsGiveWay(t *testing.T) {
 	t.Parallel()
 	js := startJetStream(t)
@@ -76,7 +77,8 @@ func TestOldReportsGiveWay(t *testing.T) {
 	}
 }
 
-// On a small disk, the stream of reports is smaller, and everything else still starts.
+// If the disk is small, the stream of reports is smaller, and all other streams can still be
+// created.
 func TestASmallDiskGetsASmallStreamOfReports(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t, func(o *embednats.Options) {

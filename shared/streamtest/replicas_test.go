@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A stream that was created with one replica gets three, and then survives the loss of the server
-// that it was on.
+// SetReplicas adds two replicas to a stream that was created with one. The stream then survives the
+// loss of the server that had the first replica.
 func TestSetReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)

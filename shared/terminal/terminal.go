@@ -1,5 +1,5 @@
-// Package terminal shows the progress of a tool. On a terminal, it rewrites a single line; in a
-// file or a pipe, it writes plain lines.
+// Package terminal shows the progress of a command-line tool. On a terminal, it keeps rewriting one
+// line; to a file or a pipe, it writes separate lines.
 package terminal
 
 import (
@@ -43,7 +43,7 @@ func (l *ProgressLine) Show(format string, args ...any) {
 	l.open = l.rewrite
 }
 
-// Done keeps the current text: anything written next begins on a new line.
+// Done keeps the current text. Whatever is written next begins on a new line.
 func (l *ProgressLine) Done() {
 	if l.open {
 		_, _ = fmt.Fprintln(l.out)

@@ -64,7 +64,7 @@ type certificateReloader struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	seen   [2]fileVersion // the states of both files when they were loaded
+	seen   [2]fileVersion // the versions of both files that were loaded last
 	looked time.Time
 }
 
@@ -98,8 +98,8 @@ func (f *certificateReloader) load() error {
 	return f.reloadLocked()
 }
 
-// reloadLocked loads the files. It records their states only if the certificate and the key match;
-// otherwise loading is retried later. The caller must hold mu.
+// reloadLocked loads the files. It records their versions only if the certificate and the key
+// match, so that otherwise loading is retried later. The caller must hold mu.
 func (f *certificateReloader) reloadLocked() error {
 	seen := f.fileVersions()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)

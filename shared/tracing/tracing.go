@@ -75,8 +75,8 @@ func Traceparent(ctx context.Context) string {
 	return string(carrier)
 }
 
-// StartSendSpan begins the span of publishing a message to a stream. The message must carry that
-// span.
+// StartSendSpan begins the span of publishing a message to a stream. The caller must put the span's
+// traceparent into the message.
 func StartSendSpan(
 	ctx context.Context, tracer trace.Tracer, subject, executionID string,
 ) (context.Context, trace.Span) {
@@ -131,8 +131,8 @@ func StartBatchSpan(
 			))...)
 }
 
-// Fail marks a span as failed. kind must be one of a few values. why is human-readable; only its
-// first line is used, which excludes the stack of a panic.
+// Fail marks a span as failed. kind must be one of a small set of values. why is for people; only
+// its first line is used, which omits the stack trace of a panic.
 func Fail(span trace.Span, kind, why string) {
 	why, _, _ = strings.Cut(why, "\n")
 	span.SetStatus(codes.Error, why)

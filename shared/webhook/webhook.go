@@ -54,8 +54,8 @@ const MaxBodyBytes = 102_400
 // TokenPrefix is the prefix of every token of a trigger node. It makes a leaked token recognizable.
 const TokenPrefix = "hst_"
 
-// HeaderExecutionID is the response header that holds the execution ID. It is set on every response
-// of the endpoint that has one.
+// HeaderExecutionID is the response header that holds the execution ID. Every response about an
+// execution has it.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
 // PriorityDeliveryIDHeaders returns the headers that are searched for a delivery ID before all

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Codes must return every declared code, in the order of the declarations, because other tables are
-// compared with it.
+// Codes must return all declared codes, in the order of their declarations, because tests compare
+// other tables with it.
 func TestCodesAreAllOfThem(t *testing.T) {
 	t.Parallel()
 	source, err := parser.ParseFile(token.NewFileSet(), "webhook.go", nil, 0)

@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// A rotated token is valid until it expires, and not a nanosecond longer.
+// An old token is valid until it expires, and not a nanosecond longer.
 func TestTokensExpire(t *testing.T) {
 	limits := NewLimits()
 	end := limits.origin.Add(time.Hour)
@@ -47,7 +47,7 @@ func TestTokensExpire(t *testing.T) {
 	}
 }
 
-// admit makes the checks that precede the check of the workflow's state.
+// admit makes all checks that come before the check of the workflow's state.
 func admit(
 	a *Admission, workflowID, token string, bodyBytes int64, at time.Time,
 ) (Trigger, *Refusal) {

@@ -28,10 +28,10 @@ func byteCost(n, perDay int64) time.Duration {
 	return time.Duration(cost) //nolint:gosec // at most two days
 }
 
-// waitForBytes returns how long to wait until a body of the account may be read; 0 means no wait.
-// It counts nothing, because AddBytes counts what was read. A body of unknown length (n < 0) needs
-// an allowance of one byte. A body longer than the daily limit needs a completely unused daily
-// allowance.
+// waitForBytes returns how long an account must wait before a body of n bytes may be read; 0 means
+// no wait. It does not count the body, because AddBytes counts what was read. A body of unknown
+// length (n < 0) needs an allowance of one byte. A body longer than the daily limit needs a
+// completely unused daily allowance.
 func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
 	locked := l.accounts.Of(accountID)

@@ -28,8 +28,8 @@ func TestByteCost(t *testing.T) {
 	}
 }
 
-// bytesOf is a registry with workflows of one account. Its plan allows 86,400 bytes per day: one
-// per second.
+// bytesOf is a registry whose workflows all belong to one account. The account's plan allows 86,400
+// bytes per day: one per second.
 type bytesOf struct{ plan registry.Plan }
 
 func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
@@ -87,8 +87,8 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
-// Ingresses exchange numbers of bytes. How much of the limit they use up depends on the current
-// plan.
+// Ingresses exchange numbers of bytes. The current plan determines which part of the limit these
+// bytes use up.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 	here, there := NewLimits(), NewLimits()
 	at := here.origin.Add(time.Minute)

@@ -10,15 +10,15 @@ import (
 
 // gcraState is the state of a workflow or account in GCRA, the generic cell rate algorithm.
 type gcraState struct {
-	// tat is the theoretical arrival time, which is when the workflow or account will be idle if no
-	// more requests arrive. It is on the same clock as now.
+	// tat is the theoretical arrival time: the time at which the workflow or account will be idle
+	// if no more requests arrive. It is on the same clock as now.
 	tat time.Duration
 	// limit is the rate limit that tat is based on.
 	limit registry.RateLimit
 }
 
-// resetIfChanged returns d, or an idle state if d is for a different limit: usage that was counted
-// under the old limit must not cause a refusal under the new one.
+// resetIfChanged returns d if it is for the limit l, and otherwise an idle state: usage under an
+// old limit must not cause a refusal under a new one.
 func (d gcraState) resetIfChanged(l registry.RateLimit) gcraState {
 	if d.limit == l {
 		return d
@@ -50,10 +50,10 @@ func chargeOneRequest(
 	return d, 0
 }
 
-// addIncurredCost adds a cost that has already been incurred, such as the cost of requests that
-// other ingresses have admitted. If it exceeds the limit, nothing is accepted until the excess is
-// made up for, so that all ingresses together keep the limit. At most one burst of excess is added,
-// whatever the cost.
+// addIncurredCost adds a cost that cannot be refused anymore, such as that of requests that other
+// ingresses have admitted. If the limit is exceeded, nothing is accepted until the excess has been
+// made up for, so that all ingresses together keep the limit. The excess is never more than one
+// burst.
 func addIncurredCost(d gcraState, now, cost time.Duration, burst time.Duration) gcraState {
 	d.tat = max(d.tat, now)
 	d.tat = max(d.tat, min(d.tat+cost, now+2*burst))
@@ -69,15 +69,15 @@ type Usage struct {
 // sweepEvery is the interval between removals of idle entries.
 const sweepEvery = time.Minute
 
-// Limits tracks how much of its rate limit each busy workflow has used, and how many of its bytes
-// per day each busy account has used, at this ingress and at others.
+// Limits tracks the usage at this ingress and at others: for each busy workflow, the used part of
+// its rate limit, and for each busy account, the used part of its bytes per day.
 type Limits struct {
 	origin    time.Time
 	workflows *sharded.Shards[limitShard[Usage]]
 	accounts  *sharded.Shards[limitShard[int64]] // bytes of bodies
 }
 
-// limitShard holds what some workflows or accounts have used.
+// limitShard holds the usage of some workflows or accounts.
 type limitShard[Used any] struct {
 	debts    map[string]gcraState
 	admitted map[string]Used // admitted since the last call of DrainUsage or DrainBytes

@@ -39,7 +39,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("one more: %s", wait)
 	}
 
-	// A changed limit starts from idle, even if the cost of a request is the same.
+	// A changed limit starts from idle, even if a request costs the same under both limits.
 	for _, old := range []registry.RateLimit{
 		{Requests: 24, Window: 24 * time.Hour}, {Requests: 3600, Window: time.Hour},
 	} {
@@ -65,8 +65,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// Any window accepts at most the burst plus what the rate adds, and a sender that waits as
-// instructed is accepted.
+// In any window, the limit accepts at most the burst plus the requests that the rate adds in that
+// time. A sender that waits for as long as it was asked to is accepted.
 func TestTakeKeepsTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -98,9 +98,9 @@ func TestTakeKeepsTheLimit(t *testing.T) {
 	}
 }
 
-// Three ingresses receive a flood that is distributed 90/5/5 %, over 20 windows of a clock that the
-// test advances. Together they keep the limit, although they exchange usage only every 100 ms.
-// Neither a restarted ingress nor lost messages lock anyone out.
+// Three ingresses receive 90 %, 5 % and 5 % of a flood, over 20 windows of a clock that the test
+// advances. Together they keep the limit, although they exchange usage only every 100 ms. Neither a
+// restarted ingress nor lost messages lock a sender out.
 func TestThreeIngressesKeepOneLimit(t *testing.T) {
 	for name, lost := range map[string]float64{
 		"all is heard":               0,
@@ -157,8 +157,8 @@ func threeIngresses(t *testing.T, lost float64) {
 	}
 }
 
-// Requests that other ingresses admitted under a limit that is no longer in force do not use up the
-// new limit. Usage from an ingress that does not send Each yet is counted.
+// Usage that another ingress counted under a previous limit does not count against the new limit.
+// Usage from an older ingress, which does not send Each, always counts.
 func TestUsageUnderAnotherLimitDoesNotCount(t *testing.T) {
 	old, limit := registry.RateLimit{Requests: 1, Window: time.Minute}, registry.RateLimit{
 		Requests: 2,
@@ -218,7 +218,8 @@ func (w *onlyWorkflow) Lookup(string) (registry.WorkflowView, bool) {
 	}, true
 }
 
-// Keeping the caller's string would keep the whole request line in memory.
+// Limits must copy the strings that callers pass. Otherwise, they would keep whole request lines in
+// memory.
 func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 	workflow := &onlyWorkflow{
 		ID:     "workflow",

@@ -31,16 +31,15 @@ const (
 	// doubles with each read, up to maxReadDelay.
 	firstReadDelay = 250 * time.Millisecond
 	maxReadDelay   = 8 * time.Second
-	// signalReadDelay is the time after which a Wait reads the stream again if it received a signal
-	// and did not find the report. This pause doubles with each read, too.
+	// signalReadDelay is the time after which a Wait reads the stream again if a signal has arrived
+	// but the report is not in the stream yet. The pause doubles with each read.
 	signalReadDelay = time.Millisecond
-	// readTimeout is the maximum duration of a read before the limit; reaching the limit also ends
-	// such a read. finalReadTimeout is the maximum duration of the last read, which begins at the
-	// limit.
+	// readTimeout is the maximum duration of a read before the limit; such a read also ends at the
+	// limit. finalReadTimeout is the maximum duration of the last read, which begins at the limit.
 	readTimeout      = time.Second
 	finalReadTimeout = 500 * time.Millisecond
-	// maxConcurrentReads is the maximum number of simultaneous reads. All requests read the stream
-	// when a lost connection to NATS is restored.
+	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
+	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
 	// reportBuffer is the number of reports that a Wait buffers.
 	reportBuffer = 4
@@ -245,8 +244,8 @@ func (w *Wait) End() {
 	w.waits = nil
 }
 
-// MarkRepeated records that an earlier request has started the execution. The execution may then
-// have finished already, and its queue may have been a different one.
+// MarkRepeated records that an earlier request has started the execution. The execution may
+// therefore have finished already, and may have been started in another queue.
 func (w *Wait) MarkRepeated() {
 	w.sources = nil
 	// An error can be ignored: without a subscription, the Wait finds the result a little later,
@@ -301,7 +300,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 		}
 		timeout := finalReadTimeout
 		if reason == "" {
-			// A read to which NATS does not reply must not go on after the limit.
+			// A read that NATS does not answer must end at the limit.
 			timeout = min(readTimeout, time.Until(limit))
 		}
 		if end := w.readEnd(ctx, timeout); end != nil && reserve(len(end.Output)) {

@@ -69,8 +69,8 @@ func (b *bed) report(status execution.Status, output string) {
 	}
 }
 
-// begin begins a Wait over a connection. first is the time after which the Wait first reads the
-// stream without having received a signal.
+// begin begins a Wait that uses the connection nc. The Wait first reads the stream after the time
+// first, unless it receives a signal before.
 func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	b.t.Helper()
 	waits := New(nc, 10)
@@ -84,8 +84,8 @@ func (b *bed) begin(nc *nats.Conn, first time.Duration) (*Waits, *Wait) {
 	return waits, wait
 }
 
-// loseSignals makes the server deliver no more reports to a Wait. A server of a cluster does the
-// same if it does not have the subscription yet.
+// loseSignals makes the server stop delivering reports to a Wait, like a cluster's server that does
+// not know the subscription yet.
 func loseSignals(t *testing.T, w *Wait) {
 	t.Helper()
 	for _, sub := range w.subs {
@@ -108,8 +108,8 @@ func enough(int) bool { return true }
 
 const never = time.Hour
 
-// If the report of a final state is delivered to no subscriber, it is found in the stream: by a
-// read without a signal or, if none is due before the limit, by the read at the limit.
+// If the final report is delivered to no subscriber, the Wait finds it in the stream: with a
+// periodic read or, if none is due before the limit, with the read at the limit.
 func TestALostReportIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -133,8 +133,8 @@ func TestALostReportIsFound(t *testing.T) {
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
-// A final state that is reported while the connection to NATS is lost is found after the reconnect,
-// no matter how long ago the last read was.
+// If an execution ends while the connection to NATS is lost, the Wait finds the final report after
+// the reconnect, no matter how long ago the last read was.
 func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -160,7 +160,7 @@ func TestAnEndDuringAReconnectIsFound(t *testing.T) {
 }
 
 // A Wait that began before the connection was lost reads the stream after the reconnect, even if
-// Await is called only later. Nothing is missed while the start message is being stored.
+// Await is called only later. So it misses no report while the start message is being stored.
 func TestAReconnectBeforeAwait(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -182,8 +182,8 @@ func TestAReconnectBeforeAwait(t *testing.T) {
 		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
 }
 
-// While NATS does not respond, a request is answered within a second of its limit, even if a read
-// began just before the limit.
+// While NATS does not respond, a request gets its response within a second of its limit, even if a
+// read began just before the limit.
 func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -204,8 +204,8 @@ func TestNATSThatHangsDoesNotDelayTheLimit(t *testing.T) {
 	}
 }
 
-// However a Wait ends, it leaves neither an occupied slot nor a subscription behind. A Waits that
-// has been stopped no longer follows the connection.
+// After a Wait has ended, for any reason, its slot is free and its subscription is gone. After
+// Stop, a Waits no longer watches the connection.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -250,13 +250,13 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%s: %d wait, accounts %v", c.want, waits.Waiting(), waits.accounts)
 		}
 	}
-	// The connection itself has one, for answers to requests.
+	// The connection itself has one subscription, for replies to its requests.
 	if now := b.nc.NumSubscriptions(); now > before+1 {
 		t.Errorf("%d subscriptions became %d", before, now)
 	}
 }
 
-// If there is no memory for the output, a Wait retries later.
+// If there is no memory for the output, a Wait tries again later.
 func TestAnOutputWaitsForMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t)

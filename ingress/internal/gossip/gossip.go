@@ -22,8 +22,8 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is the interval between announcements. The excess over a limit is at most what the
-// ingresses together admit in about this time.
+// interval is the interval between announcements. All ingresses together exceed a limit by at most
+// what they admit in about this time.
 const interval = 100 * time.Millisecond
 
 // maxUsagesPerMessage is the maximum number of entries in a message. It keeps a message well below
@@ -51,8 +51,9 @@ type registryView interface {
 	PlanOf(accountID string) *registry.Plan
 }
 
-// Start begins to announce what limits has admitted and how much of space this ingress has used for
-// each account. It adds what other ingresses announce to limits and space.
+// Start begins to announce what this ingress has admitted according to limits, and how much of
+// space it has used for each account. It adds the announcements of other ingresses to limits and
+// space.
 func Start(
 	nc *nats.Conn, limits *admission.Limits, space *storage.StreamSpace, registry registryView,
 	log logrus.FieldLogger,

@@ -37,8 +37,8 @@ var (
 // about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is how long a message waits for a lost connection: a server that restarts is often
-// back by then.
+// reconnectGrace is how long a message waits for a lost connection to be restored. A restarting
+// server is often back within that time.
 const reconnectGrace = time.Second
 
 // minLookUpTime is the minimum time allowed for determining whether the stored message belongs to
@@ -69,8 +69,8 @@ type storeFailure struct {
 	reconnects uint64 // the connection's number of reconnects at that time
 }
 
-// failureExpiry is how long an ingress is not ready after the stream has failed to store a message.
-// After that, the next request tries again.
+// failureExpiry is how long an ingress reports that it is not ready after the stream has failed to
+// store a message. After that, the next request tries to store one again.
 const failureExpiry = 15 * time.Second
 
 // LastFailure returns why the stream did not store the last message. It returns nil if the message
@@ -91,7 +91,7 @@ func (p *DeliveryPublisher) noteFailure(err error) error {
 }
 
 // wrapUnavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
-// reply: a missing connection or stream is noticed by other checks.
+// reply, because other checks notice a missing connection or stream.
 func (p *DeliveryPublisher) wrapUnavailable(err error) error {
 	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
 	if errors.Is(err, ack.ErrTimeout) {
@@ -283,11 +283,11 @@ func classify(err error) attemptOutcome {
 	}
 }
 
-// isOwnMessage reports whether this request sent the stored message. If so, that message has the
-// request's traceparent, whose span is random; a message without a traceparent belongs to another
-// request. A cluster does not reply while it elects a leader, and a replica may lag, so
-// isOwnMessage retries until the deadline. It retries for at least minLookUpTime, because after an
-// outage many replies arrive at the deadline. If it is still unknown who sent the message, the
+// isOwnMessage reports whether this request sent the stored message. The request's own message has
+// its traceparent, whose span is random; a message without a traceparent belongs to another
+// request. isOwnMessage retries until the deadline, because a cluster does not reply while it
+// elects a leader, and a replica may lag. It retries for at least minLookUpTime, because after an
+// outage many replies arrive at the deadline. If it still cannot tell who sent the message, the
 // error is ErrUnavailable.
 func (p *DeliveryPublisher) isOwnMessage(
 	sequence uint64, msg *nats.Msg, deadline time.Time,
@@ -318,9 +318,9 @@ func (p *DeliveryPublisher) isOwnMessage(
 	}
 }
 
-// isDeleted reports whether the stream has deleted a message. Such a message is too old to have
-// been stored by this request. A lagging replica does not have the message either, but its last
-// sequence is lower.
+// isDeleted reports whether the stream has deleted a message, which means that it is too old to be
+// from this request. A lagging replica does not have the message either, but reports a lower last
+// sequence.
 func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool {
 	s, err := p.lookUp(ctx)
 	if err != nil {

@@ -125,8 +125,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	}
 }
 
-// In a cluster, the server responds to some concurrent repeats with "in process". No caller of
-// Publish receives that response, and exactly one of the callers stores the message.
+// In a cluster, the server responds to some concurrent repeats with "in process". Publish never
+// returns that response to its callers, and exactly one of them stores the message.
 func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -163,8 +163,8 @@ func TestConcurrentRepeatsOnACluster(t *testing.T) {
 	}
 }
 
-// During leader elections, every message with a delivery ID is stored once and confirmed, and its
-// sender does not notice the elections.
+// During leader elections, every message with a delivery ID is stored once and confirmed. The
+// caller of Publish sees no errors.
 func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -213,8 +213,8 @@ func TestLeadersThatGoAreNotNoticed(t *testing.T) {
 	t.Logf("%d acknowledged over three changes of leader", total.Load())
 }
 
-// While the server is unavailable, Publish soon returns an error, and a refused message does not
-// appear in the stream later.
+// While the server is unavailable, Publish returns an error quickly, and the message is not stored
+// later.
 func TestNoGhosts(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -252,8 +252,9 @@ func TestNoGhosts(t *testing.T) {
 	}
 }
 
-// If a server hangs, a message with a delivery ID may be refused although it is stored later. If it
-// is sent again, it is recognized, so it is stored only once.
+// If the server hangs, Publish may return an error for a message with a delivery ID although the
+// server stores it later. When the message is sent again, it is recognized, so it is stored only
+// once.
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -275,10 +276,10 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 }
 
-// The first attempt gets no answer, the second one does. The traceparent distinguishes this
-// request's message from another request's in the same trace, and from one without a traceparent.
-// Only a message stored by this very request is not a repeat. A message without a delivery ID is
-// not sent twice.
+// The first attempt gets no reply, but the second one does. The traceparent distinguishes this
+// request's message from another request's in the same trace, and from one without a traceparent. A
+// result is not a repeat only if this very request stored the message. A message without a delivery
+// ID is not sent twice.
 func TestNoAnswerAtFirst(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -331,7 +332,7 @@ func TestNoAnswerAtFirst(t *testing.T) {
 }
 
 // While a stored message cannot be read, it is unknown whether this request or an earlier one
-// stored it. The request is then refused: a sender must never be told that its first request is a
+// stored it. Publish then returns an error: a sender must never be told that its first request is a
 // repeat.
 func TestUnknownIsNoRepeat(t *testing.T) {
 	t.Parallel()
@@ -420,8 +421,8 @@ func TestTroubleIsRemembered(t *testing.T) {
 	}
 }
 
-// A message that exceeds the stream's maximum length is refused permanently: it will not become
-// shorter.
+// A message that exceeds the stream's maximum length is refused permanently, because retrying
+// cannot help.
 func TestAMessageTooLongForTheStream(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, natstest.Start(t).URL())

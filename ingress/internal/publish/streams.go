@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// StreamRouter publishes to the shared stream and to queues' own streams. It uses a separate
-// DeliveryPublisher for each stream, so that a stream that stores nothing or does not reply does
-// not delay messages to the others. It is safe for concurrent use.
+// StreamRouter publishes each message to its stream: the shared one, or a queue's own. It has a
+// separate DeliveryPublisher for each stream, so a stream that stores nothing or does not reply
+// does not delay messages to other streams. It is safe for concurrent use.
 type StreamRouter struct {
 	nc     *nats.Conn
 	shared *DeliveryPublisher
@@ -22,15 +22,16 @@ type StreamRouter struct {
 	mu  sync.Mutex                                    // held while own is changed
 }
 
-// NewStreamRouter returns a Streams. shared publishes to the shared stream; the caller must close
-// it.
+// NewStreamRouter returns a StreamRouter. shared publishes to the shared stream; the caller must
+// close it.
 func NewStreamRouter(nc *nats.Conn, shared *DeliveryPublisher) *StreamRouter {
 	s := &StreamRouter{nc: nc, shared: shared}
 	s.own.Store(&map[string]*DeliveryPublisher{})
 	return s
 }
 
-// Publish publishes a message to the stream of its subject. See DeliveryPublisher.Publish.
+// Publish publishes a message to the stream to which its subject belongs. See
+// DeliveryPublisher.Publish.
 func (s *StreamRouter) Publish(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)
 	if !layout.Own {
@@ -43,7 +44,7 @@ func (s *StreamRouter) Publish(msg *nats.Msg) (Ack, error) {
 	return p.Publish(msg)
 }
 
-// ConfirmRepeat looks up a message's ID in the stream of its subject. See
+// ConfirmRepeat looks up a message's ID in the stream to which its subject belongs. See
 // DeliveryPublisher.ConfirmRepeat.
 func (s *StreamRouter) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 	layout, queue := stream.LayoutOf(msg.Subject)

@@ -8,15 +8,16 @@ import (
 
 var secretHeaders = webhook.SecretHeaders()
 
-// IsSecretHeader reports whether a header never leaves the ingress, because its purpose is to carry
-// a credential: it is one of webhook.SecretHeaders, or one of the sender's. The names must be
-// canonical.
+// IsSecretHeader reports whether a header must never leave the ingress, because its purpose is to
+// carry a credential. Such a header is one of webhook.SecretHeaders or of ofSender, the headers
+// with the sender's secret. All names must be canonical.
 func IsSecretHeader(name string, ofSender []string) bool {
 	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
 }
 
-// Headers adds the request's headers to into, redacted and as UTF-8, without the secret headers. It
-// does not modify the request's headers, but into may share unchanged values with them.
+// Headers adds the request's headers to into, without the secret headers. The values are redacted
+// and in UTF-8. Headers does not modify the request's headers, but into may share unchanged values
+// with them.
 func (r *Redactor) Headers(into map[string][]string, ofSender []string) map[string][]string {
 	for name, values := range r.request.Header { // names are ASCII: net/http rejects others
 		if !IsSecretHeader(name, ofSender) {

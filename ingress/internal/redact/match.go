@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// replace replaces each match with replacement. match returns the end of the match that begins at
-// the given position, or 0 if there is none. replace takes linear time if match does.
+// replace replaces each match in text with replacement. match returns the end of the match that
+// begins at the given position, or 0 if there is none. replace takes linear time if match does.
 func replace(text string, match func(at int) int) string {
 	var clean strings.Builder
 	done := 0
@@ -47,12 +47,12 @@ func matchToken(text string, at, atLeast int) (end int) {
 	}
 }
 
-// maxComparedEscapedChars is the number of characters of an escaped value that are compared. If
-// they match, the value is removed.
+// maxComparedEscapedChars is the maximum number of characters of an escaped value that are
+// compared. If that many match, the value counts as found and is removed.
 const maxComparedEscapedChars = 64
 
 // matchEscaped returns the end of the escaped value that begins at a position, or 0 if there is
-// none. Beyond maxComparedEscapedChars characters a mismatch only ends the match.
+// none. A mismatch after maxComparedEscapedChars characters ends the match but does not undo it.
 func matchEscaped(text string, at int, value string) (end int) {
 	for i := range len(value) {
 		c, next := decodeChar(text, at)

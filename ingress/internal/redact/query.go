@@ -2,8 +2,9 @@ package redact
 
 import "strings"
 
-// Query returns the parameters of the request, redacted and as UTF-8, without those that may hold
-// the token. Their size is bounded by the limit of 32 KB for the request line and headers.
+// Query returns the parameters of the request, without those that may hold the token. Names and
+// values are redacted and in UTF-8. The limit of 32 KB for the request line and headers also bounds
+// their size.
 func (r *Redactor) Query() map[string][]string {
 	query := nonTokenParameters(r.request.URL.RawQuery)
 	for name, values := range query {
@@ -24,7 +25,7 @@ func (r *Redactor) Query() map[string][]string {
 // kept as sent.
 func nonTokenParameters(raw string) map[string][]string {
 	var others map[string][]string
-	var room []string // backing array for the values; most names have one
+	var room []string // backing array for the values, because most names have only one
 	for raw != "" {
 		var pair, rest string
 		pair, rest, _ = strings.Cut(raw, "&")

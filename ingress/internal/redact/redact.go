@@ -44,12 +44,11 @@ const (
 	// a token; a token has 43.
 	minTokenLength = 20
 	// minRedactedValueLength is the minimum length, in bytes, of a value that is redacted although
-	// it does not have the form of a token. A shorter one would make a message longer than the
+	// it does not look like a token. Replacing a shorter one would make a message longer than the
 	// request.
 	minRedactedValueLength = len(replacement)
-	// maxRedactedValues is the maximum number of values of a request that are redacted although
-	// they do not have the form of a token. The limit keeps the cost of a request proportional to
-	// its length.
+	// maxRedactedValues is the maximum number of a request's values that are redacted although they
+	// do not look like a token. The limit keeps the cost of a request proportional to its length.
 	maxRedactedValues = 16
 )
 
@@ -59,8 +58,8 @@ type Redactor struct {
 	request *http.Request
 	// shortest is the minimum length of an element of values.
 	shortest int
-	// values holds the values in the places of tokens that do not have the form of a token, both as
-	// sent and unescaped. It is filled in by findValues.
+	// values holds those values that a request has in the places of tokens but that do not look
+	// like a token, both as sent and unescaped. findValues fills it in.
 	values []string
 	found  bool // findValues was called
 }

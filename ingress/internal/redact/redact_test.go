@@ -120,8 +120,8 @@ func TestAUserAgentShowsNoToken(t *testing.T) {
 	}
 }
 
-// Whatever its query, an unauthenticated request allocates no memory until its token has been
-// validated. After that, the parameters cost little more than the space that they occupy.
+// No matter what its query is, a request allocates no memory before its token has been validated.
+// After that, the parameters cost little more than the space that they occupy.
 func TestQueriesAreCheap(t *testing.T) {
 	var query strings.Builder
 	query.WriteString("token=x")
@@ -143,7 +143,7 @@ func TestQueriesAreCheap(t *testing.T) {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}
 	if n := testing.AllocsPerRun(10, func() { _ = nonTokenParameters(raw) }); n > 4100 {
-		// One allocation per name, and space for all values.
+		// There is one allocation per name, and one space for all values.
 		t.Errorf("%v allocations for 4,000 parameters", n)
 	}
 	if others := nonTokenParameters(raw); len(others) != 4000 || others["a0"][0] != "" {

@@ -6,10 +6,10 @@ import "net/http"
 // token of one letter makes the text longer.
 const maxUserAgent = 1 << 10
 
-// UserAgent returns the beginning of r's User-Agent with every token redacted, valid or not. It is
-// stricter than a Redactor, because it is kept of refused requests, whose tokens are often
-// incomplete or mistyped: it redacts a value in the place of a token however short it is, and the
-// whole text if that contains the prefix of tokens.
+// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
+// stricter than a Redactor, because it is stored for refused requests, whose tokens are often
+// incomplete or mistyped. It redacts a value in the place of a token even if the value is short,
+// and the whole text if the text contains the prefix of tokens.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {

@@ -59,8 +59,8 @@ func TestFilteredByNode(t *testing.T) {
 	}
 }
 
-// A report fits in a NATS message no matter how many requests are filtered, and requests without
-// details are counted.
+// A report fits into a NATS message no matter how many requests are filtered. Requests beyond the
+// maximum are counted without details.
 func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // makes counts accumulate

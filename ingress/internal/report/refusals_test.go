@@ -111,8 +111,8 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	}
 }
 
-// While NATS is unreachable, counting continues without delay and within bounds. Afterwards nothing
-// is lost or counted twice.
+// While NATS is unreachable, refusals are counted without delay and with bounded memory. After the
+// reconnect, none is lost or counted twice.
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusalCounter(r.js, r.log)
@@ -139,7 +139,8 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 		}
 	}
 	refusals.Stop()
-	// One report may have been created just after NATS stopped, and the next one when it was back.
+	// One report may have been created just after NATS stopped, and the next one only when NATS was
+	// back.
 	if named < 2000 || named > 4001 || int64(named)+unnamed != many+1 {
 		t.Errorf("%d were counted by workflow, %d by code alone", named, unnamed)
 	}

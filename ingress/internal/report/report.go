@@ -18,8 +18,8 @@ import (
 // duplicateReportInterval is the interval between reports of repeats.
 const duplicateReportInterval = 200 * time.Millisecond
 
-// maxDuplicateExecutions is the maximum number of executions that are counted, which bounds memory
-// use. Beyond it, repeats of further executions are not counted until a report has been sent.
+// maxDuplicateExecutions is the maximum number of executions whose repeats are counted. It bounds
+// memory use. Repeats of further executions are not counted until the next report has been sent.
 const maxDuplicateExecutions = 10_000
 
 // DuplicateCounter counts suppressed repeats by execution. It is safe for concurrent use.

@@ -17,7 +17,7 @@ type periodicSender struct {
 	// take returns the message with the counts since the last call, or nil if there are none.
 	take func() (*nats.Msg, error)
 
-	pending *nats.Msg // an unconfirmed report; it is sent again unchanged, so that it counts once
+	pending *nats.Msg // an unconfirmed report; it is resent unchanged, so that it counts only once
 	stop    chan struct{}
 	done    chan struct{}
 }

@@ -20,7 +20,7 @@ const senderReportInterval = time.Second
 // been sent.
 const maxSenders = 1000
 
-// SenderObservation holds what one request showed about the sender of a node.
+// SenderObservation holds what one request reveals about a node's sender.
 type SenderObservation struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake
@@ -51,8 +51,8 @@ func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCou
 	return s
 }
 
-// Count adds what one request to an existing node showed about the node's sender. preset is that
-// sender's preset.
+// Count adds what one request to an existing node has revealed about the node's sender. preset is
+// the sender's preset.
 func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderObservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,8 @@
-// Package sharded divides state that every request changes among shards, by the ID of an account
-// or a workflow. Each shard has a lock of its own. With a single lock, requests would wait for each
-// other although they are about different accounts; a sync.Map cannot change two values that belong
-// together, and drops no entry that another request is about to use.
+// Package sharded holds state that every request changes. It divides the state into shards, by the
+// ID of an account or a workflow, and each shard has a separate lock. With a single lock, requests
+// would wait for each other even if they belong to different accounts. A sync.Map is not an
+// alternative: it can neither change two related values together nor keep an entry that another
+// request is about to use.
 package sharded
 
 import (
@@ -9,8 +10,8 @@ import (
 	"sync"
 )
 
-// shardCount is the number of shards. It exceeds the number of processors several times, so that
-// two requests rarely need the same shard.
+// shardCount is the number of shards. It is several times the number of processors, so that two
+// requests rarely need the same shard.
 const shardCount = 64
 
 // Shards holds the state of all IDs. It is safe for concurrent use.

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/ingress/internal/sharded"
 )
 
-// Every change of an ID's state is in its shard, and ForEach finds each ID once. The race detector
-// reports a shard that is used without its lock.
+// Changes of an ID's state all happen in the same shard, and ForEach finds each ID once. The race
+// detector reports a shard that is used without its lock.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	s := sharded.New(func() map[string]int { return map[string]int{} })

@@ -20,7 +20,7 @@ const (
 	minPollInterval = 100 * time.Millisecond
 )
 
-// Follower keeps a Space up to date.
+// Follower keeps a StreamSpace up to date with its stream.
 type Follower struct {
 	space  *StreamSpace
 	stream jetstream.Stream

@@ -63,18 +63,17 @@ const (
 	// Below it, sums are discarded.
 	nearFullThreshold     = 14
 	sharingThreshold      = 18 // from here on, accounts that hold their equal share are refused
-	scarceThreshold       = 19 // from here on, the share shrinks
+	scarceThreshold       = 19 // from here on, the equal share shrinks
 	thresholdDenominator  = 20
 	unknownContentDivisor = 10 // at most 1/unknownContentDivisor of the content may be unknown
 )
 
-// announceThresholdDivisor sets a threshold: once the unannounced space exceeds
-// 1/announceThresholdDivisor of the stream's maximum size, it is announced to the other ingresses
-// immediately.
+// announceThresholdDivisor determines when an ingress announces its usage immediately: once the
+// unannounced usage exceeds 1/announceThresholdDivisor of the stream's maximum size.
 const announceThresholdDivisor = 256
 
-// numCountGenerations is the number of generations of an ingress's counts; the oldest generation
-// expires when a new one starts.
+// numCountGenerations is the number of generations into which an ingress divides its counts. When a
+// new generation starts, the oldest one expires.
 const numCountGenerations = 8
 
 // StreamSpace tracks the space of one stream, and shares it among accounts. It is safe for
@@ -86,17 +85,17 @@ type StreamSpace struct {
 	used    atomic.Int64 // content in bytes
 	holders atomic.Int64 // number of accounts that hold something
 	counted atomic.Int64 // sum of all counts, in bytes
-	// untold is the approximate number of bytes that have not yet been announced to the other
-	// ingresses.
+	// untold is the approximate number of bytes that the other ingresses have not been informed of
+	// yet.
 	untold atomic.Int64
 	near   atomic.Bool // the stream is full enough for executors to send sums
 	summed atomic.Bool // an executor's sums are in use
 
-	// Crossed receives a value with each message while the stream is nine tenths full, to signal
-	// that the usage should be updated with SetUsage.
+	// Crossed receives a value for each message while the stream is nine tenths full. The receiver
+	// should then update the usage with SetUsage.
 	Crossed chan struct{}
-	// Announce receives a value when this ingress has used so much space that it should announce
-	// the usage to the others immediately.
+	// Announce receives a value once this ingress has used so much space that it should announce
+	// the usage to the other ingresses immediately.
 	Announce chan struct{}
 
 	shards *sharded.Shards[shard]
@@ -111,7 +110,7 @@ type shard struct {
 	age      int // index of the current generation
 }
 
-// accountUsage is the space in the stream that one account's messages occupy, in bytes.
+// accountUsage is the space, in bytes, that the messages of one account occupy in the stream.
 type accountUsage struct {
 	counts   [numCountGenerations]int64 // bytes counted by this process, by generation
 	sum      int64                      // bytes of the account according to an executor's last sums
@@ -129,7 +128,7 @@ func (h *accountUsage) counted() (n int64) {
 }
 
 // New returns the space of a stream whose size is not known yet. accountCount returns the number of
-// accountCount in the installation.
+// accounts in the installation.
 func New(accountCount func() int) *StreamSpace {
 	return &StreamSpace{
 		accounts: accountCount,
@@ -141,8 +140,8 @@ func New(accountCount func() int) *StreamSpace {
 	}
 }
 
-// Reserve reserves space for a message of the account and reports whether the account may have it.
-// If the message is not stored, the caller must release the space with Release.
+// Reserve reserves space for a message of an account. It returns false if the account may not have
+// the space. If the message is not stored, the caller must call Release.
 func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	limit := s.limit.Load()
 	if limit == 0 {
@@ -172,7 +171,7 @@ func (s *StreamSpace) Release(accountID string, bytes int64) {
 	s.changeUsage(accountID, -bytes, -bytes)
 }
 
-// ReceiveUsage counts the bytes that another ingress has taken, or returned if bytes is negative.
+// ReceiveUsage counts bytes that another ingress has reserved, or released if bytes is negative.
 func (s *StreamSpace) ReceiveUsage(
 	accountID string,
 	bytes int64,
@@ -180,8 +179,8 @@ func (s *StreamSpace) ReceiveUsage(
 	s.changeUsage(accountID, bytes, 0)
 }
 
-// changeUsage counts space that was taken, or returned if bytes is negative. untold is the number
-// of these bytes that have not been announced to the other ingresses yet.
+// changeUsage counts bytes that were reserved, or released if bytes is negative. untold is the part
+// of them that has not been announced to the other ingresses yet.
 func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
@@ -192,8 +191,8 @@ func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	s.count(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
 }
 
-// DrainUnannounced returns the space that this ingress has taken for each account since the last
-// call, less the space that was returned.
+// DrainUnannounced returns how many bytes this ingress has reserved for each account since the last
+// call, minus those that it has released.
 func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	taken := map[string]int64{}
 	if s.limit.Load() == 0 {
@@ -325,8 +324,8 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 	s.summed.Store(true)
 }
 
-// usageOf returns an account's holding, which it creates if necessary. The caller must hold the
-// shard's lock.
+// usageOf returns the usage of an account, and creates an entry if there is none. The caller must
+// hold the shard's lock.
 func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
 	h := sh.accounts[accountID]
 	if h == nil {

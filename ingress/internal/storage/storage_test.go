@@ -33,9 +33,8 @@ func fill(s *storage.StreamSpace, accountID string) (taken int64) {
 	return taken
 }
 
-// Once the stream is nine tenths full, an account that holds an equal share is refused. One that
-// holds less can store messages until it holds its share. An account that holds less than the
-// others can always store messages, no matter how much they hold.
+// Once the stream is nine tenths full, an account that holds an equal share is refused. An account
+// that holds less can store messages until it has its share, no matter how much the others hold.
 func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -100,7 +99,7 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// The space of a message that was not stored is free again.
+// The space of a message that was not stored becomes free again.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -115,7 +114,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// Two ingresses exchange how much space they reserve.
+// Two ingresses inform each other of the space that they reserve.
 func TestOfTwoIngresses(t *testing.T) {
 	t.Parallel()
 	a, b := space(0), space(0)
@@ -160,7 +159,7 @@ func TestAfterAStart(t *testing.T) {
 	}
 }
 
-// The sums that an executor sends replace what the ingress counted before the previous sums.
+// The sums from an executor replace what the ingress counted before the previous sums.
 func TestSumsReplaceCounts(t *testing.T) {
 	t.Parallel()
 	s := space(71_000)
@@ -182,7 +181,7 @@ func TestSumsReplaceCounts(t *testing.T) {
 	}
 }
 
-// The counts of expired messages expire.
+// What was counted for a message no longer counts once the message has expired.
 func TestCountsExpire(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -205,7 +204,7 @@ func TestCountsExpire(t *testing.T) {
 	}
 }
 
-// BenchmarkTake measures what a message costs in addition to publishing it.
+// BenchmarkTake measures the cost of sharing the space, for each message and without publishing it.
 func BenchmarkTake(b *testing.B) {
 	for name, size := range map[string]int64{"no limit": 0, "limit": 1 << 60} {
 		b.Run(name, func(b *testing.B) {

@@ -28,7 +28,7 @@ type Ack struct {
 	Sequence  uint64
 }
 
-// Errors that leave it unknown whether a message was stored.
+// Errors after which it is unknown whether the message was stored.
 var (
 	ErrTimeout      = errors.New("the stream did not answer in time")
 	ErrDisconnected = errors.New("the connection broke before the stream answered")
@@ -66,17 +66,18 @@ type waiter struct {
 	// result and sent are used only by Publish.
 	result chan result // capacity 1
 	// sent has capacity 1. It receives a value once the message has been handed to the connection,
-	// or that has failed for good.
+	// or once that has failed for good.
 	sent chan struct{}
 }
 
-// result is what done is called with.
+// result holds the arguments for the call of done.
 type result struct {
 	ack Ack
 	err error
 }
 
-// deadlineCheckInterval is the interval between checks of the deadlines, and thus their precision.
+// deadlineCheckInterval is the interval between checks of the deadlines. A message may fail that
+// much later than its deadline.
 const deadlineCheckInterval = 50 * time.Millisecond
 
 // New returns a Publisher for a stream. The caller must call Close.
@@ -259,8 +260,8 @@ func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
 	}
 }
 
-// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}. Only a duplicate has the last
-// member. A colon may be followed by a space.
+// A PubAck is {"stream":"EXECUTIONS","seq":7,"duplicate": true}. The last member is present only
+// for a duplicate. A colon may be followed by a space.
 var (
 	ackSequenceKey  = []byte(`"seq":`)
 	ackDuplicateKey = []byte(`"duplicate":`)

@@ -5,7 +5,8 @@ import (
 	"testing/synctest"
 )
 
-// After a timeout, the connection may still be about to read the message.
+// Publish must not return while the connection may still read the message, even if the deadline has
+// passed.
 func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,17 +17,17 @@ var ErrNoMessage = errors.New("the stream has no such message")
 
 // Query selects one message of a stream.
 type Query struct {
-	// Sequence is the sequence number of the message. With NextBySubject, it is the first sequence
-	// number to be considered. 0 means that LastBySubject selects the message.
+	// Sequence is the sequence number of the message. With NextBySubject, the search begins at that
+	// number. 0 means that LastBySubject selects the message.
 	Sequence      uint64 `json:"seq,omitempty"`
 	LastBySubject string `json:"last_by_subj,omitempty"` // selects the last message on a subject
 	NextBySubject string `json:"next_by_subj,omitempty"` // may contain wildcards
 }
 
-// Get returns one message of a stream from the stream's leader. The methods of jetstream.Stream
-// query any replica, which may not have the newest messages yet. Get fails with ErrNoMessage if the
-// leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. A
-// leader that has lost contact with the other servers does not notice it immediately: see
+// Get returns one message of a stream from the stream's leader. It fails with ErrNoMessage if the
+// leader has no such message, and with jetstream.ErrStreamNotFound if there is no such stream. (The
+// methods of jetstream.Stream query any replica, which may not have the newest messages yet.) A
+// leader that has lost contact with the other servers does not notice this immediately: see
 // consistency.GetFromLeader of the registry.
 func Get(
 	ctx context.Context, nc *nats.Conn, name string, query Query,
