@@ -257,6 +257,7 @@ func (s *session) runRounds(
 type burstResult struct {
 	count     int
 	limited   int // answers that were 429
+	refused   int // answers that were 503
 	took      time.Duration
 	latencies []time.Duration // sorted
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,17 +121,25 @@ func TestAnswerLength(t *testing.T) {
 		ok[:20]:                 0,
 		ok + `{"deduplicated"`:  0, // not all of it is there
 	} {
-		if got, limited, err := answerLength([]byte(text)); got != want || limited || err != nil {
-			t.Errorf("%q: %d, %v, %v", text, got, limited, err)
+		status := 0
+		if want > 0 {
+			status = http.StatusOK
+		}
+		if got, code, err := answerLength([]byte(text)); got != want || code != status ||
+			err != nil {
+			t.Errorf("%q: %d, %d, %v", text, got, code, err)
 		}
 	}
-	const tooMany = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}"
-	if got, limited, err := answerLength([]byte(tooMany)); got != len(tooMany) || !limited ||
-		err != nil {
-		t.Errorf("%d, %v, %v", got, limited, err)
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		text := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: 2\r\n\r\n{}", status,
+			http.StatusText(status))
+		if got, code, err := answerLength([]byte(text)); got != len(text) || code != status ||
+			err != nil {
+			t.Errorf("%d: %d, %d, %v", status, got, code, err)
+		}
 	}
 	for _, text := range []string{
-		"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 200 OK\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + `{"deduplicated":true`,
@@ -232,5 +242,39 @@ func TestScale(t *testing.T) {
 	if rows := regexp.MustCompile(`(?m)^(one stream|three streams|the same).* [1-9]\d* \(`).
 		FindAllString(out.String(), -1); len(rows) != 5 {
 		t.Errorf("not every layout has acknowledged deliveries:\n%s", &out)
+	}
+}
+
+// Beside each trouble, the calm queue is not refused anything, and the other queue is in that
+// trouble.
+func TestIsolation(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	measured := Isolation{
+		Rounds:    1,
+		LagRounds: 1,
+		Burst:     2 * time.Second,
+		Rate:      50,
+		Flood:     50,
+		Frozen:    4,
+		Lag:       5000,
+		Replicas:  1,
+		Seed:      1,
+		Load:      Load{Connections: 16, BodyBytes: 512, Out: &out},
+	}
+	if err := measured.Run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if rows := regexp.MustCompile(`(?m)^(alone|beside .*\w) +1 +\d.*\) +0 +\d+ \(`).
+		FindAllString(out.String(), -1); len(rows) != int(numConditions) {
+		t.Errorf("not every row has a turn without refusals:\n%s", &out)
+	}
+	for _, pattern := range []string{
+		`(?m)^a full stream: 200: 0, 503: 100;`,
+		`(?m)^a frozen leader: 200: \d, 503: \d;`,
+	} {
+		if !regexp.MustCompile(pattern).Match(out.Bytes()) {
+			t.Errorf("no %s:\n%s", pattern, &out)
+		}
 	}
 }

@@ -13,6 +13,7 @@ type Commands struct {
 	Recording  Recording      `cmd:"" help:"From the answer to the record, at a constant rate."`
 	Neighbours Neighbours     `cmd:"" help:"What calm workflows notice of one that is flooded."`
 	Remembered DeliveryIDCost `cmd:"" help:"What remembered delivery IDs cost a NATS server: memory, and time to start."`
+	Isolation  Isolation      `cmd:"" help:"What a queue with its own stream notices of another whose stream is full, whose server is frozen, or whose consumer lags."`
 	Scale      Scale          `cmd:"" help:"What streams on three NATS servers add to one, when the CPU of each server is bounded; as root on Linux."`
 	Tail       TailLatency    `cmd:"" help:"Where the slowest requests wait, at a constant rate, by execution traces."`
 
@@ -37,6 +38,9 @@ func (c *Commands) Run(ctx context.Context, out io.Writer) error {
 	case "remembered":
 		c.Remembered.Out = out
 		return c.Remembered.Run(ctx)
+	case "isolation":
+		c.Isolation.Out = out
+		return c.Isolation.Run(ctx)
 	case "scale":
 		c.Scale.Out = out
 		return c.Scale.Run(ctx)

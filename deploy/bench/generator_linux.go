@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -24,6 +25,8 @@ type generator struct {
 
 	// limits makes the generator accept and count 429 responses. Otherwise a 429 is an error.
 	limits bool
+	// refusals makes the generator accept and count 503 responses. Otherwise a 503 is an error.
+	refusals bool
 	// answered is called for each response with the number of its request. It may be nil.
 	answered func(number uint64, at time.Time)
 	// finished is called for each response with its connection. It may be nil.
@@ -214,16 +217,22 @@ func (l *generatorRun) sendDue() error {
 // read reads from a connection. Once the response is complete, it counts the response and sends the
 // next request.
 func (l *generatorRun) read(c *httpConn) error {
-	done, limited, err := c.read()
-	if err != nil || !done {
+	length, status, err := c.read()
+	if err != nil || length == 0 {
 		return err
 	}
 	now := time.Now()
-	if limited {
+	switch status {
+	case http.StatusTooManyRequests:
 		if !l.limits {
 			return errors.New("a request was refused for its workflow's rate limit")
 		}
 		l.limited++
+	case http.StatusServiceUnavailable:
+		if !l.refusals {
+			return fmt.Errorf("answer %q", c.answer[:length])
+		}
+		l.refused++
 	}
 	if l.answered != nil {
 		l.answered(c.number, now)
@@ -248,26 +257,26 @@ func (g *generator) send(c *httpConn) error {
 	return err
 }
 
-// read reads the available bytes. It reports whether the response is complete and whether it is a
-// 429.
-func (c *httpConn) read() (done, limited bool, err error) {
+// read reads the available bytes. It returns the length and the status code of the response, or 0
+// if the response is incomplete.
+func (c *httpConn) read() (length, status int, err error) {
 	n, err := unix.Read(c.fd, c.answer[c.have:])
 	if err != nil {
-		return false, false, err
+		return 0, 0, err
 	}
 	if n == 0 {
-		return false, false, errors.New("the server closed the connection")
+		return 0, 0, errors.New("the server closed the connection")
 	}
 	c.have += n
-	length, limited, err := answerLength(c.answer[:c.have])
+	length, status, err = answerLength(c.answer[:c.have])
 	if err != nil || length == 0 {
-		return false, false, err
+		return 0, 0, err
 	}
 	if length != c.have {
-		return false, false, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
+		return 0, 0, fmt.Errorf("more than one answer: %q", c.answer[:c.have])
 	}
 	c.have = 0
-	return true, limited, nil
+	return length, status, nil
 }
 
 // setTimer makes the timer wake the generator at an interval; 0 stops the timer.

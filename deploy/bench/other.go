@@ -19,6 +19,7 @@ func monotonicNanos() int64 { return 0 }
 
 type generator struct {
 	limits   bool
+	refusals bool
 	answered func(number uint64, at time.Time)
 	finished func(c *httpConn, at time.Time)
 }

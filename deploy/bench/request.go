@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -100,38 +101,45 @@ func fillHex(text []byte, value uint64) {
 var (
 	statusOK            = []byte("HTTP/1.1 200 ")
 	statusLimited       = []byte("HTTP/1.1 429 ")
+	statusUnavailable   = []byte("HTTP/1.1 503 ")
 	headersEnd          = []byte("\r\n\r\n")
 	contentLengthPrefix = []byte("Content-Length: ")
 	deduplicatedMember  = []byte(`"deduplicated"`)
 )
 
 // answerLength returns the length of the response at the beginning of text, or 0 if it is
-// incomplete. limited reports whether it is a 429. Any other response than an acceptance of a new
-// delivery or a 429 is an error.
-func answerLength(text []byte) (length int, limited bool, err error) {
+// incomplete. status is its status code. Any other response than an acceptance of a new delivery, a
+// 429 or a 503 is an error.
+func answerLength(text []byte) (length, status int, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {
-		return 0, false, nil
+		return 0, 0, nil
 	}
-	limited = bytes.HasPrefix(text, statusLimited)
-	if !limited && !bytes.HasPrefix(text, statusOK) {
-		return 0, false, fmt.Errorf("answer %q", text)
+	switch {
+	case bytes.HasPrefix(text, statusOK):
+		status = http.StatusOK
+	case bytes.HasPrefix(text, statusLimited):
+		status = http.StatusTooManyRequests
+	case bytes.HasPrefix(text, statusUnavailable):
+		status = http.StatusServiceUnavailable
+	default:
+		return 0, 0, fmt.Errorf("answer %q", text)
 	}
 	_, value, ok := bytes.Cut(text[:header+2], contentLengthPrefix)
 	if !ok {
-		return 0, false, fmt.Errorf("an answer of unknown length: %q", text)
+		return 0, 0, fmt.Errorf("an answer of unknown length: %q", text)
 	}
 	value, _, _ = bytes.Cut(value, headersEnd[:2])
 	size, err := strconv.Atoi(string(value))
 	if err != nil {
-		return 0, false, fmt.Errorf("Content-Length %q", value)
+		return 0, 0, fmt.Errorf("Content-Length %q", value)
 	}
 	whole := header + len(headersEnd) + size
 	if len(text) < whole {
-		return 0, false, nil
+		return 0, 0, nil
 	}
 	if bytes.Contains(text[header:whole], deduplicatedMember) {
-		return 0, false, errors.New("a new delivery was taken for a repeat")
+		return 0, 0, errors.New("a new delivery was taken for a repeat")
 	}
-	return whole, limited, nil
+	return whole, status, nil
 }

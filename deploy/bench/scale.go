@@ -153,6 +153,9 @@ type clusterOptions struct {
 // queueName returns the name of the nth queue.
 func queueName(n int) string { return "queue" + strconv.Itoa(n) }
 
+// serverName returns the name of the nth NATS server.
+func serverName(n int) string { return "server-" + strconv.Itoa(n) }
+
 // serverTag returns the placement tag of the nth NATS server.
 func serverTag(n int) string { return "server:" + strconv.Itoa(n) }
 
@@ -223,7 +226,7 @@ func (cl *cluster) startServers(
 	started := make([]*process, o.servers)
 	for n := range o.servers {
 		options := embednats.Options{
-			Name:       "server-" + strconv.Itoa(n),
+			Name:       serverName(n),
 			Tags:       []string{serverTag(n)},
 			StoreDir:   filepath.Join(b.dir("nats"), strconv.Itoa(n)),
 			Port:       clients[n].Number,

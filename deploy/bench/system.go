@@ -313,14 +313,18 @@ func (s *system) startIngress(
 	return at.Addr, err
 }
 
-// startExecutor starts an executor that connects to the NATS server at natsAddr.
-func (s *system) startExecutor(ctx context.Context, b *launcher, natsAddr string) (err error) {
+// startExecutor starts an executor, with additional flags, that connects to the NATS server at
+// natsAddr.
+func (s *system) startExecutor(
+	ctx context.Context, b *launcher, natsAddr string, flags ...string,
+) (err error) {
 	databaseURL := b.databaseURL
 	if databaseURL == "" {
 		databaseURL = "sqlite:" + b.dir("executor") + ".db"
 	}
+	flags = append(flags, b.sealingFlags()...)
 	if s.executor, err = s.addProcess(b.start(roleExecutor,
-		append(b.sealingFlags(), "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
+		append(flags, "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 			"--nats-url="+natsAddr,
 			"--database-url="+databaseURL, "--admin-token="+adminToken)...)); err != nil {
 		return err

@@ -14,6 +14,9 @@ import (
 
 const adminToken = "the-admin-token-of-the-bench"
 
+// accountID is the account of all workflows.
+const accountID = "bench"
+
 // nodeID is the trigger node of every workflow.
 const nodeID = "node"
 
@@ -27,7 +30,7 @@ type nodeSettings struct {
 // the first one is created through the API; the others are copies of its record and token, because
 // a million API calls would take half an hour.
 func (s *system) makeWorkflows(ctx context.Context, count int) error {
-	if _, err := s.api().PutAccount(ctx, "bench",
+	if _, err := s.api().PutAccount(ctx, accountID,
 		api.PutAccount{Name: "Bench", Plan: "ultra"}); err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func (s *system) makeWorkflow(
 	client, id, trigger := s.api(), workflowID(n), s.node.trigger
 	trigger.NodeID = nodeID
 	if _, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
-		AccountID: "bench",
+		AccountID: accountID,
 		Name:      "Bench",
 		RateLimit: &api.RateLimit{Requests: perSecond, WindowSeconds: 1},
 		Triggers:  []api.PutTrigger{trigger},

@@ -1,0 +1,570 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// Isolation measures what a queue with its own stream notices of another such queue that is in
+// trouble. The leaders of their streams are on different NATS servers of a cluster. One ingress,
+// beside the calm queue's leader, gets the requests of both. The struct tags define the program's
+// flags.
+type Isolation struct {
+	Rounds    int           `help:"How often the calm queue has a turn alone, and one beside each trouble." default:"8"`
+	LagRounds int           `help:"In so many of the rounds the other queue's consumer lags, which takes minutes each time." default:"3"`
+	Burst     time.Duration `help:"How long a turn is, and a server is frozen." default:"20s"`
+	Rate      float64       `help:"Requests per second to the calm queue." default:"200"`
+	Flood     float64       `help:"Requests per second to the other queue while its stream is full." default:"500"`
+	Frozen    float64       `help:"Requests per second to the other queue while the server that leads its stream is frozen." default:"5"`
+	Lag       int           `help:"By so many executions the consumer of its runners lags." default:"1000000"`
+	Replicas  int64         `help:"Servers that store the stream of each queue: 1, or 3. With 1, a queue accepts nothing while its server is frozen; with 3, another server becomes the leader." default:"1"`
+	Seed      uint64        `help:"Decides the order of the turns. 0: a random one." default:"0"`
+	Load
+}
+
+const (
+	maxFreeze = time.Minute
+	maxLag    = 5_000_000
+)
+
+func (c *Isolation) validate() error {
+	problems := []error{
+		c.Load.validate(),
+		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
+		checkRange("lag-rounds", float64(c.LagRounds), 0, float64(c.Rounds)),
+		checkRange("burst", c.Burst.Seconds(), 0.01, maxFreeze.Seconds()),
+		checkRange("rate", c.Rate, 1, maxRate),
+		checkRange("flood", c.Flood, 1, maxRate),
+		checkRange("frozen", c.Frozen, 0.1, maxRate),
+		checkRange("lag", float64(c.Lag), 1, maxLag),
+	}
+	if c.Replicas != 1 && c.Replicas != numServers {
+		problems = append(problems, fmt.Errorf("--replicas must be 1 or %d", numServers))
+	}
+	return errors.Join(problems...)
+}
+
+// The numbers of the workflow and the queue that are measured, and of those in trouble. Workflow 0
+// is in the default queue and gets no requests.
+const (
+	calmWorkflow, troubledWorkflow = 1, 2
+	calmQueue, troubledQueue       = "calm", "troubled"
+)
+
+// The numbers of the NATS servers that lead the streams. The ingress and the executor are connected
+// to the calm one. The third server only stores replicas.
+const calmServer, troubledServer = 0, 1
+
+// condition is what happens to the troubled queue during a turn of the calm queue.
+type condition int
+
+const (
+	conditionAlone condition = iota
+	conditionFull
+	conditionFrozen
+	conditionRecordingLag
+	conditionLagging
+	numConditions
+)
+
+func (c condition) String() string {
+	return [numConditions]string{
+		"alone",
+		"beside a full stream",
+		"beside a frozen leader",
+		"beside a lag that is being recorded",
+		"beside a lag that is recorded",
+	}[c]
+}
+
+// isolationTurn is the measurement of one turn of the calm queue. Its results are zero if the turn
+// did not take place.
+type isolationTurn struct {
+	turnResult
+	troubled   burstResult // the requests to the troubled queue
+	unrecorded int         // calm start messages that were not recorded at the end
+	backlog    int         // the same of the troubled queue
+}
+
+// Run measures and writes the table to c.Out.
+func (c *Isolation) Run(ctx context.Context) (err error) {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	for c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000) //nolint:gosec // not a secret
+	}
+	at, err := newWorkspace(c.Out)
+	if err != nil {
+		return err
+	}
+	n := &isolationRun{Isolation: c, cluster: &cluster{}}
+	defer func() { err = errors.Join(err, at.close(), n.releaseResources()) }()
+	if _, err := at.start(ctx, func(ctx context.Context, b *launcher) (*system, error) {
+		n.system = &system{name: b.name}
+		return n.system, n.install(ctx, b)
+	}, &launcher{bin: c.Bin, folder: at.folder, name: "isolation"}); err != nil {
+		return err
+	}
+	random := rand.New(rand.NewPCG(c.Seed, 0)) //nolint:gosec // not a secret
+	var rounds [][numConditions]isolationTurn
+	for round := range c.Rounds {
+		var turns [numConditions]isolationTurn
+		for _, i := range random.Perm(int(conditionLagging)) {
+			which := condition(i)
+			at.line.Show("round %d/%d, %s", round+1, c.Rounds, which)
+			if which == conditionRecordingLag && round >= c.LagRounds {
+				continue
+			}
+			if err := n.runTurns(ctx, which, &turns); err != nil {
+				return fmt.Errorf("%s: %w", which, err)
+			}
+		}
+		rounds = append(rounds, turns)
+	}
+	at.line.Done()
+	c.write(rounds)
+	return nil
+}
+
+// isolationRun is one call of Isolation.Run.
+type isolationRun struct {
+	*Isolation
+	*cluster
+	// The numbers of delivery IDs that were used: in requests to each queue, and in start messages
+	// that were published without an ingress.
+	calmIDs, troubledIDs, lagIDs uint64
+}
+
+// install starts three NATS servers, an executor and an ingress, and moves two queues to streams of
+// their own.
+func (n *isolationRun) install(ctx context.Context, b *launcher) error {
+	addrs, err := n.startServers(ctx, b, clusterOptions{servers: numServers})
+	if err != nil {
+		return err
+	}
+	if err := n.connect("nats://" + addrs[calmServer]); err != nil {
+		return err
+	}
+	if err := n.awaitJetStream(ctx); err != nil {
+		return err
+	}
+	// The registry must survive the freeze: without a fresh one, an ingress refuses everything.
+	if err := n.startExecutor(ctx, b, addrs[calmServer],
+		fmt.Sprintf("--replicas=%d", numServers)); err != nil {
+		return err
+	}
+	if err := n.makeWorkflows(ctx, 1); err != nil {
+		return err
+	}
+	queues := []string{calmQueue, troubledQueue}
+	if err := n.copyWorkflowWith(ctx, len(queues), func(record *registry.Workflow, number int) {
+		record.Queue = queues[number]
+	}); err != nil {
+		return err
+	}
+	for _, queue := range queues {
+		if err := n.limitStream(ctx, queue, 0); err != nil {
+			return err
+		}
+	}
+	group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
+	if _, err := n.js.CreateOrUpdateConsumer(ctx, stream.OwnStreamName(troubledQueue),
+		group.ConsumerConfigAt(stream.Layout{Own: true}, stream.RunnerAckWait)); err != nil {
+		return err
+	}
+	if n.addr, err = n.startIngress(ctx, b, addrs[calmServer]); err != nil {
+		return err
+	}
+	return n.placeLeaders(ctx)
+}
+
+// limitStream moves a queue to its own stream, or changes the stream's maximum size. 0 means no
+// limit.
+func (n *isolationRun) limitStream(ctx context.Context, queue string, maxBytes int64) error {
+	put := api.PutQueueStream{MaxBytes: maxBytes, Replicas: n.Replicas}
+	if n.Replicas == 1 {
+		put.PlacementTags = []string{serverTag(leaderOf(stream.OwnStreamName(queue)))}
+	}
+	_, err := n.api().SetQueueStream(ctx, queue, put)
+	return err
+}
+
+// leaderOf returns the number of the NATS server that must lead the named stream. The server that
+// is frozen leads only the streams of the troubled queue.
+func leaderOf(name string) int {
+	switch name {
+	case stream.OwnStreamName(troubledQueue), stream.OwnProgressStreamName(troubledQueue):
+		return troubledServer
+	default:
+		return calmServer
+	}
+}
+
+// placeTimeout is how long the replicas may take to catch up after a freeze, and the leaders to move
+// to their servers.
+const placeTimeout = time.Minute
+
+// placeLeaders waits until leaderOf is true of all streams, and all replicas are up to date.
+func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		err = n.tryPlaceLeaders(ctx)
+		return err == nil
+	})
+	return err
+}
+
+func (n *isolationRun) tryPlaceLeaders(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	all := n.js.ListStreams(ctx)
+	for info := range all.Info() {
+		name := info.Config.Name
+		if info.Cluster == nil {
+			err = errors.Join(err, fmt.Errorf("%s has no leader", name))
+			continue
+		}
+		for _, peer := range info.Cluster.Replicas {
+			if !peer.Current {
+				err = errors.Join(err, fmt.Errorf("%s is behind on %s", name, peer.Name))
+			}
+		}
+		want := serverName(leaderOf(name))
+		if info.Cluster.Leader == want ||
+			info.Config.Replicas == 1 && leaderOf(name) == calmServer {
+			continue
+		}
+		err = errors.Join(err, fmt.Errorf("%s is led by %q", name, info.Cluster.Leader))
+		_, failure := n.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name,
+			[]byte(`{"placement":{"preferred":"`+want+`"}}`))
+		err = errors.Join(err, failure)
+	}
+	return errors.Join(err, all.Err())
+}
+
+// runTurns prepares a condition, measures the calm queue beside it, and ends the condition. With
+// conditionRecordingLag it measures beside conditionLagging, too.
+func (n *isolationRun) runTurns(
+	ctx context.Context, which condition, turns *[numConditions]isolationTurn,
+) (err error) {
+	nothing := func() error { return nil }
+	switch which {
+	case conditionFull:
+		if err := n.fill(ctx); err != nil {
+			return err
+		}
+		turns[which], err = n.measure(ctx, n.Flood, nothing, nothing)
+		if err == nil && turns[which].troubled.refused != turns[which].troubled.count {
+			err = errors.New("the stream is not full")
+		}
+		err = errors.Join(err, n.reset(ctx), n.limitStream(ctx, troubledQueue, 0))
+	case conditionFrozen:
+		frozen := n.nats[troubledServer]
+		thaw := func() error { return frozen.Signal(syscall.SIGCONT) }
+		turns[which], err = n.measure(ctx, n.Frozen,
+			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
+		err = errors.Join(err, thaw())
+	case conditionRecordingLag:
+		if err := n.publish(ctx, n.Lag); err != nil {
+			return err
+		}
+		if turns[which], err = n.measure(ctx, 0, nothing, nothing); err != nil {
+			return err
+		}
+		if err := n.awaitBothRecorded(ctx); err != nil {
+			return err
+		}
+		turns[conditionLagging], err = n.measure(ctx, 0, nothing, n.checkLag(ctx))
+	default:
+		turns[which], err = n.measure(ctx, 0, nothing, nothing)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.placeLeaders(ctx), n.reset(ctx))
+}
+
+// measure sends requests to the calm queue, and to the troubled queue at the given rate; 0 means
+// none. It calls begin before the measured burst, and end after it.
+func (n *isolationRun) measure(
+	ctx context.Context, rate float64, begin, end func() error,
+) (t isolationTurn, err error) {
+	if ctx.Err() != nil {
+		return t, errInterrupted
+	}
+	to := n.target
+	to.first = calmWorkflow
+	calm, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.calmIDs)
+	if err != nil {
+		return t, err
+	}
+	defer calm.close()
+	calm.refusals = true
+	lead := min(leadInTime, n.Burst)
+	if _, err = calm.run(lead, n.Rate); err != nil {
+		return t, err
+	}
+	flooding := func() error { return nil }
+	if rate > 0 {
+		to.first = troubledWorkflow
+		g, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDs)
+		if err != nil {
+			return t, err
+		}
+		defer g.close()
+		g.refusals = true
+		done := make(chan error, 1)
+		if err := begin(); err != nil {
+			return t, err
+		}
+		go func() {
+			var err error
+			t.troubled, err = g.run(n.Burst, rate)
+			done <- err
+		}()
+		flooding = func() error { return <-done }
+	} else if err := begin(); err != nil {
+		return t, err
+	}
+	t.burstResult, err = calm.run(n.Burst, n.Rate)
+	unrecorded, failure := n.unrecordedOf(ctx, calmQueue)
+	t.unrecorded = unrecorded
+	if err := errors.Join(err, failure, end(), flooding()); err != nil {
+		return t, err
+	}
+	t.backlog, err = n.unrecordedOf(ctx, troubledQueue)
+	return t, err
+}
+
+// unrecordedOf returns the number of start messages in a queue's own stream that are not recorded
+// yet. It waits until the stream's leader replies.
+func (n *isolationRun) unrecordedOf(ctx context.Context, queue string) (waiting int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	retry.Until(ctx, 20*time.Millisecond, func() bool {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		var consumer jetstream.Consumer
+		consumer, err = n.js.Consumer(try, stream.OwnStreamName(queue), recorderName)
+		if err == nil {
+			info := consumer.CachedInfo()
+			//nolint:gosec // far from any bound
+			waiting = int(info.NumPending) + info.NumAckPending
+		}
+		return err == nil
+	})
+	return waiting, err
+}
+
+// lagTimeout is how long the executor may take to record a lag.
+const lagTimeout = 30 * time.Minute
+
+// awaitBothRecorded waits until the start messages of both queues are recorded.
+func (n *isolationRun) awaitBothRecorded(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	left := 0
+	retry.Until(ctx, 100*time.Millisecond, func() bool {
+		left = 0
+		for _, queue := range []string{calmQueue, troubledQueue} {
+			var waiting int
+			waiting, err = n.unrecordedOf(ctx, queue)
+			if left += waiting; err != nil {
+				return true
+			}
+		}
+		return left == 0
+	})
+	if left > 0 && err == nil {
+		err = errors.New("the executor does not keep up")
+	}
+	return err
+}
+
+// checkLag returns a function that returns an error if the runners' consumer does not lag.
+func (n *isolationRun) checkLag(ctx context.Context) func() error {
+	return func() error {
+		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
+		consumer, err := n.js.Consumer(ctx, stream.OwnStreamName(troubledQueue), group.Consumer())
+		if err != nil {
+			return err
+		}
+		//nolint:gosec // not negative
+		if lag := consumer.CachedInfo().NumPending; lag < uint64(n.Lag) {
+			return fmt.Errorf("the consumer lags by %d, not %d", lag, n.Lag)
+		}
+		return nil
+	}
+}
+
+// reset waits until everything is recorded, and empties the queues' streams and the logs.
+func (n *isolationRun) reset(ctx context.Context) error {
+	if err := n.awaitBothRecorded(ctx); err != nil {
+		return err
+	}
+	for _, queue := range []string{calmQueue, troubledQueue} {
+		own, err := n.js.Stream(ctx, stream.OwnStreamName(queue))
+		if err == nil {
+			err = own.Purge(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return n.clearStreamsAndLogs(ctx)
+}
+
+// fullStreamBytes is the size of the troubled queue's stream when it has to become full.
+const fullStreamBytes = 4 << 20
+
+// errFull means that a stream refused a message because it is full.
+var errFull = errors.New("the stream is full")
+
+// fill limits the size of the troubled queue's stream, and publishes until it is full. It waits
+// until the executor has recorded what the stream holds.
+func (n *isolationRun) fill(ctx context.Context) error {
+	if err := n.limitStream(ctx, troubledQueue, fullStreamBytes); err != nil {
+		return err
+	}
+	if err := n.publish(ctx, fullStreamBytes); !errors.Is(err, errFull) {
+		return errors.Join(errors.New("the stream does not become full"), err)
+	}
+	return n.awaitBothRecorded(ctx)
+}
+
+// publishBatch is the number of messages that are on their way to a stream at the same time.
+const publishBatch = 2_000
+
+// codeMaxBytes is the server's error code for a message that does not fit into a stream.
+const codeMaxBytes jetstream.ErrorCode = 10077
+
+// publish publishes small start messages to the troubled queue's stream, as the ingress would.
+func (n *isolationRun) publish(ctx context.Context, count int) error {
+	for count > 0 {
+		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))
+		for range cap(batch) {
+			n.lagIDs++
+			delivery := deliveryID(n.Seed+1, n.lagIDs) // the generators use n.Seed
+			msg, err := stream.Layout{Own: true}.StartMessage(execution.Start{
+				ID:         execution.IDForDelivery(workflowID(troubledWorkflow), nodeID, delivery),
+				WorkflowID: workflowID(troubledWorkflow),
+				NodeID:     nodeID,
+				AccountID:  accountID,
+				Queue:      troubledQueue,
+				Source:     execution.SourceWebhook,
+				DeliveryID: delivery,
+				AcceptedAt: time.Now().UTC().Truncate(time.Microsecond),
+				Payload: execution.Payload{
+					ContentType: "application/json",
+					Kind:        execution.BodyJSON,
+					Body:        []byte("{}"),
+				},
+			})
+			if err != nil {
+				return err
+			}
+			future, err := n.js.PublishMsgAsync(msg)
+			if err != nil {
+				return err
+			}
+			batch = append(batch, future)
+		}
+		for _, future := range batch {
+			if err := awaitStored(ctx, future); err != nil {
+				return err
+			}
+		}
+		count -= len(batch)
+	}
+	return nil
+}
+
+// awaitStored waits until the stream has stored a message.
+func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
+	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
+	defer cancel()
+	select {
+	case <-future.Ok():
+		return nil
+	case err := <-future.Err():
+		if refusal, ok := errors.AsType[*jetstream.APIError](err); ok &&
+			refusal.ErrorCode == codeMaxBytes {
+			return errFull
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("a message was not stored: %w", ctx.Err())
+	}
+}
+
+func (c *Isolation) write(rounds [][numConditions]isolationTurn) {
+	title := fmt.Sprintf("A queue with its own stream (%d of %d servers) gets %g requests per "+
+		"second; another such queue is in trouble. Median of the rounds of %s (quartiles), ms. "+
+		"Seed %d.", c.Replicas, numServers, c.Rate, c.Burst, c.Seed)
+	table(c.Out, title, "the calm queue\trounds\tp50\tp99\tp50 x alone\tp99 x alone\trefused"+
+		"\tnot recorded at the end", func(w io.Writer) {
+		for which := range numConditions {
+			turns, alone := turnsOf(rounds, which)
+			if len(turns) == 0 {
+				continue
+			}
+			results, refused, unrecorded := make([]turnResult, len(turns)), 0, []float64(nil)
+			for i, t := range turns {
+				results[i] = t.turnResult
+				refused += t.refused
+				unrecorded = append(unrecorded, float64(t.unrecorded))
+			}
+			_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%s\n", which, len(turns),
+				quartilesOf(valuesOf(results, latencyQuantile(0.5))).format("%.2f"),
+				quartilesOf(valuesOf(results, latencyQuantile(0.99))).format("%.2f"),
+				pairedRatios(results, alone, latencyQuantile(0.5)).format("%.2f"),
+				pairedRatios(results, alone, latencyQuantile(0.99)).format("%.2f"),
+				refused, quartilesOf(unrecorded).format("%.0f"))
+		}
+	})
+	_, _ = fmt.Fprintln(c.Out, "\nThe other queue, in all rounds:")
+	for which := conditionFull; which < numConditions; which++ {
+		turns, _ := turnsOf(rounds, which)
+		if len(turns) == 0 {
+			continue
+		}
+		accepted, refused, backlog := 0, 0, []float64(nil)
+		for _, t := range turns {
+			accepted += t.troubled.count - t.troubled.refused
+			refused += t.troubled.refused
+			backlog = append(backlog, float64(t.backlog))
+		}
+		_, _ = fmt.Fprintf(c.Out, "%s: 200: %d, 503: %d; not recorded at the end of a turn: %s\n",
+			strings.TrimPrefix(which.String(), "beside "), accepted, refused,
+			quartilesOf(backlog).format("%.0f"))
+	}
+}
+
+// turnsOf returns the turns under a condition, and the turns alone in the same rounds.
+func turnsOf(
+	rounds [][numConditions]isolationTurn, which condition,
+) (turns []isolationTurn, alone []turnResult) {
+	for _, r := range rounds {
+		if r[which].count > 0 {
+			turns = append(turns, r[which])
+			alone = append(alone, r[conditionAlone].turnResult)
+		}
+	}
+	return turns, alone
+}
