@@ -215,8 +215,8 @@ func leaderOf(name string) int {
 	}
 }
 
-// placeTimeout is how long the replicas may take to catch up after a freeze, and the leaders to move
-// to their servers.
+// placeTimeout is how long the replicas may take to catch up after a freeze, and the leaders to
+// move to their servers.
 const placeTimeout = time.Minute
 
 // placeLeaders waits until leaderOf is true of all streams, and all replicas are up to date.
