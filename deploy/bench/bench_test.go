@@ -251,16 +251,16 @@ func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	measured := Isolation{
-		Rounds:    1,
-		LagRounds: 1,
-		Burst:     2 * time.Second,
-		Rate:      50,
-		Flood:     50,
-		Frozen:    4,
-		Lag:       5000,
-		Replicas:  1,
-		Seed:      1,
-		Load:      Load{Connections: 16, BodyBytes: 512, Out: &out},
+		Rounds:      1,
+		LagRounds:   1,
+		Burst:       2 * time.Second,
+		Rate:        50,
+		Flood:       50,
+		Frozen:      4,
+		Lag:         5000,
+		Replicas:    1,
+		Seed:        1,
+		LoadOptions: LoadOptions{Connections: 16, BodyBytes: 512, Out: &out},
 	}
 	if err := measured.Run(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, &out)

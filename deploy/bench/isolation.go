@@ -33,7 +33,7 @@ type Isolation struct {
 	Lag       int           `help:"By so many executions the consumer of its runners lags." default:"1000000"`
 	Replicas  int64         `help:"Servers that store the stream of each queue: 1, or 3. With 1, a queue accepts nothing while its server is frozen; with 3, another server becomes the leader." default:"1"`
 	Seed      uint64        `help:"Decides the order of the turns. 0: a random one." default:"0"`
-	Load
+	LoadOptions
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 
 func (c *Isolation) validate() error {
 	problems := []error{
-		c.Load.validate(),
+		c.LoadOptions.validate(),
 		checkRange("rounds", float64(c.Rounds), 1, maxRounds),
 		checkRange("lag-rounds", float64(c.LagRounds), 0, float64(c.Rounds)),
 		checkRange("burst", c.Burst.Seconds(), 0.01, maxFreeze.Seconds()),
@@ -361,7 +361,7 @@ func (n *isolationRun) unrecordedOf(ctx context.Context, queue string) (waiting 
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		var consumer jetstream.Consumer
-		consumer, err = n.js.Consumer(try, stream.OwnStreamName(queue), recorderName)
+		consumer, err = n.js.Consumer(try, stream.OwnStreamName(queue), recorderConsumerName)
 		if err == nil {
 			info := consumer.CachedInfo()
 			//nolint:gosec // far from any bound
