@@ -287,14 +287,14 @@ func TestControlByKeyboard(t *testing.T) {
 
 	to("[data-code=limit-ordered-main] summary")
 	press(kb.Enter)
-	to("[data-code=limit-ordered-main] input")
+	to("[data-code=limit-ordered-main] [name=limit]")
 	press("2" + kb.Enter)
 	b.text("#queues", "at most 2 in flight")
 	focused("#limit-ordered-main")
 	if limit := queue("ordered").Groups[0].MaxInFlight; limit == nil || *limit != 2 {
 		t.Errorf("the limit is %v", limit)
 	}
-	b.do(chromedp.SetValue(chromedp.CSS("[data-code=limit-ordered-main] input"), ""))
+	b.do(chromedp.SetValue(chromedp.CSS("[data-code=limit-ordered-main] [name=limit]"), ""))
 	press(kb.Enter)
 	b.wait(`!document.querySelector("#queues").innerText.includes("at most 2")`)
 	if limit := queue("ordered").Groups[0].MaxInFlight; limit != nil {

@@ -70,16 +70,18 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("#filter").value.includes("number")`)
 	to("#filter")
 	press(kb.End + "x")
-	b.text("#filter-said.bad", "Not JSON: line")
+	b.text("#filter-form-said.bad", "Not JSON: line")
 	b.wait(`document.querySelector("#filter").getAttribute("aria-invalid") === "true"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#filter"), `{"ptr:/action": {"$is": "opened"}}`))
 	to("[data-handling=filter] .primary")
 	press(kb.Enter)
-	b.text("#filter-said.bad", `ptr:/action: there is no operator "$is"`)
+	b.text("#filter-form-said.bad", `ptr:/action: there is no operator "$is"`)
 	if trigger := now(); trigger.Filter != nil {
 		t.Errorf("the filter is %s", trigger.Filter)
 	}
+	b.wait(`document.activeElement.id === "filter"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#filter"), `{"ptr:/action": "opened", "ptr:/number": 12345678901234567890}`))
+	to("[data-handling=filter] .primary")
 	press(kb.Enter)
 	b.text("[data-done]", "The filter is saved")
 	b.text("#filter-now", `ptr:/action is "opened"`)
@@ -102,9 +104,9 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.wait(`document.querySelector("#seen-places option[value='ptr:/repository/full_name']")`)
 	to("#order-key")
 	press("repository" + kb.Enter)
-	b.text("#order-said.bad", "somebody else has set it to ptr:/theirs")
+	b.text("#order-form-said.bad", "somebody else has changed the order key to “ptr:/theirs”")
 	press(kb.Enter)
-	b.text("#order-said.bad", "a place is header:Name")
+	b.text("#order-form-said.bad", "a place is header:Name")
 	b.wait(`document.querySelector("#order-key").getAttribute("aria-invalid") === "true"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#order-key"), "ptr:/nowhere"))
 	press("x")
@@ -187,7 +189,7 @@ func TestHandlingPages(t *testing.T) {
 			open(b)
 			b.do(chromedp.SetValue(chromedp.CSS("#filter"), `{"ptr:/action": {"$is": "opened"}}`))
 			b.click("[data-handling=filter] .primary")
-			b.text("#filter-said.bad", "there is no operator")
+			b.text("#filter-form-said.bad", "there is no operator")
 		}},
 		{"all", func(b *tab) {
 			patch(apiclient.Patch{

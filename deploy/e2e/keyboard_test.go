@@ -50,7 +50,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	press(kb.ArrowUp) // the old token expires immediately
 	to("[data-rotate] button")
 	press(kb.Enter)
-	b.text("[data-token-said]", "The old one ended at once")
+	b.text("[data-done]", "The old one ended at once")
 	to("#sample")
 	press(" ")
 	b.text("[data-sample-said]", "Valid JSON")

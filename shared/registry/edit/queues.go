@@ -13,6 +13,16 @@ import (
 // MaxInFlight is the maximum value of a group's limit on its executions in flight.
 const MaxInFlight = 1_000_000
 
+// ifQueueKey is the context key of the condition that IfQueue sets.
+type ifQueueKey struct{}
+
+// IfQueue returns a context in which changes of a queue's settings fail with the error that holds
+// returns for the existing settings. They are empty if the queue has none. holds may be called more
+// than once.
+func IfQueue(ctx context.Context, holds func(*registry.Queue) error) context.Context {
+	return context.WithValue(ctx, ifQueueKey{}, holds)
+}
+
 // PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
 // queue is already paused, only the end of the pause changes. PauseQueue only changes the record;
 // the executor's package queues enforces the pause.
@@ -84,6 +94,11 @@ func (e *Editor) changeQueue(
 			q = have.Record.Clone()
 		} else {
 			q = &registry.Queue{Name: name}
+		}
+		if holds, ok := ctx.Value(ifQueueKey{}).(func(*registry.Queue) error); ok {
+			if err := holds(q); err != nil {
+				return 0, err
+			}
 		}
 		before := q.Clone()
 		if err := apply(q); err != nil {

@@ -28,7 +28,7 @@ func accountsFormPage(r *http.Request) string {
 func (c *Console) planForm() *form {
 	return &form{
 		name:     "plan",
-		of:       "id",
+		of:       []string{"id"},
 		role:     operate.RoleAdmin,
 		settings: []setting{{"plan", []string{"plan"}, quoted}},
 		page:     accountsFormPage,
@@ -72,7 +72,7 @@ type accountToDelete struct{ ID, Name string }
 func (c *Console) deleteAccountForm() *form {
 	return &form{
 		name: "delete",
-		of:   "id",
+		of:   []string{"id"},
 		role: operate.RoleAdmin,
 		page: accountsFormPage,
 		show: c.showAccounts(),
@@ -117,7 +117,7 @@ func (c *Console) newAccountForm() *form {
 func (c *Console) eventsForm() *form {
 	return &form{
 		name:   "events",
-		of:     "id",
+		of:     []string{"id"},
 		role:   operate.RoleAdmin,
 		fields: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
 		page:   accountsFormPage,

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,18 +24,23 @@ import (
 // browser stays on the page and shows there what the response says.
 type form struct {
 	name string       // identifies the form among those of its page
-	of   string       // path value of the object, if the page has such a form for several; or ""
+	of   []string     // path values of the object, if the page has such a form for several
 	role operate.Role // role that the caller needs
 	// settings lists the settings that the form shows and changes. Its fields that belong to none
 	// are commands or new values, which replace nothing.
 	settings []setting
+	// whole means that the settings are replaced even if the operator has not changed them.
+	whole bool
 	// fields maps fields of the operators' API, as in errors, to fields of the form. Fields of the
 	// same name need no entry.
 	fields map[string]string
 	// words replaces names of the API in messages. nil replaces nothing.
 	words *strings.Replacer
-	page  func(*http.Request) string // returns the path and query of the page
-	show  http.HandlerFunc           // responds with the page
+	// single means that the form has one field to fill in, and says in its message what is wrong.
+	single   bool
+	maxBytes int64                      // maximum size; 0 means maxFormBytes
+	page     func(*http.Request) string // returns the path and query of the page
+	show     http.HandlerFunc           // responds with the page
 	// save makes the change. It returns a message that says what was done.
 	save func(*http.Request, *posted) (string, error)
 }
@@ -64,6 +70,7 @@ type posted struct {
 	Message  string // what the form says about the failure
 	problems map[string]string
 	theirs   map[string]string // the current values, if somebody else has changed one
+	made     any               // what the change has made, if only this response may show it
 	question any               // data of the dialog in which the page asks for confirmation
 }
 
@@ -84,7 +91,8 @@ func viewForm(ctx context.Context, name string, current map[string]string) formV
 	return view
 }
 
-// postedOf returns the form whose failure the page has to show, or nil if there is none.
+// postedOf returns the form that was posted to the page, and whose failure or result the page has
+// to show, or nil if there is none.
 func postedOf(ctx context.Context) *posted {
 	p, _ := ctx.Value(postedKey{}).(*posted)
 	return p
@@ -112,6 +120,12 @@ func (v formView) Has(field, value string, current bool) bool {
 		return current
 	}
 	return slices.Contains(v.all[field], value)
+}
+
+// Checked reports whether a checkbox is checked. Browsers do not post one that is not.
+func (v formView) Checked(field string) bool {
+	_, edited := v.values[shownPrefix+field]
+	return edited && v.values[field] != "" || !edited && v.current[field] != ""
 }
 
 // Problem returns what is wrong with a field, or "" if nothing is.
@@ -148,14 +162,24 @@ func (v formView) At(id, field string) formText {
 // forms returns the forms by the path to which they are posted.
 func (c *Console) forms() map[string]*form {
 	return map[string]*form{
-		"/workflows/{id}/settings": c.workflowSettingsForm(),
-		"/workflows/{id}/switch":   c.workflowSwitchForm(),
-		"/workflows/{id}/delete":   c.deleteWorkflowForm(),
-		"/new-workflow/create":     c.newWorkflowForm(),
-		"/accounts/{id}/plan":      c.planForm(),
-		"/accounts/{id}/delete":    c.deleteAccountForm(),
-		"/accounts/{id}/events":    c.eventsForm(),
-		"/new-account":             c.newAccountForm(),
+		"/workflows/{id}/settings":       c.workflowSettingsForm(),
+		"/workflows/{id}/switch":         c.workflowSwitchForm(),
+		"/workflows/{id}/delete":         c.deleteWorkflowForm(),
+		"/workflows/{id}/filter":         c.filterForm(),
+		"/workflows/{id}/order":          c.orderForm(),
+		"/workflows/{id}/answer":         c.answerForm(),
+		"/workflows/{id}/rotate":         c.rotateForm(),
+		"/new-workflow/create":           c.newWorkflowForm(),
+		"/accounts/{id}/plan":            c.planForm(),
+		"/accounts/{id}/delete":          c.deleteAccountForm(),
+		"/accounts/{id}/events":          c.eventsForm(),
+		"/new-account":                   c.newAccountForm(),
+		"/queues/{queue}/pause":          c.pauseForm(),
+		"/queues/{queue}/stream":         c.streamForm(),
+		"/queues/{queue}/drop-stream":    c.dropStreamForm(),
+		"/queues/{queue}/groups/{group}": c.groupForm(),
+		"/new-key":                       c.newKeyForm(),
+		"/keys/{id}/revoke":              c.revokeForm(),
 	}
 }
 
@@ -177,21 +201,25 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			c.renderCallError(w, r, err)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+		limit := cmp.Or(f.maxBytes, maxFormBytes)
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if err := r.ParseForm(); err != nil {
 			c.renderError(w, r, http.StatusBadRequest, "The form cannot be read",
-				fmt.Sprintf("A form has %d bytes at most. Load the page again.", maxFormBytes))
+				fmt.Sprintf("A form has %d bytes at most. Load the page again.", limit))
 			return
 		}
 		p := &posted{form: f, name: f.name, all: r.PostForm, values: valuesOf(r.PostForm)}
-		if f.of != "" {
-			p.name += "-" + r.PathValue(f.of)
+		for _, name := range f.of {
+			p.name += "-" + r.PathValue(name)
 		}
 		done, err := "", p.checkComplete()
 		if err == nil {
 			done, err = f.save(r, p)
 		}
 		switch {
+		case err == nil && p.made != nil:
+			p.name, p.status = "", http.StatusOK
+			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
@@ -242,6 +270,9 @@ func (p *posted) isEdited(fields ...string) bool {
 	})
 }
 
+// changes reports whether the form changes a setting.
+func (p *posted) changes(s setting) bool { return p.form.whole || p.isEdited(s.fields...) }
+
 // checkUnchanged returns an error with api.CodeChangedSince if somebody else has changed a setting
 // that the operator has changed, too, to another value. current holds the current values of all
 // fields of the settings. Call it within the change, so that they are still current when the
@@ -254,7 +285,7 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 				return p.values[prefix+field] != current[field]
 			})
 		}
-		if p.isEdited(s.fields...) && differs(shownPrefix) && differs("") {
+		if p.changes(s) && differs(shownPrefix) && differs("") {
 			values := make([]string, len(s.fields))
 			for i, field := range s.fields {
 				values[i] = current[field]
@@ -299,6 +330,15 @@ func questionOf[T any](ctx context.Context) *T {
 	return nil
 }
 
+// madeOf returns what a change has made, for the page that shows it once, or nil.
+func madeOf[T any](ctx context.Context) *T {
+	if p := postedOf(ctx); p != nil {
+		made, _ := p.made.(*T)
+		return made
+	}
+	return nil
+}
+
 // fail records why the form was not saved. It returns false if that concerns more than the form, so
 // that the page cannot show it.
 func (p *posted) fail(err error) bool {
@@ -325,19 +365,26 @@ func (p *posted) fail(err error) bool {
 	return true
 }
 
+// nodePrefix is what the name of a field begins with if it is one of a trigger node.
+var nodePrefix = regexp.MustCompile(`^triggers\[\d+\]\.`)
+
 // setProblems sets what is wrong with the fields. The message names the problems of fields that the
 // form does not have.
 func (p *posted) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
-		field, mapped := p.form.fields[problem.Field]
+		name := nodePrefix.ReplaceAllString(problem.Field, "")
+		field, mapped := p.form.fields[name]
 		if !mapped {
-			field = problem.Field
+			field = name
 		}
 		if _, ok := p.values[field]; ok {
 			p.problems[field] = problem.Problem
 			if p.form.words != nil {
 				p.problems[field] = p.form.words.Replace(problem.Problem)
+			}
+			if p.form.single {
+				p.Message = p.problems[field]
 			}
 			continue
 		}
@@ -353,7 +400,7 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 // others, too, so that the form can be saved then.
 func (p *posted) forgetUnedited() {
 	for _, s := range p.form.settings {
-		edited := p.isEdited(s.fields...)
+		edited := p.changes(s)
 		for _, field := range s.fields {
 			if !edited {
 				delete(p.values, field)

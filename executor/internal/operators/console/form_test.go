@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"html"
 	"io"
@@ -45,10 +46,13 @@ func (r *rig) formIn(page, id string) (action string, values url.Values) {
 	values = url.Values{}
 	for _, found := range control.FindAllStringSubmatch(form[2], -1) {
 		of := attributesOf(strings.SplitAfter(found[0], ">")[0])
-		if of["type"] == "checkbox" && !strings.Contains(found[0], " checked") {
-			continue
-		}
 		value := of["value"]
+		if of["type"] == "checkbox" {
+			if !strings.Contains(found[0], " checked") {
+				continue
+			}
+			value = cmp.Or(value, "on")
+		}
 		switch {
 		case found[2] != "":
 			value = html.UnescapeString(found[3])
@@ -303,18 +307,27 @@ func TestSwitchWithoutJavaScript(t *testing.T) {
 func TestFormsAreProtected(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	r.CreateWorkflow(t, "orders", "free", true)
+	token := r.CreateWorkflow(t, "orders", "free", true)
 	session, viewer := r.signIn(), r.signInAs(api.RoleViewer)
 	const workflow, accounts = "/workflows/orders", "/accounts"
 	for _, form := range [][4]string{
 		{workflow, "settings-form", "name", "Changed"},
 		{workflow, "switch-form", "active", "false"},
 		{workflow, "delete-form", "confirmed", "yes"},
+		{workflow, "filter-form", "filter", `{"ptr:/a": 1}`},
+		{workflow, "order-form", "place", "ptr:/a"},
+		{workflow, "answer-form", "wait", "5"},
+		{workflow, "rotate-form", "grace", "0"},
 		{"/new-workflow", "new-workflow", "id", "made"},
 		{accounts, "plan-on-free", "plan", "pro"},
 		{accounts, "delete-on-free", "confirmed", "yes"},
 		{accounts, "events-on-free", "workflow", "orders"},
 		{accounts, "new-account", "id", "made"},
+		{"/keys", "new-key", "name", "made"},
+		{"/queues", "pause-form-default", "do", "pause"},
+		{"/queues", "own-form-default", "do", "default"},
+		{"/queues", "stream-form-default", "bytes", "1000"},
+		{"/queues", "drop-form-default", "do", "drop"},
 	} {
 		action, values := r.formIn(r.get(form[0], session).body, form[1])
 		values.Set(form[2], form[3])
@@ -341,14 +354,19 @@ func TestFormsAreProtected(t *testing.T) {
 			wantSecured(t, what, a)
 		}
 	}
-	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active {
+	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active ||
+		w.Triggers[0].OrderKey != "" || r.Token(t, "orders", "node") != token {
 		t.Errorf("it is %+v", w)
+	}
+	if _, changed := r.Directory.Queue("default"); changed {
+		t.Error("the queue was changed")
 	}
 	if a := r.account("on-free"); a.Plan != "free" || a.Events != nil {
 		t.Errorf("the account is %+v", a)
 	}
 	_, account := r.Directory.Account("made")
-	if _, workflow := r.Directory.Workflow("made"); account || workflow {
+	if _, workflow := r.Directory.Workflow("made"); account || workflow ||
+		len(r.Directory.APIKeys("", 10)) != 1 {
 		t.Error("something was made")
 	}
 }
@@ -461,5 +479,138 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 	a = r.post("/accounts", "delete-acme", map[string]string{"confirmed": "yes"}, session)
 	if said := r.done(a, session); said != "“Acme & Sons” is deleted." {
 		t.Errorf("it says %q", said)
+	}
+}
+
+// What a trigger node does with requests is set and taken away without JavaScript.
+func TestHandlingWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	const path = "/workflows/orders?node=node"
+	node := func() *registry.Trigger { return r.workflow("orders").Trigger("node") }
+	wanted := map[string]string{"filter": "{\r\n \"ptr:/a\": 12345678901234567890}"}
+	a := r.post(path, "filter-form", map[string]string{"filter": `{"ptr:/a": {"$is": 1}}`}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `there is no operator "$is"`,
+		`{"ptr:/a": {"$is": 1}}</textarea>`, "data-filter-details open>", `aria-invalid="true"`)
+	a = r.postAgain(a, "filter-form", map[string]string{"filter": "{"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "{</textarea>")
+	a = r.postAgain(a, "filter-form", wanted, session)
+	if said := r.done(a, session); a.location != path ||
+		!strings.HasPrefix(said, "The filter is") ||
+		node().Filter != `{"ptr:/a":12345678901234567890}` {
+		t.Errorf("%s: %s: %s", a.location, said, node().Filter)
+	}
+	page := r.get(path, session)
+	r.done(r.post(path, "order-form", map[string]string{"place": "ptr:/a"}, session), session)
+	a = r.post(path, "answer-form", map[string]string{"wait": "26", "raw": "on"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "must be 1 to 25, not 26", `value="26"`,
+		`name="raw" checked>`)
+	r.done(r.postAgain(a, "answer-form", map[string]string{"wait": "5"}, session), session)
+	if n := node(); n.OrderKey != "ptr:/a" || n.Answer == nil || n.Answer.WaitSeconds != 5 ||
+		!n.Answer.Raw {
+		t.Errorf("it is %+v", n)
+	}
+	// The first page did not show them.
+	a = r.postAgain(page, "order-form", map[string]string{"place": "ptr:/b"}, session)
+	wantSays(t, a, http.StatusConflict, "somebody else has changed the order key to “ptr:/a”")
+	a = r.postAgain(page, "answer-form", map[string]string{"wait": "7"}, session)
+	wantSays(t, a, http.StatusConflict, "changed the answer to “5 seconds, raw”")
+	if n := node(); n.OrderKey != "ptr:/a" || n.Answer.WaitSeconds != 5 {
+		t.Errorf("a conflict has made it %+v", n)
+	}
+	for _, form := range []string{"filter-form", "order-form", "answer-form"} {
+		r.done(r.post(path, form, map[string]string{"do": "take-away"}, session), session)
+	}
+	if n := node(); len(n.Filter) > 0 || n.OrderKey != "" || n.Answer != nil {
+		t.Errorf("it is %+v", n)
+	}
+
+	before := r.Token(t, "orders", "node")
+	a = r.post(path, "rotate-form", map[string]string{"grace": "86400"}, session)
+	said := r.done(a, session)
+	if said != "There is a new URL. The old one works for 1 day more." ||
+		r.Token(t, "orders", "node") == before {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// A key is made and revoked without JavaScript. Only the response that makes it shows its secret.
+func TestKeysWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	a := r.post("/keys", "new-key", map[string]string{
+		"name": "CI of A", "role": "editor", "account": "none",
+	}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="CI of A"`,
+		`<option value="editor" selected>`, `<option value="7776000" selected>`)
+	a = r.postAgain(a, "new-key", map[string]string{"account": "on-free"}, session)
+	wantSays(t, a, http.StatusOK, "The key of “CI of A”", "data-shown-once")
+	secret := regexp.MustCompile(`id="made-key" data-copy-text>(\w[^<]+)<`).FindStringSubmatch(a.body)
+	keys := r.Directory.APIKeys("", 10)
+	if secret == nil || len(keys) != 1 || keys[0].Role != "editor" ||
+		keys[0].AccountID != "on-free" {
+		t.Fatalf("%q, %+v", secret, keys)
+	}
+	page := r.get("/keys", session)
+	if strings.Contains(page.body, secret[1]) {
+		t.Error("the key is shown again")
+	}
+	form := "revoke-" + keys[0].ID
+	a = r.postAgain(page, form, nil, session)
+	wantSays(t, a, http.StatusConflict, "Revoke “CI of A”?")
+	a = r.postAgain(a, form, map[string]string{"confirmed": "yes"}, session)
+	if said := r.done(a, session); said != "“CI of A” is revoked." ||
+		len(r.Directory.APIKeys("", 10)) > 0 {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// A queue is paused and resumed, and a group of runners limited, without JavaScript.
+func TestQueuesWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	queue := func() *registry.Queue {
+		have, ok := r.Directory.Queue("default")
+		if !ok {
+			t.Fatal("the queue has no settings")
+		}
+		return have.Record
+	}
+	const form = "pause-form-default"
+	a := r.post("/queues", form, map[string]string{"do": "pause", "seconds": "3600"}, session)
+	if said := r.done(a, session); said != "default is paused." || a.location != "/queues" ||
+		queue().PausedSince.IsZero() || queue().PausedUntil.IsZero() {
+		t.Errorf("%s: %+v", said, queue())
+	}
+	a = r.post("/queues", form, map[string]string{"do": "resume"}, session)
+	if said := r.done(a, session); said != "default is resumed." || !queue().PausedSince.IsZero() {
+		t.Errorf("%s: %+v", said, queue())
+	}
+	a = r.post("/queues", form, map[string]string{"do": "?"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "autofocus>default: The form is not complete.")
+
+	limit := func(shown, wanted string) answer {
+		return r.call(http.MethodPost, "/queues/default/groups/main",
+			url.Values{"shown.limit": {shown}, "limit": {wanted}}, session)
+	}
+	r.done(limit("", "2"), session)
+	if groups := queue().Groups; len(groups) != 1 || groups[0].MaxInFlight != 2 {
+		t.Errorf("the groups are %+v", groups)
+	}
+	wantSays(t, limit("", "3"), http.StatusConflict, "changed the limit to 2")
+	wantSays(t, limit("2", "1000001"), http.StatusUnprocessableEntity, "must be from 1 to 1000000")
+	wantSays(t, limit("2", "x"), http.StatusUnprocessableEntity, "must be a whole number")
+	if n := queue().Groups[0].MaxInFlight; n != 2 {
+		t.Errorf("the limit is %d", n)
+	}
+	r.done(limit("2", ""), session)
+	if n := queue().Groups[0].MaxInFlight; n != 0 {
+		t.Errorf("the limit is %d", n)
 	}
 }

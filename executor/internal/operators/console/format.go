@@ -36,6 +36,10 @@ var formats = template.FuncMap{
 
 	"eventKinds": operate.EventKinds,
 	"nameOr":     nameOr,
+	"streamForm": func(row queueRow, here template.URL) streamFormData {
+		return streamFormData{row, here}
+	},
+	"lifetimes": func() []lifetime { return lifetimes },
 }
 
 // timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's

@@ -144,7 +144,4 @@ func problemOf(err error) string {
 func (t *trigger) setHandling(from api.Trigger) {
 	t.Conditions, t.Filtered = conditionsOf(from.Filter), from.Filtered
 	t.OrderKey, t.Answer = from.OrderKey, from.Answer
-	if len(t.Conditions) > 0 {
-		t.FilterText = string(from.Filter)
-	}
 }

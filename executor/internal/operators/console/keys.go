@@ -1,8 +1,11 @@
 package console
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
@@ -16,13 +19,18 @@ type keyList struct {
 	listPage
 	Rows     []keyRow
 	Accounts []quota
-	More     bool // there are more accounts than the form lists
+	More     bool         // there are more accounts than the form lists
+	Here     template.URL // query of this page, with its "?"
+	New      formView
+	Made     *api.NewKey // the key that was just created; only that response contains its secret
+	ToRevoke *linkChoice // the key about which the page asks
 }
 
 type keyRow struct {
 	api.Key
 	Expired bool
 	Own     bool // the caller has signed in with this key
+	Form    formView
 }
 
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
@@ -41,8 +49,14 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			key, !key.ExpiresAt.IsZero() &&
 				!now.Before(key.ExpiresAt), caller.Kind == operate.CallerKindKey &&
 				caller.ID == key.ID,
+			viewForm(ctx, "revoke-"+key.ID, nil),
 		})
 	}
+	if r.URL.RawQuery != "" {
+		list.Here = "?" + queryText(r.URL.Query())
+	}
+	list.New = viewForm(ctx, "new-key", map[string]string{"expires": "7776000"})
+	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[linkChoice](ctx)
 	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.Page{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
@@ -52,4 +66,80 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 		})
 	}
 	return list, err
+}
+
+func (c *Console) showKeys() http.HandlerFunc {
+	return pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList)
+}
+
+func keysFormPage(r *http.Request) string {
+	if after := r.URL.Query().Get("after"); after != "" {
+		return "/keys?" + url.Values{"after": {after}}.Encode()
+	}
+	return "/keys"
+}
+
+// newKeyForm returns the form that creates a key. The response itself shows the key, because no
+// other can.
+func (c *Console) newKeyForm() *form {
+	return &form{
+		name:   "new-key",
+		role:   operate.RoleAdmin,
+		fields: map[string]string{"accountId": "account", "expiresAt": "expires"},
+		page:   keysFormPage,
+		show:   c.showKeys(),
+		save: func(r *http.Request, p *posted) (string, error) {
+			put := api.PutKey{
+				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
+				AccountID: strings.TrimSpace(p.values["account"]),
+			}
+			if put.Role == api.RoleAdmin {
+				put.AccountID = "" // as the form says
+			}
+			if text := p.values["expires"]; text != "" {
+				seconds, err := strconv.ParseInt(text, 10, 32)
+				if err != nil || seconds < 1 {
+					return "", errIncomplete()
+				}
+				put.ExpiresAt = time.Now().Add(time.Duration(seconds) * time.Second)
+			}
+			made, err := c.Operate.CreateKey(r.Context(), signin.Caller(r.Context()), put)
+			if err == nil {
+				p.made = &made
+			}
+			return "", err
+		},
+	}
+}
+
+// revokeForm returns the form that revokes a key.
+func (c *Console) revokeForm() *form {
+	return &form{
+		name: "revoke",
+		of:   []string{"id"},
+		role: operate.RoleAdmin,
+		page: keysFormPage,
+		show: c.showKeys(),
+		save: func(r *http.Request, p *posted) (string, error) {
+			ctx, caller := r.Context(), signin.Caller(r.Context())
+			key := linkChoice{ID: r.PathValue("id"), Name: p.values["name"]}
+			err := p.confirm(&key)
+			if err == nil {
+				err = c.Operate.RevokeKey(ctx, caller, key.ID)
+			}
+			return "“" + key.Name + "” is revoked.", err
+		},
+	}
+}
+
+// lifetime is a choice of the form for a new key.
+type lifetime struct{ Seconds, Text string }
+
+var lifetimes = []lifetime{
+	{"", "never"},
+	{"3600", "in 1 hour"},
+	{"86400", "in 1 day"},
+	{"2592000", "in 30 days"},
+	{"7776000", "in 90 days"},
+	{"31536000", "in 1 year"},
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 
@@ -13,11 +14,15 @@ import (
 type queueList struct {
 	listPage
 	Rows []queueRow
+	Here template.URL // query of this page, with its "?"
+	Said formText     // what the page says if one of its forms was refused
 }
 
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
+	Stream  formView
+	posted  *posted // the form that was refused, or nil
 }
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {
@@ -30,8 +35,19 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 		return list, err
 	}
 	list.listPage = at
+	if after := r.URL.Query().Get("after"); after != "" {
+		list.Here = "?" + queryText(url.Values{"after": {after}})
+	}
+	list.Said.ID = "queue-said"
+	if p := postedOf(ctx); p != nil {
+		list.Said.Text, list.Said.Focus = r.PathValue("queue")+": "+p.Message, true
+	}
 	for _, q := range found {
-		row := queueRow{Queue: q}
+		row := queueRow{
+			Queue:  q,
+			Stream: viewForm(ctx, "stream-"+q.Queue, streamFields(streamOf(q))),
+			posted: postedOf(ctx),
+		}
 		for _, g := range q.Groups {
 			row.Members += g.Members
 		}

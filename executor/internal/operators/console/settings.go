@@ -194,7 +194,7 @@ func (c *Console) newWorkflowForm() *form {
 		name: "new-workflow",
 		role: operate.RoleEditor,
 		fields: map[string]string{
-			"accountId": "account", "triggers[0].nodeId": "node",
+			"accountId": "account", "nodeId": "node",
 		},
 		page: func(*http.Request) string { return "/new-workflow" },
 		show: c.showNewWorkflow(),

@@ -70,7 +70,6 @@ type trigger struct {
 	Snippets     []snippet
 
 	Conditions []condition // empty means that every request starts an execution
-	FilterText string      // the filter as JSON
 	OrderKey   string
 	Answer     *api.Answer   // nil means that responses do not wait
 	Filtered   *api.Filtered // nil means that there is no filter, and nothing was filtered
@@ -81,6 +80,8 @@ type trigger struct {
 	Recognized operate.RecognizedProvider
 	Preset     api.SenderPreset
 	Presets    []api.SenderPreset // all presets
+
+	FilterForm, OrderForm, AnswerForm, RotateForm formView
 }
 
 // maxOthers is the maximum number of other active workflows that are listed.
@@ -213,6 +214,10 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		Rate: rateText(got.RateLimit),
 	}
 	t.setHandling(got)
+	t.FilterForm, t.OrderForm, t.AnswerForm = handlingForms(ctx, &api.TriggerSettings{
+		Filter: got.Filter, OrderKey: got.OrderKey, Answer: got.Answer,
+	})
+	t.RotateForm = viewForm(ctx, "rotate", map[string]string{"grace": "3600"})
 	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
 		t.Sample = indentJSON(sample)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -248,6 +249,36 @@ func (s *Service) SetQueueGroup(
 		}
 	}
 	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
+}
+
+// IfQueueGroup returns a context for a conditional change to a queue. The change fails with the
+// error that holds returns for the limit of a group, which is nil if there is none. holds may be
+// called more than once.
+func IfQueueGroup(
+	ctx context.Context, group string, holds func(maxInFlight *int64) error,
+) context.Context {
+	return edit.IfQueue(ctx, func(q *registry.Queue) error {
+		for _, g := range q.Groups {
+			if g.Group == group && g.MaxInFlight > 0 {
+				return holds(&g.MaxInFlight)
+			}
+		}
+		return holds(nil)
+	})
+}
+
+// IfQueueStream is like IfQueueGroup, for the settings of a queue's own stream, which are nil if
+// the queue has none.
+func IfQueueStream(ctx context.Context, holds func(*api.PutQueueStream) error) context.Context {
+	return edit.IfQueue(ctx, func(q *registry.Queue) error {
+		if q.Stream == nil {
+			return holds(nil)
+		}
+		return holds(&api.PutQueueStream{
+			MaxBytes: q.Stream.MaxBytes, MaxAgeSeconds: int64(q.Stream.MaxAge / time.Second),
+			Replicas: q.Stream.Replicas, PlacementTags: q.Stream.PlacementTags,
+		})
+	})
 }
 
 // changeQueue changes the settings of a queue, and then updates the consumers of its groups to

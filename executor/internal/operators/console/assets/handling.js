@@ -1,37 +1,11 @@
 // What a trigger node does with a request: its filter, order key and answer. The filter is tried on the
-// last requests before it is saved.
-import { Problem, call, busy, signIn, tagOf } from "./api.js";
-import { goOn } from "./done.js";
+// last requests before it is saved, by its form.
+import { Problem, call, signIn } from "./api.js";
 import { fail, succeed } from "./failures.js";
 import { whatIsWrong } from "./sample.js";
 import { showTimes } from "./times.js";
 
 const pause = 400; // ms without a key before a filter is tried
-
-// Each setting: its field, its value as JSON text, and what is said when it is saved or taken away.
-const settings = {
-  filter: {
-    field: (form) => form.elements.filter,
-    value: (form) => form.elements.filter.value,
-    saved: "The filter is saved: it holds from the next request on.",
-    gone: "The filter is taken away: every request starts an execution.",
-    words: (filter) => JSON.stringify(filter),
-  },
-  orderKey: {
-    field: (form) => form.elements.place,
-    value: (form) => JSON.stringify(form.elements.place.value.trim()),
-    saved: "The order key is saved: it holds from the next request on.",
-    gone: "The order key is taken away: executions have no order.",
-    words: (place) => place,
-  },
-  answer: {
-    field: (form) => form.elements.wait,
-    value: (form) => JSON.stringify({ waitSeconds: Number(form.elements.wait.value), raw: form.elements.raw.checked || undefined }),
-    saved: "The answer is saved: it holds from the next request on.",
-    gone: "The answer does not wait any more.",
-    words: ({ waitSeconds, raw }) => `${waitSeconds} seconds${raw ? ", raw" : ""}`,
-  },
-};
 
 let path; // of the trigger node in the API
 
@@ -42,7 +16,7 @@ export function watchHandling() {
   }
   path = pane.dataset.trigger;
   for (const form of pane.querySelectorAll("[data-handling]")) {
-    watchForm(form, settings[form.dataset.handling], form.dataset.handling);
+    watchForm(form);
   }
   const details = pane.querySelector("[data-filter-details]");
   if (details) {
@@ -50,34 +24,12 @@ export function watchHandling() {
   }
 }
 
-function watchForm(form, setting, name) {
+function watchForm(form) {
   const said = form.querySelector("[data-said]");
-  const change = (button, value, done) => busy(button, async () => {
-    try {
-      await save(form, setting, name, value);
-    } catch (problem) {
-      setting.field(form).setAttribute("aria-invalid", "true");
-      fail(said, words(problem, name));
-      return;
-    }
-    for (const field of form.elements) { // nothing is left to lose
-      if (field.type === "checkbox") {
-        field.defaultChecked = field.checked;
-      } else {
-        field.defaultValue = field.value;
-      }
-    }
-    goOn(location.pathname + location.search, done);
-  });
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    change(event.submitter ?? form.querySelector("button.primary"), setting.value(form), setting.saved);
-  });
   form.addEventListener("input", () => {
-    setting.field(form).removeAttribute("aria-invalid");
+    form.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
     succeed(said);
   });
-  form.querySelector("[data-take-away]")?.addEventListener("click", ({ currentTarget }) => change(currentTarget, "null", setting.gone));
   window.addEventListener("beforeunload", (event) => {
     if ([...form.elements].some(isEdited)) {
       event.preventDefault();
@@ -86,26 +38,7 @@ function watchForm(form, setting, name) {
 }
 
 const isEdited = (field) => (field.type === "checkbox" ? field.checked !== field.defaultChecked
-  : field.matches("input, textarea") && field.value !== field.defaultValue);
-
-// save patches the setting, whose value is JSON. What somebody else has set meanwhile is not overwritten
-// at the first try.
-async function save(form, setting, name, value) {
-  const have = await call("GET", path);
-  const theirs = have[name] === undefined ? "" : name === "orderKey" ? have[name] : JSON.stringify(have[name]);
-  if (theirs !== same(form.dataset.have, name)) {
-    form.dataset.have = theirs;
-    const what = theirs === "" ? "taken it away" : `set it to ${setting.words(have[name])}`;
-    throw new Error(`Not saved: somebody else has ${what} since you opened the page. Save again to overwrite theirs, or reload the page to keep theirs.`);
-  }
-  // The text goes as it is: JSON.parse would round long numbers.
-  await call("PATCH", path, `{${JSON.stringify(name)}:${value}}`, tagOf(have));
-}
-
-const same = (text, name) => (text === "" || name === "orderKey" ? text : JSON.stringify(JSON.parse(text)));
-
-// words is a refusal without the name that the API has for the field.
-const words = (problem, name) => ({ code: problem.code, message: problem.message.replace(new RegExp(`^(\\S+\\.)?${name}(\\.\\w+)?: `), "") });
+  : field.matches("input:not([type=hidden]), textarea") && field.value !== field.defaultValue);
 
 // watchFilter proposes places and values of the last requests, and shows what the filter does with them.
 function watchFilter(details, form, pane) {

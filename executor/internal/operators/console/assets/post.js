@@ -1,6 +1,7 @@
 // Forms that are posted to the console. Without this script, the browser shows the page that is the answer; with it,
 // the page stays, and what the answer says about the form is shown in it. What a form says is in the element whose ID
-// is the form's with "-said". If the answer asks for confirmation, in an open dialog, so does the page.
+// is the form's with "-said", or which the form names. If the answer asks for confirmation, in an open dialog, so does
+// the page.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { goOn } from "./done.js";
 import { fail, succeed } from "./failures.js";
@@ -18,7 +19,7 @@ export function watchPosts() {
 const posted = "posted"; // says that a dialog was closed by what posts its form
 
 async function post(form, button) {
-  const said = document.getElementById(`${form.id}-said`);
+  const said = document.getElementById(form.dataset.said ?? `${form.id}-said`);
   try {
     const asked = busy(button, () => changing(() => ask(form, button)));
     button.closest("dialog")?.close(posted); // the form has its answer to the question
@@ -28,13 +29,22 @@ async function post(form, button) {
       refuse(form, said, response, page, answered);
       return;
     }
+    if (answered) {
+      adopt(form, answered, true); // nothing is left to lose
+    }
+    const once = page.querySelector("[data-shown-once]");
+    if (once) {
+      form.reset();
+      document.getElementById(once.id).replaceWith(once);
+      once.focus();
+      return;
+    }
     const done = page.querySelector("[data-done]").textContent;
     const { pathname, search } = new URL(response.url);
     if (form.dataset.inPlace === "page" || pathname !== location.pathname || !answered) {
       goOn(pathname + search, done);
       return;
     }
-    adopt(form, answered, true);
     document.title = page.title;
     if (said.matches(".refusal")) {
       said.hidden = true;
@@ -96,11 +106,13 @@ function confirm(form, dialog, question) {
 // adopt makes the controls of a form as they are in the answer, and what is said beside them. After a failure, what was
 // typed stays, and is not taken for saved.
 function adopt(form, answered, saved) {
-  [...form.elements].forEach((mine, i) => {
-    const theirs = answered.elements[i];
-    if (!theirs || theirs.name !== mine.name) {
-      return;
+  const taken = new Set();
+  for (const theirs of answered.elements) {
+    const mine = [...form.elements].find((control) => control.name !== "" && control.name === theirs.name && !taken.has(control));
+    if (!mine) {
+      continue;
     }
+    taken.add(mine);
     for (const name of ["aria-invalid", "aria-checked"]) {
       if (theirs.hasAttribute(name)) {
         mine.setAttribute(name, theirs.getAttribute(name));
@@ -110,10 +122,14 @@ function adopt(form, answered, saved) {
     }
     if (mine.matches("button, [type=hidden]")) {
       mine.value = theirs.value;
+    } else if (mine.matches("[type=checkbox]")) {
+      if (saved) {
+        mine.checked = mine.defaultChecked = theirs.checked;
+      }
     } else if (mine.matches("input, textarea") && (saved || mine.value !== theirs.value)) {
       mine.value = mine.defaultValue = theirs.value;
     }
-  });
+  }
   const problems = answered.querySelectorAll("[data-problem]");
   form.querySelectorAll("[data-problem]").forEach((mine, i) => {
     mine.textContent = problems[i].textContent;

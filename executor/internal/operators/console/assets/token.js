@@ -11,13 +11,6 @@ async function fetchToken() {
   return (await call("GET", pane.dataset.trigger)).token;
 }
 
-// hideToken is for when it has been rotated: what is shown is the old one.
-export function hideToken() {
-  if (pane) {
-    show(hidden);
-  }
-}
-
 function show(token) {
   const visible = token !== hidden;
   for (const place of pane.querySelectorAll("[data-token]")) {
@@ -50,7 +43,7 @@ export function watchToken() {
   document.addEventListener("replaced", ({ detail: { before, after } }) => {
     const made = (part) => part.querySelector("time")?.dateTime; // of the current one, which is the first
     if (before.id === "tokens" && made(before) !== made(after) && button.getAttribute("aria-pressed") === "true") {
-      hideToken();
+      show(hidden);
       succeed(said, "The token was rotated elsewhere. Show or copy the new URL.");
     }
   });

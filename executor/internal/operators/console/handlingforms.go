@@ -1,0 +1,167 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// takeAway is the value of the button that removes a setting of a trigger node.
+const takeAway = "take-away"
+
+// nodeForm returns a form of one setting of a trigger node. fields are the setting's fields, of
+// which one is to be filled in; of returns them for the node's settings, and set changes the
+// settings to what was posted. saved and gone are the messages.
+func (c *Console) nodeForm(
+	f form, of func(*api.TriggerSettings) map[string]string,
+	set func(*posted, *api.TriggerSettings) error, saved, gone string,
+) *form {
+	f.role, f.single, f.maxBytes = operate.RoleEditor, true, 2*maxTriedForm // as shown, and as typed
+	f.page, f.show = workflowFormPage, c.showWorkflow
+	f.save = func(r *http.Request, p *posted) (string, error) {
+		done := saved
+		if p.values["do"] == takeAway {
+			done = gone
+			for _, field := range f.settings[0].fields {
+				p.values[field] = ""
+			}
+		}
+		_, err := c.Operate.PatchTrigger(r.Context(), signin.Caller(r.Context()),
+			r.PathValue("id"), r.URL.Query().Get("node"), func(s *api.TriggerSettings) error {
+				if err := p.checkUnchanged(of(s)); err != nil ||
+					!p.isEdited(f.settings[0].fields...) {
+					return err
+				}
+				return set(p, s)
+			})
+		return done, err
+	}
+	return &f
+}
+
+// handlingForms returns the forms of a trigger node as the page shows them.
+func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
+	return viewForm(ctx, "filter", filterFields(s)), viewForm(ctx, "order", orderFields(s)),
+		viewForm(ctx, "answer", answerFields(s))
+}
+
+func filterFields(s *api.TriggerSettings) map[string]string {
+	if len(conditionsOf(s.Filter)) == 0 {
+		return map[string]string{"filter": ""}
+	}
+	return map[string]string{"filter": string(s.Filter)}
+}
+
+func (c *Console) filterForm() *form {
+	return c.nodeForm(form{
+		name:     "filter",
+		settings: []setting{{"filter", []string{"filter"}, orNothing}},
+	}, filterFields, func(p *posted, s *api.TriggerSettings) error {
+		if s.Filter = nil; strings.TrimSpace(p.values["filter"]) != "" {
+			s.Filter = json.RawMessage(p.values["filter"])
+		}
+		return nil
+	}, "The filter is saved: it holds from the next request on.",
+		"The filter is taken away: every request starts an execution.")
+}
+
+func orderFields(s *api.TriggerSettings) map[string]string {
+	return map[string]string{"place": s.OrderKey}
+}
+
+func (c *Console) orderForm() *form {
+	return c.nodeForm(form{
+		name:     "order",
+		fields:   map[string]string{"orderKey": "place"},
+		settings: []setting{{"order key", []string{"place"}, orNothing}},
+	}, orderFields, func(p *posted, s *api.TriggerSettings) error {
+		s.OrderKey = strings.TrimSpace(p.values["place"])
+		return nil
+	}, "The order key is saved: it holds from the next request on.",
+		"The order key is taken away: executions have no order.")
+}
+
+func answerFields(s *api.TriggerSettings) map[string]string {
+	fields := map[string]string{"wait": "", "raw": ""}
+	if s.Answer != nil {
+		fields["wait"] = strconv.FormatInt(s.Answer.WaitSeconds, 10)
+		if s.Answer.Raw {
+			fields["raw"] = "on"
+		}
+	}
+	return fields
+}
+
+func (c *Console) answerForm() *form {
+	return c.nodeForm(form{
+		name:   "answer",
+		fields: map[string]string{"answer.waitSeconds": "wait"},
+		settings: []setting{{"answer", []string{"wait", "raw"}, func(values []string) string {
+			if values[0] == "" {
+				return "nothing"
+			}
+			text := "“" + values[0] + " seconds"
+			if values[1] != "" {
+				text += ", raw"
+			}
+			return text + "”"
+		}}},
+	}, answerFields, func(p *posted, s *api.TriggerSettings) error {
+		if p.values["wait"] == "" && p.values["raw"] == "" {
+			s.Answer = nil
+			return nil
+		}
+		seconds, err := strconv.ParseInt(p.values["wait"], 10, 64)
+		if err != nil {
+			return invalidField("wait", "must be a whole number")
+		}
+		s.Answer = &api.Answer{WaitSeconds: seconds, Raw: p.values["raw"] != ""}
+		return nil
+	}, "The answer is saved: it holds from the next request on.",
+		"The answer does not wait any more.")
+}
+
+// orNothing returns the text of a setting with one field that may be empty.
+func orNothing(values []string) string {
+	if values[0] == "" {
+		return "nothing"
+	}
+	return quoted(values)
+}
+
+// rotateForm returns the form that gives a trigger node a new token.
+func (c *Console) rotateForm() *form {
+	return &form{
+		name: "rotate",
+		role: operate.RoleEditor,
+		page: workflowFormPage,
+		show: c.showWorkflow,
+		save: func(r *http.Request, p *posted) (string, error) {
+			grace, err := strconv.ParseInt(p.values["grace"], 10, 32)
+			if err != nil || grace < 0 {
+				return "", errIncomplete()
+			}
+			_, err = c.Operate.RotateToken(r.Context(), signin.Caller(r.Context()),
+				r.PathValue("id"), r.URL.Query().Get("node"), time.Duration(grace)*time.Second)
+			if grace == 0 {
+				return "There is a new URL. The old one ended at once.", err
+			}
+			return "There is a new URL. The old one works for " + graceText(grace) + " more.", err
+		},
+	}
+}
+
+// graceText returns a number of seconds in days or hours, as the form offers them.
+func graceText(seconds int64) string {
+	if seconds%86400 == 0 {
+		return plural(seconds/86400, "day")
+	}
+	return plural(seconds/3600, "hour")
+}

@@ -1,0 +1,221 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+func (c *Console) showQueues() http.HandlerFunc {
+	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
+}
+
+func queuesFormPage(r *http.Request) string {
+	if after := r.URL.Query().Get("after"); after != "" {
+		return "/queues?" + url.Values{"after": {after}}.Encode()
+	}
+	return "/queues"
+}
+
+// queueForm returns a form of a queue. The page says at the top why one was refused.
+func (c *Console) queueForm(f form) *form {
+	f.of, f.single = append([]string{"queue"}, f.of...), true
+	f.page, f.show = queuesFormPage, c.showQueues()
+	return &f
+}
+
+// pauseForm returns the form that pauses a queue for a number of seconds, or until it is resumed if
+// that is 0, and resumes it. Its button says which.
+func (c *Console) pauseForm() *form {
+	return c.queueForm(form{
+		name: "pause",
+		role: operate.RoleEditor,
+		save: func(r *http.Request, p *posted) (string, error) {
+			ctx, caller, name := r.Context(), signin.Caller(r.Context()), r.PathValue("queue")
+			if p.values["do"] == "resume" {
+				_, err := c.Operate.ResumeQueue(ctx, caller, name)
+				return name + " is resumed.", err
+			}
+			seconds, err := strconv.ParseInt(p.values["seconds"], 10, 32)
+			if err != nil || seconds < 0 || p.values["do"] != "pause" {
+				return "", errIncomplete()
+			}
+			var until time.Time
+			if seconds > 0 {
+				until = time.Now().Add(time.Duration(seconds) * time.Second)
+			}
+			_, err = c.Operate.PauseQueue(ctx, caller, name, until)
+			return name + " is paused.", err
+		},
+	})
+}
+
+// groupForm returns the form of the limit of a group of runners.
+func (c *Console) groupForm() *form {
+	return c.queueForm(form{
+		name: "limit",
+		of:   []string{"group"},
+		role: operate.RoleEditor,
+		settings: []setting{{"limit", []string{"limit"}, func(values []string) string {
+			if values[0] == "" {
+				return "none"
+			}
+			return values[0]
+		}}},
+		fields: map[string]string{"maxInFlight": "limit"},
+		save: func(r *http.Request, p *posted) (string, error) {
+			var limit *int64
+			if text := p.values["limit"]; text != "" {
+				n, err := strconv.ParseInt(text, 10, 64)
+				if err != nil || n < 1 {
+					return "", invalidField("limit", "The limit must be a whole number, from 1 on.")
+				}
+				limit = &n
+			}
+			queue, group := r.PathValue("queue"), r.PathValue("group")
+			ctx := operate.IfQueueGroup(r.Context(), group, func(now *int64) error {
+				return p.checkUnchanged(map[string]string{"limit": limitText(now)})
+			})
+			done := "The limit of the group " + group + " of " + queue + " is set."
+			if !p.isEdited("limit") {
+				return done, nil
+			}
+			_, err := c.Operate.SetQueueGroup(ctx, signin.Caller(ctx), queue, group, limit)
+			return done, err
+		},
+	})
+}
+
+func limitText(n *int64) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
+}
+
+// streamFields returns the fields of the form of a queue's own stream. put is nil if the queue has
+// none.
+func streamFields(put *api.PutQueueStream) map[string]string {
+	if put == nil {
+		put = &api.PutQueueStream{}
+	}
+	return map[string]string{
+		"bytes": limitText(&put.MaxBytes), "age": limitText(&put.MaxAgeSeconds),
+		"replicas": limitText(&put.Replicas), "tags": strings.Join(put.PlacementTags, " "),
+	}
+}
+
+// streamOf returns the settings of a queue's own stream, or nil if it has none.
+func streamOf(q api.Queue) *api.PutQueueStream {
+	if q.OwnStream == nil {
+		return nil
+	}
+	return &api.PutQueueStream{
+		MaxBytes: q.OwnStream.MaxBytes, MaxAgeSeconds: q.OwnStream.MaxAgeSeconds,
+		Replicas: q.OwnStream.Replicas, PlacementTags: q.OwnStream.PlacementTags,
+	}
+}
+
+// streamLabels holds the form's words for fields of the operators' API.
+var streamLabels = map[string]string{
+	"maxBytes": "Bytes at most", "maxAgeSeconds": "Seconds that messages are kept",
+	"replicas": "Replicas", "placementTags": "Tags of its servers",
+}
+
+// streamForm returns the form that gives a queue its own stream, or changes the stream's settings.
+func (c *Console) streamForm() *form {
+	return c.queueForm(form{
+		name:  "stream",
+		role:  operate.RoleAdmin,
+		whole: true,
+		settings: []setting{
+			{"settings of its stream", []string{"bytes", "age", "replicas", "tags"}, streamText},
+		},
+		fields: map[string]string{
+			"maxBytes": "bytes", "maxAgeSeconds": "age", "placementTags": "tags",
+		},
+		save: c.saveStream,
+	})
+}
+
+// streamText returns the settings of a queue's own stream in words.
+func streamText(values []string) string {
+	names := []string{"bytes: ", "seconds: ", "replicas: ", "tags: "}
+	var texts []string
+	for i, value := range values {
+		if value != "" {
+			texts = append(texts, names[i]+value)
+		}
+	}
+	return cmp.Or(strings.Join(texts, ", "), "those of the shared stream")
+}
+
+func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
+	if p.values["do"] == "default" {
+		for _, field := range p.form.settings[0].fields {
+			p.values[field] = ""
+		}
+	}
+	put := api.PutQueueStream{PlacementTags: strings.Fields(p.values["tags"])}
+	for field, to := range map[string]*int64{
+		"bytes": &put.MaxBytes, "age": &put.MaxAgeSeconds, "replicas": &put.Replicas,
+	} {
+		if text := p.values[field]; text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return "", invalidField(field, "“"+text+"” is not a whole number.")
+			}
+			*to = n
+		}
+	}
+	queue := r.PathValue("queue")
+	ctx := operate.IfQueueStream(r.Context(), func(now *api.PutQueueStream) error {
+		return p.checkUnchanged(streamFields(now))
+	})
+	_, err := c.Operate.SetQueueStream(ctx, signin.Caller(ctx), queue, put)
+	if refused, ok := errors.AsType[*operate.Error](err); ok {
+		for i, problem := range refused.Fields {
+			if label := streamLabels[problem.Field]; label != "" {
+				refused.Fields[i].Problem = label + ": " + problem.Problem
+			}
+		}
+	}
+	return queue + " has a stream of its own.", err
+}
+
+// dropStreamForm returns the form that moves a queue back to the shared stream.
+func (c *Console) dropStreamForm() *form {
+	return c.queueForm(form{
+		name: "drop-stream",
+		role: operate.RoleAdmin,
+		save: func(r *http.Request, _ *posted) (string, error) {
+			queue := r.PathValue("queue")
+			err := c.Operate.DropQueueStream(r.Context(), signin.Caller(r.Context()), queue)
+			return queue + " is in the shared stream.", err
+		},
+	})
+}
+
+// GroupForm returns the form of the limit of one of the queue's groups.
+func (q queueRow) GroupForm(g api.QueueGroup) formView {
+	view := formView{current: map[string]string{"limit": limitText(g.MaxInFlight)}}
+	if q.posted != nil && q.posted.name == "limit-"+q.Queue.Queue+"-"+g.Group {
+		view.posted = *q.posted
+	}
+	return view
+}
+
+// streamFormData is the template data of the form of a queue's own stream.
+type streamFormData struct {
+	Row  queueRow
+	Here template.URL
+}
