@@ -1,7 +1,6 @@
 // Package starts reads the start messages of executions from the streams, and publishes new ones. A
-// queue's start messages are in the stream that queues share or in the queue's own stream. While a
-// queue is moving between them, and until its old messages have expired, both have some of its
-// start messages.
+// queue's start messages are in the shared stream or in the queue's own stream. While a queue moves
+// between them, and until its old messages have expired, both streams hold some of them.
 package starts
 
 import (
@@ -31,9 +30,9 @@ func New(js jetstream.JetStream) *Streams {
 	return &Streams{js: js, known: map[string]jetstream.Stream{}}
 }
 
-// GetStart returns the message that started or rejected an execution. It looks at sequence in the
-// shared stream and in the queue's own stream, and ignores messages of other executions. It fails
-// with jetstream.ErrMsgNotFound if neither stream has the message.
+// GetStart returns the message that started or rejected an execution. It looks for it at the
+// sequence in the shared stream and in the queue's own stream, and ignores messages of other
+// executions. It fails with jetstream.ErrMsgNotFound if neither stream has the message.
 func (s *Streams) GetStart(
 	ctx context.Context, queue string, sequence uint64, executionID string,
 ) (*jetstream.RawStreamMsg, error) {
@@ -98,7 +97,7 @@ func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, er
 }
 
 // ErrQueueMoving means that a queue is moving to another stream and does not accept start messages
-// in the meantime.
+// now.
 var ErrQueueMoving = errors.New("the queue is being moved to another stream; try again in a moment")
 
 const (
@@ -107,10 +106,9 @@ const (
 	awaitMovePollInterval = 50 * time.Millisecond
 )
 
-// Publish stores the start message of an execution of a workflow in its queue's stream. message
-// returns the start message for either stream: the shared one or the queue's own. While the queue
-// is closed because it is moving, Publish waits for up to awaitMoveTimeout, and then fails with
-// ErrQueueMoving.
+// Publish stores the start message of a workflow's execution in its queue's stream. message returns
+// the start message for either stream: the shared one or the queue's own. While the queue is closed
+// for a move, Publish waits for up to awaitMoveTimeout, and then fails with ErrQueueMoving.
 //
 // The queue may move while the message is being stored, after the last delivery IDs were copied to
 // the other stream. Publish therefore checks again afterwards, and stores the message's ID in the
@@ -146,8 +144,8 @@ func (s *Streams) Publish(
 	return ack, err
 }
 
-// awaitLayout waits until the queue accepts start messages, and returns which stream they are
-// stored in.
+// awaitLayout waits until the queue accepts start messages, and returns the stream that stores
+// them.
 func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.Layout, err error) {
 	waiting, cancel := context.WithTimeout(ctx, awaitMoveTimeout)
 	defer cancel()
@@ -165,12 +163,12 @@ func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.
 	return layout, err
 }
 
-// duplicateInProcessCode is the server's error code for a message with the same ID as another
-// message that is currently being stored. Storing that other message may still fail.
+// duplicateInProcessCode is the server's error code for a message with the same ID as another one
+// that the server is still storing. Storing that other one may still fail.
 const duplicateInProcessCode = 10158
 
-// publishWithRetry publishes a message. It retries while another message with the same ID is being
-// stored.
+// publishWithRetry publishes a message. While the server is still storing another message with the
+// same ID, it retries.
 func (s *Streams) publishWithRetry(
 	ctx context.Context, msg *nats.Msg,
 ) (ack *jetstream.PubAck, err error) {

@@ -76,8 +76,8 @@ func message(id string) func(stream.Layout) (*nats.Msg, error) {
 	}
 }
 
-// A start is stored where its queue is, and is found in either stream, even if the streams have
-// other messages with the same sequence.
+// A start is stored in its queue's stream. It is found in either stream, even if the other one has
+// another message with the same sequence.
 func TestStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -109,8 +109,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 			t.Errorf("%d: a message of another sequence: %v", i, err)
 		}
 	}
-	// After the queue's own stream was deleted, the start messages in it are gone. Those in the
-	// shared stream are still there.
+	// After the queue's own stream was deleted, its start messages are gone. Those in the shared
+	// stream are still there.
 	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
 	if _, err := r.starts.GetStart(ctx, "q", 1, ids[1]); !errors.Is(err, jetstream.ErrMsgNotFound) {
 		t.Errorf("of a deleted stream: %v", err)
@@ -120,7 +120,7 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	}
 }
 
-// While a queue is closed, a start waits until it opens.
+// While a queue is closed, publishing a start waits until the queue opens.
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -156,8 +156,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	}
 }
 
-// If a queue moves while a start is being stored, the ID of the start is stored in the other
-// stream.
+// If a queue moves while a start is being stored, its ID is stored in the other stream as well.
 func TestAMoveMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

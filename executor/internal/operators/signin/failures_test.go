@@ -60,7 +60,8 @@ func TestFailuresWaitLongerAndLonger(t *testing.T) {
 	}
 }
 
-// Neither the number of stored sources nor the number of delayed failures grows without bound.
+// Attempts from many sources make neither the number of stored sources nor the number of delayed
+// failures grow without bound.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	f := NewFailures(prometheus.NewRegistry())

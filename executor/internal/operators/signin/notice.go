@@ -9,8 +9,8 @@ const (
 	noticeCookie = "hookstart_notice"
 	// noticeLifetime is how long a browser keeps a notice for the page that shows it.
 	noticeLifetime = time.Minute
-	// noticeSigningPurpose is the purpose of a notice's signature, so that no other site can set a
-	// notice.
+	// noticeSigningPurpose is the purpose of a notice's signature. The signature keeps other sites
+	// from setting a notice.
 	noticeSigningPurpose = "notice"
 )
 
@@ -20,7 +20,7 @@ func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) 
 		int(noticeLifetime/time.Second), http.SameSiteStrictMode)
 }
 
-// TakeNotice returns the message that SetNotice has stored, and removes it. It returns "" if there
+// TakeNotice removes the message that SetNotice has stored, and returns it. It returns "" if there
 // is none.
 func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) (text string) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {

@@ -37,10 +37,10 @@ type OIDCConfig struct {
 	ClientID     string
 	ClientSecret string // "" for a public client
 	// Roles assigns roles to users: the first rule that matches a user applies. A user without a
-	// matching rule is refused.
+	// matching rule cannot sign in.
 	Roles []RoleRule
-	// Session is how long a sign-in lasts. After that, the provider must confirm the user's current
-	// groups again. Zero means DefaultSessionLifetime. The maximum is 12 hours.
+	// Session is how long a sign-in lasts. After that, the provider must confirm the user's groups
+	// again. Zero means DefaultSessionLifetime. The maximum is 12 hours.
 	Session time.Duration
 }
 
@@ -60,8 +60,8 @@ type OIDC struct {
 }
 
 // providerRetryInterval is the minimum interval between attempts to fetch the provider's
-// configuration. Anyone can trigger such an attempt, so attempts must not accumulate while the
-// provider does not respond.
+// configuration. Anyone can trigger an attempt, and without a minimum, attempts would accumulate
+// while the provider does not respond.
 const providerRetryInterval = 5 * time.Second
 
 // NewOIDC returns an OIDC. It does not contact the provider.
@@ -86,15 +86,15 @@ type pendingSignIn struct {
 func (s *SignIn) HasOIDC() bool { return s.config.OIDC != nil }
 
 // OIDCSessionExpired reports whether the request's session began at the provider and has expired.
-// The browser can then be redirected to the provider, which usually sends it back with the user's
-// current claims without asking for a password.
+// The caller can then redirect the browser to the provider, which usually sends it back with the
+// user's current claims without asking for a password.
 func (s *SignIn) OIDCSessionExpired(r *http.Request) bool {
 	sess, ok := s.sessions.expiredFromRequest(r)
 	return ok && sess.Kind == operate.CallerKindUser && s.HasOIDC()
 }
 
-// BeginOIDC begins a sign-in at the provider, and returns the URL that the browser must be
-// redirected to. next is the page to show afterwards.
+// BeginOIDC begins a sign-in at the provider, and returns the URL to which the browser must be
+// redirected. next is the page to show afterwards.
 func (s *SignIn) BeginOIDC(
 	w http.ResponseWriter, r *http.Request, next string,
 ) (url string, err error) {
@@ -136,8 +136,8 @@ func (e *RefusedError) Error() string { return e.Detail + " " + fmt.Sprint(e.cau
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // FinishOIDC handles the redirect back from the provider and begins a session. next is the argument
-// of BeginOIDC. A *RefusedError means that the sign-in was refused; in that case, the response is
-// delayed as it is for a wrong token.
+// of BeginOIDC. A *RefusedError means that the sign-in was refused; the response is then delayed
+// like that for a wrong token.
 func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	var a pendingSignIn
 	cookie, err := r.Cookie(cookieName(r, oidcCookie))
@@ -169,8 +169,8 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	return a.Next, nil
 }
 
-// connect returns the provider's client. The redirect URL has the host that the browser has used;
-// the provider rejects it unless it is registered there.
+// connect returns the provider's client. The redirect URL has the host that the browser used. The
+// provider rejects the redirect URL if it is not registered there.
 func (o *OIDC) connect(
 	ctx context.Context, r *http.Request,
 ) (client oauth2.Config, provider *oidc.Provider, err error) {
@@ -199,7 +199,7 @@ func (o *OIDC) connect(
 }
 
 // scopes returns the scopes to request. It includes groups only if the provider supports that
-// scope, because some providers reject unknown scopes.
+// scope, because some providers reject unknown ones.
 func scopes(provider *oidc.Provider) []string {
 	var known struct {
 		Scopes []string `json:"scopes_supported"`
@@ -247,8 +247,8 @@ func (o *OIDC) exchangeCode(
 	return user{ID: claimText(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
 }
 
-// exchangeError returns the error for a code that could not be exchanged. It distinguishes a
-// provider that rejects the code from one that does not respond. Neither error contains the code.
+// exchangeError returns the error for a code that could not be exchanged. The error says whether
+// the provider rejected the code or did not respond. It never contains the code.
 func exchangeError(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &RefusedError{
@@ -259,9 +259,9 @@ func exchangeError(err error) error {
 	return fmt.Errorf("ask the identity provider: %w", err)
 }
 
-// verifiedClaims returns the claims of the ID token, after verifying that the provider issued and
-// signed it for this client and this sign-in, and that it has not expired. If no rule matches them,
-// it adds missing claims from the provider's user info.
+// verifiedClaims verifies the ID token and returns its claims. The token must be issued and signed
+// by the provider for this client and this sign-in, and must not have expired. If no rule matches
+// the claims, verifiedClaims adds missing ones from the provider's user info.
 func (o *OIDC) verifiedClaims(
 	ctx context.Context, provider *oidc.Provider, token *oauth2.Token, nonce string,
 ) (map[string]any, error) {
@@ -300,7 +300,7 @@ func (o *OIDC) verifiedClaims(
 	return claims, nil
 }
 
-// addClaims adds the claims that are missing. email_verified is trusted only together with the
+// addClaims adds the claims of more that to lacks. It accepts email_verified only together with the
 // address from the same source.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
@@ -316,8 +316,8 @@ func addClaims(to, more map[string]any) {
 	}
 }
 
-// caller returns the caller for a user. It returns ErrUnauthenticated if the rule that admitted the
-// user is no longer configured.
+// caller returns the caller for a user. It returns ErrUnauthenticated if the rule that matched at
+// the sign-in is no longer configured.
 func (o *OIDC) caller(u user) (operate.Caller, error) {
 	for _, rule := range o.config.Roles {
 		if rule.String() == u.Rule {
@@ -333,8 +333,7 @@ func (o *OIDC) caller(u user) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnauthenticated
 }
 
-// setOIDCCookie sets a cookie with SameSite=Lax, because the browser is redirected back from
-// another site.
+// setOIDCCookie sets a cookie with SameSite=Lax, because the browser returns from another site.
 func setOIDCCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
 	setCookie(w, r, oidcCookie, value, maxAge, http.SameSiteLaxMode)
 }

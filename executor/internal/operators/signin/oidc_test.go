@@ -222,8 +222,8 @@ func TestSignInThroughOIDC(t *testing.T) {
 	}); err != nil || by != want {
 		t.Errorf("%+v, %v", by, err)
 	}
-	// Replaying the callback fails. The browser no longer has the cookie, and if someone has kept
-	// the cookie, the code has been used.
+	// Replaying the callback fails: the browser no longer has the cookie, and even with a copy of
+	// the cookie, the code has already been used.
 	for _, cookies := range [][]*http.Cookie{set, {cookie}} {
 		if by, _, err := answered(s, "code=code&state="+state, cookies...); err == nil {
 			t.Errorf("a replayed answer signs %+v in", by)
@@ -328,7 +328,8 @@ func TestWhoLeavesAGroup(t *testing.T) {
 
 var adminSession = session{Kind: operate.CallerKindAdminToken}
 
-// These responses, which a provider or a man in the middle may send, must not sign anyone in.
+// A malicious provider or a man in the middle may send these responses. They must not sign anyone
+// in.
 func TestHostileProvider(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -450,7 +451,7 @@ func TestForeignAnswers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// Nor is a value signed for the redirect to the provider accepted as a session.
+	// A value signed for the redirect to the provider is not accepted as a session, either.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
 	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnauthenticated) {
@@ -464,7 +465,7 @@ func TestForeignAnswers(t *testing.T) {
 	}
 }
 
-// Some providers return groups only in the user info; user info about another user is ignored.
+// Some providers return groups only in the user info. User info about another user is ignored.
 func TestGroupsOfUserInfo(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -482,7 +483,7 @@ func TestGroupsOfUserInfo(t *testing.T) {
 	}
 }
 
-// If an address and email_verified come from different sources, they are not combined.
+// An email address and an email_verified from different sources are not combined.
 func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)
@@ -533,7 +534,7 @@ func TestAddressAndItsVerificationBelongTogether(t *testing.T) {
 	}
 }
 
-// A name is shown next to other text, and must not change how that is displayed.
+// A user's name is shown next to other text, and must not change how that text is displayed.
 func TestNamesAreVisible(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -549,7 +550,8 @@ func TestNamesAreVisible(t *testing.T) {
 	}
 }
 
-// A provider that does not answer, or is not the expected one, does not count as a refusal.
+// If the provider does not respond, or another server responds, the failure does not count as a
+// refused sign-in.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

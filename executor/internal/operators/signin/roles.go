@@ -105,12 +105,12 @@ func claimText(claim any) string {
 	return value
 }
 
-// maxUserNameLength is the maximum length of a user's name from a provider, in characters, because
-// it is stored in a cookie.
+// maxUserNameLength is the maximum length, in characters, of a user's name from a provider. There
+// is a limit because a cookie holds the name.
 const maxUserNameLength = 100
 
-// nameOf returns a user's name without control characters and characters that change the direction
-// of the text around it.
+// nameOf returns a user's name. It replaces control characters, and characters that change the
+// direction of the text around them.
 func nameOf(claims map[string]any) string {
 	name := []rune(
 		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),

@@ -18,20 +18,20 @@ import (
 const (
 	sessionCookie = "hookstart_session"
 	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
-	// browser keeps the cookie of any session. A session that began at an identity provider expires
-	// earlier, and is renewed there.
+	// browser keeps the cookie of any session. A session from an identity provider expires earlier,
+	// and the provider renews it.
 	sessionLifetime = 12 * time.Hour
 )
 
 // usesHTTPS reports whether the browser uses https to reach this listener or the proxy in front of
-// it. A client that lies about that can only lose its session.
+// it. If a client lies about this, it only loses its own session.
 func usesHTTPS(r *http.Request) bool {
 	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
 	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
 // cookieName returns the full name of a cookie. With the prefix __Host-, browsers send the cookie
-// only over https, and accept it from no other host.
+// only over https, and do not accept it from other hosts.
 func cookieName(r *http.Request, name string) string {
 	if usesHTTPS(r) {
 		return "__Host-" + name
@@ -50,9 +50,9 @@ func setCookie(
 		})
 }
 
-// sessions issues and verifies sessions. A session is stored only in the browser, in a signed
-// cookie with the caller and the expiry time. Executors share only the admin token and the list of
-// sessions that were signed out: see Config.Ended.
+// sessions issues and verifies sessions. Only the browser stores a session, in a signed cookie with
+// the caller and the expiry time. Executors share only the admin token and the list of sessions
+// that were signed out: see Config.Ended.
 type sessions struct {
 	key func() []byte // slow on the first call, which derives the key
 	now func() time.Time
@@ -83,11 +83,11 @@ func newSessions(adminToken string) sessions {
 	}), now: time.Now}
 }
 
-// pbkdf2Iterations is the number of PBKDF2 iterations. It slows down guesses of the admin token.
-// Anyone with a session cookie, even a viewer, can check such guesses offline.
+// pbkdf2Iterations is the number of PBKDF2 iterations. It slows down guessing the admin token,
+// because anyone with a session cookie, even a viewer, can check guesses offline.
 const pbkdf2Iterations = 600_000
 
-// signingKeys caches the derived keys by admin token, because deriving one is slow.
+// signingKeys caches the derived keys by admin token, because deriving a key is slow.
 var signingKeys sync.Map
 
 func signingKey(adminToken string) []byte {
@@ -109,8 +109,8 @@ func (s sessions) issue(sess session, lifetime time.Duration) string {
 	return s.signValue(sessionSigningPurpose, sess)
 }
 
-// read decodes a session, and reports whether an executor with the same admin token issued it and
-// it has not expired.
+// read decodes a session. valid reports whether an executor with the same admin token issued it,
+// and it has not expired.
 func (s sessions) read(value string) (sess session, valid bool) {
 	valid = s.verifyValue(sessionSigningPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
@@ -158,7 +158,7 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 	return session{}, false
 }
 
-// expiredFromRequest returns the session in the request's cookies, and reports whether it has
+// expiredFromRequest returns the session in the request's cookies. known reports whether it has
 // expired, but no longer than sessionLifetime ago.
 func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {

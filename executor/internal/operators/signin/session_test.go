@@ -99,7 +99,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			ended.Secure != c.secure || ended.MaxAge >= 0 {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
 		}
-		// Without the prefix, another host of the same site could set the cookie.
+		// Without the prefix, another host of the same site could set the cookie, so it is not
+		// accepted.
 		other := &http.Cookie{Name: sessionCookie, Value: cookie.Value}
 		if _, ok := s.fromRequest(request(other)); ok && c.secure {
 			t.Errorf("%s: a session of a name that others can set is accepted", c.what)
@@ -107,8 +108,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// The link that is printed at startup expires, so that a copy of it in a log does not sign anyone
-// in.
+// The sign-in link printed at startup expires. A copy of it in a log is then useless.
 func TestSignInOnceEnds(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]bool{

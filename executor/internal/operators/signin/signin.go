@@ -19,7 +19,7 @@ import (
 
 // Config configures a SignIn.
 type Config struct {
-	// AdminToken signs in as the administrator. The key that signs sessions is derived from it, so
+	// AdminToken signs in as the administrator. The key that signs sessions is derived from it:
 	// executors with the same token accept each other's sessions, and a new token ends all
 	// sessions. "" means that there is no such token.
 	AdminToken string
@@ -28,13 +28,13 @@ type Config struct {
 	// OneTimeNonce signs in as the administrator once, within ten minutes of the call to New. ""
 	// means that there is no such nonce.
 	OneTimeNonce string
-	// Ended stores the sessions that were signed out. nil means that signing out only deletes the
+	// Ended stores the sessions that were signed out. nil means that signing out deletes only the
 	// cookie.
 	Ended RevokedSessions
 	// OIDC is the identity provider. nil means that there is none.
 	OIDC *OIDC
 	// Note is called for successful and refused sign-ins to the console. The number of calls per
-	// minute is limited, to prevent an attacker from filling the audit log. Note may be nil.
+	// minute is limited, so that an attacker cannot fill the audit log. Note may be nil.
 	Note func(ctx context.Context, caller operate.Caller, refused bool)
 	// Failures counts failed sign-ins and delays the responses to them. nil means no delay.
 	Failures *Failures
@@ -53,8 +53,8 @@ type Keys interface {
 // RevokedSessions stores, for all executors, the sessions that were signed out before they expired.
 // Its methods return an error if the store is unavailable.
 type RevokedSessions interface {
-	// End records that a session was signed out. The entry may be removed at until, when the
-	// session has expired anyway.
+	// End records that a session was signed out. After until, the session has expired anyway, and
+	// the entry may be removed.
 	End(ctx context.Context, id string, until time.Time) error
 	// Ended reports whether a session has been signed out.
 	Ended(ctx context.Context, id string) (bool, error)
@@ -90,10 +90,10 @@ func New(c Config) *SignIn {
 	}
 }
 
-// APICaller returns the caller of an API request, authenticated by the admin token, a key or a
-// session. It returns ErrUnauthenticated if none of them is valid, or another error if keys or
-// sessions cannot be looked up. The response to a wrong token is delayed. A session is not accepted
-// if a page of another origin makes the request.
+// APICaller returns the caller of an API request. It accepts the admin token, a key or a session,
+// but no session in a request from a page of another origin. It returns ErrUnauthenticated if none
+// of them is valid, or another error if it cannot look up keys or sessions. It delays the response
+// to a wrong token.
 func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -113,10 +113,10 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 	return operate.Caller{}, ErrUnauthenticated
 }
 
-// isCrossOrigin reports whether a page of another origin makes the request. That includes pages
-// of other hosts of the same site, because browsers send the session's cookie with their requests.
-// Such a page cannot read the response, but if the response contains a value that is shown only
-// once, the value would be lost.
+// isCrossOrigin reports whether a page of another origin makes the request. That includes pages of
+// other hosts of the same site, because browsers send the session's cookie with their requests.
+// Such a page cannot read the response, but a value that the response shows only once would be
+// lost.
 func isCrossOrigin(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site == "cross-site" || site == "same-site"
@@ -222,8 +222,8 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 }
 
 // SignInByLink begins a session if nonce is that of the one-time link, and reports whether it did.
-// A HEAD request does not invalidate the link. If the request already has a session, a wrong nonce
-// does not count as a failure.
+// A HEAD request does not use up the link. If the request already has a session, a wrong nonce does
+// not count as a failure.
 func (s *SignIn) SignInByLink(w http.ResponseWriter, r *http.Request, nonce string) bool {
 	if r.Method == http.MethodGet && s.once.consume(nonce) {
 		s.beginSession(w, r, session{Kind: operate.CallerKindAdminToken}, operate.AdminCaller())
@@ -249,8 +249,8 @@ func (s *SignIn) beginSession(
 	}
 }
 
-// SignOut ends the session at every executor and for every copy of its cookie. If it returns an
-// error, the session is still valid.
+// SignOut ends the session at every executor, for every copy of its cookie. If it returns an error,
+// the session is still valid.
 func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 	if sess, valid := s.sessions.fromRequest(r); valid && s.config.Ended != nil {
 		if err := s.config.Ended.End(r.Context(), sess.Nonce, time.Unix(sess.Ends, 0)); err != nil {
@@ -265,7 +265,7 @@ func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
 
 // isAdminToken reports whether token is the admin token. It compares hashes in constant time, so
-// that the time reveals nothing about the token or its length.
+// that its duration reveals nothing about the token or its length.
 func (s *SignIn) isAdminToken(token string) bool {
 	given := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(given[:], s.token[:]) == 1 && s.config.AdminToken != ""

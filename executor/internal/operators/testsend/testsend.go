@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// Timeout is longer than an ingress's timeouts, so that the ingress's response is reported instead
-// of an error of this client.
+// Timeout is the maximum duration of a request. It exceeds the ingress's timeouts, so that the
+// result is the ingress's response and not an error of this client.
 const Timeout = 30 * time.Second
 
 // maxResponse is the maximum number of bytes read from a response body.
@@ -33,8 +33,8 @@ type Request struct {
 	Body []byte
 }
 
-// Response is the endpoint's response. If it has neither an ExecutionID nor a Code, it is the
-// response to a handshake or to a request that did not match the filter, or another server
+// Response is the endpoint's response. If it has neither an ExecutionID nor a Code, there are three
+// possibilities: it answers a handshake, the request did not match the filter, or another server
 // responded.
 type Response struct {
 	// Status is the HTTP status of the response.
@@ -52,8 +52,8 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a Client. Its requests take the same route as a sender's: over the network and the
-// environment's proxy, without following redirects.
+// New returns a Client. Its requests take the same route as a sender's: over the network and
+// through the environment's proxy, without following redirects.
 func New() *Client {
 	return &Client{noredirect.NewClient(&http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,

@@ -2,8 +2,8 @@
 // database.
 //
 // Each change of the registry is one message in a bucket's stream, with its audit entry in a
-// header: see shared/registry/edit. A change and its audit entry are therefore always stored
-// together. The remaining task is to write each entry to the database exactly once:
+// header: see shared/registry/edit. NATS therefore always stores a change and its audit entry
+// together. The auditor then writes each entry to the database exactly once:
 //
 //   - At least once: the consumer, which all executors share, begins with the oldest message, and a
 //     message is acknowledged after the database has committed. The consumer delivers one message
@@ -35,8 +35,8 @@ import (
 const Durable = "audit"
 
 const (
-	// ackWait is how long a message may stay unacknowledged before it is delivered to another
-	// executor.
+	// ackWait is how long a message may stay unacknowledged before the server delivers it to
+	// another executor.
 	ackWait = 5 * time.Second
 	// retryDelay is the delay before a failed step is retried.
 	retryDelay = time.Second
@@ -134,8 +134,8 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 	return msg.DoubleAck(ctx)
 }
 
-// Replay resets the consumers so that all audit entries in the registry's history are copied
-// again, because the database may have lost some. Each entry is still stored only once.
+// Replay resets the consumers, because the database may have lost audit entries. The auditors then
+// copy all entries in the registry's history again. Each entry is still stored only once.
 func (a *Auditor) Replay(ctx context.Context) {
 	for _, name := range registry.Streams() {
 		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
@@ -171,9 +171,9 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 }
 
-// AwaitAudited waits until the audit entries of all changes made to the registry before the call
-// are in the database, or until the context is done. A change can then be found in the audit log as
-// soon as it has been made.
+// AwaitAudited waits until the database has the audit entries of all registry changes made before
+// the call, or until the context is done. Operators can then find a change in the audit log as soon
+// as it has been made.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
 		stream.AwaitConsumed(ctx, js, name, Durable)

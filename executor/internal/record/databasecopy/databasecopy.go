@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// compareInterval is the interval at which the registry is compared with the database's copy of
-	// it.
+	// compareInterval is how often the registry is compared with the database's copy of it.
 	compareInterval = time.Second
 	// restoreDelay is how long a cluster must report an older registry before the registry is
 	// restored.
@@ -61,8 +60,7 @@ type RegistryCopy struct {
 
 	mu sync.Mutex
 	id string // the installation's identity
-	// reached holds, by bucket, the revision up to which the database's copy is known to be
-	// complete.
+	// reached holds, by bucket, the revision up to which the database's copy is certainly complete.
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // functions that restart a bucket's mirror, by bucket
@@ -96,7 +94,7 @@ var errRestoring = errors.New("a backup is being restored into it; until that is
 	"webhook is answered 503")
 
 // Begin compares the registry with the database, creates the identity of a new installation, and
-// restores a lost registry. After an error it retries until ctx is done, except that it returns a
+// restores a lost registry. It retries after errors until ctx is done, but returns an
 // InstallationMismatchError immediately. While a backup is being restored, it returns nil.
 func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 	var foreign *InstallationMismatchError
@@ -240,8 +238,8 @@ func (c *RegistryCopy) compareAndRestore(ctx context.Context) error {
 	if c.stamped && !c.Follower.HasRolledBack() {
 		return nil
 	}
-	// Processes that noticed that the registry went back wait for this stamp. A stamp by a
-	// concurrent executor has the same effect.
+	// Processes that have noticed an older registry wait for this stamp. If another executor writes
+	// the stamp at the same time, the effect is the same.
 	if _, err = edit.WriteInstallation(asking, c.JetStream, identity, over); err != nil &&
 		!errors.Is(err, edit.ErrInstallationChanged) {
 		return err
@@ -258,7 +256,7 @@ func (c *RegistryCopy) outdatedFor() time.Duration {
 	return time.Since(c.older)
 }
 
-// outdatedBuckets returns the buckets that end before the copy's position, each with the copy's
+// outdatedBuckets returns the buckets that end before the position of their copy, with that
 // position. clustered reports whether any bucket has several replicas.
 func (c *RegistryCopy) outdatedBuckets(
 	ctx context.Context,
@@ -273,7 +271,8 @@ func (c *RegistryCopy) outdatedBuckets(
 			return nil, false, err
 		}
 		if at.Revision < reached && restart != nil {
-			// The database was replaced by an older one. Restart the mirror at its position.
+			// An older database has replaced this one. Restart the mirror at the older database's
+			// position.
 			restart()
 		}
 		s, err := c.JetStream.Stream(ctx, "KV_"+bucket)
@@ -365,8 +364,7 @@ func (c *RegistryCopy) copiedIdentity(ctx context.Context) (i registry.Installat
 	return *read, nil
 }
 
-// restoreMissing restores the records that are in the database's copy of a bucket but not in the
-// bucket.
+// restoreMissing restores the records that a bucket lacks from its copy in the database.
 func (c *RegistryCopy) restoreMissing(ctx context.Context, bucket string) (stored int, err error) {
 	for after, more := "", true; more && err == nil; {
 		var n int
@@ -412,7 +410,7 @@ func (c *RegistryCopy) AwaitCopied(ctx context.Context, bucket string, revision 
 			poll.Stop()
 			return ctx.Err()
 		case <-poll.C:
-			// Another executor may have written the revision.
+			// Another executor may have copied the revision.
 			if at, err := c.Store.RegistryPosition(ctx, bucket); err == nil &&
 				at.Revision >= revision {
 				return nil

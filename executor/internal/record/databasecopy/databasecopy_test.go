@@ -50,7 +50,7 @@ type process struct {
 	stop      func()
 }
 
-// start starts an executor with a database. If keeps is true, the executor's mirror runs.
+// start starts an executor with a database. If keeps is true, the executor also runs its mirror.
 func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -170,8 +170,8 @@ func startIngress(t *testing.T, nc *nats.Conn) *ingress {
 	return i
 }
 
-// awaitUnavailable waits until the ingress has no lease. As long as it has one, it must know every
-// workflow.
+// awaitUnavailable waits until the ingress has no lease. While the ingress has a lease, it must
+// know every workflow.
 func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	t.Helper()
 	for i.lease.IsValid(time.Now()) {
@@ -180,8 +180,8 @@ func (i *ingress) awaitUnavailable(t *testing.T, active ...string) {
 	}
 }
 
-// awaitAvailable waits until the ingress has a lease, at which point it must know every workflow,
-// and returns how long that took.
+// awaitAvailable waits until the ingress has a lease, and returns how long that took. The ingress
+// must then know every workflow.
 func (i *ingress) awaitAvailable(t *testing.T, active ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -220,7 +220,8 @@ var (
 	workflows = flag.Int("workflows", 20, "how many workflows TestALostRegistryIsRestored makes")
 )
 
-// If the whole storage of NATS is deleted while programs are running, the registry is restored.
+// The whole storage of NATS is deleted while programs are running. An executor restores the
+// registry.
 func TestALostRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -268,8 +269,8 @@ func TestALostRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// If the storage is replaced by an earlier copy while programs are running, and a new ingress
-// starts, the registry is restored.
+// While programs are running, an earlier copy replaces the storage of NATS, and a new ingress
+// starts. An executor restores the registry.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -322,8 +323,8 @@ func inForce(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// Two executors with one database restore the registry concurrently, and a third one starts with an
-// empty NATS.
+// Two executors with one database restore the registry concurrently, and a third one starts while
+// NATS is empty.
 func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -340,8 +341,8 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	server.Restart()
 	third := mustStart(t, server.Connect(t), s)
 	in.awaitAvailable(t, all...)
-	// An executor that restores slightly later than another one makes the registry untrusted again,
-	// so each call is repeated until it succeeds.
+	// If one executor restores the registry slightly later than another, editors refuse calls in
+	// the meantime, so repeat each call until it succeeds.
 	tokens := func(from *process) (found []string) {
 		inForce(t, func(ctx context.Context) error {
 			found = nil
@@ -395,7 +396,7 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 	mustStart(t, server.Connect(t), s)
 }
 
-// A registry and a database of a version without identities get an identity.
+// A registry and a database from a version without identities both get the same new identity.
 func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -416,7 +417,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 		node.Tokens[0].Token != token {
 		t.Errorf("it has another token, %v", err)
 	}
-	// The records that existed before are in the copy as well.
+	// The copy also has the records from before the identity existed.
 	p.workflow(t, "new")
 	server.Stop()
 	fatal(t, os.RemoveAll(server.StoreDir()))
@@ -425,7 +426,7 @@ func TestAnInstallationFromBeforeGetsAnIdentity(t *testing.T) {
 	in.awaitAvailable(t, "old", "new")
 }
 
-// A change is confirmed once the copy has it, and not before.
+// A change is confirmed only once the database's copy has it.
 func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -447,7 +448,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	}
 }
 
-// While a backup is being restored, no request is accepted, and no executor interferes.
+// While a backup is being restored, no request is accepted, and no executor changes the registry.
 func TestABackupIsRestoredUndisturbed(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -25,8 +25,8 @@ const (
 )
 
 // mirror copies a bucket's revisions to the database, and survives failures of NATS and of the
-// database. After a failure it continues at the end of the database's copy and not at the revision
-// that this process had reached, because the database may have been replaced by an older backup.
+// database. After a failure, it continues where the database's copy ends, not where this process
+// was, because an older backup may have replaced the database.
 func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	for logged := (time.Time{}); ctx.Err() == nil; {
 		following, restart := context.WithCancel(ctx)
@@ -48,8 +48,8 @@ func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 	}
 }
 
-// errNotRestored means that a bucket is older than its copy in the database, or does not have this
-// installation's identity yet.
+// errNotRestored means that a bucket is older than its copy in the database, or that it does not
+// have this installation's identity yet.
 var errNotRestored = errors.New("the bucket is not restored yet")
 
 // isOwnIdentity reports whether id is the identity of this installation.
@@ -179,9 +179,9 @@ func (c *RegistryCopy) add(
 	}
 }
 
-// setCopiedRevision stores, in this process, the revision up to which the database's copy of a
-// bucket is complete. The revision may decrease only if restarted is true, that is, when the mirror
-// has restarted.
+// setCopiedRevision notes, in this process, the revision up to which the database's copy of a
+// bucket is complete. The revision may decrease only if restarted is true, which means that the
+// mirror has restarted.
 func (c *RegistryCopy) setCopiedRevision(bucket string, revision uint64, restarted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,12 +1,12 @@
 // Package holdings adds up how much each account has stored in a stream, and reports it to the
 // ingresses, which divide the space of a nearly full stream among accounts.
 //
-// NATS reports only the total size of a stream, so the sizes of all its messages are added up from
-// their headers. Only one executor does this at a time: the one that owns the consumer that reads
-// the headers. The others keep trying to create that consumer and succeed when its owner is gone.
-// Nothing is read while the stream is less than eight tenths full. The sums are not stored: an
-// executor that takes over or loses the connection reads the stream from its beginning. In the
-// meantime the ingresses rely on their own counts.
+// NATS reports only the total size of a stream, so the package reads the headers of all messages
+// and adds up their sizes. Only one executor does this at a time: the one that owns the consumer
+// for the headers. The others keep trying to create that consumer, and one of them succeeds when
+// its owner is gone. While the stream is less than eight tenths full, nothing is read. The sums are
+// not stored: an executor that takes over or loses the connection reads the stream from its
+// beginning. In the meantime, the ingresses rely on their own counts.
 package holdings
 
 import (
@@ -35,12 +35,14 @@ const (
 	// on.
 	trackFromTenths, stopTrackingBelowTenths, warnAtTenths = 8, 7, 9
 	tenthsPerWhole                                         = 10
-	// chunkCount is the approximate number of parts that the stream is divided into, by sequence.
-	// The messages of a part are subtracted from the sums together, once all of them have expired.
+	// chunkCount is the approximate number of chunks that the stream is divided into, by sequence.
+	// The bytes of a chunk are subtracted from the sums together, once all its messages have
+	// expired.
 	chunkCount = 256
 	// batchSize is the number of messages requested at a time.
 	batchSize = 2000
-	// readTimeout is the maximum time to read messages before the stream's state is checked again.
+	// readTimeout is the maximum time spent reading messages before checking the stream's state
+	// again.
 	readTimeout = 5 * time.Second
 	// maxLoggedAccounts is the maximum number of accounts in the log event.
 	maxLoggedAccounts = 5
@@ -156,7 +158,7 @@ func (h *Tracker) begin(ctx context.Context, state jetstream.StreamState) (*stre
 	}, nil
 }
 
-// releaseConsumer deletes this executor's consumer, if it has one, to allow another executor to
+// releaseConsumer deletes this executor's consumer, if it has one, so that another executor can
 // begin immediately.
 func (h *Tracker) releaseConsumer(ctx context.Context) {
 	if h.read != nil {
@@ -166,7 +168,7 @@ func (h *Tracker) releaseConsumer(ctx context.Context) {
 }
 
 // readNewMessages reads the messages that have arrived since the last call. complete reports
-// whether readNewMessages has reached the end of the stream.
+// whether it has reached the end of the stream.
 func (r *streamScan) readNewMessages(
 	ctx context.Context, account func(workflowID string) string,
 ) (complete bool, err error) {

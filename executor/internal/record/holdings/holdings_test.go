@@ -172,7 +172,7 @@ func (r *rig) await(what string, right func(map[string]int64) bool) {
 	r.t.Fatalf("%s: %v", what, sums)
 }
 
-// The sums match exactly what the stream holds, including messages that arrive and expire later.
+// The published sums match what the stream holds, including messages that arrive or expire later.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -225,8 +225,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// One of two executors computes the sums. When it ends, the other one takes over. Sums are never
-// computed from only part of the messages.
+// One of two executors computes the sums. When it ends, the other one takes over. No published sum
+// is based on only part of the messages.
 func TestTwoExecutors(t *testing.T) {
 	t.Parallel()
 	r := start(t)

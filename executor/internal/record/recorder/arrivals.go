@@ -62,9 +62,9 @@ func (a *arrivals) end() {
 	a.notifyWaiters()
 }
 
-// nextBatch waits for messages and returns those that have arrived, at most maxBatch. Once end has
-// been called and no messages are left, it returns nil. Each call marks the messages returned by
-// the previous call as recorded.
+// nextBatch waits for messages and returns those that have arrived, at most maxBatch. It marks the
+// messages returned by the previous call as recorded. It returns nil once end has been called and
+// no messages are left.
 func (a *arrivals) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,9 +122,9 @@ func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	return messages
 }
 
-// keepAlive sends heartbeats for messages that wait for a slow database, to keep the server from
-// redelivering them. It sends none while the database is failing, because another executor may
-// still be able to reach it.
+// keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
+// not redeliver them. It sends none while the database is failing, because another executor may
+// still reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
 	every := r.deliverAgain / 4
 	tick := time.NewTicker(every)

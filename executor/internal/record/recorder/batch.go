@@ -26,8 +26,8 @@ type entry struct {
 	// set.
 	record store.Record // set for a start or a rejection
 	isCopy bool         // whether this start was published again for groups that skipped it
-	// progress is set for a report. It is also set for an unreadable report, to end the execution
-	// that its subject names.
+	// progress is set for a report. If a report is unreadable, progress ends the execution named in
+	// the report's subject.
 	progress execution.Progress
 	aside    store.AsideMessage // set for an unreadable message
 	audit    []store.AuditEntry // the audit entry, if an operator requested the start
@@ -41,8 +41,8 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// A marker: a message without content that exists only so that NATS's deduplication in this
-	// stream recognizes a delivery whose start message is in another stream. It is not recorded.
+	// A marker: a message without content, from which this stream's deduplication recognizes a
+	// delivery whose start message is in another stream. It is not recorded.
 	kindDedupMarker
 )
 
@@ -56,8 +56,8 @@ const (
 	verdictPoisonSuspect // refused by the database; it is retried before it is put aside
 )
 
-// decode decodes messages and sorts them in the order in which they are applied: start messages
-// before reports of progress.
+// decode decodes messages and sorts them in the order in which they are applied. Start messages
+// come before reports of progress.
 func decode(messages []jetstream.Msg, now time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))

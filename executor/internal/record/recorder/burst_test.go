@@ -60,8 +60,8 @@ func (r *rig) allRecorded(ids []string) {
 	}
 }
 
-// Many messages are recorded in few transactions, each message once, and a message that arrives
-// after them is recorded immediately.
+// The recorder records many messages in few transactions, each message once. A later message is
+// recorded immediately.
 func TestBursts(t *testing.T) {
 	r := start(t)
 	const count = 3_000
@@ -75,8 +75,8 @@ func TestBursts(t *testing.T) {
 	r.allRecorded([]string{r.begin("wf")})
 }
 
-// Messages that wait for a slow database are not redelivered, neither those being recorded nor
-// those that arrive in the meantime.
+// While the database is slow, neither the messages being recorded nor those that arrive in the
+// meantime are redelivered.
 func TestASlowDatabase(t *testing.T) {
 	r := start(t)
 	r.stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redelivered returns the IDs of the executions whose messages have been delivered before. The
+// redelivered returns the IDs of executions whose messages were delivered more than once. The
 // executor that recorded them may have been killed before it announced the changes.
 func redelivered(entries []*entry) (ids []string) {
 	for _, e := range entries {
@@ -71,8 +71,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. timedOut reports whether the context expired, by applyTimeout or
-// otherwise.
+// apply runs one transaction. timedOut reports whether its context expired because of applyTimeout
+// or for another reason.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.Applied, timedOut bool, err error) {
@@ -95,9 +95,9 @@ func setVerdicts(group []*entry) {
 	}
 }
 
-// handleRefused handles an entry that the database refused although it was alone in its
-// transaction. It retries the entry for a while and then puts it aside. If the database refuses
-// that as well, the entry is retried indefinitely.
+// handleRefused handles an entry that the database has refused although it was alone in its
+// transaction. It retries the entry for a while, and then puts it aside. If the database refuses
+// that too, it retries indefinitely.
 func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	e.verdict = verdictPoisonSuspect
 	if e.kind == kindUnreadable || !r.suspects.mustPutAside(e, time.Now()) {

@@ -24,7 +24,7 @@ func backoff(failures int) time.Duration {
 const logInterval = time.Minute
 
 // databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
-// outage once, in readiness and in the log, no matter how many loops fail or how often.
+// outage once, in readiness and in the log, even if many loops fail many times.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
@@ -52,7 +52,7 @@ func (d *databaseHealth) noteSuccess() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// noteFailure records a failed attempt that was not caused by the data.
+// noteFailure records a failed attempt for which the data was not to blame.
 func (d *databaseHealth) noteFailure(err error) {
 	d.failures.Inc()
 	d.mu.Lock()

@@ -12,7 +12,7 @@ func (r *Recorder) Hurry() {
 	r.catchUpEvery = 10 * time.Millisecond
 }
 
-// DeliverAgain sets the time after which the server redelivers an unacknowledged message, and
+// DeliverAgain sets how long the server waits before it redelivers an unacknowledged message, and
 // allows transactions to take longer than that. It must be called before Run.
 func (r *Recorder) DeliverAgain(after time.Duration) {
 	r.deliverAgain, r.applyTimeout = after, applyTimeout

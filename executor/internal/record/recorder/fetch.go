@@ -28,11 +28,10 @@ func (s source) isStartStream() bool { return s.stream == pairOfStream(s.stream)
 // delayed.
 const maxStartBacklog = 2_000
 
-// delayReports delays reports while many start messages are waiting, as after an outage of the
-// database. Without the delay, most reports would be read before their start messages, and the
-// store keeps only a limited number of such reports. Some reports are still let through, to prevent
-// a steady flow of start messages from blocking reports indefinitely. delayReports reports whether
-// reports must wait.
+// delayReports delays reports while many start messages are waiting, for example after an outage of
+// the database. Otherwise, most reports would be read before their start messages, and the store
+// keeps only a limited number of such reports. Some reports still get through, so that a steady
+// flow of start messages does not block reports forever. waited tells whether reports must wait.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.stream); from.stream != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {
@@ -42,13 +41,14 @@ func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) 
 	return true
 }
 
-// consumerPollInterval is the interval at which a consumer's state is polled. It is short, so a
-// lost consumer is recreated about as soon as /readyz reports its loss.
+// consumerPollInterval is how often a consumer's state is polled. It is short, so that a lost
+// consumer is recreated about as soon as /readyz reports its loss.
 const consumerPollInterval = time.Second
 
-// At a low rate, messages are recorded as they arrive. At a high rate, they are fetched in bursts
-// with pauses in between: messages sent together cost the NATS server and the executor far less
-// than messages sent one by one, and one large transaction costs far less than several small ones.
+// At a low rate, the recorder records messages as they arrive. At a high rate, it fetches them in
+// bursts, with pauses between the bursts. Messages sent together cost the NATS server and the
+// executor far less than single ones, and one large transaction costs far less than several small
+// ones.
 const (
 	// fetchSize is the maximum number of messages per request at a low rate.
 	fetchSize = 250
@@ -64,14 +64,14 @@ const (
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.
 	minPauseAfterBurst, maxPauseAfterBurst = 50 * time.Millisecond, 200 * time.Millisecond
-	// burstPausePer1000PerSecond is the pause per thousand messages per second. The higher the
-	// rate, the more CPU time matters and the less the delay does.
+	// burstPausePer1000PerSecond is the pause per thousand messages per second. At a higher rate,
+	// CPU time matters more and the delay matters less.
 	burstPausePer1000PerSecond = 20 * time.Millisecond
 	minBurstMessages           = int(burstRate * minPauseAfterBurst / time.Second / 4)
 )
 
-// pauseAfterBurst returns how long to wait after a burst of messages that took the duration since
-// to arrive. The higher the rate, the longer the pause.
+// pauseAfterBurst returns the pause after a burst of messages that arrived within the duration
+// since. The higher the rate, the longer the pause.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
 	thousands := float64(messages) / 1000 / max(since, minPauseAfterBurst).Seconds()
 	return min(
@@ -165,24 +165,24 @@ func (r *Recorder) consumeWithRetry(
 	}
 }
 
-// fetch adds messages to arrived until the consumer fails or the context is done. It lets each
-// request to the server complete: if a request is canceled, messages in flight may be lost, and are
-// redelivered only after deliverAgain.
+// fetch adds messages to arrived until the consumer fails or the context is done. It never cancels
+// a request to the server: messages on their way could be lost, and would be redelivered only after
+// deliverAgain.
 func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
 	connection := r.connectionNumber()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
 		existing.CachedInfo().Paused {
-		// The consumer may be paused while a backup is being restored. Without this, the update
-		// would end the pause.
+		// The consumer may be paused while a backup is being restored. Keep the pause in the
+		// update; otherwise, the update would end it.
 		config.PauseUntil = existing.CachedInfo().Config.PauseUntil
 	}
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, from.stream, config)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", from.consumer.Durable, err)
 	}
-	// Compare a new consumer as well: if the server could not read a consumer's settings, it
-	// creates the consumer with the state that it finds in the consumer's directory.
+	// Check a new consumer as well: if the server could not read a consumer's settings, a consumer
+	// created in its place starts with the old state in its directory.
 	if _, err := r.rewindIfBehind(ctx, pairOfStream(from.stream)); err != nil {
 		return err
 	}
@@ -293,8 +293,8 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 }
 
 // watch polls the consumer's lag and the stream's size. It restarts fetch if the consumer was
-// deleted, and after a reconnect, so that the consumer is rewound if the stream was restored to an
-// earlier state in the meantime.
+// deleted, and after a reconnect. fetch then rewinds the consumer if the stream was restored to an
+// earlier state.
 func (r *Recorder) watch(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,

@@ -39,8 +39,8 @@ type bodyOnly struct {
 
 func (m bodyOnly) Data() []byte { return m.body }
 
-// While a full batch is waiting, no more messages are fetched, whether it consists of many messages
-// or of a few with long bodies.
+// While a full batch is waiting, no more messages are fetched. A batch can be full because of its
+// number of messages or because of the length of their bodies.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	short, long := bodyOnly{}, bodyOnly{body: make([]byte, maxBatchBytes/2)}

@@ -21,7 +21,7 @@ import (
 
 const (
 	// lostSearchDelay is how long the search is delayed after the process has started or
-	// reconnected. In that time the recorder can catch up, and a runner that has the start message
+	// reconnected. In that time, the recorder can catch up, and runners that have start messages
 	// can finish.
 	lostSearchDelay = 10 * time.Second
 	// lostRecheckDelay is the delay before a missing start message is looked up again, because a
@@ -29,8 +29,8 @@ const (
 	lostRecheckDelay = 5 * time.Second
 	// maxConcurrentLookups is the maximum number of concurrent message lookups.
 	maxConcurrentLookups = 8
-	// minRunTimeToExpire is how long an execution must have been running to count as expired after
-	// its start message has expired. Until then its handler may still be running.
+	// minRunTimeToExpire is how long an execution must have been running before it counts as
+	// expired, if its start message has expired. Before that, its handler may still be running.
 	minRunTimeToExpire = 24 * time.Hour
 )
 
@@ -65,9 +65,9 @@ var (
 	endReasons = []endReason{endReasonLost, endReasonExpired, endReasonUnreported}
 )
 
-// EndLost marks as failed the executions that no runner will end. Their start messages were lost
-// from the stream, expired before a runner received them, or were acknowledged by a runner without
-// a report. It searches for such executions now, after each reconnect to NATS, and at the interval
+// EndLost marks executions as failed if no runner will end them. The stream has lost their start
+// message, or it expired before a runner received it, or a runner acknowledged it without a report.
+// EndLost searches for such executions now, after each reconnect to NATS, and every
 // lostSearchInterval, until the context is done.
 func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
@@ -144,10 +144,10 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	return streams.maxAge(), nil
 }
 
-// readRunnerGroups reads the groups of runners of each stream. It returns an error unless the
-// database has everything that the shared streams hold. If a queue's own stream is unreachable or
-// its contents are not fully recorded, prepare sets the err field of that stream, and executions
-// whose start messages may be in it are left alone.
+// readRunnerGroups reads each stream's groups of runners. It returns an error unless the database
+// has everything that the shared streams hold. If a queue's own stream is unreachable or not fully
+// recorded, it sets that stream's err field, and the search ignores executions whose start messages
+// may be in that stream.
 func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) error {
 	if err := r.readRunnerGroupsOf(ctx, streams, sharedStartReportPair.starts); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (r *Recorder) readRunnerGroups(ctx context.Context, streams startStreams) e
 func (r *Recorder) readRunnerGroupsOf(
 	ctx context.Context, streams startStreams, name string,
 ) (err error) {
-	// Read the groups first. Runners report before they acknowledge, so the reports about
-	// everything acknowledged by now are recorded once the recorder has caught up.
+	// Read the groups first. Runners report before they acknowledge, so when the recorder has
+	// caught up, it has recorded the reports about everything acknowledged by now.
 	at := streams[name]
 	if at.groups, err = runnerGroupsOf(ctx, at.stream); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	return err
 }
 
-// end marks executions as failed, unless the database has been replaced in the meantime by one that
-// lacks recorded messages.
+// end marks executions as failed, unless the database has since been replaced by one that lacks
+// recorded messages.
 func (r *Recorder) end(
 	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
 ) error {
@@ -233,14 +233,14 @@ var errBehind = errors.New("the recorder has not caught up")
 const (
 	// catchUpTimeout is how long a search waits for the recorder.
 	catchUpTimeout = 10 * time.Second
-	// catchUpPollInterval is the interval at which it checks the recorder's progress.
+	// catchUpPollInterval is how often the search checks the recorder's progress.
 	catchUpPollInterval = 100 * time.Millisecond
 )
 
-// awaitCaughtUp waits, for at most catchUpTimeout, until everything that the stream holds at the
-// time of the call is recorded. By then, start messages that were published again are recorded with
-// their new sequences, and every final state that was reported is known. It does not wait for
-// messages that arrive later, so it also returns under steady load.
+// awaitCaughtUp waits, for at most catchUpTimeout, until everything in the stream at the time of
+// the call is recorded. The database then has the new sequences of start messages that were
+// published again, and every reported final state. awaitCaughtUp does not wait for later messages,
+// so it also returns under steady load.
 func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	s, err := r.js.Stream(ctx, name)
 	if err != nil {
@@ -284,7 +284,7 @@ func (r *Recorder) findUnended(
 				return nil, err
 			}
 			// Compute the ages after the lookups. With an earlier time, a start message that
-			// expired in between would appear to be lost.
+			// expires during the lookups would appear to be lost.
 			asked := time.Now()
 			for i, record := range records {
 				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
@@ -306,13 +306,13 @@ func (r *Recorder) findUnended(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. subject is the subject of its start message, or "" if the stream no longer has that
+// still end it. subject is the subject of the start message, or "" if the stream no longer has that
 // message.
 func endReasonFor(
 	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
-	// Without the margin, a start message that disappeared at about the stream's maximum age would
-	// count as lost, although it has expired and a runner may have received it at the last moment.
+	// Without the margin, a start message that expired during the search would count as lost,
+	// although a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
@@ -381,9 +381,8 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// maxAgeAndGroups returns the maximum age of the stream that holds or held the start message of an
-// execution, and the groups of runners that consume that stream. ok is false if that cannot be
-// determined now.
+// maxAgeAndGroups returns the maximum age of the stream that holds or held an execution's start
+// message, and the groups of runners that consume that stream. ok is false if it cannot find out.
 func (s startStreams) maxAgeAndGroups(
 	c lostCandidate,
 ) (maxAge time.Duration, groups []runnerGroup, ok bool) {
@@ -419,8 +418,8 @@ func newLostCandidate(record store.Record) lostCandidate {
 }
 
 // locate finds the streams and subjects of the candidates' start messages. It returns the
-// candidates whose start message is not at the recorded sequence of any stream. Candidates for
-// which one of the streams could not be searched are not returned.
+// candidates whose start message is not at the recorded sequence of any stream. It leaves out
+// candidates if one of their streams could not be searched.
 func (r *Recorder) locate(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (lost []lostCandidate, err error) {
@@ -486,9 +485,8 @@ func (r *Recorder) isLost(
 	return err == nil && subject == "", err
 }
 
-// findStartSubject returns the subject of an execution's start message, which it looks up at the
-// recorded sequence. It returns "" if there is no message there, or if the message belongs to
-// another execution.
+// findStartSubject looks up an execution's start message at the recorded sequence, and returns its
+// subject. It returns "" if there is no message, or if it belongs to another execution.
 func (r *Recorder) findStartSubject(
 	ctx context.Context, s jetstream.Stream, lost store.LostExecution,
 ) (string, error) {

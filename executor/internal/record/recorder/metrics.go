@@ -139,8 +139,8 @@ func (m *metrics) makeStreamGauges() {
 	m.streamMaxBytes.WithLabelValues(stream.ExecutionsName)
 }
 
-// observe counts the entries that have a verdict. An undecided message is counted later, when it
-// has been redelivered and has received a verdict.
+// observe counts the entries that have a verdict. It does not count an undecided message, which is
+// redelivered and then counted.
 func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
 	for _, e := range entries {
 		switch {

@@ -76,10 +76,10 @@ func (r *rig) hasStream(metric, name string) bool {
 	return ok
 }
 
-// A queue's own stream that is created while the recorder is running is recorded in addition to the
-// shared stream, from its first message to its last, even by a recorder that starts in between.
-// Messages that only carry an ID are not recorded. The recorder continues when the stream is
-// deleted and when it is created again.
+// A recorder records a queue's own stream, from its first message to its last, in addition to the
+// shared stream. The own stream is created while the recorder is running, or before another
+// recorder starts. Messages with only an ID are not recorded. The recorder continues when the
+// stream is deleted and created again.
 func TestAnOwnStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -195,8 +195,8 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 	}
 }
 
-// If the database was restored from a copy, the acknowledged messages of a queue's own stream are
-// recorded again.
+// If the database was restored from a copy, the recorder records the acknowledged messages of a
+// queue's own stream again.
 func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -223,7 +223,7 @@ func TestADatabaseThatLacksAnOwnStream(t *testing.T) {
 	})
 }
 
-// A queue's own stream that was rolled back and has grown again is recorded from there on, and its
+// A queue's own stream is rolled back and grows again. The recorder records it from there on, and
 // runners receive the starts that their consumer would skip.
 func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
@@ -270,10 +270,10 @@ func TestAnOwnStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// The search for executions that no runner will end finds start messages in the shared stream and
-// in the queue's own stream. An execution whose start message waits in either stream is left alone.
-// An execution whose start message is gone is ended, and so is one whose start message runners
-// acknowledged in the queue's own stream without a report.
+// The search for executions that no runner will end reads the shared stream and the queue's own
+// stream. It ignores executions with a waiting start message in either stream. It ends executions
+// without a start message, and those whose start message runners acknowledged in the queue's own
+// stream without a report.
 func TestLostStartsOfBothPlaces(t *testing.T) {
 	t.Parallel()
 	r := start(t)

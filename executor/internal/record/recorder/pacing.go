@@ -11,16 +11,16 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// In a process that also has an ingress, the recorder lets the ingress respond to a burst of
-// requests first and records the burst afterwards. A batch occupies a CPU for tens of milliseconds,
-// and every sender would otherwise have to wait for that. The delay of a record is limited.
+// In a process that also has an ingress, the recorder first lets the ingress respond to a burst of
+// requests, and then records the burst. A batch occupies a CPU for tens of milliseconds, and every
+// sender would have to wait for that. The delay of a record is limited.
 const (
 	// busyRequestsPerCPU is the number of concurrent requests per CPU at which senders begin to
 	// wait for CPUs. One request takes a fraction of a millisecond, so at 5,000 requests per second
 	// there are one or two.
 	busyRequestsPerCPU = 4
 	// quietPeriod is how long the number of requests must stay lower before the recorder continues.
-	// NATS acknowledges many requests together, so at times there are none.
+	// NATS acknowledges many requests together, so for short moments there are none.
 	quietPeriod       = 50 * time.Millisecond
 	quietPollInterval = 2 * time.Millisecond
 	// maxRecordDelay is the age of a message at which the recorder stops waiting for requests.
@@ -62,14 +62,14 @@ const (
 	batchPauseRatio = 3
 	// maxPauseAfterBatch is the maximum pause. It is well below ackWait.
 	maxPauseAfterBatch = 100 * time.Millisecond
-	// noPauseBacklog is the number of waiting messages at or above which there is no pause. The
-	// pause gets shorter as the number approaches noPauseBacklog, so the recorder keeps up with a
-	// load that lasts longer than a burst.
+	// noPauseBacklog is the number of waiting messages from which on there is no pause. Below it,
+	// the pause gets shorter as the number grows, so that the recorder keeps up with a load that
+	// lasts longer than a burst.
 	noPauseBacklog = 30_000
 )
 
-// pauseAfterBatch returns the pause after a batch that took the duration took, with a number of
-// messages still waiting.
+// pauseAfterBatch returns the pause after a batch. took is the batch's duration, and waiting is the
+// number of messages still waiting.
 func pauseAfterBatch(took time.Duration, waiting uint64) time.Duration {
 	leisure := 1 - float64(min(waiting, noPauseBacklog))/noPauseBacklog
 	return min(time.Duration(batchPauseRatio*leisure*float64(took)), maxPauseAfterBatch)
@@ -81,8 +81,8 @@ const messagesPerYield = 16
 
 // yieldToOthers lets other goroutines run after every messagesPerYield messages. message is the
 // index of the message in its batch. A batch occupies a P (a processor of the Go scheduler) for
-// tens of milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without that, the
-// goroutines of an ingress in this process that are ready to run on this P would wait that long.
+// tens of milliseconds, and the scheduler preempts a goroutine only after 10 ms. Without yielding,
+// goroutines of an ingress in this process would wait that long for this P.
 func yieldToOthers(message int) {
 	if message%messagesPerYield == messagesPerYield-1 {
 		runtime.Gosched()

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The recorder lets a burst of requests pass first, but no message waits longer than maxRecordDelay
-// for it.
+// The recorder waits until a burst of requests has passed, but no message waits longer than
+// maxRecordDelay.
 func TestSendersPassFirst(t *testing.T) {
 	t.Parallel()
 	many := int64(busyRequestsPerCPU * runtime.GOMAXPROCS(0))

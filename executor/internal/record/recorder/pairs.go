@@ -9,11 +9,11 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Start messages and reports are stored in pairs of streams: one pair is shared, and a queue may
-// have its own pair. Such pairs are created and deleted while the recorder runs, so the recorder
-// polls the server for the existing streams, at the interval consumerPollInterval. Pairs are
-// independent: each one is compared with the database separately, and a pair that is unreachable or
-// holds many messages does not delay the others.
+// Start messages and reports are stored in pairs of streams. One pair is shared, and a queue may
+// have its own pair. Such pairs are created and deleted while the recorder runs, so it polls the
+// server for the existing streams every consumerPollInterval. Pairs are independent: the recorder
+// compares each one with the database separately, and a pair that is unreachable or holds many
+// messages does not delay the others.
 
 // startReportPair holds the names of a stream of start messages and of the stream with the runners'
 // reports about them.
@@ -67,7 +67,7 @@ func (r *Recorder) existingPairs(ctx context.Context) ([]startReportPair, error)
 	return all, nil
 }
 
-// forgetStream removes the state of a deleted stream.
+// forgetStream removes the recorder's state about a deleted stream.
 func (r *Recorder) forgetStream(name string) {
 	r.metrics.forgetStream(name)
 	r.marks.forget(name)

@@ -18,18 +18,16 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A database can lose its last transactions, when a lagging standby is promoted or a dump is
+// A database can lose its last transactions when a lagging standby is promoted or a dump is
 // restored. NATS does not redeliver acknowledged messages. Every transaction therefore stores the
-// ranges of messages that it records or puts aside (store.Batch.Handled). A message that is in the
-// stream, acknowledged, and in none of these ranges is missing from this database. The recorder
-// compares the streams with the database when it starts or connects to NATS, when the store has a
-// new connection, at the interval databaseCompareInterval, and before it ends executions. It
-// rewinds the consumer to the first missing message. Messages that are already recorded are not
-// recorded twice.
+// ranges of messages that it records or puts aside (store.Batch.Handled). If a message in the
+// stream is acknowledged but in none of these ranges, this database lacks it. The recorder compares
+// the streams with the database when it starts or connects to NATS, when the store has a new
+// connection, every databaseCompareInterval, and before it ends executions. It rewinds the consumer
+// to the first missing message. Messages that are already recorded are not recorded twice.
 
 const (
-	// databaseCompareInterval is the interval at which the database is compared with the
-	// acknowledged messages.
+	// databaseCompareInterval is how often the database is compared with the acknowledged messages.
 	databaseCompareInterval = time.Minute
 	// databaseCompareTimeout is the maximum duration of one comparison.
 	databaseCompareTimeout = 30 * time.Second
@@ -80,7 +78,7 @@ func rangesOf(entries []*entry) (ranges []store.HandledRange) {
 	return ranges
 }
 
-// recovery tracks how far the messages that the database has lost have been recorded again.
+// recovery tracks how many of the messages that the database has lost are recorded again.
 type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
@@ -113,9 +111,9 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 			"it, as after a failover to a standby that lagged")
 }
 
-// updateFloor stores the position up to which a stream is acknowledged. If the stored position was
-// higher, another executor has rewound the consumer, and updateFloor returns that earlier position.
-// Otherwise it returns 0.
+// updateFloor stores the position up to which a stream is acknowledged. If the previously stored
+// position is higher, another executor has rewound the consumer, and updateFloor returns that
+// previous position. Otherwise, it returns 0.
 func (r *recovery) updateFloor(stream string, now ackFloor) (before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +229,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	if r.recovery.isRunning() {
 		return nil
 	}
-	// Messages that were acknowledged late, for the previous database, could still be missing.
+	// Messages that were acknowledged late, for the previous database, may still be missing.
 	if behind, err := r.rewindAllIfBehind(ctx); err != nil || behind {
 		if err != nil {
 			r.recovery.start(sharedStartReportPair.starts, 1, r.ready) // to check the stream again
@@ -259,8 +257,8 @@ func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err erro
 }
 
 // rewindIfBehind rewinds the recorder's consumers of a pair of streams to the first message that
-// they would otherwise skip, because a stream was rolled back or the database has lost
-// transactions. It reports whether the database was behind.
+// they would otherwise skip. They skip messages if a stream was rolled back or the database has
+// lost transactions. It reports whether the database was behind.
 func (r *Recorder) rewindIfBehind(
 	ctx context.Context,
 	at startReportPair,
@@ -318,7 +316,7 @@ type position struct {
 
 // positionOf returns the position of a stream's consumer. Call it before reading the ranges from
 // the database: a message is acknowledged after its transaction, so the ranges then include every
-// acknowledged message.
+// message that is acknowledged in the position.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
 	p := &position{name: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
@@ -338,9 +336,10 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing sets the missing field of the positions. A database without any range of a stream has
-// none of its messages: it does not search for records instead, because executors record in
-// parallel, and a record does not show that the messages before it are recorded.
+// findMissing sets the missing field of the positions. If the database has no range of a stream,
+// findMissing assumes that all its messages are missing. It does not search for records instead:
+// executors record in parallel, so a record does not prove that the messages before it are
+// recorded.
 func (r *Recorder) findMissing(ctx context.Context, positions ...*position) error {
 	for _, p := range positions {
 		if p.stream == nil {
@@ -360,7 +359,7 @@ func (r *Recorder) findMissing(ctx context.Context, positions ...*position) erro
 	return nil
 }
 
-// acknowledged returns the sequences of the first and the last message in the stream that were
+// acknowledged returns the first and the last sequence of the stream's messages that were
 // acknowledged and have not been replaced since.
 func (p *position) acknowledged() (first, last uint64) {
 	state := p.stream.CachedInfo().State
@@ -396,8 +395,8 @@ func firstMissing(ctx context.Context, p *position, ranges []store.HandledRange)
 	return 0, nil
 }
 
-// firstSequenceFrom returns the sequence of the first message at or after a sequence, or 0 if there
-// is none.
+// firstSequenceFrom returns the sequence of the first message at or after the given sequence, or 0
+// if there is none.
 func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout)
 	defer cancel()

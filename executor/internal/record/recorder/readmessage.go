@@ -13,7 +13,7 @@ import (
 
 // readMessage returns the message at a sequence of a stream, or leader.ErrNoMessage. Any replica
 // may return the message, but only the leader may report that there is none: a replica that is
-// catching up after a partition has not received the newest messages.
+// catching up after a partition lacks the newest messages.
 func (r *Recorder) readMessage(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (*jetstream.RawStreamMsg, error) {

@@ -13,8 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// lagging is a stream whose direct reads are answered by a replica that has not received anything
-// yet.
+// lagging is a stream whose direct reads go to a replica that has not received anything yet.
 type lagging struct{ jetstream.Stream }
 
 func (lagging) GetMsg(
@@ -23,8 +22,8 @@ func (lagging) GetMsg(
 	return nil, jetstream.ErrMsgNotFound
 }
 
-// A lagging replica must not make the recorder conclude that a message is gone: it would look as if
-// the stream had been rolled back, and executions would run again. The leader decides.
+// A lagging replica that lacks a message must not make the recorder conclude that the stream was
+// rolled back; executions would then run again. Only the leader decides.
 func TestALaggingReplicaDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

@@ -34,38 +34,37 @@ const (
 	// executor. When an executor is killed, recording the messages that it was handling is delayed
 	// by this duration.
 	ackWait = 5 * time.Second
-	// drainTimeout is how long Run may continue, after its context is done, to record messages that
+	// drainTimeout is how long Run may continue after its context is done, to record messages that
 	// have already arrived.
 	drainTimeout = 5 * time.Second
 )
 
 // Recorder records the streams' messages. Several recorders in several executors share the work.
 type Recorder struct {
-	// Publishing is the number of requests whose messages an ingress in this process is currently
-	// storing. During a burst of requests, the recorder waits: see pacing.go. Set it before Run.
-	// nil means that this process has no ingress.
+	// Publishing is the number of requests whose messages an ingress in this process is storing
+	// now. During a burst of requests, the recorder waits: see pacing.go. Set it before Run. nil
+	// means that this process has no ingress.
 	Publishing *atomic.Int64
 	// Retention is how long execution records are kept; the recorder does not search for older
 	// ones. Set it before Run. 0 means that records are kept forever.
 	Retention time.Duration
-	// Captured stores a sealed secret that a node's provider sent. It may be called repeatedly with
-	// the same secret, and is retried indefinitely after an error. Set it before RunReports. nil
-	// means that such secrets are ignored.
+	// Captured stores a sealed secret that a node's provider sent. The recorder may call it
+	// repeatedly with the same secret, and retries indefinitely after an error. Set it before
+	// RunReports. nil means that such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
-	// Observations about a sender with another preset are not counted. It is retried indefinitely
-	// after an error. Set it before RunReports. nil means that everything is counted.
+	// Observations about a sender with another preset do not count. The recorder retries
+	// indefinitely after an error. Set it before RunReports. nil means that everything counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 
-	// Behind is called when the database was found to lack acknowledged messages. It should apply
-	// again what the database may have lost from other sources. Set it before Run. If it is nil,
-	// nothing is called.
+	// Behind is called when the database lacks acknowledged messages. It should apply again what
+	// the database may have lost from other sources. Set it before Run; nil is allowed.
 	Behind func(ctx context.Context)
 
-	// SkippedConsumers returns the runners' consumers that have skipped start messages without
-	// running them. Redelivered is called with such a consumer after those start messages have been
-	// published again for its group of runners. Set both before calling EndLost. A nil
-	// SkippedConsumers means that there are no such consumers.
+	// SkippedConsumers returns the runners' consumers that have skipped start messages. When those
+	// start messages have been published again for a consumer's group, Redelivered is called with
+	// the consumer. Set both before calling EndLost. A nil SkippedConsumers means that there are no
+	// such consumers.
 	SkippedConsumers func() (consumers []string, err error)
 	Redelivered      func(consumer string) error
 

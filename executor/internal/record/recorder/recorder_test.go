@@ -33,7 +33,7 @@ type faulty struct {
 	store.Store
 	mu     sync.Mutex
 	away   bool // the database is unavailable
-	tooBig int  // Apply hangs for a batch with more records than this; 0 means never
+	tooBig int  // Apply hangs for batches with more records than this; 0 means never
 	// Apply takes at least slow, and counts its calls.
 	slow    time.Duration
 	applied int
@@ -100,7 +100,7 @@ type rig struct {
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
-	deliverAgain time.Duration // of recorders started from now on; 0 means the default
+	deliverAgain time.Duration // AckWait of recorders started from now on; 0 means the default
 	searchEvery  time.Duration // of recorders started from now on; 0 means the default
 	path         string        // of the database
 }
@@ -338,8 +338,8 @@ func (r *rig) counted() map[string]float64 {
 
 const refuse = `CREATE TRIGGER refuse BEFORE INSERT ON executions WHEN NEW.workflow = (SELECT workflow FROM workflows WHERE workflow_id = 'refused') BEGIN SELECT RAISE(ABORT, 'no such thing here'); END`
 
-// A message that cannot be decoded, or that the database refuses because of its data, is put aside
-// and blocks nothing.
+// A message that cannot be decoded, or whose data the database refuses, is put aside and blocks
+// nothing.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -375,7 +375,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// A message that is refused and cannot be put aside either is retried for as long as it takes.
+// If the database refuses a message and also refuses to put it aside, the recorder retries
+// indefinitely.
 func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -395,8 +396,8 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	}
 }
 
-// If a database responds but cannot write the records, the data is not to blame: whatever else the
-// database can still write, no message is put aside and none is acknowledged.
+// If a database responds but cannot write the records, the data is not to blame. Even if the
+// database can still write dead letters, no message is put aside or acknowledged.
 func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -425,8 +426,8 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// A transaction that does not finish in time is canceled, and smaller ones are tried. In the
-// meantime the recorder is not ready.
+// A transaction that takes too long is canceled, and smaller ones are tried. In the meantime, the
+// recorder is not ready.
 func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -444,8 +445,7 @@ func TestABatchThatTakesTooLongIsDivided(t *testing.T) {
 	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
 }
 
-// While the database is unavailable, the numbers of attempts and log lines do not grow with the
-// number of waiting messages.
+// While the database is unavailable, more waiting messages do not cause more attempts or log lines.
 func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -477,8 +477,8 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A server that came back without the consumer does not report its loss. The recorder notices the
-// loss and creates the consumer again.
+// NATS restarts without the consumer and does not report its loss. The recorder notices the loss
+// and creates the consumer again.
 func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -507,8 +507,8 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.await("it is recorded", func() bool { return r.has(second, execution.Queued) })
 }
 
-// A runner may report on executions that it received. A report on another runner's execution
-// changes nothing and is counted; an ID that could be a delivery's makes no difference.
+// A runner may report only on executions that it received. A report on another runner's execution
+// changes nothing and is counted, even if its ID could be that of a delivery.
 func TestForgedProgress(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -553,8 +553,8 @@ func TestForgedProgress(t *testing.T) {
 	}
 }
 
-// Progress that arrives before its start is kept until the start is recorded, however long that
-// takes: another executor may have received the start and be frozen.
+// Progress that arrives before its start is kept until the start is recorded, even if that takes
+// long: another executor may have received the start and be frozen.
 func TestProgressWaitsForItsStart(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -577,8 +577,7 @@ func TestProgressWaitsForItsStart(t *testing.T) {
 	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
 }
 
-// Reports on unknown executions do not block anything: they are recorded immediately, and none is
-// redelivered.
+// Reports on unknown executions block nothing: they are recorded immediately and never redelivered.
 func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -680,8 +679,8 @@ func TestReportsOfRefusalsCountOnce(t *testing.T) {
 	})
 }
 
-// An ingress's observation of a sender that arrives after another preset was set does not count
-// toward the new preset.
+// An ingress's observation of a sender does not count if the node has another preset when it
+// arrives.
 func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -48,8 +48,8 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
-// applyReport applies a report. It retries until the report is applied, can never be applied, or
-// the context is done.
+// applyReport applies a report. It retries until it succeeds, until it is clear that it can never
+// succeed, or until the context is done.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 	for failures := 0; ; failures++ {
 		err := r.tryReport(ctx, msg)

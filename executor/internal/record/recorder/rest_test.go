@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The recorder rests in proportion to the time that a batch took, never for long, and not at all
-// when it has fallen behind.
+// The recorder's pause after a batch is proportional to the batch's duration, up to a maximum.
+// There is no pause when the recorder has fallen behind.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -18,19 +18,20 @@ import (
 )
 
 // A power failure, or restoring NATS's files from a copy, can roll a stream back to a state before
-// messages that its consumers have acknowledged, because the consumers' state is kept in separate
-// files. The stream then uses the same sequences again, and a consumer skips the new messages
-// because it considers them acknowledged. Before the recorder continues with a consumer, it
-// therefore checks whether the last acknowledged message is recorded. If it is not, and other
-// records show that the stream was rolled back, the consumer is rewound to the first message that
-// is not recorded. Messages that are already recorded are not recorded twice. The groups of runners
-// receive again only the messages that they would otherwise skip: see redeliverSkipped.
+// messages that its consumers have acknowledged, because NATS keeps the consumers' state in
+// separate files. The stream then uses the same sequences again, and a consumer skips the new
+// messages because it considers them acknowledged. Before the recorder continues with a consumer,
+// it therefore checks whether the last acknowledged message is recorded. If that message is not
+// recorded, and other records show that the stream was rolled back, the recorder rewinds the
+// consumer to the first message that is not recorded. Messages that are already recorded are not
+// recorded twice. The groups of runners receive again only the messages that they would otherwise
+// skip: see redeliverSkipped.
 //
 // If no record shows that the stream was rolled back, the database has lost transactions: see
 // rewindIfBehind.
 
 // ackMarks holds the last message that this process acknowledged on each connection to NATS.
-// Between two connections, a stream may have been rolled back and have grown again.
+// Between two connections, a stream may have been rolled back and grown again.
 type ackMarks struct {
 	mu   sync.Mutex
 	last map[string][]ackMark // by stream
@@ -124,8 +125,8 @@ func (r *Recorder) firstSkipped(
 }
 
 // findFirstUnrecorded returns the sequence of the first message up to last that is not recorded, or
-// 0 if last is recorded. Skipped messages are adjacent, so findFirstUnrecorded searches backwards
-// in growing steps and then bisects.
+// 0 if last is recorded. Skipped messages are adjacent, so it searches backwards in growing steps
+// and then bisects.
 func (r *Recorder) findFirstUnrecorded(
 	ctx context.Context, s jetstream.Stream, last, oldest uint64,
 ) (uint64, error) {
@@ -166,8 +167,8 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasReplaced reports whether the stream holds different messages at acknowledged sequences,
-// according to this process's marks and the newest records.
+// wasReplaced reports whether the stream holds different messages at acknowledged sequences. It
+// compares the stream with this process's marks and the newest records.
 func (r *Recorder) wasReplaced(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
@@ -204,7 +205,7 @@ func (r *Recorder) wasReplaced(
 	return len(lost) > 0, err
 }
 
-// newestRecords returns the newest records accepted since a time whose start messages may be in a
+// newestRecords returns the newest records since the given time whose start messages may be in the
 // stream.
 func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
@@ -240,8 +241,8 @@ func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 }
 
 // isRecordedAt reports whether the message at a sequence is recorded, deleted, or older than the
-// retention of records. known is false for a message of a kind that is never recorded; the first
-// result is then meaningless.
+// retention of records. known is false if the message is of a kind that is never recorded; the
+// first result is then meaningless.
 func (r *Recorder) isRecordedAt(
 	ctx context.Context, s jetstream.Stream, sequence uint64,
 ) (recorded, known bool, err error) {
@@ -288,7 +289,7 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 }
 
 // isApplied reports whether applying progress would change nothing. Progress of an execution that
-// is not recorded yet counts as applied, because the store keeps it.
+// is not recorded yet counts as applied, because the store keeps such progress.
 func (r *Recorder) isApplied(ctx context.Context, p *execution.Progress) (bool, error) {
 	record, err := r.store.Get(ctx, p.ID)
 	if errors.Is(err, store.ErrNotFound) {

@@ -23,13 +23,15 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// taken creates a consumer of the shared stream that has acknowledged a number of messages.
+// taken creates a consumer of the shared stream that has already acknowledged the given number of
+// messages.
 func (r *rig) taken(config jetstream.ConsumerConfig, messages int) jetstream.Consumer {
 	r.t.Helper()
 	return r.takenOf(stream.ExecutionsName, config, messages)
 }
 
-// takenOf creates a consumer of a stream that has acknowledged a number of messages.
+// takenOf creates a consumer of a stream that has already acknowledged the given number of
+// messages.
 func (r *rig) takenOf(
 	name string, config jetstream.ConsumerConfig, messages int,
 ) jetstream.Consumer {
@@ -66,8 +68,8 @@ var (
 	runnersConsumer = stream.RunnerGroup{Queue: "q", Group: "g"}.ConsumerConfig(15 * time.Second)
 )
 
-// A power failure has rolled the stream back, and the stream has grown again past the messages that
-// its consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
+// A power failure rolls the stream back, and the stream grows again past the messages that its
+// consumers had acknowledged. New executions are recorded and run, and lost ones are ended.
 func TestAStreamThatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -139,7 +141,7 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
-// If the database was lost but the stream was not, everything is recorded again and nothing is run
+// The database is lost, but the stream is not. Everything is recorded again, and nothing runs
 // again.
 func TestADatabaseThatWasLost(t *testing.T) {
 	t.Parallel()
@@ -199,7 +201,7 @@ func (r *rig) putBack(path string) {
 	r.stop = r.again()
 }
 
-// If a database loses its last transactions, as when a lagging standby is promoted, starts, final
+// A database loses its last transactions, as when a lagging standby is promoted. Starts, final
 // states and messages put aside are recorded again, and no runner receives anything again. In the
 // meantime, /readyz reports the recovery.
 func TestADatabaseThatIsBehind(t *testing.T) {
@@ -270,9 +272,9 @@ func TestADatabaseThatIsBehind(t *testing.T) {
 	}
 }
 
-// The recorder notices by itself if a database loses transactions while the recorder is running, as
-// a server at the same address may. The lost transactions need not be those of the newest messages,
-// because several executors commit in any order.
+// A database loses transactions while the recorder is running, for example because another server
+// took over its address. The recorder notices. The lost transactions need not be those of the
+// newest messages, because several executors commit in any order.
 func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -296,8 +298,8 @@ func TestADatabaseThatLosesTransactionsMeanwhile(t *testing.T) {
 	}
 }
 
-// An execution that a runner acknowledged without a report is a dead letter, and no other execution
-// is run again because of it.
+// If a runner acknowledged an execution without a report, the execution becomes a dead letter, and
+// no other execution runs again because of it.
 func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -330,8 +332,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// Executions that were acknowledged without a report are found even under steady load, when there
-// is no moment at which everything is recorded.
+// Executions that were acknowledged without a report are found even under steady load, although
+// some messages are always unrecorded.
 func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -355,9 +357,8 @@ func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// An ordered execution that waits in its lane is not ended when its group has acknowledged later
-// executions without an order key. Like any other, it is ended when the group acknowledges it
-// without a report.
+// An ordered execution waits in its lane. It is not ended when its group acknowledges later
+// executions without an order key, but it is ended when the group acknowledges it without a report.
 func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -417,8 +418,8 @@ func TestAnOrderedExecutionThatWaits(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(ordered, execution.Failed) })
 }
 
-// A report that cannot be decoded ends the execution that its subject names, even before that
-// execution is recorded, and no other one.
+// A report that cannot be decoded ends the execution named in its subject, even if that is not
+// recorded yet, and no other execution.
 func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -445,7 +446,7 @@ func TestAnUnreadableReportEndsItsExecution(t *testing.T) {
 	}
 }
 
-// A start that no runner received before it expired becomes a dead letter, without restarting any
+// A start that expires before a runner receives it becomes a dead letter, without a restart of any
 // process.
 func TestAStartThatExpired(t *testing.T) {
 	t.Parallel()

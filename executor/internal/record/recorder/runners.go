@@ -57,9 +57,9 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 }
 
 // haveHandled reports whether the groups of runners have handled the start message with a subject
-// and a sequence: at least one group has acknowledged it, and no group that is present has yet to
-// receive it. If its execution has no report, the groups acknowledged it without one, because
-// runners report before they acknowledge.
+// and a sequence: at least one group has acknowledged it, and every present group has received it.
+// If its execution has no report, the groups acknowledged it without one, because runners report
+// before they acknowledge.
 func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bool) {
 	filter := stream.RunnerFilterSubject(subject)
 	for _, g := range groups {
@@ -77,14 +77,14 @@ func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bo
 // copyIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
 const copyIDPrefix = "again-"
 
-// redeliverSkipped makes the groups of runners receive the messages that they would skip in a
-// stream that was rolled back. If a group's acknowledgements are ahead of the whole stream, its
-// consumer is rewound, because the group has handled none of the messages to come. The consumer of
-// any other group cannot be rewound: the group has also handled messages after those that it
-// skipped, and would receive them again. Instead, copies of the skipped start messages are added to
-// the stream, and the records of their executions then refer to the copies. A message is not copied
-// if a group will receive it anyway, or if its execution has ended. redeliverSkipped is idempotent,
-// because the Nats-Msg-Id of a copy is derived from the message that it copies.
+// redeliverSkipped makes the groups of runners receive the messages that they would skip after a
+// stream was rolled back. If a group's acknowledgements are ahead of the whole stream, it rewinds
+// the group's consumer, because the group has handled none of the messages to come. It cannot
+// rewind the consumer of any other group: the group has also handled messages after the skipped
+// ones, and would receive those again. Instead, it adds copies of the skipped start messages to the
+// stream, and the records of their executions then refer to the copies. It does not copy a message
+// if a group will receive it anyway, or if its execution has ended. It is idempotent, because a
+// copy's Nats-Msg-Id is derived from the original message.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
@@ -134,7 +134,7 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
 }
 
 // publishCopy publishes a copy of the start message at a sequence to the same stream, if all groups
-// of its queue have skipped it and its execution has not ended.
+// of its queue have skipped the message and its execution has not ended.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
 ) (copied bool, err error) {
@@ -196,10 +196,10 @@ func (r *Recorder) publishCopy(
 	return err == nil, err
 }
 
-// republishSkipped publishes copies of the start messages of unfinished executions that runners'
-// consumers have skipped. It returns the other executions, whose start messages runners have
-// acknowledged without a report. Only consumers of the shared stream can have skipped start
-// messages.
+// republishSkipped publishes copies of start messages that runners' consumers have skipped and
+// whose executions have not ended. It returns the other unfinished executions: runners have
+// acknowledged their start messages without a report. Only consumers of the shared stream can have
+// skipped start messages.
 func (r *Recorder) republishSkipped(
 	ctx context.Context, at startStreams, unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
@@ -246,8 +246,8 @@ func (r *Recorder) republishSkipped(
 	return acknowledged, nil
 }
 
-// useCopySequences sets the StreamSequence of a record to that of the copy of its start message, if
-// the copy is in the same batch. Copies are published for groups of runners that skipped the
+// useCopySequences sets a record's StreamSequence to that of the copy of its start message, if the
+// copy is in the same batch. The recorder publishes copies for groups of runners that skipped the
 // original.
 func useCopySequences(entries []*entry, records []store.Record) {
 	var copies map[string]uint64

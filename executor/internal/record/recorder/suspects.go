@@ -2,9 +2,9 @@ package recorder
 
 import "time"
 
-// A message that the database refuses is retried alone, at least minPoisonTries times and for at
-// least minPoisonRetryTime, before it is put aside. minPoisonRetryTime is longer than the lock
-// timeouts of the databases.
+// The recorder retries a message that the database refuses alone, at least minPoisonTries times and
+// for at least minPoisonRetryTime. Then it puts the message aside. minPoisonRetryTime is longer
+// than the lock timeouts of the databases.
 const (
 	minPoisonTries     = 4
 	minPoisonRetryTime = 30 * time.Second
@@ -12,12 +12,12 @@ const (
 	maxPoisonSuspects  = 1_000
 )
 
-// poisonSuspects tracks messages that the database has refused until they are recorded or put
-// aside. In the meantime they stay in the stream, unacknowledged, so that they do not block other
-// messages. Only the recorder's loop uses it.
+// poisonSuspects tracks messages that the database has refused, until they are recorded or put
+// aside. In the meantime, they stay in the stream, unacknowledged, and do not block other messages.
+// Only the recorder's loop uses it.
 type poisonSuspects struct {
-	// A message is put aside once it has been refused at least tries times and its first refusal is
-	// at least time ago.
+	// A message is put aside after at least tries refusals, if its first refusal is at least time
+	// ago.
 	tries int
 	time  time.Duration
 	seen  map[messageID]*poisonSuspect
@@ -38,8 +38,8 @@ type poisonSuspect struct {
 func messageIDOf(e *entry) messageID { return messageID{e.meta.Stream, e.meta.Sequence.Stream} }
 
 // mustPutAside counts one refusal and reports whether the message must be put aside now. If there
-// are too many suspects, it is put aside immediately, because suspects must not use up the
-// consumer's limit of unacknowledged messages.
+// are too many suspects, it returns true immediately: suspects must not use up the consumer's limit
+// of unacknowledged messages.
 func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	key := messageIDOf(e)
 	known := s.seen[key]
@@ -67,7 +67,7 @@ func (s *poisonSuspects) clear(entries []*entry) {
 	}
 }
 
-// forget removes messages that were first refused long ago and have probably been delivered to
+// forget removes messages that were first refused long ago. They have probably been delivered to
 // another executor since.
 func (s *poisonSuspects) forget(now time.Time) {
 	for key, known := range s.seen {

@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// trace creates a span for a committed batch, and a span for each message whose trace is sampled,
-// as part of that trace. The spans are linked, because one transaction belongs to many traces. The
-// SDK limits the number of links of the batch's span.
+// trace creates a span for a committed batch, and, in each sampled trace, a span for its message.
+// It links the spans, because one transaction belongs to many traces. The SDK limits the number of
+// links of the batch's span.
 func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return
