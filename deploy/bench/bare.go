@@ -39,7 +39,8 @@ func runEmbedded(ctx context.Context, dir string) error {
 	return servePublisher(ctx, roleEmbedded, nc)
 }
 
-// servePublisher serves requests until ctx ends. The stream has the same settings as hookstart's.
+// servePublisher publishes every request to a stream with the same settings as hookstart's, until
+// ctx ends.
 func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"text/template"
 )
 
-// chartText is the template of the chart: two panels, one below the other, in colours that follow
-// the reader's preference for light or dark.
+// chartText is the template of the chart. The chart has two panels, one below the other, and its
+// colours follow the reader's preference for light or dark.
 //
 //go:embed chart.svg.tmpl
 var chartText string
@@ -32,11 +32,11 @@ const (
 	panelGap          = 18
 )
 
-// panel compares all variants by one value.
+// panel compares one value of all variants.
 type panel struct {
 	Title string
 	Y     int
-	BareX float64 // position of the value of bare
+	BareX float64 // x coordinate of the value of the variant bare
 	Bars  []bar
 }
 

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// cpuPeriod is the period of the CPU quota. It is short, so that a process that has used up its
-// quota does not pause for long.
+// cpuPeriod is the period of the CPU quota. It is short, so that a process without quota left
+// pauses only briefly.
 const cpuPeriod = 10 * time.Millisecond
 
 // cpuLimit is a control group that limits the CPU of its processes.
 type cpuLimit struct{ folder string }
 
-// limitCPU creates a control group that is limited to the given number of cores, and moves the
-// process pid into it. It needs root privileges and the cpu controller of control groups, version 1
-// or 2. The caller must call remove after the process has ended.
+// limitCPU creates a control group with a limit of the given number of cores, and moves the process
+// pid into it. It needs root privileges and the cpu controller of control groups, version 1 or 2.
+// The caller must call remove after the process has ended.
 func limitCPU(pid int, cores float64) (cpuLimit, error) {
 	name := "hookstart-bench-" + strconv.Itoa(pid)
 	quota := strconv.FormatInt(int64(cores*float64(cpuPeriod.Microseconds())), 10)

@@ -31,8 +31,8 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedTurnResult holds the results of the calm workflows in a turn during which another workflow
-// was flooded, and the results of that flood.
+// floodedTurnResult holds the results of a turn in which one workflow was flooded: those of the
+// calm workflows, and those of the flood.
 type floodedTurnResult struct {
 	turnResult
 	flood burstResult
@@ -90,7 +90,7 @@ type neighboursRun struct {
 	*Neighbours
 	*system
 	flooded           target
-	calmIDs, floodIDs uint64 // delivery IDs that were used; each load has its own thread
+	calmIDs, floodIDs uint64 // delivery IDs used so far; each load has its own thread
 }
 
 func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnResult, err error) {
@@ -137,7 +137,8 @@ func (c *Neighbours) write(alone []turnResult, beside []floodedTurnResult) {
 	for i, t := range beside {
 		besides[i] = t.turnResult
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
-		// After a pause, the limit allows Limit requests immediately, and then as many each second.
+		// After a pause, the limit allows Limit requests at once, and then Limit requests per
+		// second.
 		allowed[i] = float64(c.Limit) * (1 + t.flood.took.Seconds())
 	}
 	title := fmt.Sprintf("%d calm workflows with %g requests per second each; beside them one "+

@@ -38,7 +38,7 @@ func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*proc
 	return &process{Process: running, name: name, log: log}, nil
 }
 
-// stop ends the process with SIGTERM, and kills it if that takes too long.
+// stop ends the process with SIGTERM, or kills it if it takes too long to exit.
 func (p *process) stop() { _ = p.Terminate(endTimeout) }
 
 // readyEvent is the log line that a program writes when it is ready.
@@ -48,7 +48,7 @@ type readyEvent struct {
 	OpsAddr string `json:"ops_addr"`
 }
 
-// readyMessage returns a service's message in that line.
+// readyMessage returns the message of a service's readyEvent.
 func readyMessage(service string) string { return service + " is ready" }
 
 // awaitReady waits until the service in the process has logged that it is ready, and returns that
@@ -108,7 +108,7 @@ type launcher struct {
 	secretsKey string
 }
 
-// start starts one of the programs that make build builds, or one of the benchmark's own programs.
+// start starts one of the programs built by `make build`, or one of the benchmark's own.
 func (b *launcher) start(role string, args ...string) (*process, error) {
 	//nolint:gosec,noctx // our own programs; they end by signals
 	cmd := exec.Command(filepath.Join(b.bin, role), args...)

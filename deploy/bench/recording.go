@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Recording measures the time from the response to the sender until the execution is recorded, at a
+// Recording measures how long after the response to the sender an execution is recorded, at a
 // constant rate, and whether recording keeps up. The struct tags define the program's flags.
 type Recording struct {
 	Rate      float64       `help:"Requests per second." default:"5000"`
@@ -30,8 +30,8 @@ type Recording struct {
 // maxLoadDuration is the maximum duration of one load, which fills the disk.
 const maxLoadDuration = 10 * time.Minute
 
-// numLoadQuarters is the number of parts of a load that are reported separately, so that a growing
-// backlog is visible.
+// numLoadQuarters is the number of parts into which a load is divided for the report, so that a
+// growing backlog is visible.
 const numLoadQuarters = 4
 
 func (c *Recording) validate() error {
@@ -163,8 +163,8 @@ func (c *Recording) sample(g *generator) *[]sampledRequest {
 	return &samples
 }
 
-// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. The function
-// that it returns waits for the last count.
+// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. The returned
+// function waits for the last count.
 func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
 	var (
 		left []int
@@ -190,9 +190,10 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	}
 }
 
-// findRecordedTimes determines when the samples were recorded; call it after the load. A record
-// contains the time at which the executor began its batch, and the executor's log contains the time
-// at which that batch was committed and acknowledged. The executor processes one batch at a time.
+// findRecordedTimes determines when the samples were recorded. Call it after the load. It matches
+// two times: a record has the time at which the executor began its batch, and the executor's log
+// has the time at which that batch was committed and acknowledged. The executor processes one batch
+// at a time.
 func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest) error {
 	batches, err := s.commitTimes()
 	if err != nil {

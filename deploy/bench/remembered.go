@@ -16,9 +16,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// DeliveryIDCost measures the cost of remembered delivery IDs in a NATS server: it publishes the
-// same messages with and without an ID directly to the stream. The struct tags define the program's
-// flags.
+// DeliveryIDCost measures what it costs a NATS server to remember delivery IDs. It publishes the
+// same messages directly to the stream, with and without an ID. The struct tags define the
+// program's flags.
 type DeliveryIDCost struct {
 	Messages  int `help:"How many there are." default:"1000000"`
 	BodyBytes int `help:"Size of a body, JSON." default:"256"`
@@ -115,7 +115,7 @@ func (c *DeliveryIDCost) measure(ctx context.Context, withID bool) (k storageCos
 		s.close()
 		at.systems = nil
 		if err := os.Truncate(s.nats.log, 0); err != nil {
-			// The log still contains the line that the previous server was ready.
+			// The log still contains the ready line of the previous server.
 			return k, err
 		}
 		began := time.Now()
@@ -175,8 +175,8 @@ func (c *DeliveryIDCost) publish(ctx context.Context, s *system, withID bool) er
 	return c.verifyStream(ctx, s, withID)
 }
 
-// verifyStream returns an error if the stream does not have all messages, or if messages have IDs
-// and the stream does not recognize a repeated one.
+// verifyStream returns an error if messages are missing from the stream. If the messages have IDs,
+// it also checks that the stream recognizes a repeated one.
 func (c *DeliveryIDCost) verifyStream(ctx context.Context, s *system, withID bool) error {
 	all, err := s.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {

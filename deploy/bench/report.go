@@ -32,7 +32,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// valuesOf returns a value of each turn.
+// valuesOf returns one value per turn, which number selects.
 func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
@@ -41,8 +41,8 @@ func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
 	return values
 }
 
-// pairedRatios returns the quartiles of the ratios of a value to the same value of the yardstick in
-// the same round.
+// pairedRatios returns the quartiles of the ratios between the turns and the yardstick. Each ratio
+// compares the values of the same round.
 func pairedRatios(turns, yardstick []turnResult, number func(turnResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
@@ -51,7 +51,7 @@ func pairedRatios(turns, yardstick []turnResult, number func(turnResult) float64
 	return quartilesOf(ratios)
 }
 
-// latencyQuantile returns a function that returns the q quantile of a turn's latencies in
+// latencyQuantile returns a function that computes the q quantile of a turn's latencies in
 // milliseconds.
 func latencyQuantile(q float64) func(turnResult) float64 {
 	return func(t turnResult) float64 { return durationQuantileMS(t.latencies, q) }
@@ -167,8 +167,8 @@ func writeMemory(out io.Writer, systems []*system) error {
 	return nil
 }
 
-// writeExtraCPU writes, for some variants, how much more CPU a request costs than a request to the
-// variant that they add a setting to, in the same round.
+// writeExtraCPU writes how much more CPU a request costs in some variants. It compares each of them
+// with the variant that lacks one of its settings, in the same round.
 func writeExtraCPU(out io.Writer, turns map[string][]turnResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},

@@ -38,10 +38,10 @@ const (
 	roleLocal       = "hookstart-local"
 )
 
-// RunAsRole makes this process act as the program whose name it was started under. It reports
-// whether there is such a program. main must call it before Run.
+// RunAsRole makes this process act as the program under whose name it was started. It reports
+// whether it did. main must call it before Run.
 func RunAsRole() bool {
-	// The benchmark's own programs keep Go's default runtime settings, as a simple program would.
+	// The benchmark's own programs keep Go's default runtime settings, like simple programs.
 	own := func(run func(context.Context) error) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -118,8 +118,8 @@ func runRunner(ctx context.Context, natsURL string) error {
 	return errors.Join(err, ready)
 }
 
-// runNATS runs a NATS server with options, a JSON document of embednats.Options. On SIGUSR1 it
-// returns unused memory to the system.
+// runNATS runs a NATS server. options is a JSON document of embednats.Options. On SIGUSR1 the
+// server returns unused memory to the system.
 func runNATS(ctx context.Context, options string) error {
 	var o embednats.Options
 	if err := json.Unmarshal([]byte(options), &o); err != nil {

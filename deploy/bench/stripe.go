@@ -22,7 +22,7 @@ const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 type stripeSignature struct {
 	mac  hash.Hash
 	body []byte // the body, a part of the request's text
-	time []byte // the parts of the text with the time and the signature
+	time []byte // the parts of the request's text that hold the time and the signature
 	hex  []byte
 }
 
@@ -58,7 +58,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	}
 }
 
-// installStripe does the same as installIngress, and also gives the first workflow a sender.
+// installStripe is like installIngress, and also gives the first workflow a sender.
 func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"

@@ -127,8 +127,8 @@ func (c *TailLatency) measure(ctx context.Context, name string) (err error) {
 	return writeTail(c.Out, name, c.Rate, c.Slowest, requests, timelines)
 }
 
-// schedulingDelays returns for each process how long its threads have been ready to run but had no
-// CPU.
+// schedulingDelays returns for each process the total time for which its threads were ready to run
+// but had no CPU.
 func (s *system) schedulingDelays() ([]time.Duration, error) {
 	delays := make([]time.Duration, len(s.processes))
 	for i, p := range s.processes {
@@ -141,7 +141,7 @@ func (s *system) schedulingDelays() ([]time.Duration, error) {
 	return delays, nil
 }
 
-// startTraces starts an execution trace of each process. The function that it returns waits for the
+// startTraces starts an execution trace of each process. The returned function waits for the
 // traces.
 func (s *system) startTraces(ctx context.Context, duration time.Duration) func() ([][]byte, error) {
 	type end struct {
@@ -214,7 +214,7 @@ type stageBreakdown struct {
 	total    time.Duration
 	stages   activityTimes
 	ack      activityTimes // the activity of the processes during stageAckWait
-	occupied activityTimes // what ran while a request waited to run
+	occupied activityTimes // what the processes ran while a request waited to run
 }
 
 func (b *stageBreakdown) add(

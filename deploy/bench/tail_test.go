@@ -62,7 +62,7 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
-// The traces of real programs contain the goroutines that the tables name.
+// The traces of the real programs contain the goroutines named in the tables.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

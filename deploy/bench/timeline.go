@@ -31,7 +31,7 @@ type span struct {
 
 // goroutine is one goroutine in a trace.
 type goroutine struct {
-	name    string // the function that the goroutine started with, ignoring wrappers
+	name    string // function that the goroutine started with, not counting wrappers
 	spans   []span
 	assists []span // when it helped the garbage collector
 }
@@ -187,8 +187,8 @@ func (t *timeline) transition(e trace.Event, at int64) {
 	g.spans = append(g.spans, s)
 }
 
-// outermostFunc returns the outermost function in a stack that is not a wrapper, or a function in
-// messagePathFuncs if the stack has one.
+// outermostFunc returns the first function in a stack that is in messagePathFuncs. If there is
+// none, it returns the outermost function that is not a wrapper.
 func outermostFunc(stack trace.Stack) (name string) {
 	for frame := range stack.Frames() {
 		short := frame.Func[strings.LastIndexByte(frame.Func, '/')+1:]
@@ -218,8 +218,9 @@ func (t *timeline) httpGoroutines() (all []*goroutine) {
 	return all
 }
 
-// matchConnections finds the goroutine that serves each connection: it runs while the connection's
-// requests are in flight, but the others do so only by chance.
+// matchConnections finds the goroutine that serves each connection. It is the one that runs
+// whenever a request of the connection is in flight; other goroutines run at these times only by
+// chance.
 func matchConnections(requests []observedRequest, serving []*goroutine) map[int]*goroutine {
 	byConnection := map[int][]observedRequest{}
 	for _, o := range requests {
@@ -249,8 +250,8 @@ func matchConnections(requests []observedRequest, serving []*goroutine) map[int]
 	return found
 }
 
-// messagePathFuncs describes the functions of the goroutines that a message and its acknowledgement
-// pass through.
+// messagePathFuncs describes the functions of the goroutines that handle a message or its
+// acknowledgement.
 var messagePathFuncs = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
@@ -305,7 +306,7 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	}
 }
 
-// messageGoroutines returns the goroutines that messages and acknowledgements pass through.
+// messageGoroutines returns the goroutines that handle messages and acknowledgements.
 func (t *timeline) messageGoroutines() (all []*goroutine) {
 	for _, g := range t.goroutines {
 		if messagePathFuncs[g.name] != "" {
@@ -318,9 +319,9 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 // idleActivity is the activity of Ps that ran no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
-// addGoroutineTimes adds how long the process ran each goroutine in an interval, divided by the
-// number of Ps. A goroutine in a system call does not count, because it hands off its P if the call
-// takes long.
+// addGoroutineTimes adds the time for which the process ran each goroutine in an interval, divided
+// by the number of Ps. It ignores goroutines in system calls, because they hand off their P if the
+// call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {

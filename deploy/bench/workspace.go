@@ -22,7 +22,7 @@ func newWorkspace(out io.Writer) (*workspace, error) {
 	return &workspace{folder: folder, line: terminal.NewProgressLine(out)}, err
 }
 
-// start starts a system. close ends its processes, even if start returned an error.
+// start starts a system. close ends the system's processes, even if start returned an error.
 func (p *workspace) start(ctx context.Context, install installer, b *launcher) (*system, error) {
 	p.line.Show("starting %s", b.name)
 	installed, err := install(ctx, b)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// commandLine returns what a user types in a shell, in the current folder, to run hookstart, the
-// command line.
+// commandLine returns the command with which a user runs the hookstart command line in the current
+// folder.
 func commandLine() string {
 	executable, err := os.Executable()
 	folder, err2 := os.Getwd()
@@ -21,9 +21,9 @@ func commandLine() string {
 
 const commandLineName = "hookstart"
 
-// commandLineBeside returns what a user types in a folder to run the hookstart in the same folder
-// as executable: its name if the PATH leads to it, or else its path. If there is no such program,
-// as in the image, it returns the name.
+// commandLineBeside returns the command with which a user in a folder runs the hookstart next to
+// executable: its name if the PATH leads to it, or else its path. If there is no such program, as
+// in the image, it returns the name.
 func commandLineBeside(executable, folder string) string {
 	path := filepath.Join(filepath.Dir(executable), commandLineName)
 	beside, err := os.Stat(path)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The command that is printed runs the hookstart of the same installation, wherever the user has
-// it.
+// The printed command runs the hookstart next to hookstart-local, no matter in which folder the
+// user has installed both.
 func TestCommandLineCanBeTyped(t *testing.T) {
 	root := t.TempDir()
 	for _, folder := range []string{"archive/bin", "own bin", "links", "empty"} {

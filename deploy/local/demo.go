@@ -22,7 +22,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The demo workflow uses a separate queue, so its runner never consumes from other queues.
+// The demo workflow has its own queue, so that its runner never consumes from other queues.
 const (
 	demoID    = "demo"
 	demoNode  = "webhook"
@@ -64,8 +64,8 @@ func makeDemo(ctx context.Context, s Started, certFile string) (webhookURL strin
 }
 
 // transportTrusting returns a transport for connections to this process's own listener. It trusts
-// only the certificate in certFile. Since the listener is reached by its address, the transport
-// sets the server name to the first DNS name in the certificate.
+// only the certificate in certFile. Because the listener is reached by its IP address, the
+// transport verifies the certificate against the first DNS name in it.
 func transportTrusting(certFile string) (http.RoundTripper, error) {
 	//nolint:gosec // the operator's own file, which the listener has read
 	chain, err := os.ReadFile(certFile)

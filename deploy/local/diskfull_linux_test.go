@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without this, SIGXFSZ would kill the test binary in any of its roles when a file reaches the size
-// limit. When it is ignored, writes return an error, as on a full disk.
+// Ignore SIGXFSZ, so that a write beyond the file size limit returns an error, as on a full disk.
+// Otherwise the signal would kill the test binary in any of its roles.
 func init() { signal.Ignore(unix.SIGXFSZ) } //nolint:gochecknoinits // before main, in every program
 
-// While the disk is full, senders get an error, and /readyz gives the reason. Once there is room
-// again, the program recovers without intervention. A limit on the file size simulates the full
-// disk, because it needs no root privileges.
+// While the disk is full, senders get an error and /readyz gives the reason. Once there is room
+// again, the program recovers without intervention. The test simulates the full disk by a limit on
+// the file size, which needs no root privileges.
 func TestAFullDiskIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())

@@ -101,8 +101,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		Port:       port,
 		SyncAlways: c.SyncAlways,
 		MaxPayload: maxPayload(c.MaxBodyBytes),
-		// If these consumers started at the first message, runners would run finished executions
-		// again. The executor redelivers the unfinished ones to the runners.
+		// Unfinished executions are not lost: the executor redelivers them to the runners. If these
+		// consumers started at the first message, runners would also repeat the finished ones.
 		AfterLast: func(streamName, consumer string) bool {
 			if streamName != stream.ExecutionsName ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
@@ -131,9 +131,9 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// skippedFolder is the folder inside the data folder that holds an empty file for each runner
-// consumer that was recreated to start after the last message and so skipped starts of unfinished
-// executions. The file is kept until the executor has redelivered those starts to the runners.
+// skippedFolder is a folder inside the data folder. It holds an empty file for each runner consumer
+// that was recreated after the last message, and so skipped starts of unfinished executions. The
+// file is kept until the executor has redelivered those starts to the runners.
 const skippedFolder = "passed-over"
 
 func recordSkipped(dataDir, consumer string) error {

@@ -29,7 +29,7 @@ import (
 )
 
 // Config configures hookstart-local. Its struct tags, and those of the types that it embeds, define
-// its flags. A type of the package ingress or executor is what the service has, too.
+// its flags. Types of the packages ingress and executor define flags that these services have, too.
 type Config struct {
 	DataDir      string `help:"Folder for all data. A path that does not begin with / is below the folder in which the program is started." default:".hookstart" type:"path"`
 	IngressAddr  string `help:"Address of the webhook endpoint." default:"127.0.0.1:8080"`
@@ -67,8 +67,7 @@ type Config struct {
 
 	service.LogFlags `set:"line=request"`
 
-	// Out receives the messages for the user about the services that were started. nil means
-	// stdout.
+	// Out receives the text that tells the user which services were started. nil means stdout.
 	Out io.Writer `kong:"-"`
 	// Log replaces the program's logger. nil means that Run creates one.
 	Log *logrus.Logger `kong:"-"`
@@ -82,7 +81,7 @@ type Started struct {
 	ExecutorURL string // URL of the operators' API and the console
 	NATSURL     string // URL of the embedded NATS server
 	OpsURL      string // URL of metrics, /healthz and /readyz
-	ConsoleURL  string // signs in once, within ten minutes, if AdminTokenMade is true
+	ConsoleURL  string // URL that signs in once, within ten minutes, if AdminTokenMade is true
 	AdminToken  string // the valid token: the configured one, or the one stored in the data folder
 	// AdminTokenMade reports whether the token was generated rather than configured. Only a
 	// generated token may be printed.
@@ -90,8 +89,7 @@ type Started struct {
 	WebhookURL     string // of the demo workflow; "" if there is none
 }
 
-// Run runs everything until ctx ends. Its errors are meant for users: one line that says what to
-// do.
+// Run runs everything until ctx ends. Its errors are single lines that tell users what to do.
 func Run(ctx context.Context, c Config) error {
 	if c.Out == nil {
 		c.Out = os.Stdout
@@ -150,8 +148,8 @@ func Run(ctx context.Context, c Config) error {
 	return l.Wait(ctx)
 }
 
-// local holds everything that runs in the process. Its methods fill it in the order of their
-// declarations.
+// local holds everything that runs in the process. Its methods are called in the order of their
+// declarations, and each fills in its part.
 type local struct {
 	lifecycle.Parts
 	config   Config
@@ -165,8 +163,8 @@ type local struct {
 	started Started
 }
 
-// listen opens the listeners for all addresses before anything is started, so a port that is
-// already in use is reported first.
+// listen opens all listeners before anything is started. A port that is already in use is therefore
+// reported first.
 func (l *local) listen(ctx context.Context) (err error) {
 	c := l.config
 	for _, one := range []struct {
@@ -210,7 +208,7 @@ func (l *local) describe(adminToken string) {
 		AdminTokenMade: c.AdminToken == "",
 	}
 	l.started.ConsoleURL = l.started.ExecutorURL + "/"
-	if l.started.AdminTokenMade { // otherwise the output may go to a journal that others can read
+	if l.started.AdminTokenMade { // a journal that others read must get no link
 		l.executor.SignInOnce = rand.Text()
 		l.started.ConsoleURL += "sign-in?once=" + l.executor.SignInOnce
 	}

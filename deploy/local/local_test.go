@@ -27,8 +27,8 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	if _, err := first.client().Deactivate(t.Context(), "demo"); err != nil {
 		t.Fatal(err)
 	}
-	// The token was configured, so the output, which may go to a journal, must not allow readers to
-	// sign in.
+	// The token was configured, and the output may go to a journal, so it must not contain a link
+	// that signs in.
 	if out := first.Output(); strings.Contains(out, "once=") || strings.Contains(out, adminToken) {
 		t.Errorf("what is printed signs in:\n%s", out)
 	}
@@ -55,8 +55,7 @@ func TestDataStaysBetweenRuns(t *testing.T) {
 	}
 }
 
-// Whoever starts the program first reads how to use it: no line of the log, which is JSON, comes
-// before that.
+// The instructions come first in the output, before any line of the log, which is JSON.
 func TestNothingIsLoggedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	p := launch(t, "--data-dir", t.TempDir())
@@ -85,8 +84,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 			t.Errorf("the token that is printed does not work: %v", err)
 		}
 		p.Await(`\nConsole +http://\S+/sign-in\?once=(\S+)`)
-		// What is printed to paste, without a demo workflow. In the second run, everything is
-		// there.
+		// Run the printed commands, which users paste, without a demo workflow. In the second run,
+		// everything exists already.
 		paste := exec.Command("sh", "-ec", p.Await(`\n  (export \S.*)\n`)+
 			p.Await(`\n  export .*((?:\n  hookstart .*){4})\n`)+p.Await(
 			`(\n  hookstart execution list)\n`)+"\nexec hookstart admin stream")
@@ -112,8 +111,8 @@ func TestAdminTokenIsMadeAndKept(t *testing.T) {
 	}
 }
 
-// If a port or a folder is in use, or a flag or a folder is unusable, the program prints a single
-// line that names it and says what to do.
+// If a port or folder is in use, or a flag or folder is unusable, the program prints a single line
+// that names it and says what to do.
 func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
@@ -183,7 +182,7 @@ func TestOneLineSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// The demo has a runner, so the first request leads to a successful execution.
+// The demo workflow has a runner, so the first request starts an execution that succeeds.
 func TestTheDemoSucceeds(t *testing.T) {
 	t.Parallel()
 	l := launchReady(t, t.TempDir())

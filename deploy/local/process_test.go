@@ -22,8 +22,8 @@ const (
 	adminToken = "the-admin-token-of-the-tests"
 )
 
-// TestMain makes the test binary act as hookstart-local when it is started under that name. So the
-// tests run a real process, with the race detector if the tests have it.
+// TestMain makes the test binary act as hookstart-local when it is started under that name. The
+// tests therefore run a real process, which has the race detector if the tests have it.
 func TestMain(m *testing.M) {
 	if os.Args[0] != role {
 		os.Exit(m.Run())
@@ -63,8 +63,8 @@ func launchReady(t *testing.T, dataDir string) *running {
 
 func (r *running) client() *apiclient.Client { return apiclient.New(r.executor, adminToken) }
 
-// An address without a host means all interfaces, also for the NATS server: in a container, its
-// loopback is of no use to others.
+// An address without a host means all interfaces, also for the NATS server. In a container, its
+// loopback interface would not be reachable from outside.
 func TestAnAddressWithoutAHostIsReachable(t *testing.T) {
 	t.Parallel()
 	p := launch(t, "--data-dir", t.TempDir(), "--nats-addr=:0")

@@ -18,9 +18,9 @@ const (
 	// transient is the number of consecutive health checks that may fail before the server is
 	// restarted.
 	transient = 2
-	// room is the number of free bytes that the disk must have before the server is restarted.
+	// room is the free disk space, in bytes, that the server needs before it is restarted.
 	room = 8 << 20
-	// giveUpAfter is how long the server may stay unhealthy although its disk has room. After that
+	// giveUpAfter is how long the server may be unhealthy without its disk being full. After that
 	// the process exits, so that its supervisor restarts it.
 	giveUpAfter = time.Minute
 )

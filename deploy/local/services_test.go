@@ -48,7 +48,7 @@ func flags(config any) map[string]reflect.Value {
 	return found
 }
 
-// Every flag of the services must exist here too, because otherwise it could not be set in a single
+// Every flag of the services must exist here, too: otherwise it could not be set if both run in one
 // process. Flags of the same name must have the same meaning.
 func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	t.Parallel()
@@ -77,13 +77,13 @@ func TestEveryFlagOfTheServicesIsHere(t *testing.T) {
 	}
 }
 
-// Every flag of this program that a service has, too, must be passed on to it.
+// A flag that this program shares with a service must be passed on to the service.
 func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	own := parsed[Config](t)
 	here := flags(&own)
-	// Each value is greater than the one before it, because the age of the stream must be at least
-	// the window, and the memory for bodies at least the length of one.
+	// Give each flag a greater value than the flag before it, because the age of the stream must be
+	// at least the window, and the memory for bodies at least the length of one body.
 	number := int64(1_000_000_000)
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		value, ok := here[field.Name]

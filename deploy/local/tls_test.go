@@ -69,8 +69,8 @@ func certificate(t *testing.T, ends time.Time) (certFile, keyFile string, client
 	}, 0)
 }
 
-// Both listeners serve HTTPS, the demo workflow is created nonetheless, the console's cookie is
-// Secure, and a metric reports when the certificates expire.
+// With certificates, both listeners serve HTTPS, the demo workflow is created, the console's cookie
+// is Secure, and a metric reports when the certificates expire.
 func TestTLSOnBothListeners(t *testing.T) {
 	t.Parallel()
 	ends := time.Now().Add(48 * time.Hour).Truncate(time.Second)

@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// readStarts reads the streams of the targets. It returns the number of their start messages for
-// each execution ID. It tries again until readTimeout, because a stream's leader may change, and a
-// busy machine may answer late.
+// readStarts reads the streams of the targets, and returns the number of start messages for each
+// execution ID. It retries for up to readTimeout, because a stream's leader may change, and a busy
+// machine may answer late.
 func readStarts(
 	ctx context.Context, natsURL string, targets []target,
 ) (counts map[string]int, err error) {
@@ -34,7 +34,7 @@ func readStarts(
 	return counts, err
 }
 
-// readTimeout is how long reading the streams may take, with all attempts.
+// readTimeout is how long reading the streams may take, including all retries.
 const readTimeout = 2 * time.Minute
 
 func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[string]int, error) {
@@ -125,8 +125,8 @@ func readRecords(
 	return records, nil
 }
 
-// awaitRecords reads the records repeatedly until ok accepts them or the timeout has passed. In
-// both cases it returns the records that it read last.
+// awaitRecords reads the records repeatedly until ok accepts them or the timeout has passed. It
+// returns the records that it read last.
 func awaitRecords(
 	ctx context.Context, client *apiclient.Client, targets []target, timeout time.Duration,
 	ok func(map[string]record) bool,

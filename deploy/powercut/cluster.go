@@ -35,8 +35,9 @@ const (
 // ownQueue is the queue with a stream of its own.
 const ownQueue = "own"
 
-// cluster is an installation with several NATS servers, each on its own machine, and one more
-// machine for an ingress, an executor with SQLite, and a runner. The programs keep their addresses.
+// cluster is an installation on several machines. Each NATS server has its own machine, and one
+// more machine runs an ingress, an executor with SQLite, and a runner. The programs keep their
+// addresses across power cuts.
 type cluster struct {
 	folder                  string
 	machines                []*machine
@@ -120,7 +121,7 @@ func (c *cluster) addMachine(
 }
 
 // server returns a function that starts a NATS server as in deploy/nats, but without TLS and
-// accounts, which have nothing to do with its files.
+// accounts, which do not affect its files.
 func (c *cluster) server(
 	n int, client, route *freeport.Port, routes []string, syncAlways bool,
 ) startProgram {

@@ -13,7 +13,8 @@ type ledger struct {
 	prefix   string            // the beginning of every delivery ID
 	last     int               // the number in the newest delivery ID
 	accepted map[string]string // execution IDs keyed by delivery ID
-	// unanswered holds the IDs of deliveries that got no response or a 503; they are sent again.
+	// unanswered holds the IDs of deliveries that got a 503 or no response, and that must be sent
+	// again.
 	unanswered []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
 	// change in flight is missing.

@@ -19,7 +19,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The account of all workflows, a workflow that receives deliveries, and their node.
+// These are the IDs of the only account, of a workflow that receives deliveries, and of its node.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
 	senders                       = 8
@@ -34,17 +34,17 @@ type target struct {
 	layout            stream.Layout
 }
 
-// targetOf returns the index of the target that a delivery is sent to, of the given number of
-// targets. It is always the same one.
+// targetOf returns the index of the target that a delivery is sent to. targets is the number of
+// targets. Repeats of a delivery go to the same target.
 func targetOf(deliveryID string, targets int) int {
 	return int(deliveryID[len(deliveryID)-1]) % targets
 }
 
-// answeredFor is how long a call of the operators' API is repeated while it is answered 5xx.
+// answeredFor is how long a call of the operators' API is retried while the response is a 5xx.
 const answeredFor = 2 * time.Minute
 
-// untilAnswered repeats calls of the operators' API that are answered 5xx, as operators do: the
-// programs are ready before everybody has confirmed a change. It returns the last error.
+// untilAnswered retries a call of the operators' API while the response is a 5xx, as operators do:
+// the programs are ready before every process confirms changes. It returns the last error.
 func untilAnswered(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, answeredFor)
 	defer cancel()
@@ -65,7 +65,7 @@ type answer struct {
 }
 
 // post sends one delivery. It returns an error only if the connection fails or the response cannot
-// be decoded, regardless of the status.
+// be decoded. A response with an error status is not an error.
 func post(
 	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
 ) (a answer, err error) {
@@ -133,7 +133,7 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix, q
 			},
 		}
 		for _, step := range steps {
-			l.forget(id) // until the change is confirmed, either state is correct
+			l.forget(id) // either state is correct until the change is confirmed
 			c, err := step()
 			if err != nil {
 				return
@@ -200,7 +200,7 @@ func prepareTarget(
 	return trigger.URL, err
 }
 
-// moveQueues gives each queue of the targets that is to have a stream of its own that stream.
+// moveQueues gives an own stream to each queue of the targets that is meant to have one.
 func moveQueues(ctx context.Context, client *apiclient.Client, targets []target) error {
 	for _, t := range targets {
 		if !t.layout.Own {

@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// machine is a simulated computer with one disk, on which programs run. Its power can be cut.
+// machine is a simulated computer with one disk and the programs on it. Its power can be cut.
 type machine struct {
 	folder   string // on the real disk; holds the mount point
 	luck     disk.Randomness
@@ -22,7 +22,7 @@ type machine struct {
 	running []*child.Process // nil while the machine is off
 }
 
-// startProgram starts a program that has its data in the folder mounted.
+// startProgram starts a program whose data is in the folder mounted.
 type startProgram func(mounted string) (*child.Process, error)
 
 func newMachine(
@@ -34,8 +34,7 @@ func newMachine(
 
 func (m *machine) mountpoint() string { return filepath.Join(m.folder, "disk") }
 
-// start turns the machine on. It returns once the processes of its programs are running, which is
-// before the programs are ready.
+// start turns the machine on. It returns when the processes are running, but not necessarily ready.
 func (m *machine) start() (err error) {
 	if m.mounted, err = m.disk.Mount(m.mountpoint()); err != nil {
 		return err
@@ -54,8 +53,8 @@ func (m *machine) start() (err error) {
 	return nil
 }
 
-// cut cuts the power. The disk keeps everything that was synced, and a part of the rest that luck
-// decides. Nothing happens if the machine is off.
+// cut cuts the power. The disk keeps everything that was synced, and a random part of the rest. If
+// the machine is off, cut does nothing.
 func (m *machine) cut() error { return cutAll([]*machine{m}) }
 
 // cutAll cuts the power of several machines at the same moment. Machines that are off stay off.
@@ -98,7 +97,7 @@ func cutTogether(machines []*machine, killAll func()) {
 	machines[0].disk.CutPower(func() { cutTogether(machines[1:], killAll) })
 }
 
-// endOfFile returns the last 1,000 bytes of a log.
+// endOfFile returns the last 1,000 bytes of a log file.
 func endOfFile(path string) string {
 	text, err := os.ReadFile(path) //nolint:gosec // the caller's own
 	if err != nil {

@@ -48,7 +48,8 @@ type Config struct {
 	// NoEnds skips waiting for the end of every execution, which takes more than a minute in the
 	// control.
 	NoEnds bool `kong:"-"`
-	// CutsPerDisk is the number of cuts after which a new, empty disk is used. 0 means 10.
+	// CutsPerDisk is the number of cuts after which the test continues with a new, empty disk. 0
+	// means 10.
 	CutsPerDisk int `kong:"-"`
 	// worst drops everything that was not synced, so that the control loses data after only a few
 	// cuts.
@@ -69,15 +70,15 @@ type Result struct {
 	// Cuts is the number of power cuts, Accepted the number of deliveries that were answered with
 	// 200.
 	Cuts, Accepted int
-	// Lost counts the accepted deliveries without a start in the stream, Unrecorded those with a
-	// start in the stream but without a record in the database.
+	// Lost is the number of accepted deliveries without a start in the stream. Unrecorded is the
+	// number of those that have a start in the stream but no record in the database.
 	Lost, Unrecorded int
 	// Doubled counts how often a delivery was found with more than one start or record.
 	Doubled int
 	// Stuck counts executions that did not end although a runner was running.
 	Stuck int
-	// Changes counts the changes that the operators' API has confirmed, LostChanges the workflows
-	// whose state after a cut differed from the confirmed one.
+	// Changes is the number of changes that the operators' API has confirmed. LostChanges is the
+	// number of workflows whose state after a cut differed from the confirmed one.
 	Changes, LostChanges int
 	// Repeats counts the accepted deliveries that were sent again and recognized as repeats.
 	Repeats int
@@ -131,9 +132,9 @@ func Run(ctx context.Context, c Config) (err error) {
 // maxClusterControl is the maximum number of power cuts in the control with several servers.
 const maxClusterControl = 3
 
-// control returns the configuration of the control. Several servers without a sync lose everything
-// at each cut, and are then as good as new: what three disks have kept of it by chance is not what
-// the control is for.
+// control returns the configuration of the control. It limits the cuts of several servers. Without
+// syncs, these lose everything at each cut and are then as good as new; the control is not meant to
+// test what three disks have kept by chance.
 func (c Config) control() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControl), 1, true
@@ -142,8 +143,8 @@ func (c Config) control() Config {
 }
 
 // check returns an error that lists the faults in r. If mustLose is true, lost deliveries and
-// changes are no faults, but it is one if no delivery was lost: the control must show that the test
-// notices losses.
+// changes are not faults. Instead it is a fault if no delivery was lost, because the control must
+// show that the test notices losses.
 func (r Result) check(mustLose bool) error {
 	var wrong []error
 	complain := func(n int, what string) {
@@ -221,7 +222,7 @@ type installation interface {
 	boot(ctx context.Context) error
 	// cut cuts the power of all machines at the same moment. Nothing happens if they are off.
 	cut() error
-	// close releases what the installation holds while its machines are off.
+	// close releases the installation's resources. Its machines must be off.
 	close()
 
 	// executorURL and natsURL return the addresses of the operators' API and of NATS. They are
@@ -241,8 +242,7 @@ func (c Config) newInstallation(
 	return newOneMachine(folder, disk.Model(c.Model), syncAlways, luck)
 }
 
-// diskRun is the life of the disks of an installation that is empty at first and goes through
-// several power cuts.
+// diskRun runs one installation, which is empty at first, through several power cuts.
 type diskRun struct {
 	Config
 	installation
@@ -250,7 +250,8 @@ type diskRun struct {
 	luck   *rand.Rand
 	ledger *ledger
 	result *Result
-	// lost holds the IDs of the deliveries that were already counted as lost or unrecorded.
+	// lost holds the IDs of the deliveries that have been counted as lost or unrecorded, so that
+	// they are not counted again.
 	lost   map[string]bool
 	client *apiclient.Client
 	urls   []string // the URLs of the targets' webhooks
@@ -292,7 +293,7 @@ func (l *diskRun) run(ctx context.Context, cuts int) error {
 	return nil
 }
 
-// countTargets checks that deliveries to each target were accepted, and prints how many.
+// countTargets checks that each target has accepted deliveries, and prints how many.
 func (l *diskRun) countTargets() {
 	counts := make([]int, len(l.urls))
 	for id := range l.ledger.accepted {
@@ -309,8 +310,8 @@ func (l *diskRun) countTargets() {
 	}
 }
 
-// powerOn turns the installation on. If again is true, it also checks the data that remained after
-// a cut.
+// powerOn turns the installation on. If again is true, it also checks the data that the cut has
+// left.
 func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if err = l.boot(ctx); err != nil {
 		return err
@@ -447,7 +448,8 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 	return nil
 }
 
-// repeat sends an acknowledged delivery again, as senders do until the answer is not 503.
+// repeat sends an acknowledged delivery again. Like a sender, it retries as long as the response is
+// a 503.
 func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -459,7 +461,8 @@ func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a answer, err 
 	return a, err
 }
 
-// awaitExecutions waits until every execution has ended, and counts those that have not as stuck.
+// awaitExecutions waits for the end of every execution. It counts executions that do not end as
+// stuck.
 func (l *diskRun) awaitExecutions(ctx context.Context) error {
 	open := func(records map[string]record) (n int) {
 		for _, r := range records {

@@ -31,8 +31,8 @@ func requireFUSE(t *testing.T) {
 // the file system does not forget.
 func TestPowerCuts(t *testing.T) { testPowerCuts(t, 1, 2) }
 
-// TestPowerCutsOfThreeServers does the same with three NATS servers, whose power is cut at the same
-// moment, and a queue with a stream of its own.
+// TestPowerCutsOfThreeServers is TestPowerCuts with three NATS servers, all of which lose power at
+// the same moment, and with a queue that has its own stream.
 func TestPowerCutsOfThreeServers(t *testing.T) { testPowerCuts(t, 3, 1) }
 
 func testPowerCuts(t *testing.T, servers, cuts int) {

@@ -25,8 +25,8 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunIfProgram runs one of the programs if this process was started in its role, and reports
-// whether it was. main must call it before Run.
+// RunIfProgram runs one of the programs if this process was started in that role. It reports
+// whether it did. main must call it before Run.
 func RunIfProgram() bool {
 	switch os.Args[0] {
 	case roleLocal:
@@ -85,7 +85,7 @@ func (o *oneMachine) natsURL() string     { return o.process.nats }
 // hookstart-local runs its executions.
 func (o *oneMachine) targets() []target { return []target{{workflowID: workflowID, queue: "demo"}} }
 
-// close does nothing: nothing of the installation is left once the power was cut.
+// close does nothing: after a power cut, no part of the installation is left.
 func (o *oneMachine) close() {}
 
 // boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,

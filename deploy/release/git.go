@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// Prepare makes a release from the commit that is checked out at root: a commit on top of it,
-// outside of any branch, that changes only the versions, and the release's tags. The branch and its
-// work tree stay unchanged, and nothing is pushed. Before it creates the tags, Prepare runs command
-// in a folder where the release commit is checked out; if command fails, Prepare returns an error
-// and creates no tags. An empty command is not run. Prepare writes to out the output of command and
-// the git command that publishes the release.
+// Prepare makes a release from the commit that is checked out at root. The release is a commit on
+// top of it, outside of any branch, that changes only the versions, with the release's tags. The
+// branch and its work tree stay unchanged, and nothing is pushed.
+//
+// Before it creates the tags, Prepare runs command in a folder where the release commit is checked
+// out, unless command is empty. If command fails, Prepare returns an error and creates no tags.
+// Prepare writes to out the output of command, and the git command that publishes the release.
 func Prepare(
 	ctx context.Context, root, version string, command []string, out io.Writer,
 ) (err error) {
@@ -95,7 +96,7 @@ func Prepare(
 	return err
 }
 
-// packageJSONPath is the path of the package.json of the Node.js kit, which gets the same version.
+// packageJSONPath is the path of the Node.js kit's package.json, which gets the release's version.
 const packageJSONPath = "shared/runner/node/package.json"
 
 func setNodeVersion(root, version string) error {

@@ -57,7 +57,7 @@ func newOutside(t *testing.T, testdata string) *outside {
 	}
 	o := &outside{t: t, folder: t.TempDir()}
 	// A separate module cache keeps these test releases out of the default one. -trimpath keeps
-	// paths out of the compiled code, so the next run can reuse the build cache.
+	// paths out of the compiled code, so that the next run can reuse the build cache.
 	o.env = append(os.Environ(),
 		"GOWORK=off", "GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0",
 		"GOSUMDB=off", "GONOPROXY=none", "GOPRIVATE=",
@@ -137,9 +137,9 @@ func copyModule(from, to string) error {
 	})
 }
 
-// modules returns the sorted names of all modules that the build may use. "go list -m all" would
-// return the same names, but also looks up when each version was released, and the module cache
-// does not have this for modules that nothing is compiled from.
+// modules returns the sorted names of all modules that the build may use. "go list -m all" cannot
+// replace it: it also looks up when each version was released, and the module cache lacks that for
+// modules from which nothing is compiled.
 func (o *outside) modules() []string {
 	o.t.Helper()
 	var names []string
@@ -176,7 +176,8 @@ func (o *outside) read(name string) string {
 	return string(content)
 }
 
-// A runner in a new module can be built and tested with the kit, and works.
+// A runner in a new module, outside of this repository, can be built and tested with the kit, and
+// works.
 func TestARunnerFromOutside(t *testing.T) {
 	t.Parallel()
 	o := newOutside(t, "testdata/runner")
@@ -199,8 +200,8 @@ func TestARunnerFromOutside(t *testing.T) {
 	checkLinks(t, o)
 }
 
-// The modules that other people import pull no server, exporter, logger or flag parser into a new
-// module.
+// A new module that imports our public modules gets no server, exporter, logger or flag parser from
+// them.
 func TestWhatTheModulesBring(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -219,8 +220,8 @@ func TestWhatTheModulesBring(t *testing.T) {
 			"go.opentelemetry.io/otel/trace", "go.opentelemetry.io/auto/sdk",
 			"github.com/go-logr/", "github.com/cespare/xxhash/v2", "go.opentelemetry.io/otel/log",
 			"google.golang.org/protobuf", "github.com/google/go-cmp", "golang.org/x/",
-			// OpenTelemetry and protobuf require these modules for their own tests; none of them is
-			// linked in.
+			// OpenTelemetry and protobuf require these modules only for their own tests. None of
+			// them is linked into the program.
 			"github.com/davecgh/go-spew", "github.com/golang/protobuf", "github.com/kr/pretty",
 			"github.com/pmezard/go-difflib",
 			"github.com/rogpeppe/go-internal", "github.com/stretchr/testify", "go.yaml.in/yaml/v3",

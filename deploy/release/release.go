@@ -18,9 +18,9 @@ import (
 // ModulePathPrefix is the path prefix of all modules.
 const ModulePathPrefix = "github.com/hookstart/hookstart"
 
-// Modules are the folders of the released modules, each after the modules that it requires. They
-// contain the programs, the kit for runners and the API client. The other modules are only for
-// development of the repository itself.
+// Modules are the folders of the released modules. Each comes after the modules that it requires.
+// They contain the programs, the kit for runners and the API client. The other modules are used
+// only to develop this repository.
 //
 //nolint:gochecknoglobals // a constant
 var Modules = []string{

@@ -73,8 +73,8 @@ func TestCheckChangelog(t *testing.T) {
 	}
 }
 
-// A release is a commit outside of the branch with a tag for each module. A second release of the
-// same version is refused, and so is a release from a checkout with uncommitted changes.
+// A release is a commit outside of the branch, with a tag for each module. Prepare refuses to
+// release the same version again, and to release a checkout with uncommitted changes.
 func TestPrepare(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")

@@ -20,8 +20,8 @@ type audit struct {
 	doubled    []string
 	// wrong lists the executions whose recorded status differs from the one that a runner reported.
 	wrong []string
-	// refused lists the deliveries that were refused permanently although their workflow was active
-	// all the time.
+	// refused lists the deliveries that were refused permanently although their workflow was always
+	// active.
 	refused []string
 	strange []string // contradictions that do not fit any other kind
 	// misjudged is the number of deliveries whose first response was marked as deduplicated,
@@ -159,9 +159,9 @@ func (a *audit) examineStored(
 	}
 }
 
-// examineQueues counts the executions in each stream, and checks that those of queues with a
-// stream of their own are in it, and that each of these streams has some. Queues do not move
-// during the load.
+// examineQueues counts the executions in each stream. It checks that the executions of a queue with
+// an own stream are in that stream, and that each own stream has some. Queues do not move during
+// the load.
 func (a *audit) examineQueues(starts map[string]storedStart, ownQueues []string) {
 	a.inStreams = map[string]int{}
 	for id, s := range starts {
@@ -208,8 +208,8 @@ func (a *audit) examineFinalStatuses(
 	}
 }
 
-// lastFaultKind returns the kind of the last fault that began before the sender had its response.
-// Faults of NATS nodes take precedence over all others.
+// lastFaultKind returns the kind of the last fault that began before the sender got its response. A
+// fault of a NATS node takes precedence over all other kinds.
 func lastFaultKind(d *delivery, incidents []incident) string {
 	kind, ofNode := "no fault", false
 	for _, i := range incidents {

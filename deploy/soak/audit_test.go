@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The audit finds every kind of broken promise and reports no others.
+// examine finds every kind of broken promise, and reports nothing else.
 func TestExamine(t *testing.T) {
 	first, repeat := answer{ExecutionID: "x"}, answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
@@ -114,7 +114,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// The audit compares the recorded end of an execution with the first end that a runner reported.
+// examine compares the recorded end of an execution with the end that a runner reported first.
 func TestExamineEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends   map[string]execution.Status
@@ -156,7 +156,7 @@ func recorded(ids ...string) map[string]record {
 	return all
 }
 
-// found returns the names of the audit's findings, each as often as it was found.
+// found returns the names of the audit's findings. A name is repeated if there are several.
 func found(a *audit) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
@@ -173,7 +173,8 @@ func found(a *audit) string {
 	return strings.Join(all, " ")
 }
 
-// Executions of queues with a stream of their own must be in it, and the others in the shared one.
+// Executions of a queue with an own stream must be in that stream, and all others in the shared
+// one.
 func TestExamineQueues(t *testing.T) {
 	t.Parallel()
 	right := map[string]storedStart{

@@ -15,7 +15,8 @@ const (
 	longestLock  = 40 * time.Second
 )
 
-// lockModes are the lock modes of CREATE INDEX, and of VACUUM FULL and many forms of ALTER TABLE.
+// lockModes are typical lock modes: CREATE INDEX takes the first, and VACUUM FULL and many forms of
+// ALTER TABLE take the second.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
 // lockTable locks the executions table in a separate session for the duration lasts. With
@@ -51,8 +52,8 @@ func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) e
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk until only room bytes are free, waits for as long as lasts
-// says, and then frees the space. If the database has exited by then, fillDatabase restarts it.
+// fillDatabase fills the database's disk until only room bytes are free, waits for the duration
+// lasts, and then frees the space. If the database has exited meanwhile, fillDatabase restarts it.
 func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// While PostgreSQL is unavailable under load, senders notice nothing, the executors report it, and
-// an executor that is started meanwhile waits. Afterwards everything is recorded.
+// While PostgreSQL is unavailable under load, senders notice nothing, the executors report the
+// outage, and a newly started executor waits for the database. Afterwards everything is recorded.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

@@ -19,12 +19,12 @@ type delivery struct {
 	repeats      int      // accepted responses that were marked as deduplicated
 	refused      int      // responses that refused the request
 	unheard      int      // requests without a response that may have arrived
-	always       bool     // whether its workflow is active all the time
-	clear        bool     // no request that was sent so far can have been stored
+	always       bool     // whether the delivery's workflow is active all the time
+	clear        bool     // no request sent so far can have been stored
 	early        bool     // the first response was deduplicated although clear was true
 
-	// refusedForGood is the status and code of a response that makes a sender give up, if always is
-	// true. "" means that there was none.
+	// refusedForGood is the status and code of a response that makes a sender give up. It is set
+	// only if always is true; "" means that there was none.
 	refusedForGood string
 }
 
@@ -114,8 +114,8 @@ func (b *ledger) recordFailure(d *delivery, what string, neverConnected bool) {
 	}
 }
 
-// markConcurrent records that a delivery is sent twice at the same time, so either request may
-// arrive first.
+// markConcurrent records that two requests with the same delivery are sent at the same time, so
+// that the second may arrive first.
 func (b *ledger) markConcurrent(d *delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

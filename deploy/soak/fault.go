@@ -21,13 +21,13 @@ const (
 	longestFault    = 10 * time.Second
 	// recoverTimeout is the maximum time a service may take to become ready.
 	recoverTimeout = time.Minute
-	// replicaTimeout is the maximum time a node may take to catch up with all streams. A leader
-	// makes no snapshot while a node catches up; if that node needs one, the leader forces a
-	// snapshot only after more than a minute.
+	// replicaTimeout is the maximum time a node may take to catch up with all streams. It is long
+	// because a leader makes no snapshot while a node catches up. If the node needs one, the leader
+	// forces a snapshot only after more than a minute.
 	replicaTimeout = 3 * time.Minute
 )
 
-// maxQueuedFaults is the number of waiting faults at which no more faults are added to the queue.
+// maxQueuedFaults is the number of waiting faults at which no more are added to the queue.
 const maxQueuedFaults = 200
 
 // fault is one kind of fault in one target.
@@ -41,8 +41,8 @@ type fault struct {
 // injection causes a fault and lets it last for the given duration.
 type injection func(ctx context.Context, lasts time.Duration) error
 
-// incident is a fault that was injected. It ends when its cause is removed; the recovery takes
-// longer.
+// incident is a fault that was injected. It ends when the cause of the fault is removed, which is
+// before the installation has recovered.
 type incident struct {
 	kind     string
 	from, to time.Time
@@ -63,10 +63,10 @@ type faultInjector struct {
 	freed     chan struct{} // closed and replaced whenever slots become free
 	incidents []incident
 	problems  []string
-	// unreportedAcks maps the ID of each execution that was acknowledged without a readable report
-	// to the time of the acknowledgement.
+	// unreportedAcks holds the executions that were acknowledged without a readable report. It maps
+	// their IDs to the times of the acknowledgements.
 	unreportedAcks map[string]time.Time
-	standing       []string // the times when recording stalled for no reason
+	standing       []string // times at which recording stalled without a known reason
 }
 
 func newFaultInjector(
@@ -86,8 +86,8 @@ func newFaultInjector(
 	}
 }
 
-// shuffledFaults returns faults of every kind for the targets, in random order. Some kinds are left
-// out for some targets at random. All nodes share one slot, because two of the three must work.
+// shuffledFaults returns faults of every kind for the targets, in random order. It omits some kinds
+// at random for some targets. All nodes share one slot, because two of the three must work.
 func (f *faultInjector) shuffledFaults() []fault {
 	var all []fault
 	add := func(kind string, slots []string, shortest, longest time.Duration, inject injection) {
@@ -161,7 +161,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 type addFaultFunc func(kind string, slots []string, shortest, longest time.Duration,
 	inject injection)
 
-// addConnectionFaults adds faults in the connections from the services to NATS and the database.
+// addConnectionFaults adds faults of the connections from the services to NATS and the database.
 func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	for _, s := range slices.Concat(f.installation.services(), f.installation.runners) {
 		kind, _, _ := strings.Cut(s.name, "-")
@@ -178,8 +178,8 @@ func (f *faultInjector) addConnectionFaults(add addFaultFunc) {
 	}
 }
 
-// addDatabaseFaults adds the faults of the database, and of executors in and outside of
-// transactions.
+// addDatabaseFaults adds faults of the database, and faults that hit executors inside and outside
+// of transactions.
 func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("kill database", slot, 0, longestDowntime, f.killDatabase)
@@ -232,7 +232,8 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		})
 }
 
-// run starts faults until the context starting ends, then waits for those that are still going on.
+// run starts faults until the context starting ends. It then waits until the current faults are
+// over.
 func (f *faultInjector) run(ctx, starting context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -266,12 +267,12 @@ func (f *faultInjector) run(ctx, starting context.Context) {
 	}
 }
 
-// minQueueBlockingSlots is the number of slots from which a fault can no longer be overtaken in the
-// queue. If other faults could overtake it, a fault that needs that many slots would wait forever.
+// minQueueBlockingSlots is the number of slots that a fault must need so that no other fault can
+// overtake it in the queue. Without this rule, smaller faults could make it wait forever.
 const minQueueBlockingSlots = 4
 
-// takeNextFault removes the first fault whose slots are all free from the queue and occupies those
-// slots. It reports false if there is none. The caller holds mu.
+// takeNextFault removes from the queue the first fault whose slots are all free, and occupies those
+// slots. It returns false if there is none. The caller holds mu.
 func (f *faultInjector) takeNextFault(queue []fault) (fault, []fault, bool) {
 	for n, next := range queue {
 		free := true
@@ -341,7 +342,8 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// outage returns an injection that ends a process with end, waits, and starts the process again.
+// outage returns an injection that ends a process with the function end, waits, and restarts the
+// process.
 func outage(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/pgtest"
 )
 
-// One executor is frozen while it has unacknowledged starts, and the other one cannot write to the
-// database for longer than its timeouts, while runners report. Afterwards everything is recorded
-// with its final status.
+// While runners report, one executor is frozen with unacknowledged starts, and the other one cannot
+// write to the database for longer than its timeouts. Afterwards everything is recorded with its
+// final status.
 func TestFrozenAndLocked(t *testing.T) {
 	t.Parallel()
 	database := pgtest.StartServer(t)

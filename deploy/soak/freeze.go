@@ -11,19 +11,19 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Limits for how long an executor is frozen. They exceed the time after which its messages are
+// These limits for how long an executor is frozen exceed the time after which its messages are
 // redelivered to another executor.
 const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
-	// takeoverTimeout is the maximum time the other executors may take to record everything.
-	// freezeAloneDuration is how long the executor is frozen to observe that.
+	// takeoverTimeout is the maximum time that the other executors may take to record everything.
+	// freezeAloneDuration is how long the executor stays frozen to observe this.
 	takeoverTimeout     = 20 * time.Second
 	freezeAloneDuration = takeoverTimeout + 10*time.Second
 )
 
-// freeze stops an executor either inside a transaction or outside of any; it retries until it
-// catches the executor in that state. Then it calls meanwhile, and resumes the executor afterwards.
+// freeze stops an executor either inside or outside of a transaction. It retries until it catches
+// the executor in that state. Then it calls meanwhile, and resumes the executor afterwards.
 func (f *faultInjector) freeze(
 	ctx context.Context, s *service, inTransaction bool, meanwhile func() error,
 ) error {
@@ -36,7 +36,7 @@ func (f *faultInjector) freeze(
 		if err := s.signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		retry.Sleep(ctx, 20*time.Millisecond) // until its pending requests to PostgreSQL have ended
+		retry.Sleep(ctx, 20*time.Millisecond) // let its pending requests to PostgreSQL end
 		open, err := f.database.Query(ctx,
 			"SELECT count(*) FROM pg_stat_activity WHERE application_name = '"+s.name+"' AND "+
 				condition)

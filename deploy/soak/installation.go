@@ -65,14 +65,14 @@ type node struct {
 	disk      *disk // nil means that the node shares a disk with the other processes
 }
 
-// service is an ingress, an executor or a runner. It connects to each node, and to the database,
-// through a separate link.
+// service is an ingress, an executor or a runner. It has a separate link to each node and to the
+// database.
 type service struct {
 	*process
 	url, opsURL string // "" for a runner
 	nats        []*link.Link
 	database    *link.Link // an executor's link to PostgreSQL; nil means that there is none
-	runs        string     // the file that a runner writes the executions to that it receives
+	runs        string     // file to which a runner writes the executions that it receives
 }
 
 // links returns all links of a service.
@@ -230,8 +230,8 @@ func (i *installation) addNodes(count int, first *disk) error {
 			MonitorPort: monitors[n].Number,
 		}
 		if count > 1 {
-			// Nodes tell each other the addresses of the other nodes. The advertised address must
-			// lead nowhere, so that the nodes do not bypass the links.
+			// Nodes tell each other the addresses of the other nodes. The advertised address leads
+			// nowhere, so that the nodes cannot bypass the links.
 			o.Cluster = &embednats.Cluster{
 				Name:      "soak",
 				Port:      routes[n].Number,
@@ -431,7 +431,8 @@ func (i *installation) awaitNodes(ctx context.Context, timeout time.Duration) er
 	return nil
 }
 
-// awaitReplicas waits until every node knows the leader of the cluster and has all of every stream.
+// awaitReplicas waits until every node knows the leader of the cluster and has caught up with every
+// stream.
 func (i *installation) awaitReplicas(ctx context.Context, timeout time.Duration) error {
 	if err := i.awaitNodes(ctx, timeout); err != nil {
 		return err
@@ -529,8 +530,8 @@ func (i *installation) problems() (all []string) {
 	return all
 }
 
-// eventually calls try until it succeeds. After the timeout it returns the last error from before
-// the timeout.
+// eventually calls try until it succeeds. If the timeout ends first, it returns the last error from
+// before the timeout.
 func eventually(ctx context.Context, timeout time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -103,8 +103,8 @@ func post(t *testing.T, i *installation, after time.Duration) *posting {
 	return p
 }
 
-// request sends one request as a load balancer forwards it: to the next ingress if an ingress
-// refuses the connection.
+// request sends one request as a load balancer would: if an ingress refuses the connection, the
+// next one gets the request.
 func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	one.began = time.Now()
 	path := p.senders.paths[turn%len(p.senders.paths)]

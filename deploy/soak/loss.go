@@ -95,8 +95,8 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 	})
 }
 
-// ackUnreported acknowledges the start of an execution. If withReport is true, it publishes an
-// unreadable withReport first.
+// ackUnreported acknowledges the start of an execution. If withReport is true, it first publishes a
+// report that cannot be decoded.
 func (f *faultInjector) ackUnreported(
 	ctx context.Context,
 	msg jetstream.Msg,
@@ -129,8 +129,8 @@ func (f *faultInjector) unreportedAckTimes() map[string]time.Time {
 }
 
 // awaitUnreportedEnded waits until the executions that were acknowledged without a readable report
-// have a final status. Executors look for them when they start, and only rarely afterwards, so
-// awaitUnreportedEnded restarts the executors.
+// have a final status. It restarts the executors, because they look for such executions when they
+// start, and only rarely afterwards.
 func (f *faultInjector) awaitUnreportedEnded(ctx context.Context) error {
 	unreported := f.unreportedAckTimes()
 	if len(unreported) == 0 {

@@ -13,7 +13,7 @@ var away = flag.Duration("away", 3*time.Second,
 	"how long NATS and the database are away in the tests of that")
 
 // TestMain makes the test binary act as one of the programs when it is started under that program's
-// name. So the tests run real processes, with the race detector if the tests have it.
+// name. The tests therefore run real processes, which have the race detector if the tests have it.
 func TestMain(m *testing.M) {
 	if RunAsRole() {
 		return

@@ -45,8 +45,8 @@ func TestNATSAway(t *testing.T) {
 		if one.answer.Status == 200 || !stored[one.marker] {
 			continue
 		}
-		// A request that was in flight when the server was killed may have been stored without a
-		// response; a later one must not be.
+		// A request that was in flight when the server was killed may be stored although it was
+		// refused. A request that began later must not be stored.
 		if one.began.After(gone) {
 			t.Errorf("a ghost: %s", one)
 		}

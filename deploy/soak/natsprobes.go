@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// natsProbes publishes to a stream that has nothing to do with hookstart, through the NATS server
-// of each host. They show what NATS alone accepts during a partition.
+// natsProbes publishes through the NATS server of each host to a stream that hookstart does not
+// use. The probes show what NATS alone accepts during a partition.
 type natsProbes struct {
 	*probes
 	connections []*nats.Conn
@@ -21,7 +21,7 @@ type natsProbes struct {
 
 const (
 	natsProbeStream = "PROBES" // the name of the stream, and the subject of its messages
-	// natsProbeTimeout is as long as an ingress waits for the acknowledgement of a start.
+	// natsProbeTimeout equals the time that an ingress waits for the acknowledgement of a start.
 	natsProbeTimeout = 5 * time.Second
 )
 

@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// changeInterval is the average pause between two changes, and changeRetryDelay the pause before
-// the same change is retried. changeTimeout is as long as an executor can take to respond to a
-// call, because an abandoned call could still change something. checkTimeout is for one request
-// that checks a change, and learnTokenTimeout for the search for a new token.
+// changeInterval is the average pause between two changes, and changeRetryDelay the pause before a
+// change is retried. changeTimeout is the longest time that an executor can take to respond: an
+// abandoned call could still change something. checkTimeout limits one request that checks a
+// change, and learnTokenTimeout the search for a new token.
 const (
 	changeInterval    = 400 * time.Millisecond
 	changeRetryDelay  = 300 * time.Millisecond
@@ -41,13 +41,13 @@ const (
 
 const operatedNode = "node"
 
-// operators change the registry through random executors, each operator in a separate account.
+// operators change the registry through random executors. Each operator has a separate account.
 // After each confirmed change, they query every ingress and every executor. A service may respond
-// that it does not know the state, but must not respond according to the state before the change.
+// that it does not know the state, but its response must not reflect the state before the change.
 type operators struct {
 	all       []*operator
 	confirmed atomic.Int64 // confirmed changes
-	unsure    atomic.Int64 // calls that may or may not have made their change
+	unsure    atomic.Int64 // calls whose effect is unknown
 	asked     atomic.Int64 // queries after a confirmed change
 	answered  atomic.Int64 // queries whose response contained a state
 
@@ -57,7 +57,7 @@ type operators struct {
 	byChange map[string]int // number of confirmed changes, by name
 }
 
-// operator makes changes to one workflow, one after another, and tracks the state that must result.
+// operator makes one change after another to one workflow, and tracks the expected state.
 type operator struct {
 	operators    *operators
 	installation *installation
@@ -120,8 +120,8 @@ func (all *operators) change(ctx, measuring context.Context) {
 	each.Wait()
 }
 
-// checkAllStrictly checks every service again once the network has healed. Now a service that does
-// not respond counts as a violation, too.
+// checkAllStrictly checks every service again once the network has healed. A service that does not
+// respond then counts as a violation, too.
 func (all *operators) checkAllStrictly(ctx context.Context) {
 	for _, o := range all.all {
 		o.checkServices(ctx, true)
@@ -180,7 +180,7 @@ func (o *operator) changeOnce(ctx, measuring context.Context) {
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]
 	if name == "delete" && o.random.IntN(3) > 0 {
-		// Make fewer of these, because afterwards most other changes are impossible.
+		// Make fewer of these, because most other changes are impossible after them.
 		return
 	}
 	for {
@@ -247,7 +247,8 @@ func (o *operator) delete(ctx context.Context, client *apiclient.Client) error {
 	err := client.DeleteWorkflow(ctx, o.name)
 	if problem, ok := errors.AsType[*api.Problem](err); ok &&
 		problem.Status == http.StatusNotFound {
-		// An earlier call took effect without being confirmed; otherwise the checks will notice it.
+		// The error means that an earlier, unconfirmed call took effect. If it did not, the checks
+		// will notice.
 		err = nil
 	}
 	if err == nil {
@@ -301,8 +302,8 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 	return nil
 }
 
-// learnToken queries random executors until one returns a new token, which is then taken for the
-// valid one.
+// learnToken queries random executors until one returns a new token, which is then assumed to be
+// valid.
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
@@ -353,8 +354,8 @@ func (o *operator) revokeKey(ctx context.Context, client *apiclient.Client) erro
 }
 
 // checkServices compares the state of the workflow at every ingress and every executor with the
-// operator's last change. If strict is true, a response that does not tell the state is a violation
-// too.
+// operator's last change. If strict is true, a response that does not reveal the state is a
+// violation, too.
 func (o *operator) checkServices(ctx context.Context, strict bool) {
 	var all sync.WaitGroup
 	for _, e := range o.installation.ingresses {

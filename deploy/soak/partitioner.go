@@ -19,11 +19,11 @@ import (
 type partitionRecord struct {
 	partition
 	from, to time.Time
-	// reunion holds how long after the healing each ingress gave its first 200. 0 means that it
-	// gave none before the timeout.
+	// reunion is the time from the healing to the first 200 of each ingress. 0 means that there was
+	// none before the timeout.
 	reunion []time.Duration
-	// complete is how long after the healing every replica was current. 0 means that this did not
-	// happen before the timeout.
+	// complete is the time from the healing until every replica was current. 0 means that the
+	// timeout came first.
 	complete time.Duration
 }
 
@@ -144,7 +144,8 @@ func (f *partitioner) status(b *ledger, all *operators) string {
 		len(all.wrongAnswers()))
 }
 
-// slowIngresses describes the ingresses whose first 200 came too late after a partition was healed.
+// slowIngresses describes the ingresses that sent their first 200 too late after a partition was
+// healed.
 func (f *partitioner) slowIngresses() (late []string) {
 	for _, p := range f.partitionRecords() {
 		for host, took := range p.reunion {

@@ -33,7 +33,7 @@ type Partitions struct {
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
 	// lenient makes RunPartitions print untrue responses, misjudged first deliveries and slow
-	// ingresses without returning an error for them.
+	// ingresses, but not return an error for them.
 	lenient bool
 }
 
@@ -175,8 +175,8 @@ const (
 	longestPartition  = 15 * time.Second
 	partitionPause    = 3 * time.Second
 	healTimeout       = time.Minute
-	// maxUnavailability is the maximum time after the beginning or the end of a partition until
-	// requests must be accepted again.
+	// maxUnavailability is the longest time for which requests may be refused after a partition
+	// begins or ends.
 	maxUnavailability = 10 * time.Second
 )
 
@@ -184,8 +184,8 @@ const (
 type partition struct {
 	kind  string
 	hosts []int // hosts that the partition affects
-	// cut are the hosts that cannot reach a majority of the hosts, or that the majority cannot
-	// reach. Their ingresses must refuse requests.
+	// cut holds the indexes of the hosts that are cut off: they cannot reach a majority of the
+	// hosts, or the majority cannot reach them. Their ingresses must refuse requests.
 	cut   []int
 	lasts time.Duration
 	// apply breaks the network. It returns immediately, unless it keeps changing the network; then
@@ -251,7 +251,7 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	return all
 }
 
-// linksFrom returns the links from one host to the others; to returns the links back.
+// linksFrom returns the links from one host to the others. linksTo returns the opposite links.
 func linksFrom(host int) (pairs [][2]int) {
 	for other := range hostNames {
 		if other != host {

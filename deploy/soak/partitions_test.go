@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// While one of three hosts is cut off, nothing accepted is lost, doubled or left unrecorded, and
-// the ledger shows that there were requests, changes and checks.
+// While one of three hosts is cut off, every accepted request is stored and recorded exactly once.
+// The ledger shows that there were requests, changes and checks.
 func TestThreeHosts(t *testing.T) {
 	var out bytes.Buffer
 	err := RunPartitions(t.Context(), Partitions{

@@ -80,8 +80,8 @@ func (p *probes) sendProbe(ctx context.Context, host, number int) {
 	p.grown = make(chan struct{})
 }
 
-// awaitAllAccepting waits until each ingress has accepted a request that was sent after healed. It
-// returns how long after healed each ingress first did so; 0 means that it did not before the
+// awaitAllAccepting waits until each ingress has accepted a request that was sent after the time
+// healed. It returns for each ingress how long that took, or 0 if it had not happened before the
 // timeout.
 func (p *probes) awaitAllAccepting(
 	ctx context.Context, healed time.Time, timeout time.Duration,
@@ -118,7 +118,7 @@ func (p *probes) firstAcceptedAfter(
 	return first, all, p.grown
 }
 
-// acceptedShare counts the accepted requests in a group of requests.
+// acceptedShare is how many requests of a group were accepted.
 type acceptedShare struct{ accepted, all int }
 
 func (s *acceptedShare) add(other acceptedShare) {
@@ -198,9 +198,10 @@ func countAccepted(answers []probe) (s acceptedShare) {
 	return s
 }
 
-// refusedDuration returns how long requests were not accepted: from when the first unaccepted
-// request was sent until the request after the last unaccepted one was sent, or until the last one
-// completed if none follows. answers must be sorted by the time they were sent.
+// refusedDuration returns for how long requests were not accepted. That time begins when the first
+// unaccepted request was sent. It ends when the request after the last unaccepted one was sent, or,
+// if there is none, when the last unaccepted one completed. answers must be sorted by the time they
+// were sent.
 func refusedDuration(answers []probe) time.Duration {
 	refused := func(answer probe) bool { return !answer.accepted }
 	first := slices.IndexFunc(answers, refused)
@@ -217,8 +218,8 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest of the durations that at least the given share of them does not
-// exceed. The share must be more than 0 and at most 1, and the durations must be sorted. Without
+// quantile returns the smallest of the durations that is not exceeded by at least the given share
+// of them. The share must be more than 0 and at most 1, and the durations must be sorted. Without
 // durations it returns 0.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {

@@ -79,7 +79,7 @@ func (p *process) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// restartUnlessStopped restarts the process if it was not this process that ended the run.
+// restartUnlessStopped restarts the process if its run r ended without being stopped by the soak.
 func (p *process) restartUnlessStopped(r *child.Process) {
 	p.mu.Lock()
 	byItself := p.run == r
@@ -103,7 +103,7 @@ func (p *process) restartUnlessStopped(r *child.Process) {
 	}
 }
 
-// detachRun returns the run, which the caller must end, and prevents a restart.
+// detachRun returns the current run, and prevents a restart. The caller must end the run.
 func (p *process) detachRun() *child.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -50,8 +50,8 @@ func (i *installation) moveQueues(ctx context.Context) error {
 	return i.checkOwnStreams(ctx)
 }
 
-// checkOwnStreams returns an error if one of ownQueues is not in its stream according to an
-// executor, or if the stream has another number of replicas than the shared one.
+// checkOwnStreams returns an error if an executor reports that one of ownQueues is not in its own
+// stream, or if that stream has another number of replicas than the shared one.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
 	if i.own == 0 {
 		return nil

@@ -158,8 +158,8 @@ type zoneCut struct {
 	from, to  time.Time
 	remaining acceptedShare // requests at the ingresses of the other zones
 	cutOff    acceptedShare // requests at the ingress of the zone that is cut off
-	// refusedFor is the longest interval in which the ingress of another zone refused
-	// requests. 0 means that none was refused.
+	// refusedFor is the longest time for which the ingress of another zone refused requests. 0
+	// means that no request was refused.
 	refusedFor time.Duration
 	slowest    time.Duration // longest response time of an accepted request in the other zones
 	// back is the time from the reconnection to the first 200 in the zone that was cut off. 0 means

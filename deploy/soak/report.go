@@ -19,7 +19,7 @@ type report struct {
 	totals    requestTotals
 	audit     *audit
 	incidents []incident
-	ended     []string // processes that exited unexpectedly, and other problems with them
+	ended     []string // problems with processes, such as an unexpected exit
 	stood     []string // times when recording stalled
 	untrue    []string // responses about the registry that contradicted a change
 	aside     []string // starts that were put aside

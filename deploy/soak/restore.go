@@ -38,7 +38,7 @@ func (i *installation) restoreStoresAndCheck(
 	ctx context.Context,
 	s *senders,
 ) (broken []string, err error) {
-	// The client still considers connections idle that the faults have broken.
+	// The client still has idle connections that the faults have broken.
 	s.client.CloseIdleConnections()
 	http.DefaultClient.CloseIdleConnections()
 	if err := setToggledActive(ctx, i.client(), true); err != nil {
@@ -87,7 +87,7 @@ func (i *installation) restoreStoresAndCheck(
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // they were answered with 200, so senders may still repeat them
+	s.deliverAll(ctx, "before") // senders may repeat even those that got a 200
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}

@@ -8,8 +8,8 @@ import (
 // retryAfter is the Retry-After of a 503 when the stream is unavailable.
 const retryAfter = 2 * time.Second
 
-// While every process is restarted with SIGTERM under load, one after another, nothing is lost, and
-// a sender that retries once gets a 200.
+// While all processes are restarted one after another with SIGTERM, under load, nothing is lost. A
+// sender that retries once gets a 200.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	i := set(t, processCounts{nodes: 3, ingresses: 2, executors: 1, databaseURL: sqlite(t)})

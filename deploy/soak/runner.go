@@ -44,7 +44,7 @@ func runRunner(natsURL, runsFile string, queues []string) error {
 			options := runnerOptions(runnerGroup)
 			options.Queue = queue
 			err := runner.Run(ctx, nc, options, handle)
-			stop() // one that ends by itself ends the others
+			stop() // if one runner ends unexpectedly, stop the others
 			ended <- err
 		}()
 	}
@@ -54,7 +54,7 @@ func runRunner(natsURL, runsFile string, queues []string) error {
 	return err
 }
 
-// runHostRunner does the same as runRunner, but with credentials and for the group in the shipped
+// runHostRunner is like runRunner, but with credentials, and for the group in the shipped
 // configuration.
 func runHostRunner(natsURL, credsFile, caFile, runsFile string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -98,7 +98,7 @@ func recordingHandler(
 	}, nil
 }
 
-// runnerOptions returns options under which no execution fails, however often runners are killed.
+// runnerOptions returns options that let no execution fail, however often runners are killed.
 func runnerOptions(group string) runner.Options {
 	return runner.Options{
 		Group:       group,
@@ -111,7 +111,7 @@ func runnerOptions(group string) runner.Options {
 // handle runs an execution.
 func handle(ctx context.Context, e runner.Execution) (any, error) {
 	if strings.HasSuffix(e.ID, "00") {
-		retry.Sleep(ctx, 3*time.Second/2) // long enough to be reported as running
+		retry.Sleep(ctx, 3*time.Second/2) // long enough to send a report that it is running
 	}
 	if expectedStatus(e.ID) == execution.Failed {
 		return nil, runner.Permanent(errors.New("as it must"))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An execution that is delivered to a runner long after its end counts as having run again. A
-// redelivery because of a lost acknowledgement does not count. A truncated last line is ignored.
+// An execution that a runner receives long after its end counts as having run again. A redelivery
+// because of a lost acknowledgement does not count. A truncated last line of the file is ignored.
 func TestRanAgain(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "runs")

@@ -25,8 +25,8 @@ const (
 	maxAttempts    = 12
 )
 
-// The percentages of deliveries that have no ID, that are sent twice at the same time, and that are
-// sent again after they were acknowledged.
+// These are the percentages of deliveries that have no ID, that are sent twice at the same time,
+// and that are sent again after their acknowledgement.
 const (
 	percentWithoutID   = 20
 	percentConcurrent  = 4
@@ -41,7 +41,7 @@ type senders struct {
 	// queuePaths holds the path of one webhook for each queue.
 	queuePaths []string
 	client     *http.Client
-	run        string // distinguishes the delivery IDs from those of another run
+	run        string // makes the delivery IDs differ from those of another run
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
@@ -64,7 +64,7 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 		all.Go(func() {
 			//nolint:gosec // not a secret
 			random := rand.New(rand.NewPCG(seed, uint64(n)))
-			// This spreads the senders over the interval.
+			// Spread the senders over the interval.
 			retry.Sleep(starting, time.Duration(random.Int64N(int64(every))))
 			tick := time.NewTicker(every)
 			defer tick.Stop()
@@ -81,8 +81,8 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 	all.Wait()
 }
 
-// sendOne sends one delivery in a random way that senders behave in: once without an ID, twice at
-// the same time, twice in a row, or normally.
+// sendOne sends one delivery. Like real senders, it does so in one of several ways at random: once
+// without an ID, twice at the same time, twice in a row, or normally.
 func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {

@@ -54,7 +54,7 @@ func (c *Config) validate() error {
 }
 
 // Run runs a soak. It returns an error if anything acknowledged is lost or exists twice, if another
-// promise is broken, or if ctx ends before the soak does.
+// promise is broken, or if ctx ends early.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.validate(); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (c *Config) runLoadAndFaults(
 }
 
 // compare reads the executions that are stored, recorded and put aside, and compares them with the
-// responses to senders. unreported maps the ID of each execution that was acknowledged without a
-// readable report to the time of the acknowledgment; these executions must have failed.
+// responses to senders. unreported holds the executions that were acknowledged without a readable
+// report, which must have failed. It maps their IDs to the times of the acknowledgements.
 func (r *report) compare(
 	ctx context.Context, i *installation, b *ledger, incidents []incident,
 	unreported map[string]time.Time,
@@ -254,8 +254,8 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 }
 
 // runLoad runs the senders, the faults and the switching of a workflow. It returns when c.Duration
-// and the last fault are over and every sender has a final response or has given up. It returns the
-// responses about the switched workflow that were untrue.
+// and the last fault are over, and every sender has a final response or has given up. The result
+// holds the untrue responses about the switched workflow.
 func runLoad(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
 ) (untrue []string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// A program also exits cleanly if it gets SIGTERM while it is still waiting for NATS.
+// A program that gets SIGTERM while it is still waiting for NATS exits cleanly.
 func TestTerminateWhileStarting(t *testing.T) {
 	t.Parallel()
 	nobody, err := freeport.Reserve()

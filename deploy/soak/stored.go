@@ -29,15 +29,15 @@ type streamContents struct {
 // storedStart is an execution whose start is in the stream.
 type storedStart struct {
 	marker   string
-	messages int    // without the copies that executors or a takeover add for runners
+	messages int    // not counting the copies that executors or a takeover add for runners
 	queue    string // the queue of the execution
 	stream   string // the stream of its last message
 }
 
 // readStreams reads every start and every report in the streams.
 func readStreams(ctx context.Context, js jetstream.JetStream) (streamContents, error) {
-	// A failed attempt starts over with empty counts, so the result is complete and nothing is
-	// counted twice.
+	// Each attempt starts with empty counts, so that the result is complete and nothing is counted
+	// twice.
 	var all streamContents
 	err := eventually(ctx, 2*time.Minute, func(ctx context.Context) (err error) {
 		all = streamContents{

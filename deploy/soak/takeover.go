@@ -46,9 +46,9 @@ type Takeover struct {
 const secondSiteHost = "d"
 
 // RunTakeover kills a site of three hosts under load and lets a second site take over. The second
-// site has a copy of the streams and of the registry, and an empty database. It counts the
+// site has a copy of the streams and of the registry, and an empty database. RunTakeover counts the
 // executions that were lost, exist twice or ran twice. It returns an error if anything older than
-// the copy was lost, or if anything is duplicated that the copy should have prevented. The error
+// the copy was lost, or if there is a duplicate that the copy should have prevented. The error
 // wraps errors.ErrUnsupported if the machine cannot create the hosts.
 func RunTakeover(ctx context.Context, c Takeover) (err error) {
 	if c.Before <= 0 || c.After <= 0 || c.Rate <= 0 || c.Senders <= 0 {
@@ -78,7 +78,7 @@ type takeoverRun struct {
 	keys          *secrets
 	first, second *installation
 	book          *ledger
-	copied        time.Time // when the first site stored the last message that was copied
+	copied        time.Time // when the first site stored the newest copied message
 	killed        time.Time // when the first site was lost
 	ready         time.Time // when the take-over command finished
 	back          time.Time // when the second site accepted its first request
@@ -263,7 +263,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	return s.redeliver(ctx, senders)
 }
 
-// takeoverTimeout runs the takeover commands and starts the programs of the second site.
+// takeOver runs the takeover commands, and starts the programs of the second site.
 func (s *takeoverRun) takeOver(ctx context.Context) error {
 	if err := s.second.connect(); err != nil {
 		return err
@@ -278,7 +278,8 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	// Find the last message that was copied from the first site; later ones were added here.
+	// Find the last message copied from the first site. The second site stored the later ones
+	// itself.
 	info, err := s.second.js.Stream(ctx, stream.ExecutionsName)
 	if err != nil {
 		return err
@@ -314,8 +315,8 @@ func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error
 // maxRedeliveries is the maximum number of deliveries that are repeated at the end.
 const maxRedeliveries = 1000
 
-// redeliver sends to the second site, again, the deliveries that the first site had accepted and
-// whose executions were copied.
+// redeliver sends deliveries again, to the second site. They are those that the first site had
+// accepted and whose executions were copied.
 func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {

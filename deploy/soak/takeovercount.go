@@ -16,10 +16,10 @@ type takeoverCost struct {
 	doubled      []string // executions with two messages or records, deliveries with two executions
 	unrecorded   []string // executions that are stored but not recorded
 	wrong        []string // executions whose recorded status is not the one that a runner reported
-	anew         int      // lost executions that were sent again and accepted by the second site
+	anew         int      // lost executions that the second site accepted when they were sent again
 	twice        []string // executions that ran at both sites
-	// forbidden are the executions that ran at both sites although the report of their end was
-	// copied.
+	// forbidden holds the executions that ran at both sites although the copy had the report of
+	// their end.
 	forbidden []string
 }
 

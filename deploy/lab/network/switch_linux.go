@@ -82,8 +82,8 @@ func (j *packetSwitch) read(from int) {
 	}
 }
 
-// receiver returns the index of the device that a packet is addressed to. ok is false, and the
-// packet is dropped, unless it is an IPv4 packet to one of the devices.
+// receiver returns the index of the device that a packet is addressed to. ok is false if the packet
+// is not IPv4 or is addressed to no device; the switch then drops it.
 func (j *packetSwitch) receiver(bytes []byte) (index int, ok bool) {
 	const version4, destination = 4, 16
 	if len(bytes) < destination+4 || bytes[0]>>4 != version4 {
@@ -110,7 +110,7 @@ func (w *oneWayLink) set(c Condition) {
 	w.condition = c
 }
 
-// cut makes the link lose every packet, or ends that; the delay and the loss rate stay unchanged.
+// cut makes the link lose every packet, or ends that. The delay and the loss rate stay unchanged.
 func (w *oneWayLink) cut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ const pageSize, sectorSize = 4096, 512
 // pages that are equal.
 type content struct {
 	size, storedSize int64
-	pages, stored    [][]byte // nil means a hole, or a page after the end
+	pages, stored    [][]byte // a nil page is a hole, or beyond the end
 	// dirty holds the numbers of the pages that differ between the two versions.
 	dirty map[int64]bool
 }
@@ -100,8 +100,8 @@ func (c *content) storePage(n int64, page []byte) {
 	c.stored[n] = page
 }
 
-// restore replaces the current version with the one that exists after a power cut: the durable
-// version, with none, all or some of the dirty pages, as luck decides.
+// restore replaces the current version with what is left after a power cut: the durable version
+// with none, all or some of the dirty pages. luck decides which.
 func (c *content) restore(luck Randomness) {
 	switch luck.IntN(3) {
 	case 0:
@@ -126,8 +126,8 @@ func (c *content) restore(luck Randomness) {
 }
 
 // storeSomeDirty makes some of the dirty pages durable, each as a whole or only its first sectors.
-// A file that has grown ends with the last page that was written; earlier pages that were not
-// written read as zeros.
+// A file that has grown then ends with the last page that became durable. Earlier pages that did
+// not become durable read as zeros.
 func (c *content) storeSomeDirty(luck Randomness) {
 	if c.size < c.storedSize && luck.IntN(2) == 0 {
 		c.storedSize = c.size

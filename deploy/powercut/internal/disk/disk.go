@@ -18,9 +18,9 @@ import (
 type Model string
 
 const (
-	// Ordered behaves like ext4 and XFS: all changes of names are in one journal, which the fsync
-	// of any file or folder writes. So a new file that was synced keeps its name. Data is durable
-	// only in the files that were synced.
+	// Ordered behaves like ext4 and XFS: one journal holds all changes of names, and an fsync of
+	// any file or folder writes it. A new file that was synced therefore keeps its name. Data is
+	// durable only in the files that were synced.
 	Ordered Model = "ordered"
 	// Strict guarantees no more than POSIX: only an fsync of a folder makes the names in it
 	// durable. A new file that was synced is lost if its folder was not synced.
@@ -169,15 +169,15 @@ type Randomness interface {
 	IntN(n int) int
 }
 
-// Worst is the luck with which only synced data survives.
+// Worst is the Randomness with which nothing survives except what was synced.
 var Worst Randomness = loseUnsynced{}
 
 type loseUnsynced struct{}
 
 func (loseUnsynced) IntN(int) int { return 0 }
 
-// PowerOn turns the power on again. The disk then holds the durable data and the part of the rest
-// that luck has kept.
+// PowerOn turns the power on again. The disk then holds the durable data, and the part of the other
+// data that survives according to luck.
 func (d *Disk) PowerOn(luck Randomness) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // Mounted is a mounted disk, which programs can use.
 type Mounted struct{ server *fuse.Server }
 
-// CheckMountable returns an error with the reason if this user cannot mount a disk on this machine,
-// or nil. To find out, it mounts an empty disk on folder, which must be unused, and unmounts it.
+// CheckMountable returns nil, or an error that says why this user cannot mount a disk on this
+// machine. It mounts and unmounts an empty disk on folder, which must be unused.
 func CheckMountable(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)

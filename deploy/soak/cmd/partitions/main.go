@@ -1,5 +1,5 @@
-// Command partitions cuts three hosts off from each other under load. It then prints how the
-// requests of senders and operators were answered, and what effect each one had.
+// Command partitions cuts three hosts off from each other under load. It then prints the responses
+// to senders and operators, and compares them with what was stored.
 package main
 
 import (

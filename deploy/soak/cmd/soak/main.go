@@ -1,5 +1,5 @@
 // Command soak runs hookstart in a production-like setup under load and faults. It prints a ledger
-// of the responses to senders and their effects.
+// that compares the responses to senders with what was stored.
 package main
 
 import (
