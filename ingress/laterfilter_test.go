@@ -65,7 +65,7 @@ func TestAFilterOfALaterVersion(t *testing.T) {
 	}
 	before := s.messages()
 	store(`{"ptr:/a":{"$regex":"x"}}`)
-	a := until(503, `{"a":"no"}`) // the request is filtered once the ingress has the new filter
+	a := until(503, `{"a":"no"}`) // the request is filtered until the ingress has the new filter
 	s.expect("a filter that cannot be evaluated", a, 503, "unavailable")
 	if a.header.Get("Retry-After") == "" || a.body["retryable"] != true ||
 		a.body["executionId"] != nil || a.body["filtered"] != nil {

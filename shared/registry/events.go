@@ -10,11 +10,11 @@ type EventSubscription struct {
 	WorkflowID string `audit:"workflowId"` // a workflow of the account
 	// Kinds holds the kinds of events that start the workflow, sorted. Empty means all kinds.
 	Kinds []string `audit:"kinds"`
-	// SilentAfter is how long a trigger node may be without requests before it counts as silent. 0
+	// SilentAfter is how long a trigger node may receive no requests before it counts as silent. 0
 	// means that the limit is derived from the node's usual rate of requests.
 	SilentAfter time.Duration `audit:"silentAfterSeconds"` // whole seconds
-	// Since is when the setting was added to an account that had none. Anything earlier does not
-	// become an event.
+	// Since is when the account's setting was added, after it had none. What happened earlier does
+	// not become an event.
 	Since time.Time `audit:"-"`
 
 	unknown unknownFields `audit:"-"`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// StoreTarget says where the start messages of a queue are stored at the moment.
+// StoreTarget identifies where the start messages of a queue are stored at the moment.
 type StoreTarget uint32
 
 // The targets, each with the stream that stores the start messages.
@@ -35,7 +35,7 @@ var monotonicOrigin = time.Now() //nolint:gochecknoglobals // the beginning of t
 
 // queueGate holds the target of one queue, and the number of requests that are storing something
 // there. A request is counted before it reads the target. A change of the target is in force once
-// all requests that were counted before the change have left.
+// all requests that were counted before the change have finished.
 type queueGate struct {
 	target atomic.Uint32 // a StoreTarget
 	before atomic.Uint32 // the target before the queue was closed
@@ -82,7 +82,7 @@ func (q *queueGate) currentTarget() StoreTarget {
 }
 
 // hasReopened reports whether a queue or workflow that was closed at the given clock reading is
-// open again because no executor finished the copying in time.
+// open again, because the executors have not finished the copying in time.
 func hasReopened(
 	closedAt int64,
 ) bool {
@@ -133,8 +133,8 @@ func (q *queueGate) awaitIdle() {
 type workflowGate struct {
 	queue *queueGate
 	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
-	// moved means that the workflow has a later record, which names another queue or differs in
-	// whether the workflow is closed.
+	// moved means that there is a later record of the workflow that either names another queue, or
+	// opens or closes the workflow.
 	closed atomic.Int64
 }
 
@@ -147,8 +147,8 @@ func (d *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith marks the workflow as moved if next has another queue or differs in whether the
-// workflow is closed. It reports whether that is the case.
+// supersedeWith compares the workflow with its next record. If next names another queue, or opens
+// or closes the workflow, supersedeWith marks the workflow as moved and returns true.
 func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
@@ -169,9 +169,8 @@ type StorePermit struct {
 	epoch uint32
 }
 
-// AcquirePermit returns a StorePermit, whose Target is where to store a start message or a
-// rejection of the workflow. The caller must call Release when it has finished storing, whether or
-// not that succeeded.
+// AcquirePermit returns a StorePermit. Its Target is where to store a start message or a rejection
+// of the workflow. The caller must call Release after it has stored the message or has failed to.
 func (w *Webhook) AcquirePermit() StorePermit {
 	q := w.door.queue
 	if q == nil {
@@ -189,7 +188,7 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	return p
 }
 
-// Release marks that the message has been stored, or will not be.
+// Release reports that the message has been stored, or will not be stored.
 func (p StorePermit) Release() {
 	if p.queue != nil {
 		p.queue.leave(p.epoch)
@@ -206,8 +205,8 @@ func (t *tables) gateOf(name string) *queueGate {
 	return q
 }
 
-// StoreTargetOf returns the current target of a queue's start messages. Use it only in messages to
-// people: code that stores a start message needs a StorePermit.
+// StoreTargetOf returns the current target of a queue's start messages. Use it only for messages to
+// people. Code that stores a start message needs a StorePermit.
 func (s *Snapshot) StoreTargetOf(queue string) StoreTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +235,8 @@ type pendingMoves struct {
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove waits in the background until a change of the queue's target, made by revision, is in
-// force.
+// trackMove tracks a change of the queue's target, made by revision, until it is in force. It waits
+// for that in the background.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return
@@ -260,9 +259,9 @@ func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	}()
 }
 
-// oldest returns the lowest revision that is not yet in force, or 0 if there is none. It also
-// returns a channel that is closed when that may have changed. The channel may be nil if nothing is
-// pending.
+// oldest returns the lowest revision that is not in force yet, or 0 if all are in force. It also
+// returns a channel that is closed when the result may have changed. The channel may be nil if
+// nothing is pending.
 func (d *pendingMoves) oldest() (since uint64, settled <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -63,7 +63,8 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	}
 }
 
-// A change of the queue's stream is in force once the requests that began before it have ended.
+// A change of a queue's stream is in force only once the requests that began before it have
+// finished.
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
@@ -92,7 +93,7 @@ func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	}
 }
 
-// A request that looked up a workflow before its queue changed looks it up again.
+// A request that looked up a workflow before the workflow's queue changed must look it up again.
 func TestAWorkflowThatMoved(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)

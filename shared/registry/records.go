@@ -20,7 +20,7 @@ type RateLimit struct {
 	Window   time.Duration `audit:"windowSeconds"` // whole seconds
 }
 
-// Plan holds the limits and permissions of the accounts that are on the plan.
+// Plan holds the limits and permissions of all accounts that have the plan.
 type Plan struct {
 	ID              string
 	WebhookTriggers bool      // whether workflows may have webhook triggers
@@ -29,7 +29,7 @@ type Plan struct {
 	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 
-// Unlimited is the value of Plan.MaxActive and Plan.BytesPerDay that means no limit.
+// Unlimited is the value of Plan.MaxActive and Plan.BytesPerDay that means that there is no limit.
 const Unlimited = -1
 
 // Plans is the plan catalog, in the order of the catalog file. It is the record under PlansKey.
@@ -231,11 +231,11 @@ type Installation struct {
 	ID string // a random UUID, which is also in the database
 	// Restoring is true while a backup is being restored.
 	Restoring bool
-	// Stamp is a random UUID that is new each time the record is written. A process that has seen
-	// the registry go back to an earlier state does not rely on it again until the stamp has
-	// changed: see package consistency.
+	// Stamp is a random UUID that changes each time the record is written. If a process has seen
+	// the registry go back to an earlier state, it does not rely on the registry again until the
+	// stamp has changed: see package consistency.
 	Stamp string
-	// Life is a random UUID that is new each time the registry is restored from the copy in the
+	// Life is a random UUID that changes each time the registry is restored from the copy in the
 	// database.
 	Life string
 
@@ -379,8 +379,8 @@ type Token struct {
 	unknown unknownFields
 }
 
-// unknownFields holds the encoded fields of a record that only later versions define. A change by
-// this version preserves them.
+// unknownFields holds the encoded fields of a record that this version does not know. If this
+// version changes the record, it preserves them.
 type unknownFields []byte
 
 // Clone returns a copy that shares nothing that may be modified.

@@ -25,10 +25,11 @@ const (
 // Stream is the name of the stream behind Bucket.
 const Stream = "KV_" + Bucket
 
-// Streams returns the names of the streams behind the buckets.
+// Streams returns the names of the streams that store the buckets.
 func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
 
-// MirrorStreams returns the names of the streams behind the ingresses' copy: see edit.EnsureMirror.
+// MirrorStreams returns the names of the streams that store the ingresses' copy of the registry:
+// see edit.EnsureMirror.
 func MirrorStreams() []string { return []string{Stream} }
 
 // The keys of Bucket. There is one key for the plan catalog, one for the installation's identity,
@@ -43,8 +44,8 @@ const (
 	QueuePrefix     = "queue."
 )
 
-// HeaderAudit is the header of a stored record that states who made the change and what it changed:
-// see package edit.
+// HeaderAudit is the header of a stored record that contains the audit entry: who made the change,
+// and what it changed. See package edit.
 const HeaderAudit = "Hookstart-Audit"
 
 // Change is one revision of the registry: the new record, or the ID of a deleted one. Exactly one

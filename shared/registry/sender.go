@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// Every secret is encrypted for exactly one of these purposes, so no box can be substituted for
+// Every secret is encrypted for exactly one of these purposes, so one box cannot take the place of
 // another.
 
 // TriggerSealPurpose returns the purpose for which the tokens and the sample payload of a node are

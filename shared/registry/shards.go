@@ -15,8 +15,8 @@ type keyed interface {
 }
 
 // shardedMap is a hash table for one writer and many readers. Readers take no lock. With a million
-// values it takes 33 bytes per value, where a map takes 57, because it does not store the keys. A
-// change copies one shard, which is 8 KB in a table of that size.
+// values, it takes 33 bytes per value, because it does not store the keys; a map takes 57 bytes. A
+// change copies one shard, which has 8 KB in a table of that size.
 type shardedMap[V keyed] struct {
 	seed maphash.Seed
 	// published reports whether the table is complete. Before that, the writer fills the shards in

@@ -28,7 +28,7 @@ type Webhook struct {
 
 func (w *Webhook) key() string { return w.ID }
 
-// compare orders an account's active workflows by when they were activated, earliest first.
+// compare orders an account's active workflows by the time of their activation, earliest first.
 func (w *Webhook) compare(other *Webhook) int {
 	return cmp.Or(cmp.Compare(w.Transition, other.Transition), cmp.Compare(w.ID, other.ID))
 }
@@ -79,8 +79,8 @@ func (v WorkflowView) Limit() RateLimit {
 type account struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
-	// limited reports whether the plan allows only some of the active workflows. If so, it allows
-	// those up to and including last, or none if last is nil. Otherwise it allows all of them.
+	// limited reports whether the plan allows only some of the active workflows: those up to and
+	// including last, or none if last is nil. If limited is false, the plan allows all of them.
 	limited bool
 	last    *Webhook
 }
@@ -101,21 +101,21 @@ type accountState struct {
 }
 
 // Snapshot is the registry in memory. Lookup takes no lock. When the bucket has been recreated or
-// restored, a new copy is loaded separately and then replaces the current one as a whole.
+// restored, a new copy is loaded separately, and then replaces the current copy in one step.
 type Snapshot struct {
 	current atomic.Pointer[tables] // read by Lookup
 
 	mu sync.Mutex
-	// filling holds the tables that changes are applied to. They are the same as current, except
+	// filling holds the tables to which changes are applied. They are the same as current, except
 	// while another copy is being loaded.
 	filling *tables
 	keys    *seal.Keys   // decrypt senders' secrets
 	drains  pendingMoves // the changes that have been applied but are not yet in force
 }
 
-// tables holds the records of one snapshot. The maps that Lookup reads are split into shards, and a
-// change replaces the shard of its key: a write copies one shard, which takes about 10 µs with a
-// million workflows, and a read takes no lock.
+// tables holds the records of one snapshot. The maps that Lookup reads are split into shards. A
+// change replaces the shard of its key: it copies that shard, which takes about 10 µs with a
+// million workflows. Readers take no lock.
 type tables struct {
 	workflows shardedMap[*Webhook]
 	accounts  shardedMap[*account]
@@ -128,8 +128,7 @@ type tables struct {
 	// unusable holds, for each workflow with an unusable sender, the reason (see
 	// TriggerNode.Unusable).
 	unusable map[string]error
-	// opened holds the workflows whose senders have encrypted secrets, if all of these could be
-	// decrypted.
+	// opened holds the workflows whose senders have encrypted secrets that could all be decrypted.
 	opened map[string]struct{}
 	queues map[string]*queueGate // the queues named by workflows or records
 	keys   *seal.Keys            // decrypt senders' secrets
@@ -206,8 +205,8 @@ func (s *Snapshot) UnusableSenders() (count int, why error) {
 	return len(unusable), why
 }
 
-// DecryptionCounts counts the workflows whose senders have encrypted secrets, by whether the keys
-// can decrypt all of them.
+// DecryptionCounts counts the workflows whose senders have encrypted secrets. It distinguishes
+// those whose secrets the keys can all decrypt from the others.
 func (s *Snapshot) DecryptionCounts() (found DecryptionCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,9 +227,9 @@ func (s *Snapshot) Apply(c Change) {
 	}
 }
 
-// Pending implements consistency.PendingReporter. The changes from revision since on are not yet in
-// force, because requests that began before them are still storing. since is 0 if all changes are
-// in force.
+// Pending implements consistency.PendingReporter. The changes from revision since on are not in
+// force yet, because requests that began before them are still storing messages. since is 0 if all
+// changes are in force.
 func (s *Snapshot) Pending() (since uint64, settled <-chan struct{}) {
 	return s.drains.oldest()
 }
@@ -276,8 +275,8 @@ func (t *tables) newView(w *Webhook) WorkflowView {
 	return view
 }
 
-// apply applies a change. It returns the queues to which requests may still be storing according to
-// the state before the change.
+// apply applies a change. It returns the queues for which requests may still be storing messages
+// according to the previous state.
 func (t *tables) apply(c Change) (moved []*queueGate) {
 	switch {
 	case c.Plans != nil:
@@ -320,8 +319,8 @@ func (t *tables) publish() {
 func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	before, existed := t.workflows.latest(w.ID)
 	stays := existed && before.Active && w.Active && before.AccountID == w.AccountID
-	// A lookup that finds an active workflow must also find account data that includes the workflow
-	// as active. So the account is updated before an activation but after a deactivation.
+	// A lookup that finds an active workflow must also find account data that counts the workflow
+	// as active. So update the account before an activation, but after a deactivation.
 	switch {
 	case stays:
 		w.index = before.index
@@ -473,11 +472,12 @@ func compileOrderKey(workflowID, nodeID, text string) (*filter.OrderKey, error) 
 	return k, nil
 }
 
-// maxInternedStrings is the maximum number of strings kept for sharing. If every workflow has
-// different node IDs, keeping all of them would take more memory than it saves.
+// maxInternedStrings is the maximum number of strings that are kept for sharing. If every workflow
+// has different node IDs, keeping them all would take more memory than it saves.
 const maxInternedStrings = 10_000
 
-// intern returns a string equal to text. A string used by many records is thus in memory only once.
+// intern returns a string that equals text. If many records use the same string, it is in memory
+// only once.
 func (t *tables) intern(text string) string {
 	if same, ok := t.texts[text]; ok {
 		return same

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A snapshot finds nothing until it is loaded: an ingress that is starting receives announcements,
-// and its metrics are scraped, while it is still loading the registry.
+// A snapshot finds nothing until it is loaded. An ingress that is starting needs that: while it
+// loads the registry, it already receives announcements, and its metrics are read.
 func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	snapshot := registry.NewSnapshot(nil)
 	const workflows = 2000
@@ -56,8 +56,8 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	readers.Wait()
 }
 
-// The plan allows only one active workflow. While that workflow is switched, deleted and created
-// again, no lookup finds it in excess of the plan's limit.
+// The plan allows only one active workflow. While that workflow is activated, deactivated, deleted
+// and created again, no lookup reports that it exceeds the plan's limit.
 func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	t.Parallel()
 	s := registry.NewSnapshot(nil)
@@ -168,7 +168,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup measures the lookup that each request makes: of one workflow among a million.
+// BenchmarkLookup measures what each request does: it looks up one workflow among a million.
 func BenchmarkLookup(b *testing.B) {
 	s := registry.NewSnapshot(nil)
 	s.Apply(registry.Change{

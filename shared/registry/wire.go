@@ -500,11 +500,11 @@ func limitFromWire(n *int64) int64 {
 	return *n
 }
 
-// decodeWorkflowFast decodes a plain workflow. Most workflows are plain: they have only fields
-// that workflows have had from the beginning, without a sender, filter, order key or answer, in the
-// encoding of this version. It returns nil for any other data. A process reads all workflows when
-// it starts, perhaps a million, and this function takes a third of the time and memory of
-// proto.Unmarshal.
+// decodeWorkflowFast decodes a plain workflow, as most are. A plain workflow has only fields that
+// workflows have had from the beginning, in the encoding of this version: it has no sender, filter,
+// order key or answer. decodeWorkflowFast returns nil for any other data. It takes a third of the
+// time and memory of proto.Unmarshal, which matters because a process reads all workflows when it
+// starts, perhaps a million.
 func decodeWorkflowFast(data []byte) *Workflow {
 	w, f := &Workflow{Triggers: []Trigger{}}, fieldReader{rest: data}
 	for f.next() {
@@ -541,8 +541,7 @@ func decodeWorkflowFast(data []byte) *Workflow {
 	return w
 }
 
-// fieldReader reads the fields of a message, which must be sorted by number. It fails if they are
-// not.
+// fieldReader reads the fields of a message. It fails if they are not sorted by number.
 type fieldReader struct {
 	rest   []byte
 	failed bool

@@ -54,8 +54,8 @@ func fill(m protoreflect.Message, depth int) {
 			setScalar(m, field, i)
 		}
 	}
-	// A rate limit, a plan, an actor and a token's hash are values: they do not keep fields of a
-	// later version.
+	// A rate limit, a plan, an actor and a token's hash are plain values, which do not keep the
+	// fields of a later version.
 	switch m.Descriptor().Name() {
 	case "RateLimit", "Plan", "PlanCatalog", "Actor", "TokenHash":
 	default:
@@ -78,8 +78,8 @@ func setScalar(m protoreflect.Message, field protoreflect.FieldDescriptor, i int
 	}
 }
 
-// Stored records are decoded completely and encoded again unchanged, including the fields that only
-// a later version defines. A field that is added to a message but not to the decoding would be lost
+// A stored record can be decoded and encoded again without any change, including fields that only a
+// later version defines. A field that is added to a message but not to the decoding would be lost
 // with the next change of a record.
 func TestRecordsAreStoredAsTheyWere(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	}
 }
 
-// The audit log either names each field of a record or excludes it explicitly.
+// Every field of a record either has a name for the audit log, or is explicitly excluded from it.
 func TestEveryFieldOfARecordHasItsPlaceInTheAudit(t *testing.T) {
 	t.Parallel()
 	var check func(of reflect.Type)

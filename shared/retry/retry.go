@@ -24,8 +24,8 @@ func Do(ctx context.Context, attempt func(context.Context) error) (err error) {
 	return err
 }
 
-// Until calls done once per interval until it returns true or ctx ends. The first call is
-// immediate, even if ctx has already ended.
+// Until calls done once per interval until it returns true or ctx ends. The first call happens
+// immediately, even if ctx has already ended.
 func Until(ctx context.Context, every time.Duration, done func() bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -59,9 +59,9 @@ func Sleep(ctx context.Context, d time.Duration) {
 // maxBackoff is the longest delay between two attempts, not including the random part.
 const maxBackoff = time.Second
 
-// Backoff returns the delay before the given attempt, counted from 0. It is zero before the first
-// attempt, then 10 ms, doubled each time, up to 1 s. Up to half of the delay is added at random, so
-// that competing processes do not stay in step.
+// Backoff returns the delay before the given attempt, counted from 0. The first attempt has no
+// delay. Then the delay is 10 ms and doubles each time, up to 1 s. A random part of up to half the
+// delay is added, so that competing processes do not stay in step.
 func Backoff(attempt int) time.Duration {
 	if attempt == 0 {
 		return 0

@@ -65,7 +65,8 @@ func (r *runner) begin(msg jetstream.Msg, o *leaseState) {
 // freeSlot frees a concurrency slot.
 func (r *runner) freeSlot() { r.slots <- struct{}{} }
 
-// failExhausted fails an execution that no runner has finished in any of its allowed attempts.
+// failExhausted reports an execution as failed because no runner has finished it within the allowed
+// number of attempts.
 func (r *runner) failExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
@@ -107,8 +108,8 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	r.freeSlot()
 }
 
-// prepareOrdered takes the lease of a message, and then asks whether its execution has ended or has
-// been canceled. It begins again if the answers took so long that little of the lease is left.
+// prepareOrdered takes the lease of a message, and then determines whether its execution has ended
+// or has been canceled. It starts over if that took so long that little of the lease is left.
 func (r *runner) prepareOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {
@@ -203,8 +204,8 @@ func (r *runner) retryDelay(attempt int, o outcome) (wait time.Duration) {
 	return r.Backoff(attempt)
 }
 
-// reportFinal reports a final state, and acknowledges the message once the report is confirmed. If
-// the report is not confirmed, the execution runs again.
+// reportFinal reports a final state. It acknowledges the message once the stream has confirmed the
+// report; without a confirmation, the execution runs again.
 func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Error = o.reason
 	p.Attempt = m.attempt
@@ -240,9 +241,9 @@ func (r *runner) handBack(m *message, after time.Duration) {
 	r.markDone(m)
 }
 
-// reportRunning publishes a report that the execution is running. The report is not confirmed,
-// because the final report makes up for a lost one. A report that arrives after the final one has
-// no effect.
+// reportRunning publishes a report that the execution is running. It does not wait for a
+// confirmation, because the final report makes up for a lost one. If the report arrives after the
+// final one, it has no effect.
 func (r *runner) reportRunning(m *message) {
 	if msg, err := r.progressMessage(m, execution.Progress{
 		Status:  execution.Running,
@@ -259,8 +260,8 @@ func layoutOf(msg jetstream.Msg) stream.Layout {
 	return layout
 }
 
-// progressMessage returns a report as a message. Its subject belongs to the stream of reports that
-// goes with the stream of the start message.
+// progressMessage returns a report as a message. The stream of the start message determines the
+// stream of reports, and thus the subject.
 func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, error) {
 	start := m.start
 	p.ID = start.ID
@@ -300,8 +301,8 @@ func (r *runner) reportAttempt(
 	})
 }
 
-// log writes a log line. It calls attrs only if the line is written. A panic of the logger is
-// ignored, because it cannot be logged.
+// log writes a log line. It calls attrs only if the line is written. It ignores a panic of the
+// logger, because that cannot be logged.
 func (r *runner) log(level slog.Level, message string, attrs func() []slog.Attr) {
 	defer func() { _ = recover() }()
 	ctx, log := r.working, r.Log

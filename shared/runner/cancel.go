@@ -25,22 +25,23 @@ import (
 // A runner that finds the key reports the state CANCELED and acknowledges the message. For every
 // reader, the first final report that is stored counts.
 
-// ErrCanceled is the cause (context.Cause) of a handler's context when an operator has canceled the
-// execution. If the handler then returns an error, the execution is canceled; otherwise it has
-// succeeded.
+// ErrCanceled is the cause (context.Cause) of a handler's context after an operator has canceled
+// the execution. If the handler then returns an error, the execution ends as canceled; otherwise it
+// has succeeded.
 var ErrCanceled = errors.New("the execution is canceled")
 
 const (
-	// cancelPollInterval is the interval at which the runner looks for cancellations of the
-	// executions that its handlers are working on.
+	// cancelPollInterval is the interval at which the runner looks for cancellations of executions
+	// whose handlers are running.
 	cancelPollInterval = time.Second
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
-	// maxCancelReadFailures is the number of failed requests after which a runner that has never
-	// received a response runs executions without looking for cancellations.
+	// maxCancelReadFailures applies to a runner that has never received a response. After that many
+	// failed requests, it runs executions without looking for cancellations.
 	maxCancelReadFailures = 3
-	// cancelRetryDelay is how long such a runner waits before it tries again. Either the executor
-	// is too old to have the bucket, or the runner's NATS account may not read it.
+	// cancelRetryDelay is how long a runner then waits before it looks for cancellations again.
+	// Either the executor is too old to have the bucket, or the runner's NATS account may not read
+	// it.
 	cancelRetryDelay = 30 * time.Second
 )
 
@@ -49,7 +50,7 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *bucketRead         // not begun yet; nil means that no call is waiting for one
+	next   *bucketRead         // not begun yet; nil if no call is waiting for it
 	asking bool                // whether the bucket is being read
 	ids    map[string]struct{} // the IDs of the canceled executions
 	// last is the revision of the newest key that has been read.
@@ -72,8 +73,8 @@ func newCancellations(nc *nats.Conn) *cancellations {
 	return &cancellations{nc: nc, ids: map[string]struct{}{}}
 }
 
-// isCanceled reports whether an execution has been canceled, according to the contents of the
-// bucket after the call began. It retries until it can read the bucket or ctx ends.
+// isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
+// reads that begin after the call, and retries until it can read the bucket or ctx ends.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
 		err := c.read(ctx)
@@ -178,7 +179,8 @@ func (c *cancellations) catchUp() error {
 	}
 }
 
-// runUnlessCanceled makes an attempt, or reports that the execution has been canceled.
+// runUnlessCanceled makes an attempt at an execution. If the execution has been canceled, it
+// reports that instead.
 func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	canceled, err := r.cancellations.isCanceled(r.working, m.start.ID)

@@ -16,7 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The main function of a runner runs until SIGTERM and then lets the executions in flight finish.
+// The main function of a runner runs executions until SIGTERM, and then lets the executions in
+// flight finish.
 func ExampleRun() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

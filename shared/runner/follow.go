@@ -13,10 +13,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// While a runner is running, its queue may get lanes, and may get its own stream and lose it again.
-// The queue's record in the registry shows that, and the runner polls the record. Start messages
-// that are in the shared stream when a queue gets its own stream remain there, so the runner
-// consumes from both.
+// While a runner is running, its queue may get lanes, get its own stream, and lose that stream
+// again. The runner polls the queue's record in the registry to notice this. When a queue gets its
+// own stream, start messages remain in the shared stream, so the runner consumes from both.
 
 const (
 	// settingsPollInterval is the interval at which a runner reads its queue's record.
@@ -25,8 +24,8 @@ const (
 	settingsReadTimeout = 5 * time.Second
 )
 
-// followSettings consumes executions from the queue's lanes and its own stream, as soon as these
-// exist, until ctx ends. main is the group's consumer in the shared stream.
+// followSettings consumes executions from the queue's lanes and from its own stream, as soon as
+// they exist, until ctx ends. main is the group's consumer in the shared stream.
 func (r *runner) followSettings(
 	ctx context.Context,
 	js jetstream.JetStream,
@@ -73,7 +72,7 @@ func (r *runner) readSettings(
 	defer cancel()
 	if !r.ownAccount {
 		s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-		if !errors.Is(err, nats.ErrNoResponders) { // the account lacks the permission
+		if !errors.Is(err, nats.ErrNoResponders) { // otherwise the account may not read it
 			return s, err == nil
 		}
 	}

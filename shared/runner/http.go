@@ -4,8 +4,8 @@ import "encoding/json"
 
 // HTTPResponse is an output that is the complete response to the request that started the
 // execution. It has this effect only if the trigger node's answer waits and is raw, or if its
-// sender displays the response. Otherwise it is an output like any other. An HTTPResponse that
-// cannot be sent results in a 502.
+// sender displays the response. Otherwise it is an ordinary output. An HTTPResponse that cannot be
+// sent causes a 502.
 type HTTPResponse struct {
 	// Status is from 200 to 599. 0 means 200.
 	Status int

@@ -26,19 +26,20 @@ import (
 // acknowledged, so the runner looks for that report before it calls the handler: see hasEnded.
 
 // ErrLost is the cause (context.Cause) of a handler's context when another member may have the
-// execution: the server has not confirmed a heartbeat for four fifths of AckWait, or it has
-// delivered the message again. It occurs only for executions with an order key. The handler's
-// result is ignored.
+// execution: either the server has not confirmed a heartbeat for four fifths of AckWait, or it has
+// delivered the message again. Only executions with an order key can be lost. The handler's result
+// is ignored.
 var ErrLost = errors.New("another member may have the execution: the runner was frozen or cut " +
 	"off, or NATS delivered the message again")
 
 const (
-	// laneSlotReservationTime is how long a concurrency slot is reserved for the response to a
-	// request for the next message of a lane. The server does not respond immediately while a
-	// message of the lane is unacknowledged.
+	// laneSlotReservationTime is how long the runner reserves a concurrency slot after it has
+	// requested the next message of a lane. The server does not respond immediately if a message of
+	// the lane is unacknowledged.
 	laneSlotReservationTime = 50 * time.Millisecond
-	// pullExpirySharedSlots is the expiry of a request for executions without an order key when
-	// others also need concurrency slots: the request reserves slots that they could use.
+	// pullExpirySharedSlots is the expiry of a request for executions without an order key while
+	// lanes or the other stream also need concurrency slots. The request reserves slots that those
+	// could use.
 	pullExpirySharedSlots = time.Second
 )
 
@@ -88,7 +89,7 @@ func (r *runner) consumeLane(
 		}
 	}
 	if l.held != nil {
-		_ = l.held.release().NakWithDelay(nakDelay) // not begun: for another member
+		_ = l.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
 	}
 }
 
@@ -189,8 +190,8 @@ func (r *runner) runHeld(
 // mayBegin reports whether an execution of a lane may begin. It may if its stream, given by layout,
 // is the older one, or if the group has finished with the lane in the other stream. mayBegin reads
 // the queue's record for each execution, because the queue may have moved to its own stream and
-// back since followSettings read the record. It retries for a quarter of AckWait if it cannot
-// determine that.
+// back since followSettings read the record. If it cannot determine the answer, it retries for a
+// quarter of AckWait.
 func (r *runner) mayBegin(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) bool {
@@ -242,8 +243,7 @@ func (r *runner) logLaneFailure(ctx context.Context, lane int, err error) {
 	}
 }
 
-// heldMessage is a message of a lane that must not begin yet. Meanwhile, heartbeats are sent for
-// it.
+// heldMessage is a message of a lane that must not begin yet. The runner sends heartbeats for it.
 type heldMessage struct {
 	msg  jetstream.Msg
 	stop func() // stops the heartbeats and waits for the last one
@@ -311,7 +311,7 @@ func (r *runner) pullLane(
 		return msg, nil
 	case <-hold.C:
 	}
-	// The slot is free for others until the request is answered or has expired.
+	// Let other executions use the slot until the server responds or the request expires.
 	r.freeSlot()
 	if msg = <-batch.Messages(); msg == nil {
 		return nil, ignoreNoMessage(batch.Error())
@@ -370,9 +370,9 @@ type leaseState struct {
 // moment, the next one does not know of the heartbeat. The second heartbeat is therefore sent
 // before the next leader would redeliver the message: see secondHeartbeatDelay.
 
-// leaseEnd returns the end of a lease whose heartbeat was sent at the given time: a fifth of the
-// ack wait before another member may get the message. The runner may take up to a tenth of
-// the ack wait to notice, see runPeriodically; the rest gives the handler time to stop.
+// leaseEnd returns the end of a lease whose heartbeat was sent at the given time. It is a fifth of
+// the ack wait before another member may get the message. The runner may need a tenth of the ack
+// wait to notice the end (see runPeriodically). The rest gives the handler time to stop.
 func leaseEnd(sent time.Time, ackWait time.Duration) time.Time {
 	return sent.Add(ackWait - ackWait/5)
 }
@@ -392,8 +392,8 @@ func (u *inFlight) hasLease(m *message) bool {
 	return u.hasLeaseLocked(m, time.Now())
 }
 
-// hasFreshLease reports whether the lease of a message of a lane will be valid for another half of
-// AckWait at least.
+// hasFreshLease reports whether the lease of a message of a lane will be valid for at least another
+// half of AckWait.
 func (u *inFlight) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -479,8 +479,9 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	}
 }
 
-// maxReportReadFailures is how many requests for the last report may fail with no responders. After
-// that, the runner's NATS account is assumed to lack the permission to read reports.
+// maxReportReadFailures is the maximum number of requests for the last report that may fail because
+// there are no responders. After that, the runner assumes that its NATS account lacks the
+// permission to read reports.
 const maxReportReadFailures = 20
 
 // dropExpired abandons a message whose lease has expired. The message is neither acknowledged nor

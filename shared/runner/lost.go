@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// consumerCheckInterval is the interval at which a runner that has reconnected looks for its
+// consumerCheckInterval is the interval at which a runner that has reconnected tries to find its
 // consumer, until NATS responds.
 const consumerCheckInterval = time.Second
 

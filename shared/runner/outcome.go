@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// outcome is the result of one attempt. The methods of the handler's error may panic, so failure
-// calls them only once and stores their results here.
+// outcome is the result of one attempt. Methods of the handler's error may panic, so the function
+// failure calls each of them once and stores the result here.
 type outcome struct {
 	output    []byte        // JSON; nil means none
 	err       error         // nil means that the attempt succeeded

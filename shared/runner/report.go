@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/ack"
 )
 
-// hangGrace is how long a handler may continue after its context has ended. After that, the handler
-// is abandoned and its execution is retried.
+// hangGrace is how long a handler may continue after its context has ended. After that, the runner
+// abandons the handler and retries the execution.
 const hangGrace = time.Second
 
 // inFlight holds the messages in flight until they are acknowledged. It sends heartbeats for them,
@@ -141,7 +141,7 @@ func (u *inFlight) remove(m *message) {
 	delete(u.messages, m.messageKey)
 }
 
-// watchHandler begins to watch a handler with the context ctx.
+// watchHandler begins to watch a handler whose context is ctx.
 func (u *inFlight) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -181,8 +181,8 @@ func (u *inFlight) cancelHandlers(canceled func(executionID string) bool) {
 	}
 }
 
-// publish publishes a report and repeats it until the stream confirms it; repeated reports are
-// harmless. It calls published exactly once: with nil, or with an error if there is no confirmation
+// publish publishes a report, and repeats it until the stream confirms it; repeated reports are
+// harmless. It calls published exactly once: with nil, or with an error if no confirmation arrives
 // within AckWait.
 func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
@@ -276,7 +276,7 @@ func (u *inFlight) dueForHandler(m *message, now time.Time) func() {
 		now.Sub(m.calledAt) < u.timeout
 	switch {
 	case ctx == nil:
-	// A canceled handler may take as long to stop as it could have taken to run.
+	// A canceled handler may take as long to stop as its timeout.
 	case ctx.Err() == nil, canceled:
 		if u.announceAfter > 0 && !m.announced && now.Sub(m.calledAt) >= u.announceAfter {
 			m.announced = true

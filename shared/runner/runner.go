@@ -86,8 +86,7 @@ type Execution struct {
 // the runner's DrainTimeout has passed.
 type Handler func(ctx context.Context, e Execution) (output any, err error)
 
-// Permanent marks an error after which the execution must not be retried. It returns nil if err is
-// nil.
+// Permanent marks an error: after it, the execution is not retried. It returns nil if err is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -99,9 +98,9 @@ type permanentError struct{ error }
 
 func (e *permanentError) Unwrap() error { return e.error }
 
-// RetryAfter marks an error after which the next attempt begins after the given delay instead of
-// the delay from Options.Backoff. Use it if a target has specified when it may be called again. If
-// the attempt was the last one, the execution still fails. RetryAfter returns nil if err is nil.
+// RetryAfter marks an error and sets the delay before the next attempt, in place of the delay from
+// Options.Backoff. Use it if a target has told you when to call again. If the attempt was the last
+// one, the execution still fails. RetryAfter returns nil if err is nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -139,9 +138,9 @@ type Options struct {
 	Backoff func(attempt int) time.Duration
 	// Timeout is the maximum duration of one attempt. 0 means 5 min.
 	Timeout time.Duration
-	// AckWait is the time after which the work of a runner that died is redelivered to another
-	// member. Handlers may run longer, because the runner sends heartbeats for them. 0 means 15 s.
-	// An existing group keeps its value.
+	// AckWait is the time after which the executions of a runner that died are redelivered to
+	// another member. Handlers may run longer, because the runner sends heartbeats for them. 0
+	// means 15 s. An existing group keeps its value.
 	AckWait time.Duration
 	// ReportRunningAfter is how long a handler works before the runner reports that its execution
 	// is running. An execution that finishes sooner is reported only once, at its end; that report
@@ -266,7 +265,8 @@ type runner struct {
 	working context.Context //nolint:containedctx // the context of all handlers, not of one call
 }
 
-// ErrConnectionClosed means that the connection to NATS is closed for good, so Run cannot continue.
+// ErrConnectionClosed means that the connection to NATS was closed for good, so Run cannot
+// continue.
 var ErrConnectionClosed = errors.New("runner: the connection to NATS is closed for good")
 
 // Run runs executions until ctx ends, then lets handlers finish, and returns nil. It survives lost
@@ -287,7 +287,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	}
 	consumer, err := ensureConsumer(ctx, js, options)
 	if ctx.Err() != nil {
-		return nil // the caller canceled ctx while Run was waiting: that is not a failure
+		return nil // the caller canceled ctx while Run was waiting, which is not a failure
 	}
 	if err != nil {
 		return err
@@ -375,7 +375,7 @@ func ensureConsumer(
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var consumer jetstream.Consumer
-	var refused error // an error that waiting cannot resolve
+	var refused error // an error that waiting does not resolve
 	err := retry.Do(ctx, func(ctx context.Context) (err error) {
 		consumer, err = stream.EnsureRunnerConsumer(ctx, js, o.group(), config)
 		if errors.Is(err, stream.ErrConsumerConflict) {

@@ -11,10 +11,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// pullExpiry is how long a request for messages stays open at the server. It is short because, in a
-// cluster with the runners in a separate NATS account, the server does not notice that a runner is
-// gone. A message sent in response to such a runner's request is redelivered only after AckWait, as
-// the next attempt.
+// pullExpiry is how long a request for messages stays open at the server. It is short because a
+// server of a cluster does not notice that a runner in a separate NATS account is gone. A message
+// that the server sends in response to that runner's request is redelivered only after AckWait, and
+// counts as an attempt.
 const pullExpiry = 5 * time.Second
 
 // pullSource is a consumer of the group that delivers executions without an order key: the one in
@@ -71,8 +71,8 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 }
 
 const (
-	// minPullPause and maxPullPause are the shortest and the longest pause between two requests
-	// that the server answers immediately because there are no messages.
+	// minPullPause and maxPullPause are the shortest and the longest pause after a request that the
+	// server answered immediately because there were no messages.
 	minPullPause, maxPullPause = 50 * time.Millisecond, 500 * time.Millisecond
 	// maxPullFailures is the number of consecutive failed requests after which a consumer is looked
 	// up again. The consumer in the shared stream is looked up only at the start.
@@ -162,8 +162,8 @@ func (r *runner) pullShared(ctx context.Context, s *pullSource, slots int) (bega
 }
 
 // nakDelay is the delay before a message that a stopping runner has not begun is redelivered.
-// Without a delay, the server could give it to the same runner again, whose request has not ended
-// yet, until no attempt is left.
+// Without it, the server could keep redelivering the message to the same runner, whose request has
+// not ended yet, until no attempt is left.
 const nakDelay = 100 * time.Millisecond
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
@@ -180,7 +180,7 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 }
 
 // isLastAttempt reports whether this is a message's last attempt. Such a message must not be handed
-// back: the next member would fail it as exhausted, without calling the handler for this attempt.
+// back: the next member would let the execution fail without calling the handler for this attempt.
 func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts

@@ -16,7 +16,7 @@ type idSource struct {
 	text   string // as written in the built-in table or the setting
 	parts  []source
 	absent []source // sources that must have no value
-	body   bool     // whether a part is in the body
+	body   bool     // whether a part of the ID is in the body
 	// signedBy reports, for each of the sender's methods, whether its signature covers the ID.
 	signedBy []bool
 }
@@ -159,8 +159,8 @@ func (s *Sender) SignsDeliveryID() bool {
 }
 
 // SignedDeliveryID returns the delivery ID that is covered by the signature that verified the
-// request. If there is one, nothing else in the request is used as a delivery ID. A signed body is
-// interpreted without the headers, because they are not signed.
+// request. If there is such an ID, no other part of the request may be used as the delivery ID. A
+// signed body is interpreted without regard to the headers, because they are not signed.
 func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	if v.method == 0 || !v.OK() {
 		return DeliveryID{}
@@ -184,8 +184,8 @@ func (s *Sender) SignedDeliveryID(r *Request, v Verdict) DeliveryID {
 }
 
 // UnsignedDeliveryID returns the ID from the first source that contains one. It ignores sources
-// that are covered by the signature that verified the request: see SignedDeliveryID. An ID that is
-// too long or not printable is hashed, because the sender cannot change it.
+// that are covered by the verified signature: see SignedDeliveryID. It hashes an ID that is too
+// long or not printable, because the sender cannot choose another one.
 func (s *Sender) UnsignedDeliveryID(r *Request, v Verdict) DeliveryID {
 	for i := range s.delivery {
 		id := &s.delivery[i]
@@ -215,7 +215,7 @@ func newDeliveryID(text string, fromBody bool) DeliveryID {
 }
 
 // find returns the ID at a source: its value, or the joined values of all its parts. If signed is
-// true, only the first value of a header is used, because only that one is signed.
+// true, it uses only the first value of a header, because only that value is signed.
 func (id *idSource) find(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.hasValue(r, true) {

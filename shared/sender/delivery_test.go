@@ -156,8 +156,8 @@ func signedBodies() map[string]string {
 	}
 }
 
-// Nothing unsigned changes a signed delivery ID: not another header, not a second value of a
-// header, and not a different Content-Type that changes how the body is interpreted.
+// A change of unsigned data never changes a signed delivery ID. Such data is another header, a
+// second value of a header, or a Content-Type that makes the body mean something else.
 func TestSignedDeliveryIDs(t *testing.T) {
 	bodies, tried := signedBodies(), map[string]bool{}
 	for _, g := range signers() {
@@ -221,8 +221,8 @@ func signedID(t *testing.T, s *sender.Sender, r *sender.Request) sender.Delivery
 	return s.SignedDeliveryID(r, v)
 }
 
-// The ID is taken from the data that is signed according to the method that verified the request.
-// Forms are interpreted as they were signed.
+// The ID comes from data that is signed according to the method that verified the request. A form
+// is interpreted in the same way as when it was signed.
 func TestSignedIDOfForms(t *testing.T) {
 	for _, c := range []struct {
 		config    sender.Config
@@ -297,8 +297,8 @@ func TestSignedIDOfForms(t *testing.T) {
 	}
 }
 
-// A form with one signed field must have no other field. Otherwise, a program that uses the last of
-// two fields would process unsigned data.
+// If only one field of a form is signed, the form must have no other field. Otherwise, a program
+// that uses the last of two fields would process unsigned data.
 func TestFormsWithMoreThanTheSignedField(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "gitea", Secrets: []sender.Secret{{Text: "secret"}}})
 	signature := hexOf(mac(sha256New, []byte("secret"), `{"a":1}`))

@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// FuzzSigners checks that the engine verifies requests that the second signer signed, that it
-// refuses them after one byte has been changed, and that the engine signs like the second signer.
+// FuzzSigners compares the engine with the second, independent signer. The engine must verify
+// requests from the second signer, refuse them after one byte has been changed, and create the same
+// signatures.
 func FuzzSigners(f *testing.F) {
 	all := signers()
 	for i := range all {

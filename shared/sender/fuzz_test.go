@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzTemplate checks that an operator's message template is either refused or covers the whole
-// body with the signature.
+// FuzzTemplate checks that an operator's message template is either refused, or makes the signature
+// cover the whole body.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{body}", "v0:{time}:{body}", "{id}.{time}.{body}", "{method}{url}{header:X}{body}", "{",
@@ -59,8 +59,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzSplitters checks that no header value makes an unsigned request verify with any preset or
-// causes a panic.
+// FuzzSplitters checks that no header value causes a panic, or makes any preset accept an unsigned
+// request.
 func FuzzSplitters(f *testing.F) {
 	for _, seed := range []string{
 		"", "t=1,v1=00", "t=1790000000,v1=,v1=zz", "v1,AAAA v1a,AAAA", "sha256=00", "sha1=",
@@ -188,8 +188,8 @@ func lookUp(document any, pointer []string) (text string, comparable bool) {
 	}
 }
 
-// hasTwice reports whether an object may have a duplicate member. One of the two parsers uses the
-// first of them, the other one the last.
+// hasTwice reports whether an object may have two members with the same name. One of the two
+// parsers uses the first of them, the other one the last.
 func hasTwice(body []byte) bool {
 	var names []string
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -231,8 +231,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzIdentify checks that a delivery ID that is put into a request is found in it, and that a JSON
-// body is otherwise unchanged.
+// FuzzIdentify checks that a delivery ID can be found in a request after SetDeliveryID has put it
+// there, and that a JSON body is otherwise unchanged.
 func FuzzIdentify(f *testing.F) {
 	f.Add("/id", []byte(`{"a":1.50,"id":"x"}`))
 	f.Add("/a/b~1c", []byte(`{"a":{"d":[]}}`))

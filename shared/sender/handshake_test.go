@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// signed returns a request as a preset's sender would send it.
+// signed returns a request as the preset's provider would send it.
 func signed(t *testing.T, c sender.Config, contentType, body string) *sender.Request {
 	t.Helper()
 	r := sender.Request{
@@ -163,7 +163,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion transmits the secret itself. Until it has done so, no request verifies.
+// Notion sends the secret itself. Until then, no request verifies.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.WaitsForSecret() || !s.Verifies() {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// key is a secret in the form in which one method uses it.
+// key is a secret in the form that one method needs.
 type key struct {
 	method    int
 	id        string

@@ -199,8 +199,8 @@ type signatureCandidate struct {
 // public key. Such verification is slow.
 const maxPublicKeySignatures = 16
 
-// ambiguousTime replaces the time if a value contains two different times, because it is not known
-// which of them was signed.
+// ambiguousTime replaces the time of a value that contains two different times. It is unknown which
+// of them was signed.
 const ambiguousTime = "two times"
 
 // candidates decodes the signatures in a value, appends them to found and returns the result. It
@@ -282,8 +282,8 @@ func decodeText(encoding, text string) ([]byte, error) {
 	return base64.StdEncoding.Strict().DecodeString(text)
 }
 
-// Verify determines whether a request is from the sender. A request with a wrong signature that is
-// also too old is reported as wrong, which reveals nothing about the time to strangers.
+// Verify determines whether a request is from the sender. If a signature is wrong and too old, it
+// is reported as wrong, which reveals nothing about the time to strangers.
 func (s *Sender) Verify(r *Request, now time.Time) Verdict {
 	if !s.Verifies() {
 		return Verdict{}
@@ -459,8 +459,8 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 	return Verdict{SecretID: id, method: i + 1}
 }
 
-// matches compares every signature with one key, even after a match, so that the duration reveals
-// nothing.
+// matches compares every signature with one key. It continues after a match, so that its duration
+// reveals nothing.
 func (m *method) matches(k *key, r *Request, found []signatureCandidate, timeText string) bool {
 	right := 0
 	switch m.scheme {

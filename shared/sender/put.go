@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// SetDeliveryID writes a delivery ID into a request that has not been signed yet, where the sender
-// would put it. It overwrites an ID that is already there; otherwise it prefers a header to the
-// body. It returns false and leaves the request unchanged if the ID cannot be written anywhere.
+// SetDeliveryID writes a delivery ID to the place in a request where the sender would put it. The
+// request must not be signed yet. SetDeliveryID replaces an existing ID; otherwise it prefers a
+// header to the body. It returns false and leaves the request unchanged if it cannot write the ID
+// anywhere.
 func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	if id == "" {
 		return false
@@ -39,8 +40,8 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// set stores value in the part of r that looks like an ID, or in the last part if none does, and in
-// every part that r leaves empty. It reports whether that was possible.
+// set stores value in the part that looks like an ID, or in the last part if none does, and in
+// every part for which r has no value. It reports whether that was possible.
 func (id *idSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
@@ -128,9 +129,9 @@ func (s source) setField(r *Request, value string) error {
 
 func (r *Request) changeBody(body []byte) { r.Body, r.document, r.form = body, nil, nil }
 
-// setMember sets a member of an object. It creates missing objects on the way and, if every is
-// true, follows * in the pointer into each element of an array. It reports whether that was
-// possible.
+// setMember sets a member of an object. It creates missing objects on the way. If every is true, a
+// * in the pointer means each element of an array. setMember reports whether it could set the
+// member.
 func setMember(in any, pointer []string, every bool, value string) bool {
 	object, ok := in.(map[string]any)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A delivery ID that is set where the sender sets its own is found there, and the request can be
-// signed afterwards.
+// After SetDeliveryID, the ID is found in the place where the sender puts its own, and the request
+// can be signed.
 func TestIdentify(t *testing.T) {
 	const form = "application/x-www-form-urlencoded"
 	for _, c := range []struct {

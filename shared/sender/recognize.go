@@ -88,8 +88,8 @@ func recognize(r *Request) (best *presetEntry, header string) {
 	return best, seen[best]
 }
 
-// IsURLVerification reports whether a request is the check that Slack, and providers with the same
-// kind of check, use to verify a webhook URL. A node without a sender does not respond to it.
+// IsURLVerification reports whether a request is a check of a webhook URL, as sent by Slack and by
+// providers with the same kind of check. A node without a sender does not respond to it.
 func IsURLVerification(r *Request) bool {
 	if !r.IsJSON {
 		return false
@@ -98,8 +98,8 @@ func IsURLVerification(r *Request) bool {
 	return found[0].Str == "url_verification" && found[1].Type == gjson.String
 }
 
-// likelySenderHint returns a hint for a refused request that looks like one from a different
-// provider than the node's. It returns "" if there is no such provider.
+// likelySenderHint returns a hint for a refused request that seems to be from another provider than
+// the node's sender. It returns "" if there is no such provider.
 func (s *Sender) likelySenderHint(r *Request) string {
 	other, header := recognize(r)
 	if other == nil || other == s.entry {

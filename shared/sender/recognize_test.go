@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A request is recognized by headers that only one preset has, and a refusal at a node with another
-// sender names that preset.
+// A request is recognized by headers that only one preset uses. If the node's sender is another
+// preset, the refusal names the recognized one.
 func TestRecognize(t *testing.T) {
 	for _, c := range []struct {
 		headers string

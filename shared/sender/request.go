@@ -68,8 +68,8 @@ func (r *Request) payload() []byte {
 	return r.Body
 }
 
-// describeUnsignedFields describes the contents of a form other than its payload field, which alone
-// is signed. It returns "" if there are none.
+// describeUnsignedFields describes the unsigned part of a form if only its payload field is signed:
+// all other fields. It returns "" if there are none.
 func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed
@@ -165,11 +165,11 @@ func parseForm(text string) form {
 	return f
 }
 
-// maxMultipartParts is the maximum number of parts of a multipart form that are read. The fields
+// maxMultipartParts is the maximum number of parts that are read from a multipart form. The fields
 // that matter come early.
 const maxMultipartParts = 1000
 
-// readMultipart reads the fields of a multipart/form-data body that are not files.
+// readMultipart reads the fields of a multipart/form-data body, except for files.
 func readMultipart(contentType string, body []byte) form {
 	_, parameters, err := mime.ParseMediaType(contentType)
 	if err != nil {

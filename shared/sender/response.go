@@ -36,8 +36,8 @@ type Handshake struct {
 	Secret string
 }
 
-// handshakeSpec is a handshake in the built-in table, presets.json. Its response is one of Echo,
-// HMAC and JSON, or only a status.
+// handshakeSpec is a handshake in the built-in table, presets.json. Its response has one of Echo,
+// HMAC and JSON, or consists of only a status.
 type handshakeSpec struct {
 	Title  string            `json:"title"`
 	Method string            `json:"method"` // POST by default
@@ -231,9 +231,9 @@ func responseHeader(from string, r *Request) string {
 	return value
 }
 
-// permittedRate returns the number of requests per minute that a sender is permitted: the requested
-// rate if the limit allows it, otherwise the limit, or "*" if limit is 0, which means no limit. A
-// requested rate that is not a whole number above zero is ignored.
+// permittedRate returns how many requests per minute a sender may send. That is the requested rate
+// if the limit allows it, and otherwise the limit, or "*" if limit is 0, which means no limit. A
+// requested rate that is not a positive whole number is ignored.
 func permittedRate(asked string, limit int) string {
 	rate, err := strconv.Atoi(asked)
 	switch {
@@ -266,8 +266,8 @@ func (s *Sender) hmacBody(spec *hmacSpec, token, secretID string) []byte {
 	return text
 }
 
-// responseSpec is a response to a delivery in the built-in table. The first responseSpec whose
-// conditions hold is used.
+// responseSpec is a response to a delivery in the built-in table. Of a preset's entries, the first
+// one whose conditions hold is used.
 type responseSpec struct {
 	When   map[string]string `json:"when"`
 	Status int               `json:"status"` // 200 by default

@@ -44,8 +44,8 @@ func TestEveryPresetHasVectors(t *testing.T) {
 	}
 }
 
-// A request that a provider signed verifies. One that was changed, was signed with another secret,
-// is too late or too early, or is not signed does not verify.
+// A request that a provider has signed verifies. It does not verify if it was changed, was signed
+// with another secret, is too late or too early, or has no signature.
 func TestVerify(t *testing.T) {
 	for _, g := range signers() {
 		t.Run(g.name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A timestamp that a provider's library interprets differently from what was signed is refused: two
-// timestamps, or one with leading zeros.
+// Two timestamps, or one with leading zeros, may be interpreted by a provider's library differently
+// from what was signed. Such requests are refused.
 func TestOddTimes(t *testing.T) {
 	const body = "{}"
 	s := compile(t, sender.Config{Preset: "stripe", Secrets: []sender.Secret{{Text: "secret"}}})
@@ -138,7 +138,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// During a rotation, every secret works, in any order, and one that has expired does not.
+// During a rotation, all secrets work, in any order, except for those that have expired.
 func TestRotation(t *testing.T) {
 	for _, g := range signers() {
 		one, two := g.secret("one"), g.secret("two")
@@ -360,8 +360,8 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
-// The refusal of a secret describes what the preset expects: that it is a public key, if so, and
-// never a prefix that only another kind of the preset's secrets has.
+// The error for an invalid secret describes what the preset expects. It says so if that is a public
+// key, and never names a prefix that only another kind of the preset's secrets has.
 func TestRefusalOfASecretSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ preset, secret, want string }{
 		{"discord", "no key", "the public key must be hex"},

@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// nonSecretHeaders lists the canonical names of headers that must not carry a secret. The values of
-// some are recorded separately from a request's other headers, which would show the secret. The
-// others are used by HTTP itself, so the secret could get lost.
+// nonSecretHeaders lists the canonical names of headers that must not carry a secret. Some of their
+// values are recorded separately from a request's other headers, which would reveal the secret.
+// HTTP itself uses the other headers, so the secret could get lost.
 var nonSecretHeaders = canonicalNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{
@@ -23,9 +23,9 @@ var nonSecretHeaders = canonicalNames(slices.Concat(
 var credentialHeaders = canonicalNames(webhook.SecretHeaders())
 
 // CheckSecretsHidden refuses a Config that would show a secret to people who may not see it, as a
-// delivery ID or as another part of a record. Its error is a *ConfigError. Compile accepts such a
-// Config because earlier versions stored them, but the resulting Sender does not use those sources
-// for delivery IDs.
+// delivery ID or in another part of a record. Its error is a *ConfigError. Compile still accepts
+// such a Config, because earlier versions have stored some, but the Sender does not use those
+// sources for delivery IDs.
 func CheckSecretsHidden(c Config) error {
 	e, err := findEntry(c.Preset)
 	if err != nil {

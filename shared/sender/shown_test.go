@@ -95,7 +95,7 @@ func TestNoSettingShowsASecret(t *testing.T) {
 				strings.Contains(err.Error(), secret)):
 			t.Errorf("%s %v: %v, want a refusal of %s", test.preset, test.settings, err, test.field)
 		}
-		// A sender stored by an earlier version works, and shows nothing secret.
+		// A sender that an earlier version stored still works, but reveals nothing secret.
 		r := &sender.Request{
 			Method: "POST",
 			Body:   []byte("{}"),

@@ -18,9 +18,9 @@ var (
 	// key.
 	ErrPublicKeyOnly = errors.New("only the provider itself can sign its requests: hookstart has " +
 		"just its public key")
-	// ErrNoSecret means that the sender has no secret that has not expired.
+	// ErrNoSecret means that the sender has no unexpired secret.
 	ErrNoSecret = errors.New("the sender has no secret that works")
-	// ErrNoURL means that the URL is signed but unknown.
+	// ErrNoURL means that the signature covers the URL, but no public URL is configured.
 	ErrNoURL = errors.New("the sender signs the URL, and no public URL is configured")
 	// ErrUnsupportedBody means that the sender signs only bodies in a certain format, and this body
 	// is not in that format.

@@ -44,13 +44,13 @@ func (m *method) covers(s source) bool {
 }
 
 // signedView returns the request with only the data that the signature covers. The meaning of a
-// signed body must not depend on Content-Type, which is not signed. Otherwise, an attacker who has
-// copied a request could change its Content-Type to hide its delivery ID and send it with a
-// different one.
+// signed body must not depend on Content-Type, which is not signed. Otherwise, an attacker with a
+// copy of a request could change its Content-Type to hide the delivery ID, and send the request
+// again with a different one.
 func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
-	// The names and values of the form are signed, not its bytes.
+	// The names and values of the form are signed, not the bytes of the body.
 	case m.scheme == schemeTwilio && r.queryOfURL(bodyHashParam) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
@@ -76,7 +76,7 @@ func (m *method) signedView(r *Request) *Request {
 func (r *Request) parseSignedBody(sent *Request) {
 	document := sent.json()
 	if !document.Exists() || sent.form.isDeclared() {
-		// The headers may have caused the body to be interpreted differently.
+		// Because of the headers, the body may have been interpreted differently before.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {
 			document = gjson.ParseBytes(r.Body)

@@ -1,7 +1,7 @@
 package sender_test
 
-// The second signer implements each provider's scheme by hand, without presets.json and without the
-// engine, so it reveals mistakes in either.
+// The second signer implements each provider's scheme by hand. It uses neither presets.json nor the
+// engine, so it reveals mistakes in both.
 
 import (
 	"crypto/ecdsa"

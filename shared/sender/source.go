@@ -93,8 +93,8 @@ func parsePointer(text string) ([]string, error) {
 }
 
 // values returns all non-empty values of a header. For a pointer through an array, it returns one
-// value for each element, or nil if any element lacks it. For other sources it returns at most one
-// value.
+// value for each element, or nil if the value is missing in any element. For other sources, it
+// returns at most one value.
 func (s source) values(r *Request) []string {
 	switch s.kind {
 	case fromHeader:

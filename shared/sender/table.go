@@ -133,7 +133,7 @@ func readTable(text []byte) ([]*presetEntry, error) {
 	return entries, nil
 }
 
-// check returns an error if the entry is incomplete, or if its verification would accept any
+// check returns an error if the entry is incomplete, or if its verification would accept every
 // request.
 func (e *presetEntry) check() error {
 	verifies := len(e.Verify) > 0 || e.General != ""
@@ -290,8 +290,8 @@ const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// challenge returns the value of the WWW-Authenticate header. Except for the standard schemes, its
-// parameter is the preset's ID, which is a valid token.
+// challenge returns the value of the WWW-Authenticate header. For all but the standard schemes, it
+// contains the preset's ID, which is a valid token.
 func (e *presetEntry) challenge() string {
 	switch e.ID {
 	case "bearer":

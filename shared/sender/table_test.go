@@ -34,8 +34,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A presets file with an unknown member, or with an entry that would not protect against anything,
-// is refused.
+// A file of presets is refused if it has an unknown member, or an entry that would protect against
+// nothing.
 func TestBadTables(t *testing.T) {
 	entry := func(verify string) string {
 		return `[{"id":"x","title":"X","docs":"https://x","setup":["s"],"secret":{"label":"s"},"verify":[` + verify + `]}]`

@@ -30,7 +30,7 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 		}
 	} else {
 		f := parseForm(string(r.Body))
-		if !f.ok && len(r.Body) > 0 { // otherwise a part of it would not be signed
+		if !f.ok && len(r.Body) > 0 { // otherwise a part of the body would not be signed
 			return nil
 		}
 		tail = sortedFields(f.fields)
@@ -56,8 +56,8 @@ func (r *Request) queryOfURL(name string) string {
 	return ""
 }
 
-// sortedFields returns the field names, sorted by bytes. Each name is followed by its distinct
-// values, also sorted.
+// sortedFields returns the names of the fields, sorted by bytes. Each name is followed by its
+// values without duplicates, also sorted.
 func sortedFields(fields []formField) []byte {
 	fields = slices.Clone(fields)
 	slices.SortFunc(fields, func(a, b formField) int {

@@ -109,7 +109,7 @@ func (v *outsideVector) request(t *testing.T) *sender.Request {
 	return r
 }
 
-// Each third-party test vector that belongs to a preset has the result that the file states.
+// Each third-party test vector for one of the presets has the result that its file specifies.
 func TestVectorsFromOutside(t *testing.T) {
 	//nolint:forbidigo // other people's data, which stays where it is
 	path := os.Getenv("HOOKSTART_SENDER_VECTORS")
@@ -148,7 +148,7 @@ func (v *outsideVector) check(t *testing.T) {
 	s, err := sender.Compile(config)
 	if err != nil {
 		if !v.Valid {
-			return // refused when it is set, like an empty secret
+			return // the sender is refused when it is configured, like one with an empty secret
 		}
 		t.Fatal(err)
 	}
@@ -171,7 +171,8 @@ func (v *outsideVector) check(t *testing.T) {
 	}
 }
 
-// checkHandshake signs a handshake that is unsigned in the file, if the provider signs it.
+// checkHandshake signs a handshake if the provider signs it but the file contains it unsigned, and
+// checks its result.
 func (v *outsideVector) checkHandshake(t *testing.T, config sender.Config, now time.Time) {
 	r := v.request(t)
 	var s *sender.Sender

@@ -20,7 +20,7 @@ const (
 )
 
 // QueueStreamSpec holds the settings of a queue's own stream that an operator can set. The zero
-// value means that the stream is like the shared one, without a limit on its size.
+// value means the settings of the shared stream, but without a limit on the size.
 type QueueStreamSpec struct {
 	MaxBytes      int64         // size at which new messages are refused; 0 means no limit
 	MaxAge        time.Duration // whole seconds; 0 means the maximum age of the shared stream
@@ -67,10 +67,10 @@ func StreamSpecOf(s *registry.QueueStream) QueueStreamSpec {
 	}
 }
 
-// SetQueueStream sets the settings of a queue's own stream. A queue that has none begins to move to
-// one, and a queue that is moving back to the shared stream stays in its own. The executor's
+// SetQueueStream sets the settings of a queue's own stream. A queue without its own stream begins
+// to move to one. A queue that is moving back to the shared stream stays in its own. The executor's
 // package queuestreams carries out the move. SetQueueStream fails with ErrIngressTooOld if a live
-// ingress would go on storing in the shared stream.
+// ingress would continue to store the queue's messages in the shared stream.
 func (e *Editor) SetQueueStream(
 	ctx context.Context, name string, spec QueueStreamSpec,
 ) (*registry.Queue, error) {
@@ -91,7 +91,7 @@ func (e *Editor) SetQueueStream(
 		case 0, registry.PhaseDrainingOwn:
 			q.Stream.Phase = registry.PhaseMovingIn
 		case registry.PhaseMovingOut, registry.PhaseClosedMovingOut:
-			q.Stream.Phase = registry.PhaseOwn // the queue's own stream still holds everything
+			q.Stream.Phase = registry.PhaseOwn // the queue's own stream still has all messages
 		case registry.PhaseMovingIn, registry.PhaseClosedMovingIn, registry.PhaseOwn:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
@@ -120,10 +120,10 @@ func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Qu
 }
 
 // SetStreamPhase stores the next phase of a queue's move. Phase 0 removes the queue's own stream
-// from the record. If the record does not have the given revision, SetStreamPhase fails with
-// ErrChangedSince, because another executor or an operator has changed it first. When it returns
-// without an error, the phase is in force. It returns the revision of the new record even if the
-// phase is stored but not known to be in force.
+// from the record. SetStreamPhase fails with ErrChangedSince if the record no longer has the given
+// revision, because another executor or an operator has changed it. When it returns without an
+// error, the phase is in force. It returns the revision of the new record even if the phase is
+// stored but not known to be in force.
 func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
@@ -144,9 +144,9 @@ func (e *Editor) SetStreamPhase(
 	return is, err
 }
 
-// QueueChangeError means that a workflow cannot change its queue in one step, because the start
-// messages of the two queues are in different streams. The workflow's delivery IDs must be copied
-// first, while the workflow is closed.
+// QueueChangeError means that a workflow cannot change its queue in one step, because the two
+// queues store their start messages in different streams. First, the workflow must be closed and
+// its delivery IDs must be copied.
 type QueueChangeError struct{ WorkflowID, From, To string }
 
 func (e *QueueChangeError) Error() string {
@@ -157,15 +157,15 @@ func (e *QueueChangeError) Error() string {
 var ErrQueueMoves = errors.New("the queue is moving to another stream")
 
 // ErrOrderedExecutionsWaiting means that a queue cannot move to a stream because executions with an
-// order key are still waiting there from an earlier move. Executions would otherwise no longer run
-// in the order in which they were accepted.
+// order key still wait there from an earlier move. After another move, executions could run in a
+// different order from the one in which they were accepted.
 var ErrOrderedExecutionsWaiting = errors.New(
 	"executions with an order key still wait in the stream to which " +
 		"the queue would move",
 )
 
-// checkQueueChange returns an error if a change would move a workflow to a different queue while
-// that is not possible.
+// checkQueueChange returns an error if a change would move a workflow to another queue, but the
+// move is not possible now.
 func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 	if before == nil || before.Queue == after.Queue {
 		return nil

@@ -22,11 +22,11 @@ type ResealResult struct {
 	Written int
 }
 
-// Reseal encrypts every token, sample payload and sender's secret with the first of keys, including
-// those that were not encrypted before. Executors and ingresses may be running; they need both the
+// Reseal encrypts every token, sample payload and sender's secret with the first of keys, even
+// those that are not encrypted yet. Executors and ingresses may be running, but they need both the
 // earlier keys and the first one. Reseal stops at the first record that it cannot decrypt. The
-// records before it stay encrypted with the first key, and Reseal can be called again. progress is
-// called after each workflow. Reseal needs only the NATS permissions of an executor.
+// records before it stay encrypted with the first key, and Reseal can be called again. It calls
+// progress after each workflow. It needs only the NATS permissions of an executor.
 func Reseal(
 	ctx context.Context, js jetstream.JetStream, keys *seal.Keys, log logrus.FieldLogger,
 	progress func(ResealResult),
@@ -76,12 +76,12 @@ func Reseal(
 	return done, nil
 }
 
-// maxDecryptionTrialNodes is the maximum number of nodes whose tokens CountDecryptable tries to
-// decrypt.
+// maxDecryptionTrialNodes is the maximum number of nodes for which CountDecryptable tries to
+// decrypt tokens.
 const maxDecryptionTrialNodes = 1_000
 
-// CountDecryptable counts how many secrets the editor's keys can decrypt: it tries those of all
-// senders, and the tokens and sample payloads of some nodes. It stops early when enough returns
+// CountDecryptable counts how many secrets the editor's keys can decrypt. It tries the secrets of
+// all senders, and the tokens and sample payloads of some nodes. It stops early if enough returns
 // true.
 func (e *Editor) CountDecryptable(
 	ctx context.Context, enough func(registry.DecryptionCounts) bool,
@@ -110,8 +110,8 @@ func (e *Editor) CountDecryptable(
 	return found, nil
 }
 
-// countDecryptableTokens tries to decrypt the tokens of a node and counts the result. It counts
-// nothing if the tokens are not encrypted.
+// countDecryptableTokens tries to decrypt the tokens of a node, and counts the result. Unencrypted
+// tokens are not counted.
 func (e *Editor) countDecryptableTokens(
 	ctx context.Context, workflowID, nodeID string, found *registry.DecryptionCounts,
 ) error {

@@ -204,8 +204,8 @@ func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sam
 		sample)
 }
 
-// storeInitialSample stores the sample payload of a node that is being created. The payload has no
-// separate audit entry because it is part of that change.
+// storeInitialSample stores the sample payload of a node that is being created. It adds no audit
+// entry, because the entry for the new node covers the payload.
 func (e *Editor) storeInitialSample(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
@@ -214,8 +214,8 @@ func (e *Editor) storeInitialSample(
 	})
 }
 
-// addToken creates a token and stores it together with the earlier tokens whose hashes are still in
-// the registry. It drops all others.
+// addToken creates a token. It stores it together with those earlier tokens whose hashes are still
+// in the registry, and drops all others.
 func (e *Editor) addToken(
 	ctx context.Context, workflowID, nodeID string, before []registry.NodeToken,
 ) (registry.Token, error) {
@@ -245,10 +245,10 @@ type nodeSecrets struct {
 	sample []byte // nil means that no sample payload was given
 }
 
-// storeSecretsAgain stores the secrets of new nodes again once the workflow's record contains the
-// nodes. If an earlier node with the same name is being deleted concurrently, its deletion may also
-// have deleted these secrets. This write restores them, or else makes the deletion fail because the
-// revision no longer matches.
+// storeSecretsAgain stores the secrets of new nodes again, once the workflow's record contains the
+// nodes. If an earlier node with the same name is being deleted at the same time, the deletion may
+// have deleted these secrets, too. In that case, this write restores them. Otherwise it changes
+// their revision, which makes a later deletion fail.
 func (e *Editor) storeSecretsAgain(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
@@ -351,7 +351,7 @@ func (e *Editor) changeSecrets(
 	}
 }
 
-// deleteSecretsTimeout is the maximum duration of deleting secrets after a change whose context has
+// deleteSecretsTimeout is the maximum time for deleting secrets if the context of the change has
 // ended.
 const deleteSecretsTimeout = 5 * time.Second
 
@@ -388,8 +388,8 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		if revision == 0 {
 			continue
 		}
-		// If the node has been created again, either the directory already contains it, or its
-		// secrets are about to get another revision: see storeSecretsAgain.
+		// If the node has been created again, there are two cases: the directory already contains
+		// it, or its secrets are about to get another revision (see storeSecretsAgain).
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

@@ -19,9 +19,9 @@ import (
 type SenderSpec struct {
 	Preset string // an ID or an alias
 	// Secrets holds the secrets in plain text, newest first. nil keeps the existing secrets. A
-	// secret that already exists keeps its ID.
+	// secret that the sender already has keeps its ID.
 	Secrets []string
-	// Settings replaces the existing settings. Secret settings that it does not name are kept.
+	// Settings replaces the existing settings. Secret settings that are not in Settings are kept.
 	Settings map[string]string
 }
 
@@ -50,8 +50,8 @@ type SecretInfo struct {
 // shown.
 const minSecretLengthForLast4 = 8
 
-// MaxOldSecretLifetime is the maximum time that older secrets may stay valid after a new one was
-// set.
+// MaxOldSecretLifetime is the maximum time for which older secrets may stay valid after a new one
+// has been set.
 const MaxOldSecretLifetime = MaxOldTokenLifetime
 
 // Sender returns a node's sender, or nil if the node has none.
@@ -119,8 +119,9 @@ func senderInfo(w *registry.Workflow, node *registry.Trigger, now time.Time) *Se
 	return info
 }
 
-// PutSender creates or replaces a node's sender. created means that the node had none before. Its
-// errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and seal.ErrNoKey.
+// PutSender creates or replaces a node's sender. created reports whether the node had none before.
+// Its errors include ErrNotFound, *InvalidError, ErrTooManySecrets, ErrIngressTooOld and
+// seal.ErrNoKey.
 func (e *Editor) PutSender(
 	ctx context.Context, workflowID, nodeID string, spec SenderSpec,
 ) (info *SenderInfo, created bool, err error) {
@@ -236,10 +237,10 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 	return err
 }
 
-// CaptureSenderSecret stores a secret that was received from a node's provider if the node's sender
-// is waiting for one. box is the secret, encrypted for registry.CapturedSealPurpose.
-// CaptureSenderSecret does nothing if it cannot decrypt the box, because the provider can be made
-// to send the secret again.
+// CaptureSenderSecret stores a secret that a node's provider has sent, if the node's sender is
+// waiting for one. box is the secret, encrypted for registry.CapturedSealPurpose. If
+// CaptureSenderSecret cannot decrypt the box, it does nothing, because an operator can make the
+// provider send the secret again.
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
@@ -270,8 +271,8 @@ func (e *Editor) CaptureSenderSecret(
 	return err
 }
 
-// RevealCapturedSecrets returns the secrets that were received from the provider, in plain text and
-// keyed by ID. It returns each secret only once.
+// RevealCapturedSecrets returns the secrets that the provider has sent, in plain text and keyed by
+// ID. It returns each secret only once.
 func (e *Editor) RevealCapturedSecrets(
 	ctx context.Context, workflowID, nodeID string,
 ) (texts map[string]string, err error) {
@@ -404,8 +405,8 @@ func (s *senderEdit) keepSecrets() {
 	}
 }
 
-// wouldRevealSecrets reports whether kept secrets would become readable because the preset changes.
-// An operator who may change a sender does not necessarily know its secrets.
+// wouldRevealSecrets reports whether an operator could read kept secrets because the preset
+// changes. An operator who may change a sender does not necessarily know its secrets.
 func (s *senderEdit) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretInBody(s.preset.ID)
@@ -446,8 +447,8 @@ func (s *senderEdit) expireOlderSecrets(at time.Time) {
 	}
 }
 
-// compileRecord compiles the new sender, so that an invalid one is refused now and not when the
-// first delivery arrives, and returns its record.
+// compileRecord compiles the new sender and returns its record. An invalid sender is thus refused
+// now, and not only when the first delivery arrives.
 func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,

@@ -30,7 +30,7 @@ func keysOf(t *testing.T, lines ...string) *seal.Keys {
 	return keys
 }
 
-// opens returns those of the given secrets with which requests are verified by an ingress.
+// opens returns those of the given secrets with which an ingress verifies requests.
 func opens(t *testing.T, i *registrytest.Ingress, secrets ...string) (verified []string) {
 	t.Helper()
 	view, ok := i.Lookup("wf")
@@ -278,8 +278,8 @@ func TestWithoutAKeyNoSecretIsSet(t *testing.T) {
 	}
 }
 
-// inNATS reports whether a text is anywhere in a server's files. NATS keeps overwritten data until
-// it compacts, so only a text that was never stored is certain to be absent.
+// inNATS reports whether a server's files contain a text anywhere. NATS keeps overwritten data
+// until it compacts its files, so only a text that was never stored is certain to be absent.
 func inNATS(t *testing.T, server *natstest.Node, text string) bool {
 	t.Helper()
 	found := false
@@ -376,7 +376,7 @@ func TestReseal(t *testing.T) {
 }
 
 // Once a change of a sender has returned, every ingress accepts only requests that the new state
-// allows. None is accepted because of an earlier sender or because there was none.
+// allows. It accepts none that only an earlier state would allow: another sender, or no sender.
 func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -418,9 +418,9 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
-// A filter and an answer that waits cannot be set while there is an ingress that does not support
-// them: it would start executions for requests that the filter excludes, and respond immediately.
-// Other changes of a workflow that has them, and their removal, are possible.
+// A filter, or an answer that waits, cannot be set while a live ingress does not support it: that
+// ingress would ignore the filter, or respond immediately. A workflow that has such settings can
+// still be changed otherwise, and the settings can be removed.
 func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -465,8 +465,8 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	}
 }
 
-// A sender cannot be set while there is an ingress that cannot verify it: it would accept requests
-// that are not from the sender.
+// A sender cannot be set while a live ingress does not support senders: that ingress would accept
+// requests from anybody who has the token.
 func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -502,7 +502,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	fatal(t, err)
 }
 
-// awaitLacking waits until the announcement of an ingress that lacks a capability has arrived.
+// awaitLacking waits until the announcement of an ingress without a certain capability has arrived.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 )
 
-// A process that was frozen or is cut off from NATS has an outdated registry. It does not respond
-// from that registry, even if it has nothing to write.
+// A process that was frozen, or that is cut off from NATS, may have an outdated registry. It does
+// not respond from that registry, even if there is nothing to write.
 func TestNothingIsAnsweredFromAnOldRegistry(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
@@ -125,8 +125,8 @@ func fatal(t *testing.T, err error) {
 	}
 }
 
-// alwaysRaced is a JetStream whose buckets accept no update, as if another change were always
-// stored first.
+// alwaysRaced is a JetStream whose buckets refuse every update, as if another change had always
+// been stored first.
 type alwaysRaced struct {
 	jetstream.JetStream
 	tries *atomic.Int32
@@ -154,7 +154,7 @@ func (b racedBucket) Update(context.Context, string, []byte, uint64) (uint64, er
 	return 0, jetstream.ErrKeyExists
 }
 
-// A change that cannot be made must not keep NATS busy: it pauses between attempts.
+// A change that always fails pauses between its attempts, so that it does not keep NATS busy.
 func TestAChangePausesBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))

@@ -15,16 +15,16 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.setActive(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions. If another active workflow of
-// the account exceeded the plan's limit, it may then be allowed instead.
+// Deactivate stops a workflow's webhooks from starting executions. If the account has another
+// active workflow in excess of the plan's limit, the plan may then allow that one.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, false)
 }
 
 // setActive writes twice: first it stores the intent in the account's record, which serves as the
 // lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
-// update the account and starts again. A call that finds an intent that was not carried out carries
-// it out first.
+// update the account and starts again. If a call finds an intent that has not been carried out, it
+// first carries that out.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
@@ -44,7 +44,7 @@ func (e *Editor) setActive(
 			if _, err := e.writeTransition(ctx, behind, last); err != nil {
 				return 0, err
 			}
-			return 0, errRetry // the unfinished switch is now carried out: start again
+			return 0, errRetry // the earlier transition is now carried out: start again
 		}
 		if have.Record.Active != active {
 			if err := checkUnchanged(ctx, have.Record); err != nil {
@@ -95,8 +95,8 @@ func (e *Editor) checkPlan(w *registry.Workflow) error {
 	return nil
 }
 
-// unfinishedTransition returns the workflow for which the account's last transition has not been
-// carried out, and reports whether there is one.
+// unfinishedTransition returns the workflow that the account's last transition concerns, if that
+// transition has not been carried out in the workflow's record. Otherwise, it returns false.
 func (e *Editor) unfinishedTransition(
 	account *registry.Account,
 ) (Versioned[*registry.Workflow], bool) {
@@ -105,8 +105,8 @@ func (e *Editor) unfinishedTransition(
 	return w, ok && w.Record.AccountID == account.ID && w.Record.Transition < last.Number
 }
 
-// writeTransition writes a transition to the workflow's record. The audit entry contains the actor
-// who requested the transition.
+// writeTransition writes a transition to the workflow's record. The audit entry names the actor who
+// requested the transition.
 func (e *Editor) writeTransition(
 	ctx context.Context, w Versioned[*registry.Workflow], t registry.ActivationTransition,
 ) (uint64, error) {

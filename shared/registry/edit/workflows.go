@@ -25,8 +25,8 @@ type WorkflowSpec struct {
 	// Within is the only account that an existing workflow may belong to. A workflow of another
 	// account is reported as not found. "" means any account.
 	Within string
-	// IfNew makes the change fail with ErrChangedSince if the workflow exists and differs from the
-	// requested one.
+	// IfNew makes the change fail with ErrChangedSince if the workflow already exists and differs
+	// from the requested one.
 	IfNew bool
 }
 
@@ -34,9 +34,9 @@ type WorkflowSpec struct {
 type ifUpdatedAtKey struct{}
 
 // WithUpdatedAtCondition returns a context in which changes of a workflow fail with ErrChangedSince
-// unless the workflow was last changed at the given time, to the microsecond. A change that finds
-// the workflow already as requested does not fail, so the change is idempotent. The zero time
-// allows any version.
+// unless the workflow was last changed at the given time, to the microsecond. A change does not
+// fail if the workflow is already as requested, which makes it idempotent. The zero time allows any
+// version.
 func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
 }
@@ -45,8 +45,8 @@ func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 type ifAccountKey struct{}
 
 // WithAccountCondition returns a context in which changes of an account fail with ErrChangedSince
-// unless holds returns true for the existing account. holds is called with nil if there is no
-// account. A change that finds the account already as requested does not fail.
+// unless holds returns true for the existing account. If there is no account, holds is called with
+// nil. A change does not fail if the account is already as requested.
 func WithAccountCondition(ctx context.Context, holds func(*registry.Account) bool) context.Context {
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
@@ -79,8 +79,8 @@ type TriggerSpec struct {
 	TriggerSettings
 }
 
-// TriggerSettings holds the settings that govern how a node handles requests. They are replaced as
-// a whole: a setting that is omitted is removed.
+// TriggerSettings holds the settings of how a node handles requests. They are always replaced as a
+// whole: an omitted setting is removed.
 type TriggerSettings struct {
 	// Filter selects the requests that start an execution: see package filter. nil or a JSON null
 	// selects all.
@@ -120,8 +120,8 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// neededCapabilities returns the capabilities that every ingress must have for those of the
-// settings that the existing node, have, does not use yet. have may be nil.
+// neededCapabilities returns the capabilities that every ingress must have for the settings. It
+// omits those for settings that the existing node, have, already uses. have may be nil.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {
@@ -206,10 +206,10 @@ func (s *WorkflowSpec) check() error {
 	return errors.Join(problems...)
 }
 
-// PutWorkflow creates an inactive workflow or replaces an existing one. created means that the
-// workflow is new. A node that already exists keeps its tokens, and also its sample payload if none
-// is given. A new node gets a token. PutWorkflow fails with ErrIngressTooOld if a live ingress
-// cannot enforce a new setting.
+// PutWorkflow creates an inactive workflow or replaces an existing one. created reports whether the
+// workflow is new. An existing node keeps its tokens, and keeps its sample payload if none is
+// given. A new node gets a token. PutWorkflow fails with ErrIngressTooOld if a live ingress cannot
+// enforce a new setting.
 func (e *Editor) PutWorkflow(
 	ctx context.Context, spec WorkflowSpec,
 ) (w *registry.Workflow, created bool, err error) {
@@ -296,8 +296,8 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 				w.AccountID),
 		}
 	}
-	// Transitions are numbered per account, and none of this account's transitions so far concerns
-	// this workflow.
+	// Transitions are numbered per account. None of this account's transitions so far concerns this
+	// workflow.
 	w.AccountID, w.Transition = account.ID, account.LastTransition.Number
 	return nil
 }

@@ -29,8 +29,8 @@ type Registry struct {
 	JetStream  jetstream.JetStream
 }
 
-// Start creates the streams and buckets that are missing, applies the default plans and announces
-// an executor. The registry is stopped when the test ends.
+// Start creates the missing streams and buckets, applies the default plans and announces an
+// executor. The registry is stopped when the test ends.
 func Start(tb testing.TB, nc *nats.Conn) *Registry {
 	tb.Helper()
 	return StartWithKeys(tb, nc, nil)
@@ -59,7 +59,8 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	r.Follower, err = consistency.Follow(ctx, js, r.Directory, log)
 	check(err)
 	tb.Cleanup(r.Follower.Stop)
-	// In a test, no process can have been cut off from NATS before the first Start.
+	// In a test, no process can have lost NATS before the first Start, so there are no leases to
+	// wait for.
 	r.Membership, err = consistency.JoinFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
@@ -80,7 +81,7 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// WriteIdentity writes the registry's identity, or writes it again, as an executor does once it has
+// WriteIdentity writes the registry's identity, with a new stamp. An executor does so once it has
 // confirmed that the registry is the newest.
 func WriteIdentity(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()

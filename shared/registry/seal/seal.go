@@ -1,6 +1,6 @@
-// Package seal encrypts secrets at rest with AES-256-GCM and keys from a file. A sealed secret,
-// called a box, is bound to its record and cannot be opened as another record's. A person who can
-// write records still cannot swap their secrets.
+// Package seal encrypts secrets at rest, using AES-256-GCM and keys from a file. A sealed secret is
+// called a box. A box is bound to its record, so somebody who can write records still cannot move a
+// secret from one record to another.
 package seal
 
 import (
@@ -18,12 +18,12 @@ import (
 	"strings"
 )
 
-// ErrNoKey means that a key is missing: either there is no key to seal with, or the key that a box
-// was sealed with is not in the file.
+// ErrNoKey means that a key is missing: either there is no key to seal with, or the file does not
+// contain the key with which a box was sealed.
 var ErrNoKey = errors.New("the key is missing")
 
-// MissingKeyError names the missing key with which a box was sealed. errors.Is(err, ErrNoKey) is
-// true for it.
+// MissingKeyError names the missing key with which a box was sealed. errors.Is(err, ErrNoKey)
+// returns true for it.
 type MissingKeyError struct{ ID string }
 
 func (e *MissingKeyError) Error() string {

@@ -16,7 +16,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// Every attempt is counted once, by its result.
+// New's function counts every attempt once, by its result.
 func TestAttemptsAreCounted(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)

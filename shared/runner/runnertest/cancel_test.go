@@ -46,8 +46,8 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 	}
 }
 
-// A handler's context ends with the cause ErrCanceled. The handler's result then decides: an error
-// means canceled, anything else is the result as usual.
+// When an execution is canceled, its handler's context ends with the cause ErrCanceled. If the
+// handler returns an error, the execution is canceled; otherwise its result counts as usual.
 func TestAHandlerIsCanceled(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -80,8 +80,8 @@ func TestAHandlerIsCanceled(t *testing.T) {
 	}
 }
 
-// When an ordered execution is canceled, the next one with its key begins: after the handler of one
-// that runs has given up, and at once after one that has not begun.
+// When an ordered execution is canceled, the next one with its key begins: immediately if the
+// canceled one has not begun, otherwise after its handler has returned.
 func TestACanceledExecutionHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// begins records what handlers of ordered executions do, and fails the test if two with the same
-// key run at the same time.
+// begins records what handlers of ordered executions do. It fails the test if two executions with
+// the same key run at the same time.
 type begins struct {
 	t *testing.T
 
@@ -107,8 +107,8 @@ func TestOrderedExecutionsBeginInOrder(t *testing.T) {
 	}
 }
 
-// An execution that keeps failing blocks its key until its last attempt, but no other key in
-// another lane.
+// An execution that keeps failing blocks its key until its last attempt. It does not block keys in
+// other lanes.
 func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -158,8 +158,8 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	}
 }
 
-// An execution that has ended is not passed to a handler again if the server has lost the
-// acknowledgments of its lane's consumer. Otherwise, it would begin after later ones.
+// If the server has lost the acknowledgments of a lane's consumer, it redelivers executions that
+// have ended. The runner does not pass them to a handler again, which would be after later ones.
 func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -202,8 +202,8 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// The context of a handler ends with ErrLost when the server delivers its message again, to
-// somebody else, although every heartbeat is confirmed. A new leader of a consumer can do that.
+// The context of a handler ends with ErrLost when the server delivers its message again, to another
+// client, even if every heartbeat is confirmed. A new leader of a consumer may do that.
 func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -230,7 +230,7 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	info := lane.CachedInfo()
-	// The subject to which the runner would reply to hand its message back.
+	// The runner would publish to this subject to hand its message back.
 	nak := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.0.0", info.Stream, info.Name, info.Delivered.Stream,
 		info.Delivered.Consumer)
 	if err := nc.Publish(nak, []byte("-NAK")); err != nil {
@@ -248,8 +248,8 @@ func TestAHandlerEndsWhenItsMessageIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// A group that begins with new executions receives no earlier ordered one, although the consumers
-// of its lanes are created later.
+// A group with OnlyNew receives no earlier executions with an order key, even if the consumers of
+// its lanes are created later.
 func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -272,7 +272,7 @@ func TestLanesBeginWhereTheirGroupBegan(t *testing.T) {
 	}
 }
 
-// The names of the consumers are part of the contract.
+// The names of the consumers are part of the contract with other runners.
 func TestConsumersOfLanes(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A delivery is the last one until the message is delivered again, even to somebody else, or is
-// acknowledged. The test is here because the module of package stream requires no NATS server.
+// A delivery is the last one until the message is delivered again, even to another client, or is
+// acknowledged. The test is in this package because tests of the module of package stream must not
+// need a NATS server.
 func TestIsLastDelivery(t *testing.T) {
 	t.Parallel()
 	js, err := jetstream.New(natstest.Start(t).Connect(t))

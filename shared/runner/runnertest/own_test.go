@@ -19,9 +19,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A runner receives the executions of its queue from both the stream that all queues share and the
-// queue's own stream. It follows moves without a restart. It reports each execution to the stream
-// of reports that belongs to the stream of its start message. Each execution runs once.
+// A runner receives the executions of its queue from both the shared stream and the queue's own
+// stream, and follows moves without a restart. It publishes reports to the stream of reports that
+// goes with the stream of the start message. Each execution runs once.
 func TestARunnerFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 8} {
@@ -99,8 +99,7 @@ func messages(t *testing.T, nc *nats.Conn, name string) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// A new group receives the earlier executions in its queue's own stream, unless it wants only new
-// ones.
+// A new group receives earlier executions from its queue's own stream, unless OnlyNew is set.
 func TestANewGroupInAnOwnStream(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -143,8 +142,8 @@ func TestANewGroupInAnOwnStream(t *testing.T) {
 	}
 }
 
-// Executions with the same key keep their order if their queue moves while they wait, even if
-// members of the group notice that late.
+// Executions with the same key keep their order if their queue moves while they wait, even if some
+// members of the group notice the move late.
 func TestOrderAcrossMoves(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -190,13 +189,13 @@ func TestOrderAcrossMoves(t *testing.T) {
 	begin(4)
 	start(t, server.Connect(t), options, handler)
 	start(t, server.Connect(t), options, handler)
-	// All executions wait in the shared stream.
+	// Now all executions wait in the shared stream.
 	ingress.MoveToOwnStream(t, execution.DefaultQueue)
 	begin(4)
 	open()
 	await()
-	// The members know that the queue has its own stream, and notice late that it has moved out:
-	// executions from the shared stream are newer than those that wait in the queue's own stream.
+	// The members know that the queue has its own stream, but notice late that it has moved back.
+	// The executions in the shared stream are newer than those that wait in the queue's own stream.
 	open = closeGate()
 	begin(4)
 	ingress.MoveToSharedStream(t, execution.DefaultQueue)
@@ -224,8 +223,8 @@ func TestOrderAcrossUnnoticedMoves(t *testing.T) {
 		defer b.end(e.OrderKey)
 		return nil, nil
 	})
-	// The runner reads the queue's record every 2 s. It takes from the lanes when the first
-	// execution has succeeded, so it has just read the record.
+	// The runner reads the queue's record every 2 s. It begins to consume from the lanes right
+	// after it has read the record, so the first success means that it has just read it.
 	var want []string
 	begin := func() {
 		want = append(want, ingress.Start(t, runnertest.Post{OrderKey: "key"}))

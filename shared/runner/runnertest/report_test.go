@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An execution is acknowledged only once its report is stored: while the stream accepts no reports,
-// the execution is redelivered.
+// A runner acknowledges an execution only once the execution's report is stored. While the stream
+// accepts no reports, the execution is redelivered.
 func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -61,7 +61,7 @@ func TestNothingIsAcknowledgedBeforeItsReportIsStored(t *testing.T) {
 }
 
 // While executors move the reports to a separate stream, no stream accepts them for a moment. The
-// kit sends the report again, and nothing runs twice.
+// runner resends the report, and no execution runs twice.
 func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -75,8 +75,8 @@ func TestAReportIsSentAgainUntilItsStreamIsThere(t *testing.T) {
 	}
 	id := ingress.Start(t, runnertest.Post{})
 	runs, refused := make(chan int, 10), make(chan struct{}, 100)
-	// A second subscriber receives the reports without replying, which lets the test notice two
-	// attempts.
+	// A second subscriber receives the reports without replying. It lets the test detect a second
+	// attempt to publish one.
 	if _, err := nc.Subscribe("executions.progress.>", func(msg *nats.Msg) {
 		if msg.Reply != "" {
 			refused <- struct{}{}

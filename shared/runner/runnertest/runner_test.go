@@ -78,8 +78,8 @@ func TestAHandlerGetsWhatWasSent(t *testing.T) {
 	}
 }
 
-// A handler that runs for a while is reported as running, including when it began. If
-// ReportRunningAfter is negative, that is reported immediately.
+// A handler that runs for a while is reported as running, with the time at which it began. With a
+// negative ReportRunningAfter, the report is sent immediately.
 func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -110,8 +110,8 @@ func TestRunningIsReportedOfWhatTakesAWhile(t *testing.T) {
 	}
 }
 
-// A connection that is closed for good ends the runner and its handlers, because their results can
-// no longer be reported.
+// If the connection is closed for good, the runner and its handlers end, because results can no
+// longer be reported.
 func TestAConnectionThatIsClosedEndsTheRunner(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -214,7 +214,7 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// A handler that returns after it has been abandoned has no effect: its execution has ended, and
+// If a handler returns after it was abandoned, its result is ignored: its execution has ended, and
 // its concurrency slot belongs to another execution.
 func TestAnAbandonedHandlerReturns(t *testing.T) {
 	t.Parallel()
@@ -375,7 +375,8 @@ func TestDyingAndWorkingForLong(t *testing.T) {
 	}
 }
 
-// An execution that kills every process that runs it is abandoned without another attempt.
+// If an execution kills every process that runs it, it fails after the last allowed attempt without
+// another one.
 func TestNobodyFinishesIt(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -393,7 +394,7 @@ func TestNobodyFinishesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // as if by runners that died: delivered but never acknowledged
+	for range 3 { // as if the runners had died: delivered but never acknowledged
 		msg, err := consumer.Next()
 		if err == nil {
 			err = msg.Nak()
@@ -417,8 +418,8 @@ func TestNobodyFinishesIt(t *testing.T) {
 	}
 }
 
-// An execution that has run does not run again just because its report could not be stored
-// immediately.
+// If the report of an execution cannot be stored immediately, the runner resends the report. It
+// does not run the execution again.
 func TestReportsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -473,8 +474,8 @@ func TestARunnerWaitsForTheStream(t *testing.T) {
 	<-ran
 }
 
-// A runner requests no more messages than it has free concurrency slots. A message that waits for a
-// slot for longer than AckWait would also run on another member.
+// A runner requests only as many messages as it has free concurrency slots. A message that waited
+// for a slot for longer than AckWait would also run on another member.
 func TestNothingWaitsForAPlace(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -504,8 +505,8 @@ func TestNothingWaitsForAPlace(t *testing.T) {
 	}
 }
 
-// An execution that the NATS server redelivers to the process that is working on it, as it does
-// after a restart that has lost the heartbeats, runs once.
+// A NATS server that has lost heartbeats in a restart may redeliver an execution to the process
+// that is working on it. The execution then runs only once.
 func TestDeliveredAgainWhileItRuns(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -63,8 +63,8 @@ func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	i.setPhase(tb, queue, stream.PhaseDrainingOwn)
 }
 
-// DeleteOwnStream deletes a queue's own stream, after the queue has moved back to the shared
-// stream. An executor does so once all messages in it have expired.
+// DeleteOwnStream deletes a queue's own stream. Call it after the queue has moved back to the
+// shared stream. An executor deletes the stream once all its messages have expired.
 func (i *Ingress) DeleteOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
 	i.setPhase(tb, queue, stream.PhaseShared)

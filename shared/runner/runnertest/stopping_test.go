@@ -15,8 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// A message that the server has sent to a runner that then stops counts as an attempt. If there is
-// another attempt, the message is returned to the server; otherwise, it is run.
+// A message that arrives at a runner that is stopping counts as an attempt. If there is another
+// attempt, the runner returns the message to the server; otherwise, it runs the execution.
 func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{1, 2} {
@@ -58,8 +58,8 @@ func TestWhatArrivesAtTheStopIsNotLost(t *testing.T) {
 			}
 			sent = consumer.CachedInfo().NumAckPending
 		}
-		// The server counts a delivery before it sends the message, and sends the messages and
-		// acknowledgments of a stream in order.
+		// Wait for a later message: the server counts a delivery before it sends the message, and
+		// sends the messages and acknowledgments of a stream in order.
 		ingress.Start(t, runnertest.Post{Queue: "other"})
 		stop()
 		way.Heal()

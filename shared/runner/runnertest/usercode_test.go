@@ -47,8 +47,8 @@ type badError struct{}
 
 func (badError) MarshalJSON() ([]byte, error) { return nil, evil{} }
 
-// evilTraces is a provider whose tracers and spans panic, or which itself panics when a tracer is
-// requested.
+// evilTraces is a provider of traces. Its tracers and spans panic, or it panics itself when a
+// tracer is requested.
 type evilTraces struct {
 	embedded.TracerProvider
 	panics string
@@ -84,8 +84,8 @@ type evilLog struct{ slog.Handler }
 
 func (evilLog) Enabled(context.Context, slog.Level) bool { panic(evil{}) }
 
-// The errors, outputs and panics of a handler end only its execution, not the runner or its
-// process.
+// A panic in a method of a handler's error, output or panic value ends only the execution, not the
+// runner or its process.
 func TestAHandlersValuesEndItsExecutionOnly(t *testing.T) {
 	t.Parallel()
 	nc := natstest.Start(t).Connect(t)
@@ -146,7 +146,7 @@ func TestPanicsInOptions(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	for queue, options := range map[string]runner.Options{
 		"observe": {Observe: func(runner.Attempt) { panic(evil{}) }},
-		// Called with an error whose methods panic.
+		// Observe gets an error whose methods panic.
 		"text":     {Observe: func(a runner.Attempt) { _ = a.Err.Error() }},
 		"backoff":  {Backoff: func(int) time.Duration { panic(evil{}) }},
 		"ready":    {OnReady: func() { panic(evil{}) }},

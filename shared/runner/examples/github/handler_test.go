@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 )
 
-// The test values from GitHub's documentation.
+// Test values from GitHub's documentation.
 const (
 	secret    = "It's a Secret to Everybody"
 	body      = "Hello, World!"
@@ -38,7 +38,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// The runner's handler works with a real stream.
+// A runner with the handler consumes executions from a real stream.
 func TestHandler(t *testing.T) {
 	nc := natstest.Start(t).Connect(t)
 	ingress := runnertest.NewIngress(t, nc)
