@@ -1,9 +1,9 @@
 // Package api contains the types of the operators' API: the JSON that the executor and its clients
 // exchange, with the descriptions for the OpenAPI document.
 //
-// The doc tag of a field describes what the field holds and what its absence means; a field without
-// such a tag has a comment instead. An absent value is the field's zero value in Go. Times are RFC
-// 3339, in UTC.
+// A field's doc tag says what the field holds and what its absence means; a field without such a
+// tag has a comment instead. An absent value is the field's zero value in Go. Times are RFC 3339,
+// in UTC.
 package api
 
 // List is one page of a list.

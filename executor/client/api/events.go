@@ -17,7 +17,7 @@ type Events struct {
 	Conditions []EventCondition `json:"conditions" doc:"The conditions that an event has reported and that have not ended."`
 }
 
-// EventCondition is an ongoing state. An operator event reported its beginning.
+// EventCondition is an ongoing state whose beginning an operator event has reported.
 type EventCondition struct {
 	// Kind is the kind of the event that reported the condition.
 	Kind string `json:"kind" example:"queue.unattended"`

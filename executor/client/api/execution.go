@@ -56,8 +56,8 @@ type Execution struct {
 	StreamSequence    uint64    `json:"streamSequence" doc:"The sequence of its message in the stream EXECUTIONS, or in the own stream of its queue."`
 }
 
-// ExecutionDetail holds an execution's record, its request, which is read from the stream, and the
-// result that the runner reported.
+// ExecutionDetail holds an execution's record, its request, and the result that the runner
+// reported. The request is read from the stream.
 type ExecutionDetail struct {
 	Execution
 	Input        json.RawMessage     `json:"input" doc:"The workflow's input, which is any JSON value. null: the request was rejected before its body was read, or the input has expired (see inputExpired)."`

@@ -27,8 +27,7 @@ type QueueGroup struct {
 	Held        []HeldKey `json:"held,omitempty" doc:"The order keys for which executions wait until an earlier execution with the same key has ended."`
 }
 
-// HeldKey is an order key whose executions a group of runners holds back, with the execution that
-// they wait for.
+// HeldKey is an order key that is blocked in a group of runners, with the execution that blocks it.
 type HeldKey struct {
 	OrderKey string `json:"orderKey" doc:"The order key of the execution." example:"4711"`
 	// WorkflowID is the workflow of the execution.

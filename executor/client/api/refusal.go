@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Refusal is the number of refused requests to a workflow with the same code.
+// Refusal counts a workflow's requests that were refused with one code.
 type Refusal struct {
 	Code string `json:"code" doc:"The code in the answer to the sender." example:"token_invalid"`
 	// Count is the number of requests that were refused with the code.

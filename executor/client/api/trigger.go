@@ -31,8 +31,8 @@ type Answer struct {
 	Raw         bool  `json:"raw,omitempty" doc:"Whether the output alone is the body of the answer. An output of the form {\"http\": {\"status\", \"headers\", \"body\"}} also sets the status and the headers. If the execution does not succeed, the answer is 502 run_failed."`
 }
 
-// OrderKeyTrial counts those of the last requests to a trigger node that have a value at the place
-// of an order key.
+// OrderKeyTrial counts how many of the last requests to a trigger node have a value at the place of
+// an order key.
 type OrderKeyTrial struct {
 	OrderKey  string `json:"orderKey" doc:"The place that was tried." example:"ptr:/order/id"`
 	Requests  int    `json:"requests" doc:"The number of requests that were read: the last 20, except for the expired ones." example:"20"`
@@ -78,7 +78,7 @@ type RotateToken struct {
 	KeepOldForSeconds int64 `json:"keepOldForSeconds,omitempty" minimum:"0" maximum:"2592000" doc:"For how many seconds the current tokens stay valid." example:"3600"`
 }
 
-// SendTest describes a request to send to a node's webhook URL, as its sender would send it.
+// SendTest describes a request to a node's webhook URL, like those of its sender.
 type SendTest struct {
 	Body         *string             `json:"body,omitempty" doc:"The body of the request. Absent: the sample payload is sent." example:"{\"hello\": \"world\"}"`
 	BodyEncoding string              `json:"bodyEncoding,omitempty" enum:"base64" doc:"How body is encoded. Absent: it is text."`

@@ -23,7 +23,7 @@ func (c *Client) CreateKey(ctx context.Context, put api.PutKey) (api.NewKey, err
 	return send[api.NewKey](ctx, c, http.MethodPost, "/keys", put)
 }
 
-// RevokeKey revokes the key with an ID.
+// RevokeKey revokes the key with the given ID.
 func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return c.delete(ctx, "/keys/"+url.PathEscape(id))
 }

@@ -46,7 +46,7 @@ func New(base, token string) *Client {
 }
 
 // WithBodyTap returns a client that also calls tap with the unmodified body of each successful
-// response, or with the data of each event. Unlike the decoded values, these include unknown
+// response, or with the data of each event. Unlike the decoded values, the body includes unknown
 // fields.
 func (c *Client) WithBodyTap(tap func(body []byte)) *Client {
 	tapped := *c
@@ -64,7 +64,7 @@ func (c *Client) WithTransport(transport http.RoundTripper) *Client {
 }
 
 // IfMatch returns a client whose calls change an object only if its current version has the given
-// tag, as stored by WithETag. Otherwise they fail with the code api.CodeChangedSince. "" matches
+// tag, as stored by WithETag. Otherwise, they fail with the code api.CodeChangedSince. "" matches
 // any version.
 func (c *Client) IfMatch(tag string) *Client {
 	conditional := *c
@@ -182,7 +182,8 @@ func (c *Client) PutEvents(
 		"/accounts/"+url.PathEscape(accountID)+"/events", put)
 }
 
-// DeleteEvents stops an account's operator events from starting a workflow.
+// DeleteEvents removes the settings of an account's operator events, so that they no longer start a
+// workflow.
 func (c *Client) DeleteEvents(ctx context.Context, accountID string) error {
 	return c.delete(ctx, "/accounts/"+url.PathEscape(accountID)+"/events")
 }
@@ -243,8 +244,8 @@ func (c *Client) Deactivate(ctx context.Context, id string) (api.Workflow, error
 	return send[api.Workflow](ctx, c, http.MethodPost, workflowPath(id)+"/deactivate", nil)
 }
 
-// Refusals returns the number of requests to a workflow that were refused since a time, by code.
-// The zero time means the last 24 hours.
+// Refusals returns the number of a workflow's requests refused since the given time, by code. A
+// zero time means the last 24 hours.
 func (c *Client) Refusals(
 	ctx context.Context, workflowID string, since time.Time, page Page,
 ) (api.List[api.Refusal], error) {
@@ -253,8 +254,8 @@ func (c *Client) Refusals(
 	})
 }
 
-// AllRefusals returns the number of requests that were refused since a time, by workflow and code,
-// most recently refused first. The zero time means the last 24 hours.
+// AllRefusals returns the number of requests refused since the given time, by workflow and code.
+// The most recent refusal comes first. A zero time means the last 24 hours.
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
@@ -282,8 +283,8 @@ func (c *Client) Size(ctx context.Context) (api.Size, error) {
 	return get[api.Size](ctx, c, "/size")
 }
 
-// PauseQueue stops the delivery of new executions to all groups of a queue until a time. The zero
-// time means until ResumeQueue is called.
+// PauseQueue stops the delivery of new executions to all groups of a queue until the given time. If
+// the time is zero, the pause lasts until ResumeQueue is called.
 func (c *Client) PauseQueue(ctx context.Context, queue string, until time.Time) (api.Queue, error) {
 	return send[api.Queue](ctx, c, http.MethodPost, "/queues/"+url.PathEscape(queue)+"/pause",
 		api.PauseQueue{Until: until})
@@ -335,8 +336,8 @@ func (c *Client) PatchTrigger(
 	return send[api.Trigger](ctx, c, http.MethodPatch, triggerPath(workflowID, nodeID), patch)
 }
 
-// TryOrderKey counts those of the last requests to a node that have a value at a place. If the
-// place is "", it is the node's order key.
+// TryOrderKey counts how many of the last requests to a node have a value at a place. If the place
+// is "", it uses the node's order key setting.
 func (c *Client) TryOrderKey(
 	ctx context.Context, workflowID, nodeID, place string,
 ) (result api.OrderKeyTrial, err error) {
@@ -378,8 +379,8 @@ func (c *Client) RerunTrigger(ctx context.Context, workflowID, nodeID string) (a
 	return send[api.Started](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rerun", nil)
 }
 
-// SendTest makes the executor send a request to a node's webhook URL as its sender would. It
-// returns no error if the endpoint refuses the request; the response is in the result.
+// SendTest makes the executor send a request to a node's webhook URL, like those of its sender. If
+// the endpoint refuses the request, SendTest returns the response without an error.
 func (c *Client) SendTest(
 	ctx context.Context, workflowID, nodeID string, test api.SendTest,
 ) (api.SentTest, error) {
@@ -400,7 +401,7 @@ func (c *Client) CancelExecution(ctx context.Context, id string) (api.Execution,
 		nil)
 }
 
-// CancelExecutions cancels the selected executions that are unfinished.
+// CancelExecutions cancels the selected executions that have not finished.
 func (c *Client) CancelExecutions(
 	ctx context.Context, which api.CancelExecutions,
 ) (api.Canceled, error) {
@@ -421,7 +422,7 @@ func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Start
 }
 
 // ReplayRejected replays the selected rejected executions, each at most once per idempotency key.
-// The empty key is a key like any other: repeated calls with it replay each execution only once.
+// This also applies to the empty key.
 func (c *Client) ReplayRejected(
 	ctx context.Context, which api.ReplayRejected, key string,
 ) (api.Replayed, error) {

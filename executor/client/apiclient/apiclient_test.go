@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 )
 
-// If there is no response, or one from another server, the error is a ConnectionError that contains
-// the address and never the token.
+// If the API does not respond, or another server responds, the error is a ConnectionError that
+// contains the address and never the token.
 func TestConnectionErrors(t *testing.T) {
 	elsewhere := http.NewServeMux()
 	elsewhere.HandleFunc("/page/", func(w http.ResponseWriter, _ *http.Request) {

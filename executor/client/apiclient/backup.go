@@ -29,8 +29,8 @@ func (c *Client) BackUpAudit(
 	return c.lines(ctx, "/backup/audit", query, each)
 }
 
-// lines makes a call and calls each with every line of the response. It returns an error unless the
-// response ends with the line {}.
+// lines makes a call and calls each with every line of the response. It returns an error if the
+// response does not end with the line {}.
 func (c *Client) lines(
 	ctx context.Context, path string, query url.Values, each func(line []byte) error,
 ) error {

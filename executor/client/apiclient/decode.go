@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Decode is like json.Unmarshal for the API's responses. Inputs, outputs and sample payloads may be
-// nested too deeply for json.Unmarshal, so Decode cuts them out first.
+// Decode is like json.Unmarshal, for the API's responses. It first cuts out inputs, outputs and
+// sample payloads, which may be nested too deeply for json.Unmarshal.
 func Decode(text []byte, result any) error {
 	switch result := result.(type) {
 	case *api.ExecutionDetail:
@@ -60,7 +60,7 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 	return append(append(rest, '}'), object[tokens.InputOffset():]...), values
 }
 
-// skip reads past the next value, however deeply it is nested.
+// skip reads past the next value, even if it is deeply nested.
 func skip(tokens *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := tokens.Token()

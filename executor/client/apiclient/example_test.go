@@ -53,7 +53,7 @@ func ExampleClient_IfMatch() {
 	// Output: somebody was faster: read it again
 }
 
-// exampleAPI responds as an executor would if the workflow orders were changed all the time.
+// exampleAPI responds like an executor on which somebody keeps changing the workflow orders.
 func exampleAPI() *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/workflows", func(w http.ResponseWriter, r *http.Request) {

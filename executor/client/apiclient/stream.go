@@ -17,18 +17,18 @@ import (
 const (
 	// maxEvent is the maximum length of a line of the event stream, in bytes.
 	maxEvent = 1 << 20
-	// maxSilence is several times the interval of the executor's keep-alive. After that duration
-	// without data, the connection is considered dead.
+	// maxSilence is how long the connection may deliver no data before it counts as dead. It is
+	// several times the interval of the executor's keep-alive.
 	maxSilence = time.Minute
 )
 
 var errSilence = errors.New("the stream of events is silent for too long")
 
 // Watch calls each for every execution that changes. If workflowID is not empty, it reports only
-// the executions of that workflow. It calls opened, which may be nil, when the event stream is
-// open: no change is missed after that. If opened or each returns an error, Watch returns it;
-// otherwise it returns the error that ended the stream. It returns nil if the executor ended the
-// stream; the caller should then call Watch again.
+// that workflow's executions. When the event stream is open, it calls opened, which may be nil;
+// Watch misses no change after that. If opened or each returns an error, Watch returns it;
+// otherwise, it returns the error that ended the stream. If the executor ended the stream, it
+// returns nil, and the caller should call Watch again.
 func (c *Client) Watch(
 	ctx context.Context, workflowID string, opened func() error, each func(api.Execution) error,
 ) error {

@@ -1,5 +1,5 @@
-// Package noredirect makes the HTTP clients of our programs, which follow no redirect: a request
-// may hold a token or a secret, and goes to the server that it names, or nowhere.
+// Package noredirect creates the HTTP clients of our programs. They follow no redirects: a request
+// may contain a token or a secret, and must go only to the server that it names.
 package noredirect
 
 import (

@@ -9,7 +9,7 @@ import (
 )
 
 // StateUpdate is the change to one record that results from a batch's progress. Zero fields change
-// nothing. StartedAt is ignored if the record already has a StartedAt.
+// nothing. If the record already has a StartedAt, StartedAt is ignored.
 type StateUpdate struct {
 	ID         string
 	Status     execution.Status
@@ -42,10 +42,10 @@ type CurrentState struct {
 }
 
 // ApplyProgress applies progress steps, in order, to the current states of their records, following
-// the rules of Batch.Progress. The states are keyed by ID. ApplyProgress returns one update for
-// each record that changes, the IDs that are not recorded, and the IDs of records whose queue or
-// workflow differs from that of a step. Each ID is returned once. Every driver calls ApplyProgress
-// inside its transaction with the records locked, instead of implementing the rules itself.
+// the rules of Batch.Progress. current is keyed by ID. ApplyProgress returns one update for each
+// record that changes, the IDs that are not recorded, and the IDs of records whose queue or
+// workflow differs from that of a step. It returns each ID once. Every driver calls it inside its
+// transaction, with the records locked, instead of implementing the rules itself.
 func ApplyProgress(
 	current map[string]CurrentState, steps []execution.Progress,
 ) (updates []StateUpdate, unknown, foreign []string) {
@@ -119,16 +119,16 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	}
 }
 
-// setStartedAt sets StartedAt to the StartedAt of a final progress step, unless an earlier step has
-// set it.
+// setStartedAt sets StartedAt to the StartedAt of a final progress step, if no earlier step has set
+// it.
 func (m *StateUpdate) setStartedAt(step execution.Progress) {
 	if m.StartedAt.IsZero() {
 		m.StartedAt = step.StartedAt
 	}
 }
 
-// ChangedIDs returns the IDs of the records that a batch inserted or changed, each once, for use as
-// Applied.Changed.
+// ChangedIDs returns the IDs of the records that a batch inserted or changed, for use as
+// Applied.Changed. Each ID occurs once.
 func ChangedIDs(inserted []Record, updates []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(updates))
 	for _, r := range inserted {

@@ -3,10 +3,10 @@ package store
 import "time"
 
 // BackupPart is a part of a store's content, in a form that every driver reads and writes. A backup
-// is a sequence of parts. Its JSON stays in backups for years, so fields may be added but never
-// renamed.
+// is a sequence of parts. Backups keep the JSON of a part for years, so fields may be added but
+// never renamed.
 type BackupPart struct {
-	// Records have zero Duplicates here. The counts are in a separate field, because a count can
+	// Records have zero Duplicates here. DuplicateCounts holds the counts, because a count can
 	// exist before its record does.
 	Records    []Record            `json:",omitempty"`
 	Duplicates []DuplicateCount    `json:",omitempty"`
@@ -21,8 +21,8 @@ type BackupPart struct {
 	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
-// AsideMessageRow is a message that was put aside, and when it was dismissed. DismissedAt is zero
-// if it was not.
+// AsideMessageRow is a message that was put aside. DismissedAt is when it was dismissed; zero means
+// never.
 type AsideMessageRow struct {
 	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`
@@ -63,8 +63,8 @@ func NewBackupWriter(
 	return &BackupWriter{write: write}
 }
 
-// Add applies change, which adds one row of about the given size, to the current part. It flushes
-// the part when it is full.
+// Add applies change to the current part. change adds one row of about the given size. When the
+// part is full, Add flushes it.
 func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++
@@ -93,8 +93,8 @@ func (p *BackupWriter) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns a copy of the part with its values in stored form, except for those that
-// drivers convert when they store them.
+// Sanitized returns a copy of the part with its values in stored form. It does not change values
+// that drivers convert when they store them.
 func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -8,10 +8,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Refusal counts the requests to one workflow that were refused with one code within one minute.
+// Refusal counts one workflow's requests that were refused with one code within one minute.
 type Refusal struct {
-	// WorkflowID is "" if no such workflow exists, or if there were more workflows than are counted
-	// separately.
+	// WorkflowID is "" if no such workflow exists, or if there are more workflows than can be
+	// counted separately.
 	WorkflowID string
 	Code       string
 	Minute     time.Time // the start of the minute
@@ -26,7 +26,7 @@ type RefusedRequest struct {
 	UserAgent string // printable ASCII, at most stream.MaxUserAgent bytes; "" means none
 }
 
-// RefusalSum counts the requests to one workflow that were refused with one code.
+// RefusalSum counts one workflow's requests that were refused with one code.
 type RefusalSum struct {
 	Code  string
 	Count int64
@@ -61,15 +61,15 @@ const (
 	KindDeduplicated = "deduplicated"
 	// KindFiltered counts requests that did not match their node's filter, and started nothing.
 	KindFiltered = "filtered"
-	// KindRefused, followed by a code, is the kind for requests refused with that code.
+	// KindRefused is the prefix of the kinds of refused requests. The code of the refusal follows.
 	KindRefused = "refused:"
 )
 
-// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. The limit is
-// needed because anyone can cause one row per workflow ID, code and minute, without authentication.
+// MaxRefusalRows is the approximate maximum number of refusal rows that are kept. There is a limit
+// because anyone can cause one row per workflow ID, code and minute, without authentication.
 const MaxRefusalRows = 200_000
 
-// AcceptedMinutes counts the records started by a webhook request, by minute, oldest first.
+// AcceptedMinutes counts the records that webhook requests started, by minute, oldest first.
 func AcceptedMinutes(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
@@ -116,8 +116,8 @@ func RefusedMinutes(refusals []Refusal) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// addMinute adds count to counts. It searches from the end, because counts that arrive together
-// mostly belong to the same minute.
+// addMinute adds count to counts. It searches from the end, because consecutive counts mostly
+// belong to the same minute.
 func addMinute(counts []MinuteCount, count MinuteCount) []MinuteCount {
 	for i := range slices.Backward(counts) {
 		if counts[i].Kind == count.Kind && counts[i].Minute.Equal(count.Minute) {
@@ -138,8 +138,8 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 	return counts
 }
 
-// StorableRefusals returns refusals in stored form, merged so that each workflow, code and minute
-// occurs once, and sorted by that key.
+// StorableRefusals returns refusals in stored form. It merges them so that each workflow, code and
+// minute occurs once, and sorts them by these fields.
 func StorableRefusals(refusals []Refusal) []Refusal {
 	type key struct {
 		workflow, code string

@@ -3,8 +3,8 @@ package store
 import "errors"
 
 // DataError means that the database would refuse the same data again. Drivers return it only for
-// errors caused by the data: a value out of range, a violated constraint, a row that is too large.
-// After any other error the same call may succeed later, so callers must not drop the data.
+// errors caused by the data: a value out of range, a violated constraint, or a row that is too
+// large. After any other error, the same call may succeed later, so callers must not drop the data.
 type DataError struct {
 	Err error // the driver's error
 }

@@ -23,8 +23,8 @@ type DeadLetterFilter struct {
 	Until      time.Time // At is before it
 }
 
-// Records returns the Filter that selects those of the dead letters that are execution records and
-// not messages.
+// Records returns the Filter for the selected dead letters that are execution records, not
+// messages.
 func (f DeadLetterFilter) Records() Filter {
 	return Filter{
 		AccountID:  f.AccountID,
@@ -45,7 +45,7 @@ func (d DeadLetter) SortTime() time.Time {
 }
 
 // DeadLetters returns at most limit dead letters after last, newest first by At. At equal times,
-// records come before messages. Only the fields of last that determine the order are used; the zero
+// records come before messages. It uses only the fields of last that determine the order. The zero
 // DeadLetter returns the first page.
 func DeadLetters(
 	ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int,

@@ -6,8 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// EventCause is one occurrence that may be reported to an account's operators by an operator event.
-// It is kept until an event includes it or until it is decided that no event will.
+// EventCause is one occurrence that an operator event may report to an account's operators. The
+// store keeps it until an event reports it, or until it is decided that no event will.
 type EventCause struct {
 	ID          string // unique; names the occurrence, its subject and, if it can recur, its time
 	AccountID   string
@@ -19,9 +19,9 @@ type EventCause struct {
 	Text        string    // description for people
 }
 
-// Event is an operator event that starts, or has started, an execution. Everything needed to start
-// the execution is stored before the start message is published, so a process that publishes it
-// again after a crash publishes the same message.
+// Event is an operator event that starts, or has started, an execution. The store holds everything
+// needed for the start message before it is published. After a crash, another process therefore
+// publishes the same message.
 type Event struct {
 	ID          string // the delivery ID of the execution that the event starts
 	AccountID   string
@@ -33,8 +33,8 @@ type Event struct {
 	PublishedAt time.Time // zero until published, or until the workflow is found deleted
 }
 
-// OngoingCondition is an ongoing state. An operator event reported its beginning. Kind is the kind
-// of that event; Subject names the object that is in the state.
+// OngoingCondition is an ongoing state whose beginning an operator event has reported. Kind is the
+// kind of that event, and Subject names the object in that state.
 type OngoingCondition struct {
 	AccountID, Kind, Subject string
 
@@ -44,23 +44,22 @@ type OngoingCondition struct {
 // OngoingConditionChange is the beginning or the end of a condition.
 type OngoingConditionChange struct {
 	OngoingCondition
-	// Cause is the event cause of the change; nil means that no event reports the change. It is
-	// stored only if the change takes effect, that is, if a condition that did not exist begins or
-	// an existing one ends.
+	// Cause is the event cause of the change; nil means that no event reports it. The store keeps
+	// it only if the change takes effect: a new condition begins, or an existing one ends.
 	Cause *EventCause
 	Ended bool // whether the condition has ended; if so, Since is ignored
 }
 
 // Limits of operator events.
 const (
-	// MaxCausesPerDecision is the maximum number of causes considered by one decision.
+	// MaxCausesPerDecision is the maximum number of causes that one decision considers.
 	MaxCausesPerDecision = 5_000
 	// EventRetention is how long published events are kept.
 	EventRetention = time.Hour
 )
 
-// Failure is an execution that has ended as failed, because of a report in a batch or because its
-// start message was lost.
+// Failure is an execution that has failed, because of a report in a batch or because its start
+// message was lost.
 type Failure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
@@ -79,8 +78,8 @@ func Failures(current map[string]CurrentState, updates []StateUpdate) (failures 
 	return failures
 }
 
-// LostExecutionFailures returns a failure for each of the lost executions that were ended, with the
-// given reason.
+// LostExecutionFailures returns a failure with the given reason for each lost execution that was
+// ended.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
 ) (failures []Failure) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// MaxFilteredRequests is the maximum number of requests that did not match a node's filter and are
-// kept for that node.
+// MaxFilteredRequests is the maximum number of requests kept for a node that did not match its
+// filter.
 const MaxFilteredRequests = 20
 
 // FilteredRequests describes the requests that did not match the filter of one trigger node. Its
@@ -18,15 +18,15 @@ type FilteredRequests struct {
 	Last  []FilteredRequest // newest first, at most MaxFilteredRequests
 }
 
-// FilteredRequest holds what is stored of a request that did not match a filter.
+// FilteredRequest holds the stored part of a request that did not match a filter.
 type FilteredRequest struct {
 	At         time.Time
 	DeliveryID string `json:",omitempty"` // "" if it had none
 	Place      string // location, in the filter, of the condition that did not hold
 }
 
-// StorableFiltered returns a report in stored form: one entry per node, sorted by node. Because of
-// this order, two concurrent writers cannot deadlock.
+// StorableFiltered returns a report in stored form: one entry per node, sorted by node. The order
+// keeps two concurrent writers from deadlocking.
 func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]FilteredRequests{}
@@ -56,7 +56,7 @@ func StorableFiltered(filtered []FilteredRequests) []FilteredRequests {
 }
 
 // MergeLatestFiltered returns the newest requests of two lists, newest first, at most
-// MaxFilteredRequests. Of requests with equal times, those of left come first.
+// MaxFilteredRequests. If requests have equal times, those of left come first.
 func MergeLatestFiltered(left, right []FilteredRequest) []FilteredRequest {
 	all := slices.Concat(left, right)
 	slices.SortStableFunc(all, func(a, b FilteredRequest) int { return b.At.Compare(a.At) })

@@ -15,8 +15,8 @@ type HandledRange struct {
 	First, Last uint64 // sequences, both inclusive
 }
 
-// AppendRanges appends the given sequences of a stream to ranges, joining adjacent ones. It sorts
-// sequences in place.
+// AppendRanges appends a stream's sequences to ranges, and joins adjacent ones. It sorts sequences
+// in place.
 func AppendRanges(
 	ranges []HandledRange,
 	stream, created string,
@@ -53,7 +53,7 @@ func MergeRanges(ranges []HandledRange) []HandledRange {
 	return merged
 }
 
-// RangesBefore returns the parts of merged ranges that are before a sequence (exclusive).
+// RangesBefore returns the parts of merged ranges that are before the given sequence (exclusive).
 func RangesBefore(ranges []HandledRange, sequence uint64) []HandledRange {
 	var before []HandledRange
 	for _, r := range ranges {

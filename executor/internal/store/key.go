@@ -12,8 +12,8 @@ type UUID [16]byte
 // idLength is the length of a UUID in text form.
 const idLength = 36
 
-// ParseUUID returns the key of an ID. ok is false if the text is not a UUID in lower case, which
-// every ID on the stream is.
+// ParseUUID returns the key of an ID. ok is false if the text is not a UUID in lower case. Every ID
+// in the streams is one.
 func ParseUUID(id string) (key UUID, ok bool) {
 	if len(id) != idLength || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
 		return UUID{}, false
@@ -56,8 +56,8 @@ func (k UUID) String() string {
 }
 
 // EncodeID returns the stored bytes of an ID: the 16 bytes of a UUID, or any other text in its
-// sanitized form. A zero byte is appended to a text that is 16 bytes long, to distinguish it from a
-// UUID; no sanitized text ends in a zero byte.
+// sanitized form. It appends a zero byte to a text of 16 bytes, to distinguish it from a UUID; no
+// sanitized text ends in a zero byte.
 func EncodeID(id string) []byte {
 	if key, isID := ParseUUID(id); isID {
 		return key[:]

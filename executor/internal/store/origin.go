@@ -2,8 +2,9 @@ package store
 
 import "github.com/hookstart/hookstart/shared/execution"
 
-// Origin holds the values that the records of one trigger node, token and sender share. Drivers
-// store each origin once, as a row of a dimension table that records refer to by number.
+// Origin holds the values that all records of one trigger node, token and sender have in common.
+// Drivers store each origin once, as a row of a dimension table, and records refer to the row by
+// number.
 type Origin struct {
 	AccountID, WorkflowID, NodeID, Queue string
 
@@ -21,9 +22,9 @@ func (r Record) Origin() Origin {
 }
 
 // HasComputedID reports whether the record's ID is a hash of its delivery ID. The delivery ID may
-// come from a header, from the body, from content covered by the sender's signature, or from an
-// operator event. Such a record can be found by its ID if the workflow, node and delivery ID are
-// known, so drivers index only the other delivery IDs.
+// come from a header, the body, content that the sender signed, or an operator event. With the
+// workflow, node and delivery ID, such a record can be found by its ID, so drivers index only the
+// other delivery IDs.
 func (r Record) HasComputedID() bool {
 	if r.DeliveryID == "" {
 		return false
@@ -40,9 +41,9 @@ func (r Record) HasComputedID() bool {
 	return false
 }
 
-// possibleHashInputs returns the strings from which the execution ID of a delivery may have been
-// computed. There is one for each origin of the delivery ID: a header, the body, signed content, or
-// an operator event.
+// possibleHashInputs returns the strings that the execution ID of a delivery may be a hash of.
+// There is one for each origin of the delivery ID: a header, the body, signed content, or an
+// operator event.
 func possibleHashInputs(deliveryID string) [4]string {
 	return [...]string{
 		deliveryID, execution.MarkDerivedID(deliveryID), execution.MarkSignedID(deliveryID),
@@ -50,11 +51,11 @@ func possibleHashInputs(deliveryID string) [4]string {
 	}
 }
 
-// TriggerNode is a trigger node that has, or had, a record.
+// TriggerNode identifies a trigger node that has, or once had, a record.
 type TriggerNode struct{ WorkflowID, NodeID string }
 
-// PossibleExecutionIDs returns every execution ID that could have been computed from a delivery ID
-// at any of the nodes.
+// PossibleExecutionIDs returns every execution ID that may have been computed from a delivery ID at
+// one of the nodes.
 func PossibleExecutionIDs(nodes []TriggerNode, deliveryID string) []string {
 	ids := make([]string, 0, 8*len(nodes))
 	for _, n := range nodes {

@@ -6,10 +6,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Limits of the progress kept for executions that are not recorded yet. A report may arrive seconds
-// before its start message, or, after an outage, earlier by as long as it takes to record the start
-// messages that have accumulated. Older progress belongs to executions whose start message never
-// arrives.
+// Limits for the progress of executions that are not recorded yet. A report may arrive seconds
+// before its start message. After an outage, it may arrive much earlier, because the accumulated
+// start messages must be recorded first. Older progress belongs to executions whose start message
+// never arrives.
 const (
 	// MaxPendingSteps is the maximum total number of progress steps that are kept. The limit
 	// assumes steps of a few KB; a larger step counts as several. Beyond the limit, the oldest
@@ -23,7 +23,7 @@ const (
 )
 
 // PendingProgress is a progress step that is kept until its execution is recorded. Positions
-// increase in the order of arrival, by a larger amount for larger steps.
+// increase in the order of arrival; a larger step increases them by more.
 type PendingProgress struct {
 	Position int64
 	execution.Progress
@@ -62,7 +62,7 @@ func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
 }
 
 // AlreadyRecorded returns the records that were not inserted because their messages had been
-// delivered before. If two of them have the same ID, only the first is returned.
+// delivered before. If two records have the same ID, it returns only the first.
 func AlreadyRecorded(records, inserted []Record) []Record {
 	if len(records) == len(inserted) {
 		return nil
@@ -81,8 +81,8 @@ func AlreadyRecorded(records, inserted []Record) []Record {
 	return again
 }
 
-// OrderSteps returns the steps to apply: the steps kept earlier, in the order of arrival, followed
-// by the batch's own steps. It sorts kept in place.
+// OrderSteps returns the steps to apply: first the kept steps, in the order of arrival, and then
+// the batch's own steps. It sorts kept in place.
 func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Progress {
 	if len(kept) == 0 {
 		return own
@@ -97,11 +97,11 @@ func OrderSteps(kept []PendingProgress, own []execution.Progress) []execution.Pr
 	return append(steps, own...)
 }
 
-// SelectPending returns the steps of unrecorded executions that must now be kept. have holds the
-// steps that are already kept, without their outputs; last is the highest position of any kept
-// step. dropped is the number of steps dropped because too many are kept for their execution. A
-// step that is kept already, or that could not change a queued execution, is skipped and not
-// counted.
+// SelectPending returns the steps of unrecorded executions that must be kept now. have holds the
+// steps that are already kept, without their outputs. last is the highest position of any kept
+// step. dropped is the number of steps dropped because their execution has too many kept steps.
+// SelectPending skips a step, without counting it, if it is already kept or could not change a
+// queued execution.
 func SelectPending(
 	steps []execution.Progress, unknown []string, have []PendingProgress, last int64,
 ) (keep []PendingProgress, dropped int) {

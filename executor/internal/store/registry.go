@@ -22,5 +22,5 @@ type RegistryPosition struct {
 }
 
 // ErrRegistryGap means that the database's copy of a registry bucket ends before the position that
-// the caller assumed, because the database was replaced by an older backup.
+// the caller assumed. The cause is that an older backup has replaced the database.
 var ErrRegistryGap = errors.New("the copy of the registry has a gap")

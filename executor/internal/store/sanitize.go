@@ -12,8 +12,8 @@ import (
 )
 
 // SanitizeText returns s as every driver stores it: NUL and invalid UTF-8 become U+FFFD, because
-// PostgreSQL rejects both and error texts from runners can contain anything. Use it for lookup
-// keys, too.
+// PostgreSQL rejects both, and runners' error texts can contain anything. Use it for lookup keys,
+// too.
 func SanitizeText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -32,8 +32,8 @@ func StoredTime(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// CeilTime returns the first storable time that is not before t. Comparing stored times with it
-// gives the same result as comparing them with t.
+// CeilTime returns the first storable time that is not before t. A stored time compares the same
+// with it as with t.
 func CeilTime(t time.Time) time.Time {
 	cut := StoredTime(t)
 	if cut.Before(t) {
@@ -52,11 +52,11 @@ func StoredSequence(n uint64) int64 {
 }
 
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
-// values are converted when they are stored. PutAside and Audit are sorted by key so that
-// executors writing the same rows concurrently lock them in the same order and cannot deadlock. New
-// keeps the order of arrival: package postgres sorts it later, for the same reason, but SQLite has
-// a single writer, and inserting records in order of arrival takes it a fifth less CPU time. Output
-// holds bytes, which are stored unchanged.
+// values are converted later. It sorts PutAside and Audit by key, so that concurrent executors lock
+// the same rows in the same order and cannot deadlock. New keeps the order of arrival: package
+// postgres sorts it later, for the same reason, but SQLite has a single writer and needs a fifth
+// less CPU time to insert records in the order of arrival. Output holds bytes, which are stored
+// unchanged.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered: slices.Clone(b.Recovered),
@@ -120,9 +120,10 @@ func (r Record) sanitized() Record {
 }
 
 // SubjectPatterns returns the LIKE patterns that match the subjects of one workflow's messages: one
-// for starts with an order key (executions.ordered.queue.lane.workflow.node), and one for all other
-// messages (executions.kind.queue.workflow.rest). The escape character is \. Match a subject only
-// against the pattern of its kind, because the other pattern would mistake a lane for a workflow.
+// for start messages with an order key (executions.ordered.<queue>.<lane>.<workflow>.<node>), and
+// one for all other messages (executions.<kind>.<queue>.<workflow>.<rest>). The escape character is
+// \. Match a subject only against the pattern of its kind, because the other pattern would mistake
+// a lane for a workflow.
 func SubjectPatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
@@ -130,7 +131,7 @@ func SubjectPatterns(workflowID string) (ordered, others string) {
 
 // OwnStreamSubjectPatterns returns the LIKE patterns that match the subjects of one workflow's
 // start messages and rejections in a queue's own stream
-// (executions.queue.queue.kind.workflow.node).
+// (executions.queue.<queue>.<kind>.<workflow>.<node>).
 func OwnStreamSubjectPatterns(workflowID string) [3]string {
 	const queue = "executions.queue.%"
 	escaped := escapedPattern(workflowID)
@@ -145,6 +146,6 @@ func escapedPattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(SanitizeText(text))
 }
 
-// PrefixUpperBound returns an upper bound for the texts with a prefix: it sorts after all of them
-// and before every text that follows them.
+// PrefixUpperBound returns an upper bound for all texts with a prefix. It sorts after them and
+// before every text that follows them.
 func PrefixUpperBound(prefix string) string { return prefix + string(utf8.MaxRune) }

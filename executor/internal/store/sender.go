@@ -23,8 +23,8 @@ type SenderObservation struct {
 	Refused    int64 // number of requests refused because of their signature
 }
 
-// StorableSenders returns a report in stored form: one entry per node, sorted by node. Because of
-// this order, two concurrent writers cannot deadlock.
+// StorableSenders returns a report in stored form: one entry per node, sorted by node. The order
+// keeps two concurrent writers from deadlocking.
 func StorableSenders(seen []SenderObservation) []SenderObservation {
 	type node struct{ workflowID, nodeID string }
 	byNode := map[node]SenderObservation{}
@@ -46,7 +46,7 @@ func StorableSenders(seen []SenderObservation) []SenderObservation {
 	return all
 }
 
-// merge returns s with a later report added.
+// merge returns s combined with a later report.
 func (s SenderObservation) merge(later SenderObservation) SenderObservation {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {

@@ -1,8 +1,8 @@
-// Package store defines how execution records are stored: the contract of the drivers sqlite and
-// postgres, which the test suite storetest verifies.
+// Package store defines how execution records are stored. It is the contract of the drivers sqlite
+// and postgres, and the test suite storetest verifies it.
 //
-// A record is small. Instead of the headers and the input, it holds the stream sequence of its
-// message, from which they are read.
+// A record is small: it holds the stream sequence of its message instead of the headers and the
+// input, which are read from the stream.
 package store
 
 import (
@@ -26,13 +26,13 @@ const (
 	// MaxDeliverySearchNodes is the maximum number of trigger nodes for which a delivery ID is
 	// looked up.
 	MaxDeliverySearchNodes = 10_000
-	// MaxDeliverySearchRecords is the maximum number of records searched, after the filter's
-	// workflow and time are applied.
+	// MaxDeliverySearchRecords is the maximum number of records that a search reads after applying
+	// the filter's workflow and time.
 	MaxDeliverySearchRecords = 100_000
 )
 
-// ErrTooBroad means that too many records match a filter, apart from its delivery ID, to search
-// them for that delivery ID or delivery ID prefix.
+// ErrTooBroad means that a filter is too broad for a search by delivery ID or by a prefix of one:
+// without the delivery ID, too many records match it.
 var ErrTooBroad = errors.New("there are too many executions to look through for a delivery ID")
 
 // Record is the record of one execution. Times are in UTC, in whole microseconds.
@@ -82,22 +82,22 @@ func (r Record) IsRequeue() bool {
 // Batch holds everything that one transaction records.
 type Batch struct {
 	// New holds executions that start as queued or rejected. If a record with the ID exists, the
-	// message is a redelivery and the record does not change, with one exception: if the record is
+	// message is a redelivery and the record stays unchanged, with one exception: if the record is
 	// not final and its message now has a different sequence, StreamSequence is updated. The
-	// message at the old sequence is then gone, and without the update the execution would be
-	// considered lost.
+	// message at the old sequence is then gone, and without the update the execution would count as
+	// lost.
 	New []Record
-	// Progress holds steps, which are applied in order, after New. A step whose status is not
-	// allowed by execution.Status.Follows is late or a duplicate, and changes nothing. A step whose
+	// Progress holds steps, which are applied in order, after New. A step changes nothing if
+	// execution.Status.Follows does not allow its status: it is late or a duplicate. A step whose
 	// Queue or WorkflowID differs from the record's changes nothing either, because a runner may
-	// report only on executions that it received. A step whose execution is not recorded yet is
-	// kept and applied once it is.
+	// report only on executions that it received. A step of an unrecorded execution is kept, and
+	// applied once the execution is recorded.
 	Progress []execution.Progress
-	// PutAside holds messages to put aside. A message that was put aside already does not change;
-	// messages are identified by stream sequence and subject.
+	// PutAside holds messages to put aside. A message that is already put aside does not change.
+	// Messages are identified by stream sequence and subject.
 	PutAside []AsideMessage
-	// Recovered holds the keys of messages that were put aside and that the rest of the batch
-	// records. They are deleted from those put aside.
+	// Recovered holds the keys of put-aside messages that the rest of the batch records. They are
+	// no longer put aside afterwards.
 	Recovered []MessageKey
 	// Audit holds audit entries about the batch's records. If an entry's ID already exists, the
 	// stored entry is kept.
@@ -114,14 +114,14 @@ type Applied struct {
 	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.
 	Unknown []string
 	// Dropped is the number of progress steps of unrecorded executions that were not kept, or were
-	// deleted, because of the limits MaxPendingSteps and MaxPendingStepsPerExecution.
+	// deleted, because of MaxPendingSteps and MaxPendingStepsPerExecution.
 	Dropped int
 	// Foreign holds the IDs in Progress whose record has another queue or workflow.
 	Foreign []string
 }
 
 // LostExecution identifies a record whose start message is no longer in the stream. StreamSequence
-// is the value that the record had when this was detected.
+// is the record's value when this was detected.
 type LostExecution struct {
 	ID             string
 	StreamSequence uint64 // in the stream with the start messages of the record's queue
@@ -148,8 +148,8 @@ type MessageKey struct {
 	Queue          string // the queue that owns the stream; "" means a stream that queues share
 }
 
-// sharedStartPrefix is used as the prefix in keys of messages in the shared stream of start
-// messages, because the subjects in that stream have no distinct common prefix.
+// sharedStartPrefix stands for the prefix in keys of messages in the shared stream of start
+// messages, because the subjects in that stream have no common prefix of their own.
 const sharedStartPrefix = "-"
 
 // Prefix returns the prefix of the subjects in the message's stream. SQL conditions compare it.
@@ -232,26 +232,26 @@ type IntervalCount struct {
 
 // Observer is called with the duration and the error of each database operation. operation is the
 // name of the Store method, in lower case and with spaces. If a method runs several queries outside
-// a transaction, the observer is called for each.
+// a transaction, each query leads to a call.
 type Observer func(ctx context.Context, operation string, took time.Duration, err error)
 
 // Store is safe for concurrent use, including by several processes. When a method returns without
 // an error, its changes are committed and survive a crash of the process or the machine. Methods do
-// not retry, and a method that returns an error has changed nothing. The error of a method that
-// writes is a DataError if and only if the data caused it.
+// not retry, and a method that returns an error has changed nothing. A writing method returns a
+// DataError if and only if the data caused the error.
 type Store interface {
-	// Apply records a batch in one transaction. An empty batch does nothing. A step is always
-	// applied to its record, even if two processes store the step and the record concurrently.
+	// Apply records a batch in one transaction. An empty batch does nothing. Even if two processes
+	// store a step and its record concurrently, the step is applied to the record.
 	Apply(ctx context.Context, batch Batch) (Applied, error)
 
-	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. A report is
-	// applied once, however often it is added. A count for an execution that is not recorded yet is
-	// kept until the execution is recorded.
+	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
+	// again has no effect. A count for an unrecorded execution is kept until the execution is
+	// recorded.
 	AddDuplicates(ctx context.Context, reportID string, at time.Time, counts map[string]int64) error
 
-	// AddRefusals adds counts of refused requests, both by workflow, code and minute and by code
-	// and minute. A report is applied once, however often it is added. Report IDs must be unique
-	// across all kinds of reports.
+	// AddRefusals adds counts of refused requests: by workflow, code and minute, and also by code
+	// and minute. Adding a report again has no effect. Report IDs must be unique across all kinds
+	// of reports.
 	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []Refusal) error
 
 	// Refusals returns the sums of one workflow's refusals by code, starting with the minute of
@@ -261,19 +261,18 @@ type Store interface {
 
 	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, starting with
 	// the minute of since. It returns at most limit sums after a position, ordered by Last.At,
-	// workflow and code, all descending. It reads every row from since on, whatever the limit.
+	// workflow and code, all descending. It reads every row from since on, regardless of limit.
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
 	// Minutes returns the counts of all requests, starting with the minute of since, oldest first.
-	// Accepted requests are the records inserted by Apply, deduplicated and filtered ones are from
-	// the reports passed to AddDuplicates and AddFiltered, and refused ones are counted by code. It
-	// reads a few rows for each minute, however many requests there were.
+	// Accepted requests are the records inserted by Apply. Deduplicated and filtered requests come
+	// from the reports passed to AddDuplicates and AddFiltered. Refused requests are counted by
+	// code. Minutes reads a few rows for each minute, regardless of the number of requests.
 	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
 
-	// AddSenders adds what requests have revealed about the senders of trigger nodes. A report is
-	// applied once, however often it is added. Report IDs must be unique across all kinds of
-	// reports.
+	// AddSenders adds what requests have revealed about the senders of trigger nodes. Adding a
+	// report again has no effect. Report IDs must be unique across all kinds of reports.
 	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderObservation) error
 
 	// SenderObservation returns what requests have revealed so far about the sender of one node, or
@@ -283,9 +282,8 @@ type Store interface {
 	// RefusedSenders returns the observations of senders whose requests were refused.
 	RefusedSenders(ctx context.Context) ([]SenderObservation, error)
 
-	// AddFiltered adds requests that did not match the filters of trigger nodes. A report is
-	// applied once, however often it is added. Report IDs must be unique across all kinds of
-	// reports.
+	// AddFiltered adds requests that did not match the filters of trigger nodes. Adding a report
+	// again has no effect. Report IDs must be unique across all kinds of reports.
 	AddFiltered(
 		ctx context.Context,
 		reportID string,
@@ -319,8 +317,8 @@ type Store interface {
 	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]IntervalCount, error)
 
 	// TokensLastUsed returns when each token was last used for a webhook request: the AcceptedAt of
-	// the newest record, including rejected ones. Tokens that were never used are not in the map.
-	// The time is kept when the record is deleted, so pruning does not make a used token look
+	// the newest record, including rejected ones. The map lacks tokens that were never used. The
+	// store keeps the time when it deletes the record, so pruning does not make a used token look
 	// unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
@@ -330,13 +328,12 @@ type Store interface {
 
 	// MarkRequeued sets RequeuedAs on failed or canceled records, and returns the IDs of the
 	// records that it changed. RequeuedAs is set only once: of several concurrent callers, only one
-	// gets the ID back. Records in other states do not change. Dismissed records can be marked as
-	// well.
+	// gets the ID back. Records in other states do not change; dismissed records may be marked.
 	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
 
-	// RequestCancel sets CancelRequestedAt on records that have not ended and on which it is not
-	// set yet, and returns the IDs of these records. In the same transaction it stores an audit
-	// entry for each of them, unless audit is nil.
+	// RequestCancel sets CancelRequestedAt on records that have not ended and do not have it yet,
+	// and returns their IDs. In the same transaction, it stores an audit entry for each of them,
+	// unless audit is nil.
 	RequestCancel(
 		ctx context.Context, ids []string, at time.Time, audit func(id string) AuditEntry,
 	) (requested []string, err error)
@@ -368,10 +365,10 @@ type Store interface {
 		ctx context.Context, filter AsideFilter, after AsidePosition, limit int,
 	) ([]AsideMessage, error)
 
-	// Prune deletes at most limit records that were accepted before a time, whatever their state,
-	// with everything that belongs to them. It also deletes messages put aside, duplicate counts
-	// and report IDs from before that time. It returns the number of deleted records; fewer than
-	// limit means that none are left to delete.
+	// Prune deletes at most limit records that were accepted before a time, in any state, with
+	// everything that belongs to them. It also deletes messages put aside, duplicate counts and
+	// report IDs from before that time. It returns the number of deleted records; fewer than limit
+	// means that none are left to delete.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
 	// PruneCounts deletes the per-minute counts that Minutes returns, and the report IDs, from
@@ -390,18 +387,18 @@ type Store interface {
 	EndLost(ctx context.Context, lost []LostExecution, at time.Time, reason string) (ended []string,
 		err error)
 
-	// SetFailureCause sets the function that returns the event cause for an execution that a batch
-	// or EndLost ends as failed, or nil if no event is wanted. The cause is stored in the
-	// transaction that ends the execution; a cause whose ID exists already does not change.
-	// SetFailureCause must be called before Apply and EndLost, or not at all.
+	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
+	// EndLost ends as failed, or nil if no event is wanted. The transaction that ends the execution
+	// stores the cause; if a cause with the ID exists, it stays unchanged. Call SetFailureCause
+	// before Apply and EndLost, or not at all.
 	SetFailureCause(cause func(Failure) *EventCause)
 
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
 	// causes, at most MaxCausesPerDecision, and with the events decided since a time, oldest first
 	// and without their inputs. decide returns the events to store, and the IDs of the causes that
 	// these events report or that no event will report. If an event's ID already exists, the stored
-	// event is kept. No two callers receive the same causes. Published events that are older than
-	// EventRetention are deleted.
+	// event is kept. No two callers receive the same causes. DecideEvents also deletes published
+	// events that are older than EventRetention.
 	DecideEvents(
 		ctx context.Context, now, since time.Time, decide func(
 			causes []EventCause, decided []Event,
@@ -424,14 +421,14 @@ type Store interface {
 	// callers make the same change, its cause is stored once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLead acquires or renews a lease for detecting conditions and reports whether the
-	// caller holds it. Only one caller holds the lease at a time; it expires at the time until of
-	// that caller's last successful call.
+	// AcquireEventLead acquires or renews a lease for detecting conditions, and reports whether the
+	// caller holds it. Only one caller holds the lease at a time. The lease expires at the time
+	// until of that caller's last successful call.
 	AcquireEventLead(ctx context.Context, caller string, now, until time.Time) (bool, error)
 
-	// EndSession records that a console session has ended. The entry is kept until the time until,
-	// when the session would have expired anyway; entries whose sessions expired before now are
-	// deleted.
+	// EndSession records that a console session has ended. It keeps the entry until the given time,
+	// when the session would have expired anyway. It deletes entries of sessions that expired
+	// before now.
 	EndSession(ctx context.Context, id string, until, now time.Time) error
 
 	// SessionEnded reports whether a session was ended by EndSession.
@@ -447,9 +444,9 @@ type Store interface {
 	// returns for a stream.
 	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
 
-	// Reconnected returns a channel that receives a value after the store has opened a connection
-	// that may lead to a different server than the previous ones. Several connections may cause a
-	// single value. A nil channel means that this cannot happen.
+	// Reconnected returns a channel that receives a value when the store has opened a connection
+	// that may lead to a different server than before. Several connections may cause a single
+	// value. A nil channel means that this cannot happen.
 	Reconnected() <-chan struct{}
 
 	// AddAudit adds audit entries in one transaction. An entry whose ID exists already does not
@@ -477,9 +474,9 @@ type Store interface {
 
 	// SaveRegistryCopy adds revisions of a registry bucket to the database's copy of it, in order,
 	// with their audit entries, and advances the copy's position, in one transaction. An earlier
-	// revision of a record does not replace a later one, and the position never goes back. after is
-	// the position that the copy must have reached already; if it has not, SaveRegistryCopy fails
-	// with ErrRegistryGap and stores nothing.
+	// revision of a record does not replace a later one, and the position never goes back. The copy
+	// must already have reached the position after; otherwise, SaveRegistryCopy fails with
+	// ErrRegistryGap and stores nothing.
 	SaveRegistryCopy(
 		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
 		after uint64, upTo RegistryPosition,
@@ -491,8 +488,8 @@ type Store interface {
 		error)
 
 	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
-	// hundred rows, oldest records first. It returns an error from write unchanged. Other callers
-	// can write in the meantime: no locks are held while write runs.
+	// hundred rows, oldest records first. It returns an error from write unchanged. It holds no
+	// locks while write runs, so other callers can write in the meantime.
 	Backup(ctx context.Context, write func(BackupPart) error) error
 
 	// Restore writes a part of a backup in one transaction. Records, reports and messages that
@@ -503,7 +500,7 @@ type Store interface {
 	// IsEmpty reports whether there are no records and no counts of accepted requests.
 	IsEmpty(ctx context.Context) (bool, error)
 
-	// Size returns the size of the database. It reads few rows, however large the database is.
+	// Size returns the size of the database. It reads few rows, even in a large database.
 	Size(ctx context.Context) (Size, error)
 
 	// Observe sets the observer of all operations. It must be called before any other method, or

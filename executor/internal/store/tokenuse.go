@@ -32,8 +32,8 @@ func sortedUses(newest map[string]time.Time) []TokenUse {
 	return uses
 }
 
-// StorableTokenUses returns the most recent use of each token in stored form, sorted by token ID
-// so that two concurrent writers cannot deadlock.
+// StorableTokenUses returns the most recent use of each token in stored form. It sorts them by
+// token ID, so that two concurrent writers cannot deadlock.
 func StorableTokenUses(uses []TokenUse) []TokenUse {
 	newest := make(map[string]time.Time, len(uses))
 	for _, u := range uses {

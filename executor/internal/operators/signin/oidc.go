@@ -300,8 +300,8 @@ func (o *OIDC) verifiedClaims(
 	return claims, nil
 }
 
-// addClaims adds the claims of more that to lacks. It accepts email_verified only together with the
-// address from the same source.
+// addClaims adds missing claims from more. It accepts email_verified only together with the address
+// from the same source.
 func addClaims(to, more map[string]any) {
 	_, hasAddress := to["email"]
 	_, hasVerified := to["email_verified"]

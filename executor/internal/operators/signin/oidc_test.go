@@ -550,8 +550,7 @@ func TestNamesAreVisible(t *testing.T) {
 	}
 }
 
-// If the provider does not respond, or another server responds, the failure does not count as a
-// refused sign-in.
+// If the provider does not respond, or another server responds, a sign-in cannot begin.
 func TestProviderIsAway(t *testing.T) {
 	t.Parallel()
 	p := startProvider(t)

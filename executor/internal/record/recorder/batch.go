@@ -19,13 +19,13 @@ import (
 type entry struct {
 	msg     jetstream.Msg
 	meta    *jetstream.MsgMetadata
-	created string // the identity of its stream; "" if unknown
+	created string // creation time of its stream, which identifies it; "" if unknown
 	kind    messageKind
 	verdict verdict
 	// The fields below are what the entry adds to the batch. Its kind determines which of them are
 	// set.
 	record store.Record // set for a start or a rejection
-	isCopy bool         // whether this start was published again for groups that skipped it
+	isCopy bool         // whether this start is a copy for groups that skipped the original
 	// progress is set for a report. If a report is unreadable, progress ends the execution named in
 	// the report's subject.
 	progress execution.Progress

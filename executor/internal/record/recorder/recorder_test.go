@@ -100,8 +100,8 @@ type rig struct {
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
-	deliverAgain time.Duration // AckWait of recorders started from now on; 0 means the default
-	searchEvery  time.Duration // of recorders started from now on; 0 means the default
+	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
+	searchEvery  time.Duration // search interval of later recorders; 0 means the default
 	path         string        // of the database
 }
 

@@ -21,8 +21,8 @@ var measuredOperations = []string{
 	"prune", "prune counts", "prune early", "end lost", "request cancel", "cancel",
 }
 
-// Observer returns an observer that updates the metrics. Operations that fail because their context
-// is done are not counted as failures.
+// Observer returns an observer that updates the metrics. An operation that fails because its
+// context is done does not count as a failure.
 func Observer(registerer prometheus.Registerer) store.Observer {
 	durations := prometheus.NewHistogramVec(
 		ops.Histogram("hookstart_executor_database_duration_seconds",

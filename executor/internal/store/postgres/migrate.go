@@ -19,9 +19,9 @@ import (
 var migrations embed.FS
 
 // migrate migrates the tables. It holds a lock, so any number of executors can start at the same
-// time. It rejects a database that was migrated by a newer program or created before the first
-// release. It uses a separate connection, because waiting for another executor's migration, or
-// building an index, may take a long time.
+// time. It rejects a database that a newer program has migrated, or that was created before the
+// first release. It uses a separate connection, because waiting for another executor's migration,
+// or building an index, may take a long time.
 func migrate(ctx context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
@@ -62,10 +62,10 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 }
 
 // waitingLock is a session lock that blocks until it is acquired. goose's lock polls every few
-// seconds instead, so the last of ten executors that start together would be ready a minute later.
-// goose polls because waiting sessions would block migrations that run outside a transaction
-// (CREATE INDEX CONCURRENTLY). All of hookstart's migrations run in transactions. While the lock is
-// held, transactions that write have to wait.
+// seconds instead: if ten executors started together, the last one would be ready a minute later.
+// goose polls because waiting sessions would block migrations outside a transaction (CREATE INDEX
+// CONCURRENTLY), but all of hookstart's migrations run in transactions. While a session holds the
+// lock, writing transactions wait.
 type waitingLock struct{}
 
 var _ lock.SessionLocker = waitingLock{}

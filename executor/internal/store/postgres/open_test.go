@@ -97,7 +97,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not created by the baseline is rejected immediately and remains
+// A database whose tables were not created by the baseline is rejected immediately and stays
 // unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
@@ -128,8 +128,8 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// The database goes away as in a crash and comes back. In the meantime there are errors; afterwards
-// the same store works again and still has everything that was committed.
+// The database crashes and comes back. In the meantime, calls fail. Afterwards, the same store
+// works again and still has everything that was committed.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.StartServer(t)
@@ -168,7 +168,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	}
 }
 
-// The settings apply whatever the server's defaults are.
+// The driver's settings apply, no matter what the server's defaults are.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -216,7 +216,7 @@ func TestNewerSchema(t *testing.T) {
 	})
 }
 
-// A migration waits for transactions that began before it, and transactions that begin during the
+// A migration waits for transactions that began before it. Transactions that begin during the
 // migration wait for it.
 func TestMigrationWaitsForTransactions(t *testing.T) {
 	t.Parallel()

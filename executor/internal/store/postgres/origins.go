@@ -42,10 +42,10 @@ type querier interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// originRowIDsOf returns the numbers of the records' origins, adding origins that are missing.
-// Several executors may add the same origins concurrently. If on is a pool, each statement is a
-// separate transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and
-// do not have to wait until another executor has written its whole batch.
+// originRowIDsOf returns the row numbers of the records' origins, and adds missing origins. Several
+// executors may add the same origins concurrently. If on is a pool, each statement is a separate
+// transaction that adds origins in a fixed order. Executors therefore cannot deadlock, and do not
+// wait for another executor to write its whole batch.
 func originRowIDsOf(
 	ctx context.Context, on querier, known *relational.OriginCache, records []store.Record,
 ) (map[store.Origin]relational.OriginRowIDs, error) {

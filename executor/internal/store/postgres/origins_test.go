@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A standby that takes over may lack the latest origins and assign their numbers to others, so a
-// new connection starts with an empty cache.
+// A standby that takes over may lack the latest origins and give their numbers to others, so a new
+// connection starts with an empty cache.
 func TestOriginsAreForgottenWithTheConnection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/storetest"
 )
 
-// The progress kept for unrecorded executions is limited: the oldest is dropped.
+// The number of progress steps kept for unrecorded executions is limited. Beyond the limit, the
+// oldest steps are dropped.
 func TestEarlyProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// A list of the newest records reads an index in order without sorting, even after the table has
+// A list of the newest records reads an index in order, without sorting, even if the table has
 // grown since it was last analyzed.
 func TestListUsesItsIndex(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// Changing a record's state does not write to any index: its row is updated in place.
+// A change of a record's state does not write to any index, because the row is updated in place.
 func TestStepsTouchNoIndex(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t, pgtest.Start(t))

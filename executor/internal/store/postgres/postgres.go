@@ -2,11 +2,10 @@
 // executors.
 //
 // Executors write overlapping rows concurrently. They cannot deadlock, because every transaction
-// acquires its locks in the same order: keys of new executions, keys of messages put aside,
-// records whose state changes, per-minute counts, token uses. Within each of these groups, rows are
-// locked in key order, except that new executions are locked in the order in which they were
-// accepted. New rows of the dimension tables of origins are added beforehand, in separate
-// transactions.
+// acquires its locks in the same order: keys of new executions, keys of messages put aside, records
+// whose state changes, per-minute counts, token uses. Within each of these groups, it locks rows in
+// key order, except that it locks new executions in the order in which they were accepted. Separate
+// transactions add new rows of the dimension tables of origins beforehand.
 package postgres
 
 import (
@@ -30,7 +29,7 @@ type Store struct {
 
 	pool *pgxpool.Pool
 	// writer is a random number that distinguishes this store's rows of per-minute counts from
-	// those of other stores. If two stores draw the same number, they sometimes wait for each
+	// those of other stores. If two stores have the same number, they sometimes wait for each
 	// other, but the sums are still correct.
 	writer int16
 	schema int64 // the schema version that this program uses
@@ -70,7 +69,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWait is like Open, but if the server is unavailable it retries until starting is done.
+// OpenWait is like Open, but while the server is unavailable, it retries until starting is done.
 func OpenWait(starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
@@ -132,8 +131,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// write runs one transaction that writes. It is READ COMMITTED, whatever the server's default,
-// because its statements lock the rows that their decisions depend on.
+// write runs one transaction that writes. The transaction is READ COMMITTED even if the server's
+// default differs, because its statements lock the rows that their decisions depend on.
 func (s *Store) write(ctx context.Context, what string, do func(tx transaction) error) error {
 	began := time.Now()
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{
@@ -148,8 +147,8 @@ func (s *Store) write(ctx context.Context, what string, do func(tx transaction) 
 	return s.FinishOperation(ctx, what, began, asDataError(withCancellation(ctx, err)))
 }
 
-// checkSchema prevents migrations until the transaction ends, and returns an error if the tables
-// have a newer schema version than this program supports. Both statements are sent in one round
+// checkSchema prevents migrations until the transaction ends. It returns an error if the tables
+// have a newer schema version than this program supports. It sends both statements in one round
 // trip.
 func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	var version int64
@@ -164,7 +163,7 @@ func (s *Store) checkSchema(ctx context.Context, tx pgx.Tx) error {
 	return relational.CheckSchema(version, s.schema)
 }
 
-// withCancellation adds the context's error where pgx reports only its consequence, such as a
+// withCancellation adds the context's error if pgx reports only a consequence of it, such as a
 // closed connection.
 func withCancellation(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {

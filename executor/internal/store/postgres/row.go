@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// Columns of new records. Most records need only those of the short form.
+// Columns of new records. Most records need only those of the short form (shortColumns).
 const (
 	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`
@@ -30,8 +30,8 @@ const (
 		longArrayParams + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
-// recordArrays returns one array per column of records, and reports whether all records have the
-// short form.
+// recordArrays returns one array per column of records. The second result reports whether all
+// records have the short form.
 func recordArrays(
 	records []store.Record, numbers map[store.Origin]relational.OriginRowIDs,
 ) (arrays []any, short bool) {
@@ -96,7 +96,8 @@ func recordArrays(
 // shortColumnNames lists the names of shortColumns.
 var shortColumnNames = strings.Split(shortColumns, ", ")
 
-// shortRow returns row i of the arrays of the short form.
+// shortRow returns the values at index i of arrays, which holds one array per column in
+// shortColumns.
 func shortRow(arrays []any, i int) []any {
 	row := make([]any, len(arrays))
 	for c, array := range arrays {

@@ -11,9 +11,8 @@ import (
 // connectTimeout limits one attempt to connect, unless the URL sets a timeout.
 const connectTimeout = 5 * time.Second
 
-// configureDialer makes the client notice quickly that a server is gone. By default, pgxpool lets
-// an attempt to connect take two minutes, and the system probes an idle connection only after
-// hours.
+// configureDialer makes the client notice quickly that a server is gone. By default, pgxpool allows
+// two minutes for an attempt to connect, and the system probes an idle connection only after hours.
 func configureDialer(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout

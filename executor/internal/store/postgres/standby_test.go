@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// A standby answers queries but does not accept writes: Ping fails until it is promoted.
-// Reconnected reports the new connections to it.
+// A standby answers queries but does not accept writes, so Ping fails until it is promoted.
+// Reconnected reports the new connections to the standby.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t)

@@ -42,9 +42,9 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPending implements relational.Tx. With the lock held, this transaction sees the steps and
-// records that other executors' transactions have committed, and later transactions will see those
-// of this one.
+// LockPending implements relational.Tx. While it holds the lock, this transaction sees the steps
+// and records that other executors' transactions have committed. Later transactions will see what
+// this one commits.
 func (tx transaction) LockPending(
 	ctx context.Context, batch store.Batch,
 ) (mayKeepPending bool, err error) {
@@ -96,10 +96,10 @@ func (tx transaction) InsertNew(
 	return inserted, err
 }
 
-// byAcceptance returns records in the order of their acceptance. Rows are then appended at the end
-// of the table and of the time indexes, and executors that insert the same records lock them in the
-// same order. If two records have the same ID, only the first is returned. It sorts indices and not
-// the records themselves, because records are large.
+// byAcceptance returns records in the order in which they were accepted. As a result, rows are
+// appended at the end of the table and of the time indexes, and executors that insert the same
+// records lock them in the same order. If two records have the same ID, it returns only the first.
+// It sorts indices instead of records, because records are large.
 func byAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
@@ -134,8 +134,8 @@ func insertArrays(
 // uniqueViolation is the SQLSTATE for a violated unique constraint.
 const uniqueViolation = "23505"
 
-// minRecordsForCopy is the minimum number of records for which COPY is used. For 250 records, COPY
-// takes 0.7 times the server CPU time of an INSERT, but more round trips.
+// minRecordsForCopy is the minimum number of records for which the store uses COPY. For 250
+// records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
 // copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.

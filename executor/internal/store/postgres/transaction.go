@@ -18,8 +18,8 @@ var dialect = relational.Dialect{
 	// 4 is failed: see relational.StatusCode.
 	DeadLetter: `trouble = 4 AND requeued_as IS NULL AND dismissed_at IS NULL`,
 	Trouble:    `e.trouble = ?`,
-	// The IDs are passed as an array and each is looked up separately, which forces the planner to
-	// use the index of IDs.
+	// Pass the IDs as an array and look up each one separately, which forces the planner to use the
+	// index of IDs.
 	OfDelivery: `e.id = ANY (ARRAY(SELECT found.id FROM unnest(?::bytea[]) AS wanted (id)
 		CROSS JOIN LATERAL (SELECT id, delivery_id FROM executions WHERE id = wanted.id
 		LIMIT 1) AS found WHERE found.delivery_id = ?
@@ -29,7 +29,7 @@ var dialect = relational.Dialect{
 	RefusalSums: `SELECT DISTINCT ON (workflow_id, code) workflow_id, code,
 		(sum(n) OVER (PARTITION BY workflow_id, code))::bigint, last_at, body_bytes, user_agent
 		FROM refusals WHERE %s ORDER BY workflow_id, code, last_at DESC`,
-	// The planner's estimate is used where counting would take a long time.
+	// Where counting would take a long time, use the planner's estimate.
 	Size: `SELECT pg_database_size(current_database()), 0::bigint,
 		CASE WHEN few.n < 100000 THEN few.n
 			ELSE greatest(few.n, (SELECT reltuples::bigint FROM pg_class
@@ -221,8 +221,8 @@ func (s snapshot) Query(
 	return eachRow(rows, err, row)
 }
 
-// Pages implements relational.Snapshot. It uses a cursor, so no query is in progress on the
-// connection while page runs, however long that takes.
+// Pages implements relational.Snapshot. It uses a cursor, so the connection has no query in
+// progress while page runs, even if that takes long.
 func (s snapshot) Pages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
@@ -231,7 +231,7 @@ func (s snapshot) Pages(
 		return err
 	}
 	for {
-		// Describe the statement each time, because the cursor's name is reused for other queries.
+		// Describe the statement each time, because other queries reuse the cursor's name.
 		rows, err := s.tx.Query(ctx, fmt.Sprintf(`FETCH %d FROM backup`, fetched),
 			pgx.QueryExecModeDescribeExec)
 		if err := eachRow(rows, err, row); err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errWrongURL is wrapped by the errors of Open for which retrying is pointless.
+// errWrongURL is part of those errors of Open after which retrying is pointless.
 var errWrongURL = errors.New("the database URL is wrong")
 
-// errURLFormat has no details: a URL that cannot be parsed may contain a password anywhere.
+// errURLFormat has no details, because a malformed URL may contain a password anywhere.
 var errURLFormat = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
 
-// parse parses the URL and omits from its errors anything that could be a password.
+// parse parses the URL. Its errors contain nothing that could be a password.
 func parse(text string) (*pgxpool.Config, error) {
 	if text == "" { // pgx would fall back to environment variables
 		return nil, errURLFormat

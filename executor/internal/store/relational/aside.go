@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// asideMessageTable is the table of messages put aside. Its name is that of one of their two kinds.
+// asideMessageTable is the table of messages put aside. The table's name covers only one of their
+// two kinds.
 var asideMessageTable = table[store.AsideMessageRow]{
 	name:    "unreadable",
 	columns: "stream_sequence, subject, reason, at, dismissed_at",
@@ -22,7 +23,7 @@ var asideMessageTable = table[store.AsideMessageRow]{
 	part:     func(p *store.BackupPart) *[]store.AsideMessageRow { return &p.PutAside },
 }
 
-// MessageKeyCondition is the SQL condition that selects the message with a given store.MessageKey.
+// MessageKeyCondition is the SQL condition for the message with a given store.MessageKey.
 // MessageKeyArgs returns its arguments.
 const MessageKeyCondition = `stream_sequence = ? AND CASE
 	WHEN subject LIKE 'executions.progress.%' THEN 'executions.progress.'

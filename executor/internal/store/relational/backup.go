@@ -61,7 +61,7 @@ func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) e
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// Pages calls each for every row of a query's result, without a query in progress: see
+// Pages calls each for every row of a query's result. While each runs, no query is in progress: see
 // Snapshot.Pages.
 func Pages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,

@@ -131,7 +131,7 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 		return nil
 	}
 	return s.db.Write(ctx, "events published", func(tx Tx) error {
-		// The lock makes executors update the rows one after another, so they cannot deadlock.
+		// The lock makes executors update the rows one after another, so that they cannot deadlock.
 		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}

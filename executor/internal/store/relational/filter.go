@@ -15,7 +15,8 @@ type Order struct {
 	ids    int // the order of records with equal times: 1 is lowest ID first, -1 is highest first
 }
 
-// The sort orders of lists. The first term of each position condition allows the use of an index.
+// The sort orders of lists. The first term of each position condition lets the database use an
+// index.
 var (
 	NewestFirst = Order{
 		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
@@ -83,9 +84,9 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPr
 }
 
 // whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. If the execution
-// ID is computed from the delivery ID, the record is looked up by the computed ID for each node;
-// any other delivery ID is looked up in its index. For a prefix, or if there are too many nodes,
-// all records that match the filter's workflow and time are searched, unless there are too many. It
+// ID is computed from the delivery ID, the query looks up the computed ID for each node; it looks
+// up any other delivery ID in its index. For a prefix, or if there are too many nodes, it searches
+// all records that match the filter's workflow and time, unless there are too many. whereDelivery
 // returns the prefix for the columns of further conditions: dialect.Unindexed if the planner must
 // not use an index on them, otherwise "".
 func (s *Store) whereDelivery(

@@ -18,7 +18,7 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the number of rows of a stream from which on HandledRanges merges them.
+// mergeThreshold is the number of rows of a stream at which HandledRanges begins to merge them.
 const mergeThreshold = 64
 
 // HandledRanges implements store.Store.
@@ -60,8 +60,8 @@ func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from 
 	return err
 }
 
-// replaceHandledRanges calls keep with the merged ranges of a stream and replaces all of them with
-// the result. Rows that another transaction adds in the meantime are not affected.
+// replaceHandledRanges calls keep with the merged ranges of a stream, and replaces all of them with
+// its result. It does not affect rows that another transaction adds in the meantime.
 func (s *Store) replaceHandledRanges(
 	ctx context.Context,
 	stream, created string,
@@ -85,7 +85,7 @@ func (s *Store) replaceHandledRanges(
 	})
 }
 
-// rangesOfStream returns the merged ranges of the stream that has this identity. foreign reports
+// rangesOfStream returns the merged ranges of the stream with the given identity. foreign reports
 // whether rows contains ranges with another identity.
 func rangesOfStream(
 	rows []store.HandledRange,

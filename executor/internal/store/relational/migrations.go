@@ -10,14 +10,14 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Baseline is the schema version of the first release, created by each driver's first migration.
-// Earlier programs, which were never released, used lower versions. They therefore reject a
-// database created by this program as newer, and this program rejects theirs: see CheckBaseline.
+// Baseline is the schema version of the first release, which each driver's first migration creates.
+// Earlier, unreleased programs used lower versions. They reject a database of this program as
+// newer, and this program rejects theirs: see CheckBaseline.
 const Baseline = 100
 
 // Migrations reads a driver's files NUMBER_NAME.sql. Each file holds the statements of one
 // migration, without a rollback. Migrations does not use goose's parser, which allocates 4 MiB for
-// each file and direction to split the file into statements, although both databases accept several
+// each file and direction to split the file into statements. Both databases accept several
 // statements at once.
 func Migrations(files fs.FS) (goose.ProviderOption, error) {
 	names, err := fs.Glob(files, "*.sql")
@@ -46,8 +46,8 @@ func execMigration(text string) *goose.GoFunc {
 	}}
 }
 
-// ErrBeforeBaseline means that the tables of the database were created by a program from before the
-// first release, or by another program that uses goose.
+// ErrBeforeBaseline means that a program from before the first release, or another program that
+// uses goose, has created the database's tables.
 var ErrBeforeBaseline = errors.New("the database has tables from before the first release, which " +
 	"this program does not read; give it a new database and a new NATS store, and to keep what " +
 	"is there, back up with the program that made it (hookstart admin backup) and restore the " +

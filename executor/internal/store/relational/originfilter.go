@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// maxOrigins is the maximum number of an account's or a source's origins that are listed in a
-	// query. If there are more, the origin of each record is looked up instead.
+	// maxOrigins is the maximum number of an account's or a source's origins that a query lists. If
+	// there are more, the query looks up the origin of each record instead.
 	maxOrigins = 1_000
 	// maxSortedRecords is the maximum number of records that are read and sorted. If there are
 	// more, they are searched in time order.
 	maxSortedRecords = 1_000
 )
 
-// whereOrigin adds the conditions on the account, the source and the node, which are stored in
+// whereOrigin adds the conditions on the account, the source and the node, which are part of
 // origins. If many of the newest records belong to the account, a search in time order finds them
-// quickly. If only a few do, the records of the account's workflows are read instead.
+// quickly. If only a few do, the query reads the records of the account's workflows instead.
 func (s *Store) whereOrigin(
 	ctx context.Context, what string, where *Where, filter store.Filter, columnPrefix string,
 ) error {
@@ -37,8 +37,8 @@ func (s *Store) whereOrigin(
 		where.Add(`FALSE`)
 		return nil
 	case len(origins) > maxOrigins:
-		// A scalar subquery cannot be turned into a join by the planner. A join would start with
-		// all origins of the account.
+		// The planner cannot turn a scalar subquery into a join. A join would start with all
+		// origins of the account.
 		where.Add(`(SELECT TRUE FROM origins o `+conditions.String()+
 			` AND o.origin = e.origin) IS TRUE`,
 			conditions.Args...)

@@ -46,8 +46,7 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 }
 
 // Forget empties the cache. Call it when the server may have changed: a server that has taken over
-// from another may have lost the latest rows of the dimension tables, and may assign their numbers
-// to other origins.
+// may lack the latest rows of the dimension tables, and may give their numbers to other origins.
 func (o *OriginCache) Forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,8 +108,8 @@ func (o *OriginCache) find(numbers []int64) (found map[int64]store.Origin, missi
 	return found, missing
 }
 
-// fillOrigins sets the fields of each record's origin from its number. Looking origins up is
-// cheaper than a join.
+// fillOrigins sets the fields of each record's origin from its number. A lookup is cheaper than a
+// join.
 func (o *OriginCache) fillOrigins(
 	ctx context.Context, read queryFunc, records []store.Record, numbers []int64,
 ) error {

@@ -84,8 +84,8 @@ func keepPending(
 
 // PrunePending implements store.Store.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
-	// Like keepPending, this holds the lock exclusively: two transactions that delete rows in
-	// different orders could deadlock.
+	// Hold the lock exclusively, like keepPending: two transactions that delete rows in different
+	// orders could deadlock.
 	return s.prune(ctx, "prune early", PendingProgressLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM early_progress WHERE kept_at < ?`, store.CeilTime(before))
 	})

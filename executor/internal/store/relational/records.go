@@ -60,7 +60,7 @@ func (s *Store) list(
 	if err != nil {
 		return nil, err
 	}
-	// The query follows an index's order. It reads one extra record to find out whether the page
+	// The query reads an index in order. It reads one extra record to find out whether the page
 	// would split a group of records with equal times.
 	records, err := s.records(ctx, what, where.String()+in.ByTime+` LIMIT ?`,
 		append(slices.Clip(where.Args), int64(limit)+1)...)

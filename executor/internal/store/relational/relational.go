@@ -3,8 +3,8 @@
 // and the queries that read the executions table. A driver embeds Store and provides the
 // transactions.
 //
-// Statements are written in PostgreSQL's dialect, with a ? for each value. A driver translates them
-// where its database differs.
+// Statements use PostgreSQL's dialect, with a ? for each value. A driver translates them where its
+// database differs.
 package relational
 
 import (
@@ -20,14 +20,14 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// Database is implemented by each driver. Its methods pass their errors through
+// Database is implemented by each driver. Its methods return errors that have passed through
 // Store.FinishOperation.
 type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
-	// Prepare stores the origins of records before the transaction that inserts the records. It is
-	// for databases that need a separate transaction for this; other drivers do nothing.
+	// Prepare stores the origins of records before the transaction that inserts the records. Some
+	// databases need a separate transaction for this; other drivers do nothing.
 	Prepare(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
@@ -49,9 +49,8 @@ type Tx interface {
 	Insert(ctx context.Context, into string, rows [][]any, conflict string) error
 	// AddMinutes adds to the per-minute counts.
 	AddMinutes(ctx context.Context, counts []store.MinuteCount) error
-	// Lock acquires a lock until the end of the transaction, exclusively if exclusive is true and
-	// shared otherwise. It does nothing for databases that run transactions that write one at a
-	// time.
+	// Lock acquires a lock until the end of the transaction, either exclusive or shared. It does
+	// nothing for databases that allow only one writing transaction at a time.
 	Lock(ctx context.Context, lock Lock, exclusive bool) error
 
 	ExecutionTx
@@ -66,8 +65,8 @@ type ExecutionTx interface {
 	// HasPending reports whether the database keeps any progress steps of executions that are not
 	// recorded yet. A driver that cannot check this cheaply returns true.
 	HasPending(ctx context.Context) (bool, error)
-	// InsertNew inserts the records whose IDs do not exist yet, and returns them; if two have the
-	// same ID, only the first is inserted. For existing records it updates StreamSequence as
+	// InsertNew inserts the records whose IDs do not exist yet, and returns them. If two have the
+	// same ID, it inserts only the first. For existing records, it updates StreamSequence as
 	// documented for Batch.New.
 	InsertNew(ctx context.Context, records []store.Record) (inserted []store.Record, err error)
 	// CurrentStates locks the records with the given IDs and returns their current states, keyed by
@@ -75,7 +74,7 @@ type ExecutionTx interface {
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
-	// EndLost, MarkRequeued and Dismiss implement the changes to records and messages of the
+	// EndLost, MarkRequeued and Dismiss make the changes to records and messages for the
 	// store.Store methods with the same names.
 	EndLost(
 		ctx context.Context,
@@ -96,8 +95,8 @@ type ExecutionTx interface {
 type Snapshot interface {
 	// Query runs a query and calls row for each row. It may be called from page.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Pages calls row for each row of a query's result, and calls page after every few hundred rows
-	// and after the last row. page may take any amount of time.
+	// Pages calls row for each row of a query's result. It calls page after every few hundred rows
+	// and after the last row; page may take any amount of time.
 	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
@@ -105,12 +104,12 @@ type Snapshot interface {
 type Dialect struct {
 	// Name is the name of the driver in errors.
 	Name string
-	// DeadLetter is the condition that an execution is a dead letter.
+	// DeadLetter is a condition that holds for executions that are dead letters.
 	DeadLetter string
-	// Trouble is the condition that an execution failed or was rejected, with a ? for the status
-	// code. It must be the same as the condition of a partial index.
+	// Trouble is a condition that holds for executions that failed or were rejected, with a ? for
+	// the status code. It must be identical to the condition of a partial index.
 	Trouble string
-	// OfDelivery is the condition that an execution has a delivery ID. Its arguments are the
+	// OfDelivery is a condition that holds for executions with a delivery ID. Its arguments are the
 	// execution IDs that can be computed from the delivery ID, then the delivery ID itself, and the
 	// delivery ID again for executions whose ID was not computed from it. All lookups use an index.
 	OfDelivery string
@@ -119,8 +118,8 @@ type Dialect struct {
 	Unindexed string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is an argument that precedes every stored time, for a database that reads an index
-	// in order only if there is a bound. nil means that no bound is needed.
+	// FirstTime is an argument that is before every stored time. It is for a database that reads an
+	// index in order only if there is a bound. nil means that no bound is needed.
 	FirstTime any
 	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string
@@ -138,25 +137,25 @@ type Dialect struct {
 type Lock int64
 
 const (
-	// PruningLock is held exclusively by transactions that prune, so no two of them count the same
-	// rows. Transactions that add counts hold it shared, so they and a pruning transaction need not
-	// lock rows in the same order.
+	// PruningLock is held exclusively by transactions that prune, so that no two of them count the
+	// same rows. Transactions that add counts hold it shared, so they need not lock rows in the
+	// same order as a pruning transaction.
 	PruningLock Lock = 7_303_014_917_201
 	// PendingProgressLock is shared by all transactions that record executions, and held
 	// exclusively by those that keep or prune progress steps of executions that are not recorded
 	// yet. As a result, either the transaction that keeps steps sees the committed record, or the
 	// transaction that records the execution sees the steps.
 	PendingProgressLock Lock = 7_303_014_917_202
-	// MigrationLock is shared by all transactions that write, and held exclusively during a
-	// migration. It prevents a transaction of an earlier program version from beginning before a
-	// migration and writing after it.
+	// MigrationLock is shared by all writing transactions, and held exclusively during a migration.
+	// Without it, a transaction of an earlier program version could begin before a migration and
+	// write after it.
 	MigrationLock Lock = 7_303_014_917_204
 	// EventsLock is held exclusively by transactions that decide operator events or change event
 	// conditions.
 	EventsLock Lock = 7_303_014_917_205
 	// HandledRangesLock is held exclusively by transactions that replace the ranges of handled
-	// messages. A transaction that waited for the rows of another one would see them deleted, but
-	// not what the other one has inserted in their place, and would return the ranges without them.
+	// messages. Without it, a transaction that waits for another one's rows would see that they are
+	// deleted, but not the rows inserted in their place. It would return the ranges without them.
 	HandledRangesLock Lock = 7_303_014_917_206
 )
 

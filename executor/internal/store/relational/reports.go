@@ -31,8 +31,8 @@ var appliedReportTable = table[store.AppliedReport]{
 	part:     func(p *store.BackupPart) *[]store.AppliedReport { return &p.Reports },
 }
 
-// applyOnce runs one transaction that applies a report, unless the report has been applied already.
-// If another transaction is applying it, applyOnce waits for that one. Nothing is pruned until the
+// applyOnce runs one transaction that applies a report, unless the report has already been applied.
+// If another transaction is applying it, applyOnce waits for that one. Nothing is pruned before the
 // transaction ends.
 func (s *Store) applyOnce(
 	ctx context.Context, operation, id string, at time.Time, apply func(Tx) error,

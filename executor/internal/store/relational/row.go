@@ -35,8 +35,8 @@ func StatusOf(code int64) execution.Status {
 	return execution.Statuses[code-1]
 }
 
-// FitsShortForm reports whether a record can be inserted in short form, because it has only the
-// values that most new records have. computed is the result of the record's HasComputedID method.
+// FitsShortForm reports whether a record can be inserted in short form: it has only the values that
+// most new records have. computed is the result of the record's HasComputedID method.
 func FitsShortForm(r store.Record, computed bool) bool {
 	return (computed || r.DeliveryID == "") && r.RerunOf == "" && r.ReplayOf == "" &&
 		r.RequeuedAs == "" &&

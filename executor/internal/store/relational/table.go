@@ -115,8 +115,8 @@ func (o nullableTimeField) value() any {
 	return &at
 }
 
-// NullableTime is a time that may be zero, as an argument for a column that is nullable in
-// PostgreSQL but not in SQLite, which stores a zero time as 0.
+// NullableTime is a time argument that may be zero. Its column is nullable in PostgreSQL but not in
+// SQLite, which stores a zero time as 0.
 type NullableTime time.Time
 
 // zeroTimeField scans and binds a time column in which the zero time means never: see NullableTime.

@@ -9,11 +9,10 @@ import (
 	sqlitecode "modernc.org/sqlite/lib"
 )
 
-// connect opens db's first connection, which switches a new file to WAL mode. SQLite does that
-// while holding a read lock, so two processes doing it at the same time would wait for each other.
-// To avoid that deadlock, SQLite immediately reports to the second process that the database is
-// locked, regardless of the busy timeout. connect therefore retries for the duration of the busy
-// timeout.
+// connect opens db's first connection, which switches a new file to WAL mode. SQLite holds a read
+// lock while it does so, and two processes doing it at the same time would wait for each other.
+// SQLite avoids that deadlock by telling the second process immediately that the database is
+// locked, despite the busy timeout. connect therefore retries for the duration of the busy timeout.
 func connect(ctx context.Context, db *sql.DB) error {
 	wait, cancel := context.WithTimeout(ctx, busyTimeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Another process locks the file like this while switching it to WAL mode.
+// This is the lock that another process holds while it switches the file to WAL mode.
 func TestOpenWaitsForWhoHasANewFileLocked(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")

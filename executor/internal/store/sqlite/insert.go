@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// recordsPerInsert is the number of records inserted by one statement. Inserting several spreads
-// the cost of the statement over them.
+// recordsPerInsert is the number of records that one statement inserts. They share the cost of the
+// statement.
 const recordsPerInsert = 50
 
 // inserter inserts records using one set of columns: the short or the long form.
@@ -29,8 +29,8 @@ var (
 	longInserter  = inserter{longColumns, longColumnCount, appendLongColumns}
 )
 
-// insert inserts records in order and returns how many were new. A record whose ID already exists
-// is left unchanged.
+// insert inserts records in order and returns how many were new. It leaves records with an existing
+// ID unchanged.
 func (i inserter) insert(ctx context.Context, tx *sql.Tx, rows []any) (inserted int64, err error) {
 	return execRows(ctx, tx, rows, i.width, func(values string) string {
 		// OR ROLLBACK: an error ends the transaction anyway, so SQLite need not keep a copy of each
@@ -71,8 +71,8 @@ func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUp
 	return err
 }
 
-// execRows runs a statement for rows, a flat list with width values for each row. It returns the
-// number of table rows that changed.
+// execRows runs a statement for rows, a flat list with width values per row. It returns the number
+// of table rows that changed.
 func execRows(
 	ctx context.Context, tx *sql.Tx, rows []any, width int, statement func(values string) string,
 ) (changed int64, err error) {
@@ -114,8 +114,8 @@ func execRowsOfSize(
 			return 0, err
 		}
 		changed += n
-		// The engine is Go code. Without yielding, it would occupy its P for the whole batch while
-		// requests to an ingress in this process wait.
+		// The engine is Go code. If it did not yield, it would occupy its P for the whole batch,
+		// and requests to an ingress in this process would wait.
 		runtime.Gosched()
 	}
 	return changed, nil

@@ -15,10 +15,10 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate migrates the tables to the newest version. It rejects a database that was migrated by a
-// newer program or created before the first release.
+// migrate migrates the tables to the newest version. It rejects a database that a newer program has
+// migrated, or that was created before the first release.
 //
-// goose has no lock for SQLite. Each migration is one transaction, so if another process runs the
+// goose has no lock for SQLite, but each migration is one transaction. If another process runs the
 // same migration first, this process's attempt fails without effect. The database then has a higher
 // version than before, and migrate continues with the remaining migrations.
 func migrate(ctx context.Context, db *sql.DB) (supported int64, err error) {

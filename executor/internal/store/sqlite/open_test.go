@@ -65,7 +65,7 @@ func TestOpenExplainsPathsThatCannotWork(t *testing.T) {
 	if err := os.Mkdir(locked, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	cases := map[string]string{ // path to the expected advice
+	cases := map[string]string{ // expected advice by path
 		"":                                  "name a file",
 		filepath.Join(file, "hookstart.db"): "choose another database path",
 		"/proc/hookstart/hookstart.db":      "choose another database path",
@@ -118,7 +118,7 @@ func TestOpenRefusesDatabaseOfNewerCode(t *testing.T) {
 	}
 }
 
-// A database whose tables were not created by the baseline is rejected and remains unchanged.
+// A database whose tables were not created by the baseline is rejected and stays unchanged.
 func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hookstart.db")
@@ -156,7 +156,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 }
 
-// Acknowledged data is in the files immediately: a copy of the files is what a machine finds after
+// Acknowledged data is in the files immediately. A copy of the files is what a machine finds after
 // a crash.
 func TestApplySurvivesCrash(t *testing.T) {
 	t.Parallel()

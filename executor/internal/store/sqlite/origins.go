@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// originLookup finds the numbers of origins within one transaction. The origins that it adds are
-// cached for other transactions only after a commit.
+// originLookup finds the numbers of origins within one transaction. Other transactions see the
+// origins that it adds in the cache only after a commit.
 type originLookup struct {
 	known *relational.OriginCache
 	added map[store.Origin]relational.OriginRowIDs

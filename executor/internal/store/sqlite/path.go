@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/durable"
 )
 
-// prepareFile creates the database file and its folder. If that fails, its error contains the path,
-// whereas SQLite would only report "unable to open database file (14)". Only the owner can access
-// the file, and SQLite creates the accompanying files with the same mode.
+// prepareFile creates the database file and its folder. Only the owner can access the file, and
+// SQLite creates the accompanying files with the same mode. The errors of prepareFile contain the
+// path; SQLite would report only "unable to open database file (14)".
 func prepareFile(path string) (absolute string, err error) {
 	if path == "" {
 		return "", errors.New("the database path is empty: name a file")

@@ -76,8 +76,8 @@ func TestListUsesItsIndex(t *testing.T) {
 	}
 }
 
-// A list for an account that has few records in several workflows reads those records and sorts
-// them.
+// If an account has few records in several workflows, a list for the account reads those records
+// and sorts them.
 func TestFewRecordsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -108,8 +108,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	}
 }
 
-// A delivery ID is looked up in an index: that of execution IDs, or that of delivery IDs which no
-// execution ID was computed from.
+// A lookup by delivery ID uses an index: the one on execution IDs, or the one on delivery IDs if no
+// execution ID was computed from the delivery ID.
 func TestADeliveryIsLookedUp(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))

@@ -1,9 +1,9 @@
 // Package sqlite stores records in one SQLite file. It is the driver for deployments with a single
 // executor.
 //
-// The database is in WAL mode and every commit is synced (synchronous=FULL), because a message is
-// acknowledged to the stream once it is committed. Several processes may have the file open; they
-// write one at a time.
+// The database is in WAL mode, and every commit is synced (synchronous=FULL), because the recorder
+// acknowledges a message to the stream as soon as it is committed. Several processes may have the
+// file open; they write one at a time.
 package sqlite
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// readPoolSize is the number of connections in the read pool. In WAL mode, readers do not block
-// each other or the writer. A few are enough for operators' requests, and each one needs its own
-// page cache.
+// readPoolSize is the number of connections in the read pool. In WAL mode, readers block neither
+// each other nor the writer. A few connections are enough for operators' requests, and each one
+// needs its own page cache.
 const readPoolSize = 4
 
 // busyTimeout is how long to wait for another process that holds the write lock.

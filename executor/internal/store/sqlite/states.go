@@ -10,13 +10,14 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockPending implements relational.Tx. It needs no lock, because SQLite runs transactions that
-// write one at a time.
+// LockPending implements relational.Tx. It needs no lock, because SQLite allows only one writing
+// transaction at a time.
 func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeepPending bool, err error) {
 	return true, nil
 }
 
-// HasPending implements relational.Tx. Usually no steps are kept, so the check saves a DELETE.
+// HasPending implements relational.Tx. Usually there are no kept steps, so the check saves a
+// DELETE.
 func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err

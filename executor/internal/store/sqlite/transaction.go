@@ -147,7 +147,8 @@ func (tx *transaction) AddMinutes(ctx context.Context, counts []store.MinuteCoun
 		func(c store.MinuteCount) []any { return []any{c.Minute.UnixMicro(), c.Kind, c.Count} })
 }
 
-// Lock implements relational.Tx. It does nothing: transactions that write run one at a time.
+// Lock implements relational.Tx. It does nothing, because there is only one writing transaction at
+// a time.
 func (tx *transaction) Lock(context.Context, relational.Lock, bool) error { return nil }
 
 // Snapshot implements relational.Database. A read transaction sees the database as of its first

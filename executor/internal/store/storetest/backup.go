@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunBackup tests that a store can be backed up and restored into another store. open returns a
-// store with an empty database; the suite closes the store.
+// RunBackup backs up a store and restores the backup into another store. open returns a store with
+// an empty database; the suite closes the store.
 func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	t.Run("all that is kept is there again", func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 )
 
 // Parameters of Fill, which adds records one second apart, for a hundred workflows in turn. Each
-// record has a different delivery ID. One record in a hundred has failed and the others have
-// succeeded, so there are at least 50 failed records to list even in the smallest fill.
+// record has a different delivery ID. One record in a hundred has failed, and the others have
+// succeeded, so even the smallest fill has at least 50 failed records to list.
 const (
 	fillWorkflowCount    = 100
 	fillFailedEvery      = 100
@@ -56,8 +56,8 @@ const (
 	AccountManyNodes     = "of many nodes"
 )
 
-// FillAccounts adds records of four more accounts and returns them, oldest first: a few that are
-// older than those of Fill, and newer ones, one for each of 1,001 trigger nodes.
+// FillAccounts adds records of four more accounts and returns them, oldest first. A few are older
+// than those of Fill. The others are newer, one for each of 1,001 trigger nodes.
 func FillAccounts(ctx context.Context, s store.Store) ([]store.Record, error) {
 	var all []store.Record
 	add := func(year int, account, workflow, node string) {
@@ -204,7 +204,7 @@ func BenchmarkApply(
 	})
 }
 
-// batchWithScatteredIDs returns a batch of records with IDs that are distributed like those of
+// batchWithScatteredIDs returns a batch of records whose IDs are distributed like those of
 // deliveries.
 func batchWithScatteredIDs(batch int) []store.Record {
 	records := make([]store.Record, batchSize)

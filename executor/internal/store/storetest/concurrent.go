@@ -91,8 +91,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 }
 
 // applyOverlapping makes all stores concurrently apply the same messages, each store in different
-// batches and in a different order. The result must be that of a single store: each record changes
-// exactly as often as its messages require.
+// batches and in a different order. The result must be the same as with a single store: each record
+// changes exactly as often as its messages require.
 func applyOverlapping(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2

@@ -143,8 +143,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
 		addRefusals(t, s, "r", refusal("a", "token_invalid", 1, 1, 2),
 			refusal("b", "token_invalid", 1, 1, 5), refusal("", "not_found", 1, 1, 1))
-		// There is one record per second, each at the same fraction of a second as the first, so 60
-		// records are in the first minute and 40 in the second.
+		// Each record is one second after the previous one, at the same fraction of a second, so
+		// the first minute has 60 records and the second has 40.
 		wantMinutes(t, s, noon, minute(0, "accepted", 58), minute(0, "deduplicated", 5),
 			minute(1, "accepted", 40), minute(1, "deduplicated", 1),
 			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))

@@ -180,7 +180,7 @@ func prunePending(t *testing.T, s store.Store) int {
 }
 
 // startsAndReportsAtOnce makes some stores record start messages while others record the reports
-// about them. No report may be lost, whichever of the two arrives first.
+// about them. No report may be lost, no matter whether it or its start message arrives first.
 func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
@@ -210,8 +210,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 	}
 }
 
-// RunPendingLimit tests an empty store. It applies steps of unrecorded executions before and after
-// it calls full. full must change the store as if the maximum number of steps had arrived.
+// RunPendingLimit applies steps of unrecorded executions to an empty store before and after it
+// calls full. full must change the store as if the maximum number of steps had arrived.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
 	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))

@@ -91,7 +91,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		for n := range pruned {
 			total += n
 		}
-		// Two concurrent prunes share the work, and neither reports that no records are left while
+		// Two concurrent prunes share the work. Neither reports that no records are left while
 		// there are some.
 		if total != 1_000 {
 			t.Errorf("pruned %d, want 1000", total)

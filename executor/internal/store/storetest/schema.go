@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// RunNewerSchema migrates an open store's database as another program would. The store must reject
+// RunNewerSchema migrates an open store's database as a newer program would. The store must reject
 // all writes with an error that is not a DataError, until the migration is marked as harmless.
 func RunNewerSchema(
 	t *testing.T, open func(t *testing.T) store.Store, run func(t *testing.T, statement string),
@@ -48,7 +48,7 @@ func RunNewerSchema(
 	}
 }
 
-// CheckEarlierSchemaRefused tests the error for a database that was not created by the baseline
+// CheckEarlierSchemaRefused checks the error for a database that was not created by the baseline
 // migration. It must be one line that describes what to do.
 func CheckEarlierSchemaRefused(t *testing.T, err error, version int64) {
 	t.Helper()

@@ -52,8 +52,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // RunShared tests several stores on one database. create creates an empty database and returns a
-// function that opens it. Each call of that function must open the database as a separate process
-// would.
+// function that opens it. Each call of that function must open the database like a separate
+// process.
 func RunShared(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {

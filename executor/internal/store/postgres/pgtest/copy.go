@@ -11,7 +11,7 @@ import (
 
 func (s *Server) copyFolder() string { return filepath.Join(s.folder, "copy") }
 
-// Copy copies the current state of the database for RestoreCopy, replacing an earlier copy.
+// Copy copies the current state of the database for RestoreCopy. It replaces an earlier copy.
 func (s *Server) Copy(ctx context.Context) error {
 	if err := os.RemoveAll(s.copyFolder()); err != nil {
 		return err
@@ -30,9 +30,9 @@ func (s *Server) Copy(ctx context.Context) error {
 	return nil
 }
 
-// RestoreCopy kills the server and restarts it from the copy, so everything since Copy is lost. If
-// promoted is true, the copy starts as a standby that stopped following at the time of Copy; it is
-// promoted before RestoreCopy returns and begins a new timeline. Otherwise the copy starts as a
+// RestoreCopy kills the server and restarts it from the copy, so everything written since Copy is
+// lost. If promoted is true, the copy starts as a standby that stopped following at the time of
+// Copy. RestoreCopy then promotes it, and it begins a new timeline. Otherwise, the copy starts as a
 // primary. The copy can be used only once.
 func (s *Server) RestoreCopy(ctx context.Context, promoted bool) error {
 	old := s.dataFolder() + "-old"

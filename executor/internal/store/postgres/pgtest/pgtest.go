@@ -1,6 +1,6 @@
-// Package pgtest provides tests with a temporary PostgreSQL server, created by initdb, without a
-// network port. If PostgreSQL is not installed, the tests are skipped, or fail if
-// HOOKSTART_TEST_REQUIRE contains postgres.
+// Package pgtest provides tests with a temporary PostgreSQL server, which initdb creates and which
+// has no network port. Without PostgreSQL, the tests are skipped; if HOOKSTART_TEST_REQUIRE
+// contains postgres, they fail instead.
 package pgtest
 
 import (
@@ -24,8 +24,8 @@ var sharedServer struct {
 	empty     []string // empty databases that no test is using
 }
 
-// Start returns the URL of an empty database. Tests of one binary that run at the same time share a
-// server; with Main, all of its tests share one.
+// Start returns the URL of an empty database. Concurrent tests of one binary share a server; with
+// Main, all its tests share one.
 func Start(t testing.TB) (url string) {
 	t.Helper()
 	server := acquire(t)
@@ -59,8 +59,8 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 	return name
 }
 
-// emptyDatabase empties a database for reuse by the next test. A new database has 300 files and
-// takes longer to create than most tests run.
+// emptyDatabase empties a database so that the next test can reuse it. Creating a database takes
+// longer than most tests run, because it has 300 files.
 func (s *Server) emptyDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
@@ -72,7 +72,7 @@ func (s *Server) emptyDatabase(t testing.TB, name string) {
 	sharedServer.empty = append(sharedServer.empty, name)
 }
 
-// Main runs the tests with one shared server, which is started by the first test that needs it. Use
+// Main runs the tests with one shared server. The first test that needs the server starts it. Use
 // it as func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }.
 func Main(m *testing.M) (exitCode int) {
 	sharedServer.keep = true
@@ -118,7 +118,7 @@ func release(t testing.TB) {
 	sharedServer.server, sharedServer.empty = nil, nil
 }
 
-// programsFolder returns the folder of PostgreSQL's programs. If there is none, it skips or fails
+// programsFolder returns the folder with PostgreSQL's programs. If there is none, it skips or fails
 // the test.
 func programsFolder(t testing.TB) string {
 	t.Helper()

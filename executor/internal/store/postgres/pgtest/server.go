@@ -63,8 +63,8 @@ func (s *Server) Start(t testing.TB) {
 	}
 }
 
-// url returns a URL that uses the socket. A port could be taken by another process before the
-// server listens on it.
+// url returns a URL that uses the socket. With a port, another process could take the port before
+// the server listens on it.
 func (s *Server) url(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	u.RawQuery = url.Values{"host": {s.folder}}.Encode()
@@ -77,11 +77,10 @@ func (s *Server) Socket() string { return filepath.Join(s.folder, ".s.PGSQL.5432
 func (s *Server) dataFolder() string { return filepath.Join(s.folder, "data") }
 func (s *Server) logPath() string    { return filepath.Join(s.folder, "log") }
 
-// create creates and starts a server in a new folder in parent, or in the folder for temporary
-// files if parent is "".
+// create creates and starts a server in a new folder inside parent. If parent is "", it uses the
+// folder for temporary files.
 func create(programs, parent string, settings []string) (*Server, error) {
-	// t.TempDir is not used, because its paths may exceed the 107 bytes that a socket's path can
-	// have.
+	// Do not use t.TempDir: its paths may exceed the 107 bytes allowed for a socket's path.
 	folder, err := os.MkdirTemp(parent, "hookstart-pg-")
 	if err != nil {
 		return nil, err
@@ -165,7 +164,7 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// end sends a signal that stops the server, if it is running, and waits until it has exited.
+// end stops the server with a signal, if it is running, and waits until it has exited.
 func (s *Server) end(signal os.Signal) error {
 	if s.process == nil {
 		return nil

@@ -69,8 +69,8 @@ func (s *Server) query(
 	return value, nil
 }
 
-// Restart starts a killed server and returns when it accepts connections. It waits until the last
-// process of the killed server has exited.
+// Restart starts a killed server and returns when it accepts connections. It first waits until the
+// last process of the killed server has exited.
 func (s *Server) Restart(ctx context.Context) (err error) {
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		err = s.start(ctx)
