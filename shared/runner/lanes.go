@@ -44,14 +44,14 @@ const (
 )
 
 // lane is a lane of the queue. Its executions are in the shared stream and in the queue's own
-// stream, if there is one; they have one order across both.
+// stream, if there is one, and have one order across both.
 //
 // At any time, all executions of a lane in one of the two streams are older than all those in the
-// other, because an operator cannot move a queue to a stream where executions with an order key are
-// still waiting from an earlier move. So the runner requests messages from the newer stream only
-// once the group has finished with the older one. The queue's record determines which one is newer.
-// It is read again after a message from the newer stream has arrived, because the queue may have
-// moved in between.
+// other, because an operator cannot move a queue to a stream where executions with an order key
+// still wait from an earlier move. So the runner requests messages from the newer stream only once
+// the group has finished with the older one. The queue's record determines which stream is newer.
+// The runner reads the record again when a message from the newer stream has arrived, because the
+// queue may have moved since the last read.
 type lane struct {
 	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream

@@ -64,10 +64,10 @@ func PutCancellation(
 	return nil
 }
 
-// NextCancellation returns the ID of the first canceled execution at or after revision from, and
-// its revision. The ID is "" if there is none. The request is sent to the leader of the bucket's
-// stream, so everything that PutCancellation has stored by then is found. NextCancellation fails
-// with jetstream.ErrBucketNotFound if there is no bucket.
+// NextCancellation returns the ID and the revision of the first canceled execution at or after
+// revision from. The ID is "" if there is none. It queries the leader of the bucket's stream, so it
+// finds everything that PutCancellation stored before the call. It fails with
+// jetstream.ErrBucketNotFound if there is no bucket.
 func NextCancellation(
 	ctx context.Context, nc *nats.Conn, from uint64,
 ) (executionID string, revision uint64, err error) {

@@ -67,8 +67,8 @@ func matchEscaped(text string, at int, value string) (end int) {
 	return at
 }
 
-// decodeChar decodes the character at a position, however often it is escaped, and returns the
-// position of the next one.
+// decodeChar decodes the character at a position, even if it is escaped several times, and returns
+// the position of the next one.
 func decodeChar(text string, at int) (c byte, next int) {
 	if at >= len(text) {
 		return 0, at

@@ -1,28 +1,28 @@
 // Package redact removes tokens from every part of a request that leaves the ingress.
 //
-// The token of a trigger node is a password: who has it can start executions. It is sent in the URL
-// or in the Authorization header, but that is not the only place of a request where it may be: a
-// proxy may have copied the whole URL into a header, and a sender may have put the URL of the
-// webhook into another parameter or into its User-Agent. What leaves the ingress is stored in
-// streams and databases, is delivered to runners, and is shown to operators, who need not be
-// allowed to see tokens:
+// The token of a trigger node is a password: anybody who has it can start executions. It is sent in
+// the URL or in the Authorization header, but it may also be in other places: a proxy may have
+// copied the whole URL into a header, and a sender may have put the webhook's URL into another
+// parameter or into its User-Agent. Data that leaves the ingress is stored in streams and
+// databases, is delivered to runners, and is shown to operators, who may not be allowed to see
+// tokens. It consists of:
 //
-//   - the headers of an execution or a rejection. Headers whose purpose is a credential are removed
-//     (IsSecretHeader), the values of the others are redacted.
+//   - the headers of an execution or a rejection. Headers whose purpose is to carry a credential
+//     are removed (IsSecretHeader). The values of the others are redacted.
 //   - its query. The parameters that may hold the token are removed, even if their value is not the
-//     valid token; the names and values of the others are redacted.
+//     valid token. The names and values of the others are redacted.
 //   - single values of the request: the content type, the delivery ID and the order key.
-//   - the User-Agent that is kept of a refused request (UserAgent).
+//   - the User-Agent that is stored for a refused request (UserAgent).
 //
-// The log, the metrics and the spans of the ingress are not in the list, because they contain
-// nothing of a request except the IDs of what was found in the registry. The body is not redacted:
-// it is the sender's data, and runners receive the bytes that were sent.
+// The log, the metrics and the spans of the ingress are not redacted: from the request, they
+// contain only IDs that were found in the registry. The body is not redacted either: it is the
+// sender's data, and runners receive exactly the bytes that were sent.
 //
-// A request has one Redactor, which New returns when the request is parsed. It removes two kinds of
-// text: everything that has the form of a token (webhook.TokenPrefix and at least 20 characters),
-// whoever's token it is, and every value of the request that stood where a token is expected, even
-// if it is not valid, because it may be the password of something else. Both are found however
-// often they are percent-encoded.
+// Each request has one Redactor, which New returns when the request is parsed. It removes two kinds
+// of text, even if they are percent-encoded several times: any text that looks like a token
+// (webhook.TokenPrefix and at least 20 characters), and every value that the request has in the
+// place of a token. It removes such a value even if it is not a valid token, because it may be the
+// password of something else.
 //
 // Until its token has been validated, a request must cost little: New and Token allocate nothing
 // for a token that is not escaped, and everything else is computed on first use.
