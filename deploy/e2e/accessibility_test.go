@@ -23,8 +23,8 @@ func readAxe(t *testing.T) (script string, installed bool) {
 	return string(text), err == nil
 }
 
-// checkAccessibility runs axe-core on the pages, in light and dark colours, at desktop and phone
-// widths.
+// checkAccessibility runs axe-core on the pages, in light and dark colours, at the widths of a
+// desktop and a phone.
 func checkAccessibility(t *testing.T, b *tab, paths []string) {
 	t.Helper()
 	axe, installed := readAxe(t)
@@ -32,7 +32,7 @@ func checkAccessibility(t *testing.T, b *tab, paths []string) {
 		t.Skip("axe is not installed: npm ci --ignore-scripts --prefix deploy/e2e/testdata/axe")
 	}
 	defer func(outer *testing.T) { b.t = outer }(b.t)
-	b.t = t // the browser's failures in here fail this subtest
+	b.t = t // report the browser's failures in this subtest
 	for _, path := range paths {
 		b.visit(path)
 		b.wait(fragmentsAreThere)
@@ -75,10 +75,10 @@ func setLook(b *tab, scheme string, width int64) {
 	b.do(chromedp.EmulateViewport(width, 900))
 }
 
-// checkInAllLooks checks the current page with axe-core, whose script is axe, and its width, light
-// and dark, in a window and on a phone. name tells the page's state in messages. If
-// HOOKSTART_SCREENSHOTS names a folder, a screenshot of each look is stored there, named after
-// name.
+// checkInAllLooks checks the current page with axe-core, whose script is axe, and checks that it is
+// not too wide. It does so in light and dark colours, in a window and on a phone. name describes
+// the page's state in messages. If HOOKSTART_SCREENSHOTS is set to a folder, it stores a screenshot
+// of each look there, with a file name based on name.
 func checkInAllLooks(t *testing.T, b *tab, axe, name string) {
 	t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](axe))

@@ -61,7 +61,7 @@ func runEcho(natsURL string) error {
 		Group:       "echo",
 		Concurrency: 500,
 		AckWait:     runnerAckWait,
-		Attempts:    1000, // a run of 40 s is killed more often than others
+		Attempts:    1000, // kills interrupt an execution of 40 s particularly often
 	}, func(ctx context.Context, e runner.Execution) (any, error) {
 		var input echoInput
 		if err := json.Unmarshal(e.Input, &input); err != nil {
@@ -86,13 +86,13 @@ type waitingSender struct {
 	grace time.Duration // how much longer than waitSeconds a request may take
 
 	inFlight [2]atomic.Int64 // number of requests in flight at each ingress
-	// answered counts the responses with the end of an execution, accepted those with status 202,
-	// broken the requests whose connection broke, refused those that were not accepted, and late
-	// those that took longer than waitSeconds and grace.
+	// answered counts the responses that report the end of an execution, accepted those with status
+	// 202, broken the requests whose connection broke, refused the requests that were not accepted,
+	// and late those that took longer than waitSeconds and grace.
 	answered, accepted, broken, refused, wrong, late atomic.Int64
 
 	mu     sync.Mutex
-	inputs map[string]echoInput // keyed by the ID of the execution that must get the input
+	inputs map[string]echoInput // expected inputs, keyed by execution ID
 }
 
 // deliver sends a delivery until it gets the response for its execution. After each failure it
@@ -110,7 +110,7 @@ func (s *waitingSender) deliver(n int, takes time.Duration) {
 		s.t.Error(err)
 		return
 	}
-	repeated := false // an earlier request may have been accepted
+	repeated := false // whether an earlier request may have been accepted
 	for attempt := 0; s.t.Context().Err() == nil; attempt++ {
 		to := (n + attempt) % len(s.b.urls)
 		s.inFlight[to].Add(1)
@@ -151,7 +151,8 @@ func (s *waitingSender) deliver(n int, takes time.Duration) {
 	}
 }
 
-// endAnswer is a response with the end of an execution, or with its current state.
+// endAnswer is a response that reports an execution's outcome, or its current state if it has not
+// ended.
 type endAnswer struct {
 	status       int
 	idInHeader   string
@@ -162,8 +163,9 @@ type endAnswer struct {
 	Error        string     `json:"error"`
 }
 
-// check returns what is wrong with the response for an execution, or "". repeated means that the
-// delivery may have been sent before, early that the time limit was not reached.
+// check returns what is wrong with the response for an execution, or "" if nothing is. repeated
+// means that the delivery may have been sent before. early means that the time limit was not
+// reached.
 func (a *endAnswer) check(id string, input echoInput, repeated, early bool) string {
 	switch {
 	case a.ExecutionID != id || a.idInHeader != id:
@@ -216,8 +218,8 @@ func (s *waitingSender) send(url, delivery string, body []byte) (a endAnswer, er
 
 func workflowOfWait(seconds int) string { return fmt.Sprint("waits-", seconds) }
 
-// makeWaiting creates an active workflow for each of the waits, given in seconds, and returns the
-// paths of their webhooks.
+// makeWaiting creates an active workflow for each of the waits, in seconds, and returns the paths
+// of the workflows' webhooks.
 func makeWaiting(b *breakable, waits []int) (paths []string) {
 	b.t.Helper()
 	c := b.client.Load()
@@ -239,8 +241,8 @@ func makeWaiting(b *breakable, waits []int) (paths []string) {
 	return paths
 }
 
-// takesOf returns how long the handler of execution n takes: from 10 ms to longest, logarithmically
-// distributed, so that as many executions take 10 to 20 ms as take 10 to 20 s. The durations of
+// takesOf returns how long the handler of execution n takes, from 10 ms to longest. The durations
+// are distributed logarithmically: as many executions take 10 to 20 ms as take 10 to 20 s. Those of
 // successive executions differ widely.
 func takesOf(n int, longest time.Duration) time.Duration {
 	const shortest = 10 * time.Millisecond
@@ -249,9 +251,9 @@ func takesOf(n int, longest time.Duration) time.Duration {
 }
 
 // Responses wait for their executions while ingresses, the executor and runners are killed in turn.
-// Each response is for the right execution, none takes longer than its limit, a sender whose
-// connection broke gets the response for the same execution from the other ingress, and every
-// execution ends.
+// Each response is for the right execution, none takes longer than its limit, and every execution
+// ends. A sender whose connection broke gets the response for the same execution from the other
+// ingress.
 func TestAnswersUnderKills(t *testing.T) {
 	t.Parallel()
 	// The short version runs in parallel with other tests, which slow it down.

@@ -41,9 +41,9 @@ func hookstartAt(
 	return out.String(), problems.String(), code
 }
 
-// export | apply makes an empty installation equal to the first one; values that no file contains
-// are taken from the environment. After that there are no differences, and applying again changes
-// nothing: it adds no entry to the audit log.
+// Applying an export of an installation to an empty one makes both equal. Values that no file
+// contains, such as secrets, are taken from the environment. Afterwards there are no differences,
+// and applying again changes nothing: it adds no entry to the audit log.
 func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	t.Parallel()
 	from := launchLocal(t, t.TempDir())
@@ -92,7 +92,7 @@ func TestExportIntoAnEmptyInstallation(t *testing.T) {
 	if again != exported {
 		t.Errorf("the second installation exports\n%s\nand the first\n%s", again, exported)
 	}
-	// The values from the environment are in effect.
+	// The sender uses the values from the environment.
 	trigger, err := empty.client().Trigger(t.Context(), "orders", "meta")
 	if err != nil {
 		t.Fatal(err)

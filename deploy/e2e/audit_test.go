@@ -25,8 +25,8 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 // Three actors make more than 500 changes through two executors, one of which is killed five times.
-// Each confirmed change is in the audit log exactly once, and an unconfirmed change took effect if
-// and only if it is in the audit log.
+// Each confirmed change is in the audit log exactly once. An unconfirmed change took effect if and
+// only if it is in the audit log.
 func TestEveryChangeIsInTheAuditOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
@@ -90,7 +90,7 @@ func auditOnce(t *testing.T, database string) {
 		}
 	}()
 
-	// Each actor repeatedly renames a workflow of its own, alternating between the executors, and
+	// Each actor repeatedly renames its own workflow, through the two executors in turn, and
 	// sometimes starts an execution of it.
 	type change struct {
 		name      string
@@ -201,7 +201,7 @@ func auditOnce(t *testing.T, database string) {
 				t.Errorf("%q, confirmed %v, is in the audit %d times", c.name, c.confirmed, n)
 			}
 		}
-		// The newest change in the audit log is in effect, whether or not it was confirmed.
+		// The newest change in the audit log is in effect, even if it was not confirmed.
 		w, err := admin.Workflow(t.Context(), fmt.Sprint("workflow-", actor))
 		if err != nil || w.Name != last[actor] {
 			t.Errorf("%q is in force, %q is the newest in the audit, %v", w.Name, last[actor], err)
@@ -218,7 +218,7 @@ func auditOnce(t *testing.T, database string) {
 	}
 }
 
-// reach waits until a count is at least want.
+// reach waits until count is at least want.
 func reach(t *testing.T, count *atomic.Int64, want int64) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -231,8 +231,8 @@ func reach(t *testing.T, count *atomic.Int64, want int64) {
 	}
 }
 
-// wantAllTaken starts one more execution, creates one more workflow, and waits until both are in
-// the audit log. Then everything that was done earlier is in the audit log, too.
+// wantAllTaken waits until the audit log contains all earlier changes. To find out, it starts one
+// more execution and creates one more workflow, and waits until both are in the audit log.
 func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Helper()
 	makeWorkflow(t, admin, "the-end")
@@ -258,8 +258,8 @@ func wantAllTaken(t *testing.T, admin *apiclient.Client) {
 	t.Fatal("what was done last is not in the audit")
 }
 
-// wantReruns checks that the audit log contains exactly the executions that were started, whether
-// or not they were confirmed, with the actor that started each.
+// wantReruns checks that the audit log has exactly one entry for each rerun, with its actor,
+// including reruns whose response was lost.
 func wantReruns(
 	t *testing.T, admin *apiclient.Client, reruns map[string]api.AuditEntry,
 	started []map[string]bool,

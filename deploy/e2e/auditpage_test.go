@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// The audit page shows changes and their actors, can be filtered with the keyboard alone, is
-// paginated, and is only for admins.
+// The audit page shows changes and their actors. It can be filtered with the keyboard alone, is
+// paginated, and is accessible only to admins.
 func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -89,7 +89,7 @@ func TestAuditPage(t *testing.T) {
 	other.page("Forbidden")
 }
 
-// shoot takes a screenshot of the page in each look, if HOOKSTART_SCREENSHOTS names a folder.
+// shoot takes a screenshot of the page in each look, if HOOKSTART_SCREENSHOTS is set to a folder.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")

@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// sizeOf returns the size of a test: the value of an environment variable, which acceptance tests
-// set, or the given default.
+// sizeOf returns the size of a test. Acceptance tests set it by the environment variable; otherwise
+// it is the default size.
 func sizeOf(t *testing.T, variable string, size int) int {
 	t.Helper()
 	if text := os.Getenv(variable); text != "" {
@@ -48,7 +48,7 @@ func (i *installation) admin(t *testing.T, bin string, args ...string) (string, 
 	return string(output), err
 }
 
-// sent is one delivery and the ID of the execution in the response.
+// sent is a delivery with the execution ID from its response.
 type sent struct {
 	path, delivery, id string
 }
@@ -119,7 +119,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	t.Logf("restore: %s\n%s", time.Since(began), output)
-	// The same URLs work immediately, through either ingress.
+	// The installation's webhook URLs work immediately after the restore, through either ingress.
 	for n, path := range paths {
 		a, err := post(t.Context(), to.urls[n%2]+path, nil, strings.NewReader(`{"after":true}`))
 		if err != nil || a.status != 200 {
@@ -138,8 +138,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	t.Logf("%d deliveries are recognised; %d came during the backup", recognised, len(during))
 
-	// Every record is the same as before. For executions that had not ended, the runner of the new
-	// installation reports the end.
+	// Every record is the same as before the backup. Executions that had not ended are an
+	// exception: the runner of the new installation reports their ends.
 	for _, n := range rand.Perm(len(before))[:min(len(before), 300)] {
 		was, err := from.client.Execution(t.Context(), before[n].id)
 		if err != nil {
@@ -170,9 +170,8 @@ func TestBackupUnderLoad(t *testing.T) {
 			again++
 		}
 	}
-	// An execution may run again if it ran after the oldest execution that had not ended when the
-	// backup was taken. On a busy machine, many do. Executions acknowledged before that one do not
-	// run again.
+	// An execution may run again only if it ran later than the oldest execution that had not ended
+	// when the backup was taken. On a busy machine, many do.
 	if again > len(before)*3/4 {
 		t.Errorf("%d executions ran again in the new installation", again)
 	}
@@ -266,8 +265,8 @@ func TestRestoreElsewhere(t *testing.T) {
 	}
 }
 
-// If a change is made while a backup is taken, the backup contains either both the change and its
-// audit entry or neither of them.
+// A change that is made while a backup is taken is in the backup together with its audit entry, or
+// neither of them is.
 func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -286,7 +285,7 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	var changing sync.WaitGroup
 	changing.Go(func() {
 		for n := 1; stopped.Err() == nil && n < 1_000; n++ {
-			// Use each number only once, because otherwise a missing entry would go unnoticed.
+			// Use each number only once: otherwise a missing entry could go unnoticed.
 			put("counter", strconv.Itoa(n))
 			put(fmt.Sprint("new-", n), "new")
 		}
@@ -349,8 +348,8 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 	}
 }
 
-// An operator who restores without the key is told so before the restore, instead of by failing
-// senders afterwards.
+// If the secrets key is missing, the restore is refused at once, so that the operator does not find
+// out later from failing senders.
 func TestRestoreNeedsTheKey(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -432,7 +431,7 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 // runnersAtOnce is the maximum number of executions that a runner of these tests runs concurrently.
 const runnersAtOnce = 8
 
-// runs starts a runner of the default queue. ran holds the IDs of the executions that it has run.
+// runs starts a runner of the default queue. ran collects the IDs of the executions that it runs.
 func (i *installation) runs(t *testing.T) (ran *sync.Map, stop func()) {
 	t.Helper()
 	nc := i.nats.Connect(t)

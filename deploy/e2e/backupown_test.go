@@ -33,8 +33,8 @@ func moveQueue(t *testing.T, base, method, queue string) {
 	}
 }
 
-// A backup includes the separate stream of a queue. After a restore the queue has it again: repeats
-// are recognized, waiting executions run, and executions that runners had acknowledged do not run
+// A backup includes a queue's own stream. After a restore the queue has it again: repeats are
+// recognized, waiting executions run, and executions that runners had acknowledged do not run
 // again.
 func TestBackupOfOwnStreams(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ func signedInAt(b *tab, path string) {
 	b.wait(`"ready" in document.documentElement.dataset && !document.querySelector("#token")`)
 }
 
-// In a wide window, an execution is shown next to its list, and the list keeps its position. The
-// panel leads to the next execution, offers the actions, and can be closed.
+// In a wide window, an execution opens in a panel next to its list, and the list keeps its
+// position. The panel leads to the next execution, offers the actions, and can be closed.
 func TestAnExecutionBesideItsList(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -98,8 +98,8 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.contented()
 }
 
-// The key / moves the focus to the search field, a chart shows the values of the bar under the
-// pointer, and hours are shown from 0 to 23, unless the browser's language says otherwise.
+// The key / moves the focus to the search field. A chart shows the values of the bar under the
+// pointer. Hours are shown from 0 to 23, unless the browser's language has 12 hours.
 func TestSearchKeyChartsAndHours(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -111,7 +111,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("#numbers", "accepted 2")
 	b.evaluate(`document.querySelectorAll("[data-chart]")[0].focus(); ""`)
 	press(kb.End)
-	for range 3 { // the requests arrived in this minute or in an earlier one
+	for range 3 { // each request may have arrived in this minute or in an earlier one
 		said := b.evaluate(`document.querySelector("[data-chart-value]").innerText`)
 		if said != "" && !strings.Contains(said, "none") {
 			break
@@ -121,8 +121,8 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 	b.text("[data-chart-value]", "accepted")
 	b.evaluate(`document.activeElement.blur(); ""`)
 	b.wait(`document.querySelector("[data-chart-value]").innerText === ""`)
-	// The event does not move the real pointer, so the next refresh of the numbers removes the
-	// value. Read it immediately.
+	// Read the value immediately: the event does not move the real pointer, so the next refresh of
+	// the numbers removes the value.
 	said := b.evaluate(`{
 		const bars = [...document.querySelectorAll(".step")];
 		const bar = bars.find((each) => each.dataset.value.includes("accepted"));
@@ -145,7 +145,7 @@ func TestSearchKeyChartsAndHours(t *testing.T) {
 		strings.Contains(title, "PM") {
 		t.Errorf("the time is %s", title)
 	}
-	// Some people choose 12 hours in the language of their browser.
+	// A browser's language can also be set to 12 hours explicitly.
 	_, err = chromedp.Call(b.ctx, emulation.SetUserAgentOverride,
 		emulation.SetUserAgentOverrideParams{
 			UserAgent:      b.evaluate(`navigator.userAgent`),

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// breakable is an installation of an executor, two ingresses and some runners, all of which can be
-// killed and replaced.
+// breakable is an installation of an executor, two ingresses and some runners. Tests can kill and
+// replace all of these.
 type breakable struct {
 	t         *testing.T
 	nats      *natstest.Node
@@ -21,7 +21,7 @@ type breakable struct {
 	executor  *process
 	client    atomic.Pointer[apiclient.Client]
 	ingresses [2]*process
-	urls      [2]atomic.Pointer[string] // of the ingresses; a replaced ingress has a new URL
+	urls      [2]atomic.Pointer[string] // URLs of the ingresses; a replaced ingress has a new one
 	members   []*testRunner             // the runners that are running
 	runners   []*testRunner             // all runners, including the killed ones
 }

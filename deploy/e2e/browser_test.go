@@ -52,7 +52,7 @@ type tab struct {
 }
 
 // openBrowser starts a separate browser with an empty profile. It records the browser's complaints,
-// for example about a script that was blocked or failed; contented reports them.
+// for example about a script that was blocked or failed. contented fails the test if there are any.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
@@ -69,8 +69,8 @@ func openBrowser(t *testing.T, base string) *tab {
 	t.Cleanup(closeTab)
 
 	b := &tab{t: t, ctx: ctx, base: base}
-	// Start the browser here: it ends with the context of its first action, and the context of a
-	// single step would be too short.
+	// Start the browser here, because it ends with the context of its first action. The context of
+	// a single step would be too short.
 	b.check(chromedp.Do(ctx, chromedp.Navigate("about:blank")))
 	go func() {
 		_ = chromedp.Listen(ctx, b.hear) // until the browser is closed
@@ -114,7 +114,8 @@ func (b *tab) hear(event any) {
 			complaint += " " + e.ExceptionDetails.Exception.Description
 		}
 	case *log.EventEntryAdded:
-		// A refusal by the API is logged as a network error, but the page shows it to the operator.
+		// The browser logs a refusal by the API as a network error. It is no complaint, because the
+		// page shows the refusal to the operator.
 		if e.Entry.Level != log.EntryLevelError || e.Entry.Source == log.EntrySourceNetwork {
 			return
 		}
@@ -137,9 +138,9 @@ func (b *tab) contented() {
 	}
 }
 
-// stepLimit is the maximum duration of one step in the browser. Without it, a navigation that the
-// page itself interrupts, or an element that never appears, would block until the whole test is
-// killed.
+// stepLimit is the maximum duration of one step in the browser. Some steps would otherwise block
+// until the whole test is killed, such as a navigation that the page interrupts, or waiting for an
+// element that never appears.
 const stepLimit = time.Minute
 
 // check fails the test if err is not nil, and prints the text of the page.
@@ -167,7 +168,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 		err := chromedp.Do(ctx, step)
 		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") &&
 			ctx.Err() == nil {
-			// A fragment was replaced between finding the node and using it.
+			// The page replaced a fragment after the step had found the node and before it used it.
 			err = chromedp.Do(ctx, step)
 		}
 		cancel()
@@ -201,8 +202,8 @@ func (b *tab) write(selector, text string) {
 	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// wait waits until an expression is true. Evaluating it may fail meanwhile, because the browser may
-// be leaving the page.
+// wait waits until an expression is true. It ignores errors of the expression, because the browser
+// may be leaving the page.
 func (b *tab) wait(expression string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepLimit)
@@ -230,7 +231,8 @@ func (b *tab) text(selector, part string) string {
 	return b.evaluate(element + `?.innerText ?? ""`) // the element may just have been replaced
 }
 
-// fragmentsAreThere is true once all separately fetched parts of the page have arrived.
+// fragmentsAreThere is a JavaScript expression. It is true once all separately fetched parts of the
+// page have arrived.
 const fragmentsAreThere = `[...document.querySelectorAll("[data-fragment]")].every((part) => part.childElementCount > 0 || part.id === "refusals")`
 
 // unfold opens every collapsible part of the page.

@@ -17,8 +17,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// 10,000 dead letters that match a filter are requeued, and the executor is killed in the middle.
-// The call is repeated after a restart, and each dead letter is requeued exactly once.
+// While 10,000 dead letters that match a filter are requeued, the executor is killed. The call is
+// repeated after a restart, and each dead letter is requeued exactly once.
 func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	const letters = 10_000
@@ -41,8 +41,8 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 		return countLetters(t, client) == letters
 	})
 
-	// Interrupt the call once a hundredth of the dead letters were requeued. On a busy machine, the
-	// call responds after 30 s even if it is not done, so do not wait for longer.
+	// Interrupt the call once a hundredth of the dead letters have been requeued. Do not wait for
+	// more, because on a busy machine the call returns after 30 s even if it is not done.
 	done := make(chan error, 1)
 	go func() {
 		_, err := client.RequeueDeadLetters(t.Context(), api.SelectDeadLetters{WorkflowID: "wf"})
@@ -83,7 +83,8 @@ func TestRequeueSurvivesAKill(t *testing.T) {
 	t.Logf("%d were requeued before the kill, and %d after", letters-requeued, requeued)
 }
 
-// failMany creates n failed executions by publishing the messages of an ingress and a runner.
+// failMany creates n failed executions. It publishes the messages that an ingress and a runner
+// would publish.
 func failMany(t *testing.T, js jetstream.JetStream, n int) {
 	t.Helper()
 	for i := range n {
@@ -152,7 +153,8 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// requeuesOf counts the starts in the stream by the execution that each start replaces.
+// requeuesOf counts the starts in the stream that requeue an execution, keyed by the ID of that
+// execution.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

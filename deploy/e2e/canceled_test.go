@@ -17,17 +17,17 @@ import (
 var canceledExecutions = flag.Int("canceled", 300,
 	"TestCanceledAtRandomMoments: so many executions")
 
-// canceling is the response to a call that cancels an execution, and its time.
+// canceling is the response to a call that cancels an execution, with the time of the call.
 type canceling struct {
 	status   string
 	ended    bool  // the execution had already ended
-	again    bool  // an earlier call got no response
+	again    bool  // whether an earlier call got no response
 	answered int64 // microseconds since 1970
 }
 
 // Executions are canceled at random moments while their runners and the executor are killed. Each
-// execution has exactly one end, which never changes, even when the database is restored from an
-// older copy. No handler begins after the execution was reported as canceled.
+// execution ends exactly once, and its end does not change, even when the database is restored from
+// an older copy. No handler begins after its execution was reported as canceled.
 func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Parallel()
 	executions, takes := *canceledExecutions, 100*time.Millisecond
@@ -93,8 +93,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	final = map[string]api.Execution{}
 	allFinal()
 	for id, e := range before {
-		// Only the database stored when an execution was canceled, so the restore may lose that
-		// time.
+		// Only the database contains the time of a cancellation, so the restored copy may lack it.
 		if now := final[id]; now.Status != e.Status || e.Status == string(execution.Succeeded) &&
 			!now.FinishedAt.Equal(e.FinishedAt) {
 			t.Errorf("after the restore %+v became %+v", e, now)
@@ -129,7 +128,7 @@ func TestCanceledAtRandomMoments(t *testing.T) {
 	t.Logf("%d executions, %d kills: %v", len(ids), kills, count)
 }
 
-// cancel cancels an execution as soon as it is recorded, and retries if the executor does not
+// cancel cancels an execution as soon as it is recorded. It retries if the executor does not
 // respond.
 func (b *breakable) cancel(id string) (c canceling) {
 	for deadline := time.Now().Add(time.Minute); b.t.Context().Err() == nil; {

@@ -98,7 +98,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// publish publishes a message to the stream as it is given: "publish SUBJECT DATA".
+// publish implements the script command "publish SUBJECT DATA", which publishes DATA unchanged to
+// the stream.
 func publish(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: publish SUBJECT DATA")
@@ -112,7 +113,8 @@ func publish(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// knock posts to a webhook that does not exist, as a stranger might: "knock PATH".
+// knock implements the script command "knock PATH", which posts to a webhook that does not exist,
+// as a stranger might.
 func knock(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: knock PATH")
@@ -124,7 +126,8 @@ func knock(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// retry runs a program until it succeeds: "retry PROGRAM ARGUMENT…".
+// retry implements the script command "retry PROGRAM ARGUMENT…", which runs a program until it
+// succeeds.
 func retry(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: retry PROGRAM ARGUMENT…")
@@ -151,8 +154,8 @@ var (
 	exampleLine = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// The help of every subcommand has an example that works with the demo workflow, and fits into a
-// terminal.
+// The help of every subcommand fits into a terminal and has an example that works with the demo
+// workflow.
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -172,7 +175,7 @@ func TestHelpExamples(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(sh.run("hookstart dead-letter list"), "on purpose") &&
 		time.Now().Before(deadline) {
-		continue // each command starts a program, which takes long enough
+		continue // no pause: each command starts a program, which takes long enough
 	}
 	sh.run("hookstart trigger send demo && hookstart execution verify latest --wait 20s")
 	verbs := verbLine.FindAllStringSubmatch(sh.run("hookstart --help"), -1)
@@ -206,11 +209,11 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {
-				// No key that is created has this ID.
+				// The ID in this example is invented: no key has it.
 				continue
 			}
 			if strings.HasSuffix(example[1], " message-12") {
-				// Such a dead letter exists only after a fault of the database.
+				// The dead letter in this example exists only after a fault of the database.
 				continue
 			}
 			sh.run(example[1])

@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 )
 
-// A page that stays open while the executor is killed and restarted shows everything it missed
-// exactly once, and redirects to the sign-in page when its session is no longer valid.
+// A page that stays open while the executor is killed and restarted shows every missed change
+// exactly once. It redirects to the sign-in page when its session is no longer valid.
 func TestConsoleComesBack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -64,7 +64,7 @@ func TestConsoleComesBack(t *testing.T) {
 	send()
 	rows()
 
-	// A different admin token ends all sessions, so the page would get no more events.
+	// A different admin token ends all sessions, so the page gets no more events.
 	l.Kill()
 	l = launchLocal(t, dir, fixed, "--admin-token=another")
 	b.see("#token")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// An operator takes a workflow without a sender to the first verified event from Slack, using only
-// the console.
+// Using only the console, an operator connects a workflow without a sender to Slack, up to the
+// first verified event.
 func TestConnectSlack(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -99,7 +99,7 @@ func TestConnectSlack(t *testing.T) {
 	}
 }
 
-// tryOut sends test requests, and checks that they are signed, separate deliveries that are
+// tryOut sends test requests. It checks that they are signed, have different delivery IDs and are
 // recorded as verified. While the workflow is inactive they are refused, and the page offers to
 // start an execution without the endpoint.
 func tryOut(b *tab) {
@@ -131,8 +131,8 @@ func tryOut(b *tab) {
 	b.wait(fragmentsAreThere) // parts that arrive later move the elements below them
 }
 
-// picture takes a screenshot for developers who change the page, if HOOKSTART_SCREENSHOTS names a
-// folder.
+// picture takes a screenshot for developers who change the page, if HOOKSTART_SCREENSHOTS is set to
+// a folder.
 func picture(b *tab, name string) {
 	folder := os.Getenv("HOOKSTART_SCREENSHOTS")
 	if folder == "" {

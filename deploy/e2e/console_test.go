@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// An operator does the tasks of the first day in a browser, against the real program.
+// An operator completes the first-day tasks in a browser, against the real program.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -81,8 +81,8 @@ func signOut(b *tab) {
 	b.see("#token")
 }
 
-// demoIsSaid checks that the demo's page explains what its runner does and from where its URL can
-// be reached.
+// demoIsSaid checks that the demo's page explains what its runner does, and from where the webhook
+// URL can be reached.
 func demoIsSaid(b *tab) {
 	b.t.Helper()
 	const does = `A demo runner in this program takes its queue: it answers any input, and fails on {"fail": "why"}.`
@@ -136,7 +136,7 @@ func copied(b *tab, id string) string {
 func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	t.Helper()
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer does not move
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // rows under the pointer would not move
 	a, err := post(t.Context(), url,
 		map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
 		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
@@ -357,8 +357,8 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 		}
 	}
 
-	// When another client rotates the token as well, the page neither shows nor copies the outdated
-	// token.
+	// Another client rotates the token as well. After that, the page neither shows nor copies the
+	// outdated token.
 	b.click("[data-show-token]")
 	b.text("#webhook-url", "hst_")
 	again, err := l.client().RotateToken(t.Context(), "new-orders", "webhook", 0)
@@ -396,8 +396,8 @@ func hitTheLimit(b *tab) {
 	b.text("#state", "Active")
 }
 
-// changeSettings changes a workflow, and checks that settings that were not changed on the page
-// stay the same.
+// changeSettings changes some settings of a workflow on its page, and checks that all others stay
+// the same.
 func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	check := func(err error) {
@@ -432,7 +432,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.text("#rate", "7 requests per 10 s")
 	b.wait(`document.title === "Invoices & bills · hookstart"`)
 	b.wait(`!document.querySelector("[data-settings] [aria-invalid], [data-settings] [data-problem]:not([hidden])")`)
-	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // writing the old value would change it
+	b.wait(`document.querySelector("#set-queue").value === "theirs"`) // the next save must not undo it
 
 	w, err := client.Workflow(ctx, "invoices")
 	check(err)
@@ -463,7 +463,7 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	b.click("[data-settings] button")
 	b.text("[data-settings] [data-said]:not(.bad)", "Saved.")
 	b.text("#title", "queue mine")
-	// A change that another client makes at the last moment stays, too, if the form does not change
+	// A change that another client makes at the last moment also survives, unless the form changes
 	// the same setting.
 	b.do(chromedp.Evaluate[chromedp.Void](`{
 		const fetch = window.fetch;
@@ -495,8 +495,8 @@ func changeSettings(t *testing.T, b *tab, l *localProgram) {
 	}
 }
 
-// downgrade checks that the page asks before a downgrade and lists what would stop. It first keeps
-// the plan.
+// downgrade checks that the page asks for confirmation before a downgrade, and lists the workflows
+// that would stop. It cancels the first downgrade.
 func downgrade(t *testing.T, b *tab) {
 	t.Helper()
 	b.visit("/accounts")
@@ -525,12 +525,12 @@ func downgrade(t *testing.T, b *tab) {
 	b.click("dialog [value=yes]")
 	b.text("[data-done]", "“Acme Inc.” is on the plan free now.")
 	b.text("#account-acme-inc", "2 of 1 active")
-	change("ultra") // nothing would stop, so the page does not ask
+	change("ultra") // the page does not ask, because nothing would stop
 	b.text("[data-done]", "“Acme Inc.” is on the plan ultra now.")
 	b.text("#account-acme-inc", "no limit")
 }
 
-// longNames gives a workflow names without a possible line break.
+// longNames gives a workflow long names in which no line can break.
 func longNames(t *testing.T, l *localProgram) {
 	t.Helper()
 	long := strings.Repeat("W", 200)

@@ -81,8 +81,8 @@ func launchControlled(t *testing.T) *controlled {
 	return c
 }
 
-// holdExecutions starts a runner of a queue, whose executions do not end before the test does, even
-// if they are canceled.
+// holdExecutions starts a runner of a queue. Its executions last until the test ends, even if they
+// are canceled.
 func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	t.Helper()
 	nc, err := nats.Connect(c.nats)
@@ -108,7 +108,7 @@ func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	})
 }
 
-// controlState is a state of a page from which something is controlled.
+// controlState is a state of a page that controls queues, executions or operator events.
 type controlState struct {
 	name, path string
 	before     func() error // changes the state over the API; nil means no change
@@ -204,10 +204,10 @@ func (c *controlled) states(t *testing.T) []controlState {
 	}
 }
 
-// In every state of the pages from which queues, executions and operator events are controlled,
-// axe-core finds no violations, nothing is wider than the window, and the browser does not
-// complain. If HOOKSTART_SCREENSHOTS names a folder, the test takes a screenshot of each state for
-// people to look at.
+// Pages that control queues, executions and operator events have no axe-core violations in any
+// state, do not exceed the width of the window, and cause no complaints of the browser. If
+// HOOKSTART_SCREENSHOTS is set to a folder, the test takes a screenshot of each state for people to
+// look at.
 func TestControlPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -231,10 +231,10 @@ func TestControlPages(t *testing.T) {
 	b.contented()
 }
 
-// Without a mouse, an operator does everything that the pages offer for control: pause and resume a
+// Without a mouse, an operator can do everything that the control pages offer: pause and resume a
 // queue, limit a group of runners, give a queue its own stream, change that stream's settings,
 // cancel one execution, cancel all that wait, set the workflow that operator events start, and
-// remove that setting. The focus never gets lost.
+// remove that setting. The focus is never lost.
 func TestControlByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

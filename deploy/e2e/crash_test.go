@@ -36,7 +36,7 @@ func (l *ledger) len() int {
 	return len(l.acknowledged)
 }
 
-// send posts until ctx ends or the program is gone. Every other delivery has an ID.
+// send posts deliveries until ctx ends or the program has exited. Every other delivery has an ID.
 func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url func() string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		deliveryID, header := "", map[string]string{"Content-Type": "application/json"}
@@ -47,7 +47,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 		a, err := post(ctx, url(), header, strings.NewReader(`{"n":1}`))
 		switch {
 		case err != nil:
-			// The program was killed, or the test is over; unacknowledged requests do not count.
+			// The program was killed, or the test is over. Unacknowledged requests do not count.
 			return
 		case a.status == 200:
 			if l.add(a, deliveryID) {
@@ -60,8 +60,8 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 	}
 }
 
-// After five kill -9 under load, each acknowledged execution is recorded exactly once, and earlier
-// deliveries are still recognized.
+// After the program was killed five times under load, each acknowledged execution is recorded
+// exactly once, and repeats of earlier deliveries are still recognized.
 func TestKillUnderLoad(t *testing.T) {
 	t.Parallel()
 	const kills, senders, perRun = 5, 8, 150

@@ -59,7 +59,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 	}
 }
 
-// Links between documents lead to existing files, and to existing headings or anchors in them.
+// Links between documents lead to existing files, headings and anchors.
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 	t.Parallel()
 	all := documents(t)
@@ -140,7 +140,7 @@ func TestDefaultDeliveryHeadersAreDocumented(t *testing.T) {
 	}
 }
 
-// The paths through the code in CONTRIBUTING.md lead through files and functions that exist.
+// The paths through the code in CONTRIBUTING.md name only files and functions that exist.
 func TestPathsThroughTheCodeExist(t *testing.T) {
 	t.Parallel()
 	text := string(file(t, filepath.Join(repository, "CONTRIBUTING.md")))
@@ -170,7 +170,7 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 				}
 			}
 		}
-		source = "" // the next line names its own file
+		source = "" // the next line gives its own file
 	}
 	if checked < 40 {
 		t.Errorf("%d functions found", checked)

@@ -24,7 +24,7 @@ import (
 
 var eventFailures = flag.Int("events", 60, "TestEventsUnderKills: so many failures")
 
-// killable is an installation whose processes are killed and restarted.
+// killable is an installation whose processes a test can kill and restart.
 type killable struct {
 	t        *testing.T
 	flags    []string
@@ -53,8 +53,8 @@ func (k *killable) startIngress() {
 	k.url = "http://" + k.ingress.Await(`"addr":"([^"]+)".*ingress is ready`)
 }
 
-// startRunner starts a runner of a queue. In the queue fails, every execution fails; in the queue
-// alerts, every input is saved to a file.
+// startRunner starts a runner of a queue. In the queue "fails", every execution fails. In the queue
+// "alerts", the runner saves every input to a file.
 func (k *killable) startRunner(queue string) {
 	script := map[string]string{
 		"fails":  "exit 1",
@@ -67,7 +67,7 @@ func (k *killable) startRunner(queue string) {
 	k.runners[queue].Await("(runner is ready)")
 }
 
-// oneByOne is the number of failures that come first, so few that each is reported by itself.
+// oneByOne is the number of initial failures. It is low enough that each gets an event of its own.
 const oneByOne = 5
 
 // killables is the number of processes that kill chooses from.
@@ -94,9 +94,9 @@ func (k *killable) kill(n int) {
 	}
 }
 
-// However often NATS, the executor, the ingress and the runners are killed, the alert workflow's
-// executions report each failure exactly once, and there are only few of them. One that reports a
-// single failure names the execution that failed.
+// While NATS, the executor, the ingress and the runners are killed, the alert workflow's executions
+// report each failure exactly once, and their number stays low. An event about a single failure
+// names the execution that failed.
 func TestEventsUnderKills(t *testing.T) {
 	t.Parallel()
 	failures := *eventFailures
@@ -211,14 +211,14 @@ func (k *killable) deliver(t *testing.T, path, delivery string) (id string) {
 	return id
 }
 
-// toldEvent is the part of an operator event that TestEventsUnderKills looks at.
+// toldEvent is the part of an operator event that TestEventsUnderKills checks.
 type toldEvent struct {
 	Kind, ExecutionID string
 	Count             int
 }
 
-// events returns the event that each execution of the alert workflow reports, keyed by file name,
-// for the executions that its runner has received.
+// events returns the events that the alert workflow's runner has received, keyed by file name. Each
+// of its executions reports one event.
 func (k *killable) events(t *testing.T) map[string]toldEvent {
 	t.Helper()
 	files, err := os.ReadDir(k.told)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// The page of an unfinished execution follows it until it ends.
+// The open page of an execution shows its progress until it ends.
 func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -30,7 +30,7 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		b.visit("/executions/" + a.ExecutionID)
-		b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // elements under the pointer do not move
+		b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // elements under the pointer would not move
 	}
 	open(`{"ok":1.10}`)
 	b.text("#steps", "for a runner of the queue later")

@@ -25,17 +25,18 @@ import (
 var failovers = flag.Int("failovers", 0,
 	"TestDatabaseFailsOver: so many failovers, at 200 deliveries/s; 0: a few")
 
-// failoverRun is the ledger of the test: the acknowledgements to senders and the runs by runners.
+// failoverRun records what senders and runners observed: the acknowledged deliveries and the runs
+// of executions.
 type failoverRun struct {
 	mu       sync.Mutex
 	accepted map[string]string // execution IDs keyed by delivery ID
 	runs     map[string]int    // number of runs by execution ID
 	failing  map[string]bool   // executions that their runner reported as failed
-	// after describes runs that began after an earlier run of the same execution had ended.
+	// after describes the runs that began after an earlier run of the same execution had ended.
 	after []string
 }
 
-// A lagging standby is promoted repeatedly under load. Executions that the database has lost are
+// A lagging standby is promoted repeatedly under load. Executions that are missing from it are
 // recorded again from the streams, with their reported ends. No execution that has ended runs
 // again, and /readyz reports the recovery while it lasts.
 func TestDatabaseFailsOver(t *testing.T) {
@@ -66,9 +67,9 @@ func TestDatabaseFailsOver(t *testing.T) {
 	var took []time.Duration
 	for range rounds {
 		check(t, pair.StartStandby(t.Context()))
-		pause(t, lag/2) // both databases record the executions of this time
+		pause(t, lag/2) // both databases record the executions of this interval
 		check(t, pair.StopStandby())
-		pause(t, lag) // only the primary records those of this time
+		pause(t, lag) // only the primary records those of this interval
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))
 		promoted := time.Now()
@@ -241,7 +242,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// pause waits while the load goes on.
+// pause lets the load continue for a duration.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

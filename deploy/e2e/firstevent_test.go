@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/sender"
 )
 
-// A new operator creates a workflow and connects Slack, Stripe and GitHub to it, one after the
-// other, using only the console. Each event is verified, a secret is rotated without any refusal,
-// and no event is attributed to the wrong sender.
+// Using only the console, a new operator creates a workflow and connects it first to Slack, then to
+// Stripe and then to GitHub. Each event is verified, rotating a secret causes no refusal, and no
+// event is attributed to the wrong sender.
 func TestFirstVerifiedEvents(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -31,9 +31,8 @@ func children(of int) map[int]string {
 	return found
 }
 
-// hookstart run acts as the first process of a container, with programs that leave processes
-// behind. These do not remain as zombies, a stop reaches the programs, and the exit code is the
-// runner's.
+// hookstart run is the first process of a container, and its programs leave processes behind. These
+// do not remain as zombies, stopping it also stops the programs, and the exit code is the runner's.
 func TestRunAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("unshare", "--pid", "--fork", "true").Run(); err != nil {

@@ -29,7 +29,7 @@ func sendActions(t *testing.T, l *localProgram, actions ...string) {
 }
 
 // Without a mouse, an operator creates a node's filter from the fields of recent requests, tries it
-// on them, saves it and removes it; the same goes for the order key and the response.
+// on these requests, saves it and removes it. The same works for the order key and the response.
 func TestHandlingByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -94,7 +94,8 @@ func TestHandlingByKeyboard(t *testing.T) {
 	press(kb.Enter)
 	b.text("#filter-now table", "ptr:/action")
 
-	// A change that another client made meanwhile is not overwritten on the first attempt.
+	// Another client has changed the node meanwhile. The first attempt to save does not overwrite
+	// that change.
 	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
 		apiclient.Patch{"orderKey": "ptr:/theirs"}); err != nil {
 		t.Fatal(err)
@@ -148,9 +149,9 @@ func TestHandlingByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// In every state of a node's request handling, axe-core finds no violations, nothing is wider than
-// the window, and the browser does not complain. If HOOKSTART_SCREENSHOTS names a folder, the test
-// takes a screenshot of each state for people to look at.
+// The pages for a node's request handling have no axe-core violations in any state, do not exceed
+// the width of the window, and cause no complaints of the browser. If HOOKSTART_SCREENSHOTS is set
+// to a folder, the test takes a screenshot of each state for people to look at.
 func TestHandlingPages(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A page that stays open keeps up with changes made elsewhere.
+// A page that stays open shows changes that are made elsewhere.
 func TestConsoleKeepsUp(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -27,14 +27,14 @@ func TestConsoleKeepsUp(t *testing.T) {
 	b.contented()
 }
 
-// goOnAfterLast follows the link "Older" on pages that were open while rows arrived, and checks
-// that no row is skipped.
+// goOnAfterLast follows the link "Older" on pages to which rows were added after they were opened.
+// It checks that no row is skipped.
 func goOnAfterLast(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	const shown = `[...document.querySelectorAll("[data-id]")].map((row) => row.dataset.id)`
 	b.visit("/workflows/demo") // the list is empty and has no link
 	b.see("[data-live-state].on")
-	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // a row under the pointer does not move
+	b.do(chromedp.MouseEvent("mouseMoved", 1, 1)) // rows under the pointer would not move
 	var ids []string
 	start := func(n int) {
 		t.Helper()
@@ -102,8 +102,8 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	b.do(chromedp.EmulateViewport(1440, 900))
 }
 
-// ownIsShown starts executions while the list is held: the user's own executions appear
-// immediately, those of other clients only once the pointer has left the list.
+// ownIsShown starts executions while the pointer or the focus is in the list. The user's own
+// executions appear immediately, those of other clients only once the pointer has left the list.
 func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	b.visit("/workflows/demo?within=1h")
@@ -157,8 +157,8 @@ func hover(b *tab, selector string) {
 	b.do(chromedp.MouseEvent("mouseMoved", x, y))
 }
 
-// failuresGo checks that a failure is shown until the next action, or until the executor can be
-// reached again.
+// failuresGo checks that the message about a failure disappears at the next action, or when the
+// executor can be reached again.
 func failuresGo(b *tab) {
 	b.t.Helper()
 	b.visit("/workflows/demo")
@@ -181,7 +181,7 @@ func failuresGo(b *tab) {
 	b.wait(said + `.innerText === ""`)
 }
 
-// zoneIsSaid checks that the time shown on hover is exact and names its time zone.
+// zoneIsSaid checks that the time shown on hover is exact and includes its time zone.
 func zoneIsSaid(t *testing.T, b *tab) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetTimezoneOverride,

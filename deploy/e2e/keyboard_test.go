@@ -11,7 +11,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// Everything can be done without a mouse.
+// Everything in the console can be done without a mouse.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -87,7 +87,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-delete]")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
-	b.evaluate(`String(document.querySelector("dialog").dispatchEvent(new Event("close")))`) // a late event of the first opening
+	b.evaluate(`String(document.querySelector("dialog").dispatchEvent(new Event("close")))`) // as if late, from the first opening
 	to("dialog [value=yes]")
 	press(kb.Enter)
 	b.page("Workflows")
@@ -95,8 +95,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.contented()
 }
 
-// Without a mouse, filters take effect when they are changed, and several dead letters can be
-// selected and requeued.
+// Using only the keyboard, an operator can change filters, which take effect immediately, and can
+// select several dead letters and requeue them.
 func TestDeadLettersByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -174,9 +174,9 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.text(".queues", "1 member")
 }
 
-// Without a mouse, an empty account is deleted, deleting an account that is not empty is refused,
-// and a rejected request is replayed. Each time the focus moves into the dialog, Escape only closes
-// the dialog, and the focus returns.
+// Three dialogs work without a mouse: deleting an empty account, deleting an account that is not
+// empty, which is refused, and replaying a rejected request. Each time the focus moves into the
+// dialog, Escape only closes the dialog, and the focus returns.
 func TestDialogsByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -200,8 +200,8 @@ func TestDialogsByKeyboard(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("Accounts")
 	press := func(keys string) { t.Helper(); b.do(chromedp.KeyEvent(keys)) }
-	// asked opens a button's dialog twice and confirms the second one. The first time, Escape
-	// closes it.
+	// asked opens a button's dialog twice. It closes the first one with Escape and confirms the
+	// second one.
 	asked := func(button, title string) {
 		t.Helper()
 		b.wait(`document.documentElement.dataset.ready !== undefined`)

@@ -17,7 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// ends runs a program that must refuse to start, and returns its output.
+// ends runs a program that is expected to exit at startup, and returns its output.
 func ends(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	p := launch(t, name, args...)
@@ -32,8 +32,8 @@ func ends(t *testing.T, name string, args ...string) string {
 	return p.Output()
 }
 
-// If a key file can open none of the sealed secrets, the program exits at startup with one clear
-// line. If it lacks only some of the keys, the program names the missing ones.
+// If no sealed secret can be opened with the key file, the program exits at startup with one clear
+// line. If the file lacks only some of the keys, the program names the missing ones.
 func TestKeyFileThatOpensNothing(t *testing.T) {
 	t.Parallel()
 	keyFile := func(lines ...string) string {
@@ -93,14 +93,14 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 	}
 }
 
-// A client that watches executions and reconnects to an executor that was restarted meanwhile
-// misses nothing and gets no gap event.
+// A client that watches executions reconnects after the executor was restarted. It misses no event
+// and gets no gap event.
 func TestEventsResumeThroughARestart(t *testing.T) {
 	t.Parallel()
 	server, database := natstest.Start(t), "sqlite:"+filepath.Join(t.TempDir(), "executions.db")
 	i := installAt(t, server, database, 1)
 	path := makeWorkflow(t, i.client, "orders")
-	// until reads a stream of events until a line contains text. It returns everything that it
+	// until reads a stream of events up to a line that contains text. It returns everything that it
 	// read, and the last event ID.
 	until := func(i *installation, lastID, text string) (all, id string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

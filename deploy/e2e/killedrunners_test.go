@@ -37,8 +37,8 @@ const (
 )
 
 // beRunner runs the program test-runner: a runner that prints when it begins and ends each
-// execution. The second argument is how long each execution takes. With a third argument N, the
-// first attempt of about one execution in N fails.
+// execution. The second argument is the duration of each execution. If there is a third argument N,
+// the first attempt of about one in N executions fails.
 func beRunner() {
 	takes, err := time.ParseDuration(os.Args[2])
 	oneIn := 0
@@ -54,7 +54,7 @@ func beRunner() {
 	}
 }
 
-// errFirstAttempt is what the handler of test-runner returns for a first attempt that has to fail.
+// errFirstAttempt is the error with which test-runner's handler fails a first attempt on purpose.
 var errFirstAttempt = errors.New("the first attempt fails")
 
 func runRunner(natsURL string, takes time.Duration, oneIn int) error {
@@ -72,11 +72,11 @@ func runRunner(natsURL string, takes time.Duration, oneIn int) error {
 		Group:       "killed",
 		Concurrency: places,
 		AckWait:     runnerAckWait,
-		Attempts:    100, // attempts that are cut off by a kill count, too
+		Attempts:    100, // attempts that a kill interrupts count, too
 		Backoff:     func(int) time.Duration { return 50 * time.Millisecond },
 	},
 		func(ctx context.Context, e runner.Execution) (any, error) {
-			// A single write, so that a killed process has written either the whole line or
+			// Use a single write, so that a killed process has written either the whole line or
 			// nothing.
 			fmt.Fprintln(os.Stdout, "begin", e.ID, time.Now().UnixMicro())
 			select {
@@ -106,8 +106,8 @@ type testRunner struct {
 type testRun struct {
 	by    *testRunner
 	began int64 // microseconds since 1970; comparable, because all runners are on one machine
-	// after is the number of executions that returned later in the same process. -1 means that this
-	// run did not return.
+	// after is the number of executions that returned later in the same process, or -1 if this run
+	// did not return.
 	after int
 }
 
@@ -139,7 +139,7 @@ func (r *testRunner) runs(t *testing.T) map[string]*testRun {
 }
 
 // Four runners of one group are killed and replaced one after another. Every execution succeeds,
-// only executions that were in flight at a kill run again, and no final state changes.
+// and no final state changes. Only executions that were in flight at a kill run again.
 func TestKilledRunners(t *testing.T) {
 	t.Parallel()
 	executions, takes, look := 1000, 20*time.Millisecond, 20*time.Millisecond
@@ -168,8 +168,8 @@ func TestKilledRunners(t *testing.T) {
 	members := []*testRunner{begin(), begin(), begin(), begin()}
 	accepted := sendAll(t, l.ingress+path, executions)
 
-	// Executions that have ended are checked repeatedly during the kills, which do not wait for the
-	// checks.
+	// During the kills, check executions that have ended repeatedly. The kills do not wait for
+	// these checks.
 	final := map[string]api.Execution{}
 	observe := func() { finalStates(t, l.client(), "killed", final) }
 	stopObserving, observed := make(chan struct{}), make(chan struct{})
@@ -184,7 +184,7 @@ func TestKilledRunners(t *testing.T) {
 			}
 		}
 	}()
-	// Kill a runner after a share of the executions has run, or at intervals.
+	// Kill a runner after a share of the executions has run, or at regular intervals.
 	kill := func(n int) {
 		victim := members[n%len(members)]
 		victim.Kill()
@@ -240,8 +240,8 @@ func TestKilledRunners(t *testing.T) {
 		reports)
 }
 
-// sendAll posts n deliveries, each until it is accepted, and then sends the IDs of their executions
-// on the channel.
+// sendAll posts n deliveries, each until it is accepted. It then sends the IDs of their executions
+// on the returned channel.
 func sendAll(t *testing.T, url string, n int) <-chan []string {
 	t.Helper()
 	accepted := make(chan []string, 1)
@@ -274,8 +274,8 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 	return accepted
 }
 
-// finalStates adds the workflow's executions that have ended to known, and checks that the
-// executions that were already in it have not changed.
+// finalStates adds the workflow's executions that have ended to known. It checks that those in
+// known from earlier calls have not changed.
 func finalStates(
 	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
 ) {
@@ -304,10 +304,10 @@ func finalStates(
 	}
 }
 
-// checkRepeats checks that each execution that ran again was in flight when its runner was killed:
-// either it had not returned, or it was among the last to return, so the server did not have its
-// acknowledgement yet. A runner has at most as many pending acknowledgements as concurrency slots;
-// on a busy machine, twice as many may be in flight.
+// checkRepeats checks that each execution that ran again was in flight when its runner was killed.
+// Such an execution had either not returned, or was among the last to return, so that the server
+// did not have its acknowledgement yet. A runner has at most as many pending acknowledgements as
+// concurrency slots. On a busy machine, twice as many may be in flight.
 func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int) {
 	t.Helper()
 	runs := map[string][]*testRun{}
@@ -332,8 +332,8 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 	return repeats, unacknowledged
 }
 
-// checkFirstEndCounts compares the stream with the records: the first final report of an execution
-// determines its status.
+// checkFirstEndCounts checks that the first final report of each execution in the stream determines
+// the status in the record.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	js := jetStream(t, l.nats)

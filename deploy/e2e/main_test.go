@@ -25,8 +25,8 @@ func (m withPrograms) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	programs.dir, programs.path = dir, map[string]string{}
-	// These tests wait for programs and browsers more than other tests do, and are still running
-	// when the tests of other packages have finished.
+	// Run more of these tests in parallel: they wait for programs and browsers more than other
+	// tests do, and are still running when the tests of other packages have finished.
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")
@@ -35,7 +35,8 @@ func (m withPrograms) Run() int {
 }
 
 // TestMain makes the test binary act as one of the programs when it is started under that program's
-// name. So the tests run real processes, with the race detector if the test binary has it.
+// name. The tests therefore run real processes, which have the race detector if the test binary has
+// it.
 func TestMain(m *testing.M) {
 	natstest.ServeIfAsked()
 	testscript.Main(withPrograms{childtest.CleanEnvM{M: m}}, map[string]func(){

@@ -20,7 +20,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
-// No request of a stranger or a sender adds a series to those that existed at the start.
+// Requests of strangers and senders add no series to those that existed at the start.
 func TestNoRequestAddsASeries(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -83,14 +83,13 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	recorded(t, client, last, func(api.ExecutionDetail) bool { return true })
 	now := scraped(t, l.ops)
 	more := slices.DeleteFunc(added(before, now), func(series string) bool {
-		// These are the series of the queues of workflows, which exist once the executor has
-		// checked the queues.
+		// The series of the workflows' queues appear only once the executor has checked the queues.
 		return strings.HasPrefix(series, "hookstart_executor_queue_")
 	})
 	if len(more) > 0 {
 		t.Errorf("%d series more than at the start:\n%s", len(more), strings.Join(more, "\n"))
 	}
-	// Check that the requests were counted; otherwise this test would prove nothing.
+	// Check that the requests were counted. Otherwise the missing series would prove nothing.
 	for _, code := range []string{
 		"", "token_invalid", "workflow_not_found", "method_not_allowed", "not_found",
 		"json_invalid", "workflow_inactive",
@@ -109,7 +108,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 	}
 }
 
-// The check of the previous test detects a label whose value comes from a request.
+// The check in TestNoRequestAddsASeries detects a label whose value comes from a request.
 func TestALabelOfARequestIsSeen(t *testing.T) {
 	t.Parallel()
 	o := ops.New()
@@ -150,7 +149,7 @@ func documented(t *testing.T) map[string]string {
 	return metrics
 }
 
-// The table of all metrics is complete, describes each metric, and follows the naming rules in the
+// The table of metrics lists and describes every metric, and follows the naming rules in its
 // document.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()

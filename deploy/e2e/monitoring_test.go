@@ -27,7 +27,7 @@ func file(t *testing.T, path string) []byte {
 	return content
 }
 
-// queries checks expressions against the metrics that the programs really serve.
+// queries checks expressions against the metrics that the programs actually serve.
 type queries struct {
 	t      *testing.T
 	scrape scrape
@@ -145,7 +145,7 @@ func (q *queries) selector(where string, s *parser.VectorSelector) {
 }
 
 // Prometheus can load the rules, every metric in them exists, and for each alert the runbook
-// explains what it means, what to check and what to do.
+// explains its meaning, what to check and what to do.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	q := newQueries(t)

@@ -33,10 +33,10 @@ var (
 	movesSeed = flag.Uint64("moves-seed", 1, "seed of what TestQueuesMoveUnderLoad kills")
 )
 
-// A queue moves to a separate stream and back repeatedly while deliveries and repeats arrive, and
-// at each move one process is killed: an executor, an ingress or a runner. Nothing acknowledged is
-// lost or stored twice, repeats are recognized, only executions in flight at a kill run again, and
-// senders wait no longer than 5 s.
+// A queue moves to its own stream and back repeatedly while deliveries and repeats arrive. At each
+// move one process is killed: an executor, an ingress or a runner. Nothing acknowledged is lost or
+// stored twice, repeats are recognized, only executions in flight at a kill run again, and senders
+// wait no longer than 5 s.
 func TestQueuesMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t)
@@ -61,9 +61,9 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with two workflows, each with a separate queue. Runners of the kit
-// consume from "killed", and hookstart run consumes from "other". The queue "killed" moves between
-// the streams.
+// moving is an installation with two workflows, each with its own queue. The queue "killed" moves
+// between the streams, and runners of the kit consume from it. hookstart run consumes from the
+// queue "other".
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -71,7 +71,7 @@ type moving struct {
 	api     string
 	urls    []string // URLs of the ingresses
 	paths   map[string]string
-	folder  string // for the files that the program of hookstart run writes, one for each execution
+	folder  string // for one file per execution, written by the program of hookstart run
 	command string // path of the program hookstart
 
 	mu        sync.Mutex
@@ -158,8 +158,7 @@ func (m *moving) startRunner() *testRunner {
 	return r
 }
 
-// startRun starts hookstart run. The program that it runs appends a line to a file for each
-// execution.
+// startRun starts hookstart run with a program that appends a line to the execution's file.
 func (m *moving) startRun() {
 	command := exec.Command(m.command, "run", "--queue", "other", "--nats-url", m.server.URL(),
 		"--concurrency", "4", "--",
@@ -230,7 +229,7 @@ func (m *moving) load() (stop func()) {
 				m.accepted[workflow][delivery] = id
 				m.mu.Unlock()
 				m.done.Add(1)
-				if n%4 == 3 { // an earlier one, which may be in the other stream
+				if n%4 == 3 { // repeat an earlier delivery, which may be in the other stream
 					again := fmt.Sprintf("%d-%d", sender, n/2)
 					m.mu.Lock()
 					want := m.accepted[workflow][again]

@@ -31,9 +31,9 @@ await run(nc, { queue: "ordered", group: "ordered", concurrency: 2,
 await nc.close();
 `
 
-// The Node.js kit consumes its queue's executions from both streams, follows moves without a
-// restart, keeps the order of keys, and runs each execution exactly once, never more than its
-// concurrency at the same time.
+// The Node.js kit consumes its queue's executions from both streams and follows moves without a
+// restart. It keeps the order of keys, runs each execution exactly once, and never exceeds its
+// concurrency.
 func TestNodeFollowsItsQueue(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -67,7 +67,7 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	ingress.MoveToSharedStream(t, "ordered")
 	begin()
 	await(all)
-	// Deletes the reports of the executions that ran there, too.
+	// This also deletes the reports of the executions that ran there.
 	ingress.DeleteOwnStream(t, "ordered")
 	before := len(all)
 	begin()

@@ -30,7 +30,7 @@ func startIdentityProvider(t *testing.T) (issuer string, register func(console s
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The provider is a different site than the console at 127.0.0.1, as in production.
+	// As in production, the provider is not on the same site as the console, which is at 127.0.0.1.
 	issuer = "http://localhost:" + port
 	var provider http.Handler
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,8 @@ func launchWithProvider(t *testing.T, args ...string) *localProgram {
 	return l
 }
 
-// signInAtProvider goes from the console's sign-in page through the provider's page.
+// signInAtProvider signs in: it goes from the console's sign-in page to the provider's page and
+// submits it.
 func signInAtProvider(b *tab, user, password string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.base + "/sign-in?next=%2Fworkflows"))
@@ -176,8 +177,8 @@ func TestSignInThroughAProvider(t *testing.T) {
 	}
 }
 
-// A session that began at a provider ends even on an idle page. The browser is redirected to the
-// provider and returns to the page that it left.
+// A session that began at a provider ends in time, even on an idle page. The browser is then
+// redirected to the provider, and returns to the page that it left.
 func TestSessionsThroughAProviderEnd(t *testing.T) {
 	l := launchWithProvider(t, "--oidc-session=5s")
 	b := openBrowser(t, l.executor)
@@ -193,7 +194,8 @@ func TestSessionsThroughAProviderEnd(t *testing.T) {
 	b.contented()
 }
 
-// A key that is created in the console is shown once, and can sign in there until it is revoked.
+// A key that is created in the console is shown only once. It can sign in to the console until it
+// is revoked.
 func TestKeysInTheConsole(t *testing.T) {
 	t.Parallel()
 	l := launchLocalWithLink(t)
@@ -231,11 +233,11 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.text("dialog[open]", "CI of team A")
 	b.click(`dialog[open] [value="yes"]`)
 	b.text("[data-done]", "is revoked")
-	other.page("Sign in") // its event stream has ended, without any other request
+	other.page("Sign in") // the end of its event stream is enough; there is no other request
 	b.contented()
 }
 
-// traffic makes an execution and a refused request of a workflow with the node "webhook".
+// traffic creates one execution and one refused request of a workflow with the node "webhook".
 func traffic(t *testing.T, l *localProgram, workflow string) {
 	t.Helper()
 	client := l.client()
@@ -279,7 +281,7 @@ func executionOf(t *testing.T, client *apiclient.Client, workflow string) string
 	return ""
 }
 
-// longKey creates keys with all properties that the list of keys may have to show.
+// longKey creates keys with every property that the list of keys can show.
 func longKey(t *testing.T, l *localProgram) {
 	t.Helper()
 	for _, put := range []api.PutKey{

@@ -22,7 +22,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// The operations endpoints of a program are only on its ops listener.
+// A program serves its operations endpoints only on the ops listener.
 func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -50,14 +50,14 @@ func TestOpsAreOnTheOpsListenerOnly(t *testing.T) {
 			}
 		}
 	}
-	// The admin token is on this process's command line.
+	// The command line of this process contains the admin token, so pprof must not serve it.
 	if status, body := get(t, l.ops+"/debug/pprof/cmdline"); status != 404 ||
 		strings.Contains(body, adminToken) {
 		t.Errorf("cmdline: %d %.200s", status, body)
 	}
 }
 
-// The log level can be changed while the process runs, and the log contains no token at any level.
+// The log level can be changed while a program runs. The log contains no token at any level.
 func TestLogLevelWhileItRuns(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=error")

@@ -41,7 +41,7 @@ func makeOrdered(t *testing.T, c *apiclient.Client) string {
 	return path
 }
 
-// ordered runs executions with order keys by four runners of one group.
+// ordered runs executions with order keys on four runners of one group.
 type ordered struct {
 	t       *testing.T
 	client  *apiclient.Client
@@ -85,8 +85,8 @@ func (o *ordered) replaceRunner() {
 	o.kills++
 }
 
-// post makes one execution of each key in turn. A request that is not answered with 200 is sent
-// again, as the same delivery, for up to a minute.
+// post starts one execution of each key in turn. It retries a request that does not get a 200 for
+// up to a minute, with the same delivery ID.
 func (o *ordered) post(url string, executions, keys int) error {
 	for n := range executions {
 		key := n % keys
@@ -110,8 +110,8 @@ func (o *ordered) post(url string, executions, keys int) error {
 }
 
 // run posts requests that start executions, and returns when all of these have ended. Meanwhile it
-// calls disturb: every 2 s in a long test, otherwise parts times, each time after the same number
-// of executions.
+// calls disturb. In a long test it does so every 2 s, otherwise parts times, each time after the
+// same number of executions.
 func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	o.t.Helper()
 	posted := make(chan error, 1)
@@ -139,7 +139,7 @@ func (o *ordered) run(url string, executions, keys, parts int, disturb func()) {
 	}
 }
 
-// ended returns the number of handlers that have returned without an error.
+// ended returns how many handlers have returned without an error.
 func (o *ordered) ended() int {
 	n := 0
 	for _, r := range o.all {
@@ -148,9 +148,9 @@ func (o *ordered) ended() int {
 	return n
 }
 
-// check waits until all executions have ended, and compares what the handlers of each key did with
-// the order of acceptance. It returns how many handler runs failed, and how many were repeats of
-// another kind.
+// check waits until all executions have ended, and checks that the handlers of each key ran in the
+// order of acceptance. It returns how many handler runs failed, and how many were repeats for
+// another reason.
 func (o *ordered) check() (failed, repeats int) {
 	t := o.t
 	t.Helper()
@@ -167,7 +167,7 @@ func (o *ordered) check() (failed, repeats int) {
 			t.Errorf("%s is %s", id, e.Status)
 		}
 	}
-	// An execution may run several times, in the same process, too.
+	// An execution may run several times, even in the same process.
 	type run struct {
 		id           string
 		by           int   // process ID of the runner
@@ -236,8 +236,8 @@ func TestOrderHoldsWhileRunnersAreKilled(t *testing.T) {
 		"repeats", executions, keys, o.kills, repeats)
 }
 
-// Runners are killed, the leader of the stream changes, and first attempts fail, while deliveries
-// come in. The handlers for each key begin in the order of acceptance, never two at once.
+// While deliveries arrive, runners are killed, the leader of the stream changes, and first attempts
+// fail. The handlers for each key begin in the order of acceptance, never two at once.
 func TestOrderHoldsInACluster(t *testing.T) {
 	t.Parallel()
 	executions, keys := 150, 15
@@ -279,8 +279,8 @@ func TestOrderHoldsInACluster(t *testing.T) {
 		executions, keys, o.kills, leaders, failed, repeats)
 }
 
-// A runner that is frozen for longer than the ack wait aborts its handler when it resumes; another
-// member of the group has run the execution.
+// A runner that is frozen for longer than the ack wait aborts its handler when it resumes. Another
+// member of the group has run the execution meanwhile.
 func TestAFrozenRunnerGivesUpWhatIsOrdered(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir(), "--log-level=warn")

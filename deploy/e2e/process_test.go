@@ -64,8 +64,8 @@ func launchLocalIn(t *testing.T, env []string, dataDir string, args ...string) *
 	return l
 }
 
-// launchLocalWithLink starts hookstart-local with a token that it takes for a generated one, so it
-// prints a sign-in link.
+// launchLocalWithLink starts hookstart-local with a token that looks generated, so that it prints a
+// sign-in link.
 func launchLocalWithLink(t *testing.T) *localProgram {
 	t.Helper()
 	dir := t.TempDir()

@@ -59,8 +59,9 @@ func installAt(
 	return i
 }
 
-// In each of 500 rounds, 16 concurrent posts with the same delivery ID to two ingress processes
-// result in one response without deduplicated, one message, one record and one execution ID.
+// In each of 500 rounds, 16 concurrent posts go to two ingress processes with the same delivery ID.
+// They result in one message, one record and one execution ID, and exactly one response is not
+// marked as deduplicated.
 func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const rounds, repeats = 500, 16
@@ -102,8 +103,8 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 	checkLedger(t, acknowledged, i.nats.URL(), i.client, "busy")
 }
 
-// After an activation, deactivation or rotation, not even the very next POST gets an outdated
-// response, in 1,000 changes with two ingress processes.
+// After an activation, deactivation or rotation, the very next POST gets an up-to-date response.
+// The test makes 1,000 changes with two ingress processes.
 func TestChangesHoldFromTheNextRequest(t *testing.T) {
 	t.Parallel()
 	const turns = 1000

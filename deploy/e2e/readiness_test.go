@@ -17,18 +17,18 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// outage is the temporary loss of something that a program depends on.
+// outage is a temporary failure of something that a program depends on.
 type outage struct {
 	what string
 	away func()
-	back func() // nil means that it recovers by itself
-	// says maps programs to the line in their /readyz during the outage. Programs that are not in
-	// it stay ready.
+	back func() // ends the outage; nil if it ends by itself
+	// says maps programs to the line that their /readyz must contain during the outage. Programs
+	// that are not in the map stay ready.
 	says map[string]string
 }
 
-// When something is taken away, each program's /readyz names what is missing, and the program
-// becomes ready again when it is back. The test logs the responses and times as a table.
+// During an outage, each program's /readyz names what is missing. The program becomes ready again
+// after the outage. The test logs the responses and times as a table.
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)

@@ -182,8 +182,8 @@ func deliveries(t *testing.T) []delivery {
 	}
 }
 
-// Requests of real senders go through the real program. The response, the message and the record
-// agree, nothing is lost, and no token appears in any output.
+// Requests captured from real senders go through the real program. The response, the message and
+// the record agree, nothing is lost, and no token appears in any output.
 func TestRealInput(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -301,7 +301,7 @@ func TestRealInput(t *testing.T) {
 	}
 }
 
-// checkInput compares the exact bytes of the input, because a client that decodes JSON could hide
+// checkInput compares the exact bytes of the input. A client that decodes JSON could hide
 // differences.
 func checkInput(t *testing.T, l *localProgram, id string, d delivery) {
 	t.Helper()

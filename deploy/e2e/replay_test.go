@@ -32,9 +32,9 @@ type sentRequest struct {
 	id     string // ID of its execution
 }
 
-// Random requests with every kind of body go through the real endpoint. Half of them succeed, and
-// half are rejected, because the workflow is inactive by then. The replay of each request is on the
-// stream with exactly the same body, headers and query as the original.
+// Random requests with every kind of body go through the real endpoint. Half of them succeed. The
+// others are rejected, because the workflow has been deactivated. The replay of each request is on
+// the stream with exactly the same body, headers and query as the original.
 func TestReplayIsTheRequestAsSent(t *testing.T) {
 	t.Parallel()
 	const perKind = 16

@@ -15,9 +15,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// An installation that was set up with one replica on a cluster gets three replicas by a command
-// while it runs, and then survives the loss of a server. Starting a program never raises the number
-// of replicas by itself.
+// A command changes a running installation from one replica to three. The installation then
+// survives the loss of a server. Starting a program never raises the number of replicas by itself.
 func TestReplicasAreRaisedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := buildCommandLine(t)
@@ -80,9 +79,9 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 	running.Terminate()
 }
 
-// The maximum age, the deduplication window and the size of the stream are changed while everything
-// runs. An executor refuses to start with the old settings and starts with the new ones. An age
-// that would delete messages needs an extra confirmation.
+// Commands change the maximum age, the deduplication window and the size of the stream while
+// everything runs. An executor refuses to start with the old settings, and starts with the new
+// ones. An age that would delete messages needs an extra confirmation.
 func TestStreamSettingsAreChangedByACommand(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/child/childtest"
 )
 
-// When hookstart run is killed, Linux kills the program that it runs, and another member of the
-// group runs the execution again.
+// When hookstart run is killed, Linux also kills the program that it runs. Another member of the
+// group then runs the execution again.
 func TestAKilledRunEndsItsProgram(t *testing.T) {
 	t.Parallel()
 	bin := filepath.Join(buildCommandLine(t), "hookstart")

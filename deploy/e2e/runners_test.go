@@ -31,7 +31,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// makeQueue creates and activates a workflow whose queue has the same name, and returns its webhook
+// makeQueue creates and activates a workflow with a queue of the same name, and returns its webhook
 // URL.
 func makeQueue(t *testing.T, l *localProgram, id string) (url string) {
 	t.Helper()
@@ -69,9 +69,9 @@ func ended(
 	return e
 }
 
-// Each kind of poisonous input ends as documented, becomes a dead letter, and blocks nothing: after
-// each of them a good input succeeds, although there are only two concurrency slots and one handler
-// never returns.
+// Each kind of poisonous input ends as documented and becomes a dead letter. None of them blocks
+// other executions: after each, a good input succeeds, although there are only two concurrency
+// slots and one handler never returns.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -155,8 +155,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// The real program of the example handles real GitHub events, and distinguishes signed ones from
-// those without a valid signature of GitHub's kind.
+// The example's real program handles real GitHub events. It distinguishes signed events from those
+// without a valid GitHub signature.
 func TestGitHubExample(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -226,7 +226,7 @@ func requireNode(t *testing.T) {
 	t.Skipf("the example in Node.js is not installed: %s", install)
 }
 
-// The real program of the example works with the packaged kit and the official client.
+// The example's real program works with the packaged kit and the official client.
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -243,7 +243,7 @@ func TestNodeExample(t *testing.T) {
 		return func() bool { return membersOf(t, l.client(), "node") == n }
 	}
 	within(t, time.Minute, "member", members(1))
-	// An execution that was accepted before the member joined ends, too.
+	// An execution that was accepted before the member joined must end, too.
 	recorded(t, l.client(), early.ExecutionID, func(e api.ExecutionDetail) bool {
 		return e.Status == "succeeded"
 	})
@@ -256,8 +256,7 @@ func TestNodeExample(t *testing.T) {
 	ended(t, l, url, "\xff", nil, "succeeded",
 		`{"ranBy":"node",`+bytes+`1,"input":{"body":"/w==","bodyEncoding":"base64"}}`, "")
 	failed := ended(t, l, url, `{"fail": "on purpose"}`, asJSON, "failed", "", "on purpose")
-	// The output is the input; each of its bytes is encoded as six, so it does not fit into a
-	// report.
+	// Each byte of the output is encoded as six bytes, so the output does not fit into a report.
 	ended(t, l, url, strings.Repeat("\x01", 200_000), nil, "failed", "", "the output has 12000")
 	js := jetStream(t, l.nats)
 	if _, err := js.Publish(t.Context(), "executions.start.node.node.node",
@@ -297,7 +296,7 @@ func TestNodeExample(t *testing.T) {
 		}
 	}
 	example.Terminate()
-	// The member announces that it is leaving, so that other programs need not wait for missed
+	// The member announces that it is leaving, so that other programs do not wait for its
 	// heartbeats.
 	within(t, 2*stream.RunnerHeartbeatInterval, "end of the member", members(0))
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumAckPending != 0 ||
@@ -306,8 +305,8 @@ func TestNodeExample(t *testing.T) {
 	}
 }
 
-// evilRunner is a program that uses the Node.js kit, and whose handler and options throw the value
-// that the input names.
+// evilRunner is a program with the Node.js kit. Its handler and its options throw the value that
+// the input names.
 const evilRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Permanent, run } from "hookstart-runner";
@@ -336,7 +335,7 @@ await nc.close();
 console.log("it ended by itself");
 `
 
-// Exceptions from a handler or an option end neither the runner nor its process.
+// An exception from a handler or an option ends neither the runner nor the process.
 func TestNodeSurvivesItsHandler(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -369,8 +368,8 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	program.Await("(it ended by itself)")
 }
 
-// slowRunner is a program that uses the Node.js kit with a concurrency of two, and whose handler
-// takes two seconds.
+// slowRunner is a program with the Node.js kit. It has a concurrency of two, and its handler takes
+// two seconds.
 const slowRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
@@ -390,8 +389,8 @@ func slowRunnerAt(natsURL string) *exec.Cmd {
 	return command
 }
 
-// A process that is stopping still runs the executions that the server has already sent to it, if
-// this is their only attempt.
+// A stopping process still runs the executions that the server has already sent to it, if they have
+// only one attempt.
 func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	t.Parallel()
 	requireNode(t)
@@ -418,7 +417,8 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 		}
 		info := consumer.CachedInfo()
 		if sent = info.NumAckPending == 1; !sent && info.NumWaiting == 0 {
-			// On a slow machine the request may have expired; the next one fetches the execution.
+			// On a slow machine the request may have expired. The next request then fetches the
+			// execution.
 			way.Heal()
 		}
 	}
@@ -433,9 +433,9 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 	program.AwaitEnd() // a second SIGTERM would end it immediately
 }
 
-// canceledRunner is a program that uses the Node.js kit. Its handler prints the execution's ID when
-// it begins, waits until its signal is aborted, and prints why. Then it returns if the input says
-// so, and throws otherwise.
+// canceledRunner is a program with the Node.js kit. Its handler prints the execution's ID when it
+// begins, waits until its signal is aborted, and prints the reason. Then it returns if the input
+// says so, and throws otherwise.
 const canceledRunner = `
 import { connect } from "@nats-io/transport-node";
 import { Canceled, run } from "hookstart-runner";
@@ -455,7 +455,8 @@ await nc.close();
 `
 
 // The Node.js kit aborts the signal of a canceled execution's handler. The execution is canceled if
-// the handler then throws, and succeeds if it returns. One that was canceled before never begins.
+// the handler then throws, and succeeds if it returns. An execution that was canceled earlier never
+// begins.
 func TestNodeIsCanceled(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

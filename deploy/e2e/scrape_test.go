@@ -22,7 +22,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// scrape holds the metrics that Prometheus reads from a program, keyed by name.
+// scrape holds the metrics that one scrape of a program returned, keyed by name.
 type scrape map[string]*dto.MetricFamily
 
 // scraped reads a program's metrics in the format that supports native histograms.

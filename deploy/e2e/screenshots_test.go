@@ -257,7 +257,7 @@ func (c *camera) takeAll(prefix string, scenes []scene) {
 	}
 }
 
-// picture takes a screenshot of the whole page, in a window of the page's height, because content
+// picture takes a screenshot of the whole page. The window gets the page's height, because content
 // outside the window is not always painted. If a dialog is open, the screenshot shows only the
 // window's content.
 func (c *camera) picture(width int64) []byte {
@@ -419,7 +419,7 @@ func fill(t *testing.T, l *localProgram) map[string]string {
 	return ids
 }
 
-// past publishes messages that a day of use would have left in the streams.
+// past publishes the messages that a day of use would have left in the streams.
 func past(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -82,7 +82,7 @@ func senderStates() []senderState {
 	}
 }
 
-// sendersToShow creates a workflow for each kind of state.
+// sendersToShow creates a workflow for each state of a sender.
 func sendersToShow(t *testing.T, l *localProgram) {
 	t.Helper()
 	client, ctx := l.client(), t.Context()
@@ -187,8 +187,8 @@ func sendersToShow(t *testing.T, l *localProgram) {
 	}
 }
 
-// In every state of the section "Sender", and in each dialog, axe-core finds no violations, nothing
-// is wider than the window, and the browser does not complain. If HOOKSTART_SCREENSHOTS names a
+// The section "Sender" and its dialogs have no axe-core violations in any state, do not exceed the
+// width of the window, and cause no complaints of the browser. If HOOKSTART_SCREENSHOTS is set to a
 // folder, the test takes a screenshot of each state for people to look at.
 func TestSenderPages(t *testing.T) {
 	t.Parallel()
@@ -237,7 +237,7 @@ func TestSenderPages(t *testing.T) {
 	b.contented()
 }
 
-// A sender is chosen, tested, rotated and removed without a mouse.
+// An operator can choose, test, rotate and remove a sender without a mouse.
 func TestSenderByKeyboard(t *testing.T) {
 	t.Parallel()
 	findChromium(t)
@@ -265,7 +265,7 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.text("[data-sample-said]", "Sent as Stripe does, and accepted.")
 	b.wait(`document.activeElement.matches("[data-send-test]")`)
 
-	// A test that the filter keeps out is not taken for a handshake.
+	// A test request that the filter rejects is not mistaken for a handshake.
 	if _, err := l.client().PatchTrigger(t.Context(), "demo", "webhook",
 		apiclient.Patch{"filter": map[string]string{"ptr:/action": "opened"}}); err != nil {
 		t.Fatal(err)

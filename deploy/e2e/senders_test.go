@@ -26,7 +26,7 @@ type realSender struct {
 	// delivery returns the body of the nth delivery, which contains its delivery ID.
 	delivery  func(n int) string
 	header    string          // header that holds the delivery ID instead; "" means none
-	handshake func(*senderAt) // performed while the workflow is inactive
+	handshake func(*senderAt) // called while the workflow is inactive
 }
 
 // senderAt is a provider that calls a node.
@@ -37,7 +37,7 @@ type senderAt struct {
 	client  *apiclient.Client
 	id      string // ID of the workflow
 	path    string
-	calls   string // the URL as configured at the provider
+	calls   string // URL that is configured at the provider
 	private ed25519.PrivateKey
 }
 
@@ -74,8 +74,7 @@ func (s *senderAt) api(method, path string, body any, status int) string {
 	return string(answer)
 }
 
-// send sends a request of the provider, signed with secret. If secret is "", the request is not
-// signed.
+// send sends a request of the provider, signed with secret. "" means that it is not signed.
 func (s *senderAt) send(method, query, body, deliveryID, secret string) senderAnswer {
 	s.t.Helper()
 	r := sender.Request{
@@ -207,9 +206,9 @@ func realSenders(public, nextPublic string) []realSender {
 	}
 }
 
-// Real senders work at the first attempt: they are configured through the API, perform the
-// handshake while the workflow is still inactive, and send a signed delivery and its retry. A
-// forged delivery is refused, and no delivery is refused because of a rotation.
+// Each real sender works at the first attempt. It is configured through the API, performs the
+// handshake while the workflow is still inactive, and sends a signed delivery and its retry. A
+// forged delivery is refused, and a rotation causes no refusals.
 func TestRealSenders(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t, t.TempDir())
@@ -268,8 +267,8 @@ func (s *senderAt) tryAll(next ed25519.PrivateKey) {
 		s.t.Fatal(err)
 	}
 
-	// A forged delivery does not use up the delivery ID: the same delivery is accepted when the
-	// sender sends it.
+	// A forged delivery does not use up its delivery ID: the sender's real delivery with that ID is
+	// accepted afterwards.
 	for _, a := range []senderAnswer{
 		s.send("POST", "", s.delivery(1), "delivery-1", ""),
 		s.send("POST", "", s.delivery(1), "delivery-1", s.forged()),

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
-// secretsKey returns the flag with a new key file.
+// secretsKey creates a key file, and returns the flag for it.
 func secretsKey(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secrets-key")
@@ -23,9 +23,9 @@ func secretsKey(t *testing.T) string {
 	return "--secrets-key-file=" + file
 }
 
-// With two ingress processes, setting, rotating or removing a sender through the API takes effect
-// at both from the very next request. HOOKSTART_SENDER_TURNS sets the number of turns, each of
-// which makes three changes.
+// When the API sets, rotates or removes a sender, the change applies from the very next request, at
+// both ingress processes. HOOKSTART_SENDER_TURNS sets the number of turns, each of which makes
+// three changes.
 func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	t.Parallel()
 	turns := sizeOf(t, "HOOKSTART_SENDER_TURNS", 40)
@@ -73,7 +73,7 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 	expect(turns, "without a sender", "", http.StatusOK)
 }
 
-// An ingress without the key of sealed secrets does not start, because it would accept nothing at
+// An ingress without the key for sealed secrets does not start, because it could accept nothing at
 // nodes with senders. Its error names the missing flag.
 func TestAnIngressWithoutTheSecretsKeyDoesNotStart(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The code snippet of each language runs as pasted. It starts an execution, which the open page
-// shows.
+// The code snippet of each language works as pasted. It starts an execution, which the open page
+// then shows.
 func TestSnippetsRun(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

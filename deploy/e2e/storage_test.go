@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
 
-// One account fills the stream through two ingresses. It is refused once the stream is nine tenths
-// full, but two other accounts still find room, even after restarts of an ingress, the executor and
+// One account fills the stream through two ingresses, and is refused once the stream is nine tenths
+// full. Two other accounts still find room, even after restarts of an ingress, the executor and
 // NATS. Repeats of the refused account's deliveries are recognized.
 func TestStorageIsSharedFairly(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 
 	original := send(0, "heavy", "repeated", "{}")
 	accepted := 0
-	for range 60 { // in turn, so that each ingress knows only half of them by itself
+	for range 60 { // alternate, so that each ingress sees only half of the requests
 		for ingress := range urls {
 			sent++
 			if a := send(ingress, "heavy", fmt.Sprint(sent), body); a.status == 200 {

@@ -132,7 +132,7 @@ func (c *traced) message(sequence uint64) *jetstream.RawStreamMsg {
 	return msg
 }
 
-// the returns the only span with the given name and attributes. It fails the test unless there is
+// the returns the span with the given name and attributes. It fails the test unless there is
 // exactly one.
 func the(
 	t *testing.T, spans tracetest.SpanStubs, name string, with ...attribute.KeyValue,
@@ -175,7 +175,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		return e.Status == "succeeded"
 	})
 	msg := c.message(e.StreamSequence)
-	// Requests of strangers must not leave a token in a span either.
+	// Spans must not contain a token, even for requests of strangers.
 	for _, r := range []struct{ method, path string }{
 		{"POST", "/webhooks/traced?token=wrong-" + token}, {
 			"POST", "/webhooks/" + token + "/" + token,
@@ -192,8 +192,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
-	// Nor can strangers decide whether and in which trace their requests are traced. Only a link
-	// leads to their trace.
+	// Strangers cannot decide whether their requests are traced, or in which trace. Only a link
+	// leads to the trace that they name.
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
@@ -257,8 +257,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		"00-"+senderTrace+"-"+publish.SpanContext.SpanID().String()+"-01"; got != want {
 		t.Errorf("the message's traceparent is %s, not %s", got, want)
 	}
-	// The runner's reports are children of its span: here only the success, because the run was
-	// short.
+	// The runner's reports are children of its span. Here there is only the report of success,
+	// because the run was short.
 	reports := 0
 	for _, s := range spans {
 		if s.Name == "record "+progress && s.Parent.SpanID() == process.SpanContext.SpanID() {
@@ -278,8 +278,8 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 			t.Errorf("%v is not in %v", want, server.Attributes)
 		}
 	}
-	// The span of the transaction, which records messages of many traces, and the message's span
-	// link to each other.
+	// The transaction records messages of many traces. Its span and the message's span link to each
+	// other.
 	transaction := slices.IndexFunc(all, func(s tracetest.SpanStub) bool {
 		return s.Name == "record EXECUTIONS" &&
 			slices.ContainsFunc(s.Links, func(l sdktrace.Link) bool {
@@ -296,7 +296,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	the(t, all, "HTTP", attribute.String("http.request.method", "_OTHER"))
 }
 
-// If a sender does not sample a trace, neither does any program. The message still has the sender's
+// If a sender does not sample a trace, no program samples it. The message still has the sender's
 // trace ID and a new span ID.
 func TestASenderThatDoesNotSample(t *testing.T) {
 	t.Parallel()
@@ -351,8 +351,8 @@ func TestARerunIsTraced(t *testing.T) {
 	}
 }
 
-// The programs send their spans to the address in the standard variables, the last ones at
-// shutdown. The sent data contains no token.
+// The programs send their spans to the address in the standard environment variables, and the last
+// ones at shutdown. The sent data contains no token.
 func TestSpansAreSentToACollector(t *testing.T) {
 	t.Parallel()
 	var (

@@ -24,9 +24,9 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// nextMigrations are the migrations of the next version of the programs. Each changes the
-// executions table so that inserts of the current version violate a constraint. It takes some
-// seconds, as on a large table, and the test kills it in the meantime.
+// nextMigrations are the migrations of the simulated next version. Each changes the executions
+// table so that inserts of the current version violate a constraint. Each takes some seconds, as on
+// a large table, so that the test can kill a process in the middle of it.
 var nextMigrations = map[string]string{
 	"sqlite": `ALTER TABLE executions ADD COLUMN made_by TEXT;
 UPDATE executions SET made_by = 'before' WHERE (WITH RECURSIVE c (x) AS
@@ -40,8 +40,8 @@ SELECT pg_sleep(3);
 `,
 }
 
-// nextInserts are the code changes of the next version: in each file, the first text is replaced
-// with the second.
+// nextInserts are the code changes of the simulated next version. In each file, the first text is
+// replaced by the second.
 var nextInserts = map[string][2]string{ // keyed by file
 	"sqlite/insert.go": {
 		"INTO executions (` + i.columns + `) VALUES ` + values +",
@@ -110,7 +110,7 @@ type upgraded struct {
 	mu        sync.Mutex
 	ingresses []string // URLs; a sender tries them in turn
 	sent      map[string]string
-	answers   map[int]int // how many answers had a status; 0 is for no answer
+	answers   map[int]int // number of responses by status; 0 means no response
 	count     atomic.Int64
 }
 
@@ -152,8 +152,8 @@ func (u *upgraded) forget(url string) {
 	}
 }
 
-// send posts deliveries until ctx ends. It retries each until it gets a 200, as senders do. Besides
-// 200, the only answers that it takes are 503 and none.
+// send posts deliveries until ctx ends. Like a sender, it retries each until it gets a 200. It
+// reports any other response, except for a 503, as an error.
 func (u *upgraded) send(ctx context.Context, path string, sender int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		delivery := fmt.Sprintf("d-%d-%d", sender, n)
@@ -223,10 +223,10 @@ func notReady(ops string) string {
 	return string(text)
 }
 
-// In a rolling upgrade to a version whose migration is incompatible with the running version,
-// nothing is lost, put aside or started twice. The test covers both databases and both orders,
-// executors first and ingresses first, and kills processes in the middle of their upgrade. Between
-// executors and ingresses, it replaces a process of hookstart run.
+// A rolling upgrade to a version with an incompatible migration loses nothing, puts nothing aside,
+// and starts nothing twice. The test covers both databases and both orders, executors first and
+// ingresses first, and kills processes in the middle of their upgrade. Between executors and
+// ingresses, it replaces a process of hookstart run.
 func TestUpgrade(t *testing.T) {
 	nextExecutor, nextIngress := buildNext(t,
 		"github.com/hookstart/hookstart/executor/cmd/executor"),
@@ -373,7 +373,7 @@ func hasMember(members api.Members, role, version string) bool {
 	return false
 }
 
-// runs starts a runner. ran counts the runs of each execution.
+// runs starts a runner. ran maps execution IDs to their numbers of runs.
 func (u *upgraded) runs() (ran *sync.Map, stop func()) {
 	nc := u.server.Connect(u.t)
 	ctx, cancel := context.WithCancel(u.t.Context())
@@ -402,8 +402,8 @@ func countRun(ran *sync.Map, id string) {
 	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
-// run starts hookstart run in the group of the runner that runs starts. executions returns the IDs
-// of the executions that it has run, one for each run.
+// run starts hookstart run, in the same group as the runner that the method runs starts. executions
+// returns the IDs of the executions that hookstart run has run, one for each run.
 func (u *upgraded) run(command string) (p *process, executions func() []string) {
 	u.t.Helper()
 	file := filepath.Join(u.t.TempDir(), "runs")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// within waits until holds returns true. It fails the test after limit.
+// within waits until holds returns true, and fails the test if that takes longer than limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)

@@ -25,8 +25,8 @@ import (
 // yesterdayFile contains what the programs of the first release leave in NATS.
 var yesterdayFile = filepath.Join("testdata", "yesterday", "streams.jsonl")
 
-// New code can read what the first release left in NATS: streams with its settings, workflows with
-// their tokens, messages that are not recorded yet, and delivery IDs.
+// The current version can read what the first release left in NATS: streams with the settings of
+// that time, workflows with their tokens, unrecorded messages, and delivery IDs.
 func TestYesterdaysMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -101,7 +101,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 	recorded(t, client, repeated, func(e api.ExecutionDetail) bool { return e.Duplicates == 1 })
 
-	// The old token and the old delivery ID still work.
+	// The token and the delivery ID of the first release still work.
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
 	send := func(delivery string) answer {
 		t.Helper()
@@ -130,7 +130,7 @@ func TestYesterdaysMessages(t *testing.T) {
 	}
 }
 
-// restore creates streams and publishes messages to them from a file with one stream or message per
+// restore creates streams and publishes messages from a file, which has one stream or message per
 // line.
 func restore(t *testing.T, nc *nats.Conn, file string) {
 	t.Helper()
@@ -293,7 +293,7 @@ func TestMakeYesterday(t *testing.T) {
 			must(err)
 			for name := range msg.Header {
 				if strings.HasPrefix(name, "Nats-") && name != jetstream.MsgIDHeader {
-					// A header of the read, or a condition of the write.
+					// Such a header belongs to a read, or is a condition of a write.
 					msg.Header.Del(name)
 				}
 			}

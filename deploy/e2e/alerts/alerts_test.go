@@ -18,9 +18,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// All runners of a queue are killed while Prometheus scrapes and evaluates at the intervals of
-// prometheus.yml. Within a minute the page, the API, the metric and the alert report that no runner
-// consumes from the queue. They recover without intervention when a runner has joined again.
+// When all runners of a queue are killed, the page, the API, the metric and the alert report within
+// a minute that no runner consumes from the queue. They recover without intervention when a runner
+// has joined again. Prometheus scrapes and evaluates at the intervals of prometheus.yml.
 func TestQueueStuck(t *testing.T) {
 	t.Parallel()
 	l := launchLocal(t)
@@ -92,8 +92,8 @@ func TestQueueStuck(t *testing.T) {
 	}
 }
 
-// One of three NATS servers fails. The alert fires two minutes later, and stops when the server is
-// back. The clock is simulated.
+// When one of three NATS servers fails, the alert fires two minutes later. It stops when the server
+// is back. The clock is simulated.
 func TestNATSServerDown(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.StartCluster(t, 3)
@@ -124,8 +124,8 @@ func TestNATSServerDown(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// Eleven executions fail. The alert fires five minutes later, and stops when the dead letters are
-// dismissed. The clock is simulated.
+// When eleven executions have failed, the alert fires five minutes later. It stops when the dead
+// letters are dismissed. The clock is simulated.
 func TestDeadLettersGrow(t *testing.T) {
 	t.Parallel()
 	const letters = 11
@@ -173,7 +173,8 @@ func TestDeadLettersGrow(t *testing.T) {
 	c.until(time.Minute)
 }
 
-// serve serves metrics in the text format. at returns them for a time of the simulated clock.
+// serve serves metrics in the text format. at returns the metrics for a time of the simulated
+// clock.
 func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -184,8 +185,9 @@ func serve(t *testing.T, c *clock, at func(now time.Time) string) string {
 	return server.URL
 }
 
-// A second site lags for a while, lacks the stream of a queue, loses contact to the first site, and
-// recovers. Its metrics are those of `hookstart admin second-site status --metrics`.
+// The alerts of a second site fire while it lags, lacks the stream of a queue, or has no contact
+// with the first site, and stop when it recovers. Its metrics are those of `hookstart admin
+// second-site status --metrics`.
 func TestSecondSite(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)
@@ -239,7 +241,7 @@ hookstart_second_site_uncopied_streams %d
 	well()
 }
 
-// The move of a queue does not finish for five minutes.
+// An alert fires if the move of a queue has not finished after five minutes.
 func TestQueueMoveStands(t *testing.T) {
 	t.Parallel()
 	p := newPrometheus(t)

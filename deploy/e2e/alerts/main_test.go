@@ -66,7 +66,7 @@ func runStuck(natsURL string) error {
 type installation struct {
 	client         *apiclient.Client
 	metrics        string // URL of the metrics
-	link, executor string // URLs of the console; link signs in. Set for hookstart-local only
+	link, executor string // URLs of the console; link signs in. Only for hookstart-local
 	nats           string // set for hookstart-local only
 }
 
@@ -75,8 +75,8 @@ func launch(t *testing.T, name string, args ...string) *childtest.Process {
 	return childtest.Launch(t, exec.Command(name, args...))
 }
 
-// launchLocal starts hookstart-local with a token that it takes for a generated one, so it prints a
-// sign-in link.
+// launchLocal starts hookstart-local with a token that looks generated, so that it prints a sign-in
+// link.
 func launchLocal(t *testing.T) *installation {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func (i *installation) queue(t *testing.T, name string) (q api.Queue, members in
 	return list.Items[at], members
 }
 
-// signIn signs in to the console. It returns a function that returns the contents of a page.
+// signIn signs in to the console. The returned function reads a page.
 func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -197,7 +197,7 @@ func signIn(t *testing.T, i *installation) (read func(path string) string) {
 	return func(path string) string { t.Helper(); return get(i.executor + path) }
 }
 
-// within waits until holds returns true. It fails the test after limit.
+// within waits until holds returns true, and fails the test if that takes longer than limit.
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)

@@ -28,7 +28,7 @@ const interval = 15 * time.Second
 type target struct{ job, url string }
 
 // prometheus is the store, the query engine and the rule engine of Prometheus, with our rules. It
-// has no clock of its own: the tests pass the time.
+// has no clock: the tests pass the time.
 type prometheus struct {
 	t       *testing.T
 	db      *tsdb.DB
@@ -149,7 +149,7 @@ func (p *prometheus) firing() (names []string) {
 	return names
 }
 
-// step evaluates and then scrapes; in this order, alerts fire at the latest possible time.
+// step evaluates first and scrapes afterwards, so that alerts fire at the latest possible time.
 func (p *prometheus) step(at time.Time) {
 	p.t.Helper()
 	p.evaluate(at)
@@ -170,8 +170,8 @@ func (c *clock) advance(d time.Duration) {
 	}
 }
 
-// until advances the clock until exactly the given alerts are firing, and returns how long that
-// took. It fails the test after limit.
+// until advances the clock until the given alerts and no others are firing, and returns how long
+// that took. It fails the test if that takes longer than limit.
 func (c *clock) until(limit time.Duration, alerts ...string) time.Duration {
 	c.p.t.Helper()
 	for from := c.now; ; {

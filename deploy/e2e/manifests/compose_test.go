@@ -94,8 +94,8 @@ func checkVariablesOfNATS(t *testing.T, env types.MappingWithEquals) {
 	}
 }
 
-// The Dockerfile has an image for every program, and each file that it copies comes from an earlier
-// stage.
+// The Dockerfile builds an image for every program, and each file that it copies comes from an
+// earlier stage.
 func TestDockerfile(t *testing.T) {
 	file := read(t, "Dockerfile")
 	for _, program := range []string{"ingress", "executor", "hookstart", "hookstart-local"} {

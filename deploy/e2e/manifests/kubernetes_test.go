@@ -62,7 +62,8 @@ func objects(t *testing.T, manifests string) []any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The API server does the same: it ignores a field whose name differs in case.
+		// Decode case-sensitively, like the API server, which ignores a field whose name differs in
+		// case.
 		strict, err := kjson.UnmarshalStrict(inJSON, object)
 		if err := errors.Join(append(strict, err)...); err != nil {
 			t.Errorf("%s: %v\n%s", kind.Kind, err, document)
@@ -171,8 +172,8 @@ func hasPort(pod corev1.PodTemplateSpec, name string) bool {
 	})
 }
 
-// checkPod checks the requirements of the namespace's restricted level, a read-only file system,
-// the flags, and that probes and mounts refer to existing names.
+// checkPod checks that the pod meets the namespace's restricted level, has a read-only file system
+// and valid flags, and that probes and mounts refer to existing names.
 func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	t.Helper()
 	c := pod.Containers[0]
@@ -239,7 +240,7 @@ func TestKustomize(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(folder, sub, "secrets"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		// The secrets that the kustomization reads have made-up contents.
+		// Create the secret files that the kustomization reads, with dummy contents.
 		for _, m := range regexp.MustCompile(`secrets/([\w.]+)`).FindAllStringSubmatch(read(t, sub,
 			"kustomization.yaml"), -1) {
 			if err := os.WriteFile(filepath.Join(folder, sub, "secrets", m[1]),
@@ -256,8 +257,8 @@ func TestKustomize(t *testing.T) {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
 	made := objects(t, string(built))
-	// The names of generated objects contain a hash of the content, and references to them must use
-	// the same name.
+	// Each generated object's name ends in a hash of the content, and references must use that
+	// name.
 	names := map[string]bool{}
 	for _, object := range made {
 		switch o := object.(type) {
@@ -265,7 +266,7 @@ func TestKustomize(t *testing.T) {
 			names[o.Name] = true
 		case *corev1.ConfigMap:
 			names[o.Name] = true
-			// Settings that are not secret are flags of the programs.
+			// Settings that are not secret must be valid flags of the programs.
 			if strings.HasPrefix(o.Name, "hookstart-") {
 				checkProgram(t, "ingress", []string{"--ops-addr=:9090"}, o.Data)
 				checkProgram(t, "executor", []string{"--ops-addr=:9091"}, o.Data)

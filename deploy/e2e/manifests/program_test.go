@@ -64,7 +64,7 @@ func checkProgram(t *testing.T, name string, args []string, env map[string]strin
 	return true
 }
 
-// The check detects mistakes in a manifest.
+// checkProgram detects mistakes in a manifest.
 func TestCheckProgramFindsMistakes(t *testing.T) {
 	for _, args := range [][]string{{"--no-such-flag=1"}, {"--ops-addr=127.0.0.1:9090"}} {
 		inner := &testing.T{}

@@ -63,7 +63,7 @@ func TestSystemd(t *testing.T) {
 		append([]string{"verify"}, copies...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
-	// systemd rates the units' exposure at 1.2, mainly because they use the network.
+	// systemd rates the units' exposure at 1.2, mainly because the units use the network.
 	if out, err := exec.Command(analyze,
 		append([]string{"security", "--offline=true", "--threshold=15"},
 			copies...)...).CombinedOutput(); err != nil {
@@ -71,9 +71,9 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// The settings that the units' environment files and the documents name are settings of the
-// programs, in files that the units read. The files of the programs that need an admin token say
-// so.
+// Every setting mentioned in the units' environment files or in the documents exists in the
+// program, and is in an environment file that the program's unit reads. If a program needs an admin
+// token, its environment file mentions the token.
 func TestSettingsOfUnits(t *testing.T) {
 	documents := read(t, "README.md") + read(t, "docs", "one-machine.md")
 	for file, program := range map[string]string{
@@ -112,8 +112,9 @@ func TestSettingsOfUnits(t *testing.T) {
 	}
 }
 
-// checkRunner checks the arguments of the hookstart command line separately. With valid arguments,
-// it looks for the program that it should run, which does not exist here.
+// checkRunner checks the arguments of the hookstart command line, which the other check cannot
+// handle. If the arguments are valid, hookstart looks for the program to run, which does not exist
+// here.
 func checkRunner(t *testing.T, args []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hookstart")

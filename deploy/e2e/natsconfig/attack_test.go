@@ -19,8 +19,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// The contents of a target. A role that sees one of the first three has read something that it must
-// not read.
+// These are contents of the target. A role that sees one of the first three has read something that
+// it must not read.
 const (
 	secretToken   = "the-token-nobody-may-read"
 	secretInput   = "the-input-of-another-queue"
@@ -37,15 +37,15 @@ type target struct {
 	tb    testing.TB
 	admin *nats.Conn
 	js    jetstream.JetStream
-	// ack is the subject that acknowledges the messages that the executors have received but not
-	// yet recorded.
+	// ack is the subject that acknowledges the messages that executors have received but not
+	// recorded.
 	ack string
 
 	mu    sync.Mutex
 	heard []string // messages on hookstart's own subjects
 }
 
-// makeStreams does the same as an executor at startup with --registry-copy=FEED.API and
+// makeStreams creates the same streams as an executor that starts with --registry-copy=FEED.API and
 // --runner-groups=default/main.
 func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
@@ -75,7 +75,7 @@ func makeStreams(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
-// makeOwn gives two queues separate streams, as an executor does.
+// makeOwn gives two queues their own streams, as an executor does.
 func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	for _, queue := range []string{"default", "gpu"} {
@@ -95,7 +95,7 @@ func makeOwn(tb testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// copyOf returns JetStream as seen from the account of the registry's copy.
+// copyOf returns the JetStream API of the account with the registry's copy.
 func copyOf(tb testing.TB, nc *nats.Conn) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.NewWithAPIPrefix(nc, registryCopy)
@@ -172,8 +172,8 @@ func newTarget(tb testing.TB) *target {
 }
 
 // state returns everything that an attack could change, one item per line: streams, messages,
-// consumers and their positions, and the messages that were heard. It omits what a role may add:
-// messages with "allowed" in their subject, and the position of the runner's own consumer.
+// consumers with their positions, and the messages that were heard. It omits what a role may
+// change: messages with "allowed" in their subject, and the position of the runner's own consumer.
 func (t *target) state() []string {
 	ctx := t.tb.Context()
 	var lines []string
@@ -190,7 +190,7 @@ func (t *target) state() []string {
 		add("stream %s: %s", info.Config.Name, asJSON(info.Config))
 		s, err := t.js.Stream(ctx, info.Config.Name)
 		if err != nil {
-			continue // deleted meanwhile, so the next state lacks it
+			continue // deleted in the meantime; the next state will not include it
 		}
 		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
 			msg, err := s.GetMsg(ctx, seq)
@@ -253,7 +253,7 @@ func difference(before, after []string) string {
 	return strings.Join(changes, "\n")
 }
 
-// othersTalk makes traffic that an attacker could listen to: the executor reads and writes a token,
+// othersTalk produces traffic for an attacker to listen to: the executor reads and writes a token,
 // uses the API and announces a change, and a start is stored.
 func (t *target) othersTalk() {
 	nc := t.connect(t.tb, "executor")
@@ -283,7 +283,7 @@ func (t *target) othersTalk() {
 	}
 }
 
-// attacker is a client with a role's credentials that does things that this role never does.
+// attacker is a client that has a role's credentials but does things that the role never does.
 type attacker struct {
 	*target
 	nc *nats.Conn
@@ -326,8 +326,8 @@ func (a *attacker) answers() string {
 	return strings.Join(a.said, "; ")
 }
 
-// see looks for secrets in a message that the attacker has received. The API sends messages in
-// base64.
+// see looks for secrets in a message that the attacker has received. It also decodes base64, which
+// the API uses for messages.
 func (a *attacker) see(m *nats.Msg) {
 	for _, secret := range []string{secretToken, secretInput, secretTraffic} {
 		if bytes.Contains(m.Data, []byte(secret)) ||

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// A copy of the registry that has stopped is led by another server, which follows the original at
-// once. NATS itself would leave the leader as it is, and let it wait longer after each failure.
+// If the copy of the registry stops, another server becomes its leader and follows the original at
+// once. NATS itself would keep the leader, which waits longer after each failure.
 func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 	s := startThree(t)
 	nc := s.connect(t, "executor")
@@ -28,7 +28,7 @@ func TestAStoppedCopyIsLedByAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "a copy", func() bool { return edit.EnsureMirror(t.Context(), copies, 3) == nil })
-	// There is no original yet, so the copy's leader requests its consumer in vain.
+	// There is no original yet, so the leader of the copy cannot create its consumer there.
 	if _, err := requested.NextMsg(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}

@@ -14,21 +14,21 @@ type attempt struct {
 	name  string
 	roles string // the roles that try it: r(unner), i(ngress), e(xecutor)
 	do    func(a *attacker)
-	// by is how long the action takes to have an effect. 0 means almost no time.
+	// by is the time until the action has an effect. 0 means almost none.
 	by time.Duration
-	// brings is a text that only the actual effect contains, as opposed to the preceding actions.
-	// "" means that every change counts.
+	// brings is a text that appears only if the action had its effect, not merely because of the
+	// steps before it. "" means that every change counts.
 	brings string
-	// control makes the same attempt with all permissions, if do would fail for any role. nil means
-	// that do itself is the control.
+	// control is used instead of do, with all permissions, if do would fail for every role. nil
+	// means that do itself is the control.
 	control func(a *attacker)
 }
 
-// hardlyAnyTime is long enough for a server on the same machine that has already received the
-// request.
+// hardlyAnyTime is how long a server on the same machine may need to process a request that it has
+// received.
 const hardlyAnyTime = 25 * time.Millisecond
 
-// heartbeats is long enough for two heartbeats of a consumer created by push.
+// heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
 const heartbeats = 250 * time.Millisecond
 
 func request(subject, body string) func(*attacker) {
@@ -43,8 +43,7 @@ func listening(subject string) func(*attacker) {
 	return func(a *attacker) { a.listen(subject) }
 }
 
-// answerTo makes the server send its response to a permitted request to a subject that is not
-// permitted.
+// answerTo makes a permitted request, and directs the server's response to a forbidden subject.
 func answerTo(victim, subject, body string) func(*attacker) {
 	return func(a *attacker) { a.send(subject, victim, body, nil) }
 }
@@ -58,7 +57,7 @@ func push(victim, name string) func(*attacker) {
 	}
 }
 
-// watched calls do while a client that may do so is listening to the subject.
+// watched calls do while a client with the necessary permission listens to the subject.
 func watched(subject string, do func(*attacker)) func(*attacker) {
 	return func(a *attacker) {
 		sub, err := a.admin.Subscribe(subject, func(*nats.Msg) {})
@@ -86,7 +85,7 @@ func consumer(stream, name, filter string) func(*attacker) {
 	}
 }
 
-// Requests that a role may make. Each gets a response, so each could be directed at a victim.
+// A role may make these requests. Each gets a response, which the role could direct at a victim.
 const (
 	runnerInfo    = "$JS.API.CONSUMER.INFO.EXECUTIONS.runner-default-main"
 	runnerNext    = "$JS.API.CONSUMER.MSG.NEXT.EXECUTIONS.runner-default-main"
@@ -329,8 +328,8 @@ var attempts = []attempt{
 	{
 		name: "acknowledge the executors' messages by an empty answer", roles: "ri",
 		do: func(a *attacker) { a.send(runnerNext, a.ack, `{"batch": 10, "no_wait": true}`, nil) },
-		// The server refuses such a reply subject from any client, so the control publishes
-		// directly.
+		// The server refuses such a reply subject from every client, so the control publishes
+		// directly to the subject.
 		control: func(a *attacker) { a.send(a.ack, "", "", nil) },
 	},
 	{
@@ -417,8 +416,8 @@ var attempts = []attempt{
 		do:    request("FEED.API.STREAM.DELETE.KV_registry", ""),
 	},
 	{name: "purge the stream", roles: "rie", do: request("$JS.API.STREAM.PURGE.EXECUTIONS", "")},
-	// An executor may do this, because it trims the history of the buckets. It can overwrite the
-	// tokens anyway.
+	// An executor may do this, because it trims the history of the buckets. This adds no risk: an
+	// executor can overwrite the tokens anyway.
 	{
 		name:  "purge the tokens",
 		roles: "ri",
@@ -496,7 +495,7 @@ var attempts = []attempt{
 	},
 }
 
-// No role can do anything that it must not do. go test -v logs the attempts.
+// Every attempt to exceed a role's permissions fails. go test -v logs the attempts.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"runner", "ingress", "executor"} {
@@ -520,7 +519,7 @@ func TestDenied(t *testing.T) {
 				}
 				a.nc.Close()
 			}
-			// Effects that took a while are visible by now.
+			// Effects that take a while are visible now.
 			if late := difference(before, victim.state()); late != "" {
 				t.Errorf("in the end:\n%s", late)
 			}
@@ -528,8 +527,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The attempts are real and their effects visible: a client without restrictions in the streams'
-// account succeeds with each of them.
+// Each attempt would have a visible effect with sufficient permissions: it succeeds for a client
+// without restrictions in the streams' account.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
 	for i := range 4 { // a quarter each, because the setup takes a while

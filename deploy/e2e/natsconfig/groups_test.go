@@ -22,8 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// documented is a cluster that runs on a copy of the files and is reloaded as by an operator. The
-// servers read all settings from the files and the environment.
+// documented is a cluster that runs on a copy of the documented files, and that a test reloads as
+// an operator would. The servers read all settings from the files and the environment.
 type documented struct {
 	*site
 	folder string
@@ -111,7 +111,7 @@ func startDocumented(t *testing.T, further string) *documented {
 	return d
 }
 
-// reload does the same as nats-server --signal reload on each server.
+// reload makes each server reload its configuration, like nats-server --signal reload.
 func (d *documented) reload(t *testing.T) {
 	t.Helper()
 	for i, one := range d.servers {
@@ -122,7 +122,7 @@ func (d *documented) reload(t *testing.T) {
 	}
 }
 
-// A systemd service starts with only the example file and the public keys.
+// The example file and the public keys are all that the systemd service needs to start.
 func TestTheExampleOfSystemdIsWhole(t *testing.T) {
 	content, err := os.ReadFile("../../systemd/nats.env.example")
 	if err != nil {
@@ -235,7 +235,7 @@ func addGroups(t *testing.T, d *documented, acks string) {
 			return acknowledgements(consumer) > 0
 		})
 	}
-	// A runner becomes ready once its consumer has responded, and with this key another group's
+	// A runner becomes ready once its consumer has responded. With this key, another group's
 	// consumer does not respond.
 	ready := make(chan struct{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -252,8 +252,8 @@ func addGroups(t *testing.T, d *documented, acks string) {
 	}
 }
 
-// runs reports whether a runner of the group receives an execution that is published to its queue,
-// and may report it.
+// runs reports whether a runner of the group receives an execution from its queue and may report
+// it.
 func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -295,8 +295,8 @@ func runs(t *testing.T, nc *nats.Conn, owner jetstream.JetStream, queue, group s
 	}
 }
 
-// With the system account's key, one can see NATS's own reports and remove a permanently lost
-// server from the cluster; with the admin's key, one cannot.
+// The system account's key permits reading NATS's own reports and removing a permanently lost
+// server from the cluster. The admin's key permits neither.
 func TestALostServerIsRemoved(t *testing.T) {
 	s := startThree(t)
 	lost := s.servers[2]

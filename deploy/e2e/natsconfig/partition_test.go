@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/link"
 )
 
-// Servers whose network loses every packet give up the routes to each other, and establish new ones
-// when it works again. A server that still kept a dead route would refuse the new one as a
-// duplicate.
+// If the network loses every packet, servers give up the routes to each other. They establish new
+// routes when the network works again. A server that kept a dead route would refuse the new one as
+// a duplicate.
 func TestRoutesAfterAPartition(t *testing.T) {
 	links := make([]*link.Link, 3)
 	listen := make([]string, 3)

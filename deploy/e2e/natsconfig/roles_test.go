@@ -39,8 +39,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Every program does its work with its own credentials and never lacks a permission, with both
-// forms of the acknowledgement subjects.
+// Every program can do its work with its own credentials. No program lacks a permission, with
+// either form of the acknowledgement subjects.
 func TestEveryRoleCanDoItsWork(t *testing.T) {
 	t.Run("one server", func(t *testing.T) { work(t, startOne(t), "1", shortAcks) })
 	t.Run("three servers", func(t *testing.T) { work(t, startThree(t), "3", shortAcks) })
@@ -86,7 +86,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		"--nats-ca=" + secret("ca.crt"),
 	}
 
-	// Start in the wrong order: the ingress and the runner must wait for what executors create.
+	// Start the programs in the wrong order: the ingress and the runner must wait for the streams
+	// that executors create.
 	ingresses := make(chan ingress.Listening, 1)
 	ingressConfig := ingress.Config{OnReady: func(l ingress.Listening) { ingresses <- l }}
 	ingressConfig.Log = log.Logger
@@ -175,7 +176,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		})
 	}
 
-	// Executions in a lane are acknowledged, too.
+	// Executions in a lane can be acknowledged, too.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node",
 		apiclient.Patch{"orderKey": "ptr:/a"}); err != nil {
 		t.Fatal(err)
@@ -217,7 +218,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 		return err == nil && e.Status == "succeeded"
 	})
 
-	// A waiting response gets the end of an execution, of a repeat, and of a canceled execution.
+	// A response that waits receives the end of an execution, of a repeat, and of a canceled
+	// execution.
 	if _, err := operators.PatchTrigger(ctx, "wf", "node", apiclient.Patch{
 		"answer": api.Answer{WaitSeconds: 20},
 	}); err != nil {
@@ -296,8 +298,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 	}
 	stopIngress()
 	for _, line := range log.lines() {
-		// A cluster that has just started may not be able to respond yet; a single server always
-		// is, unless an import is missing.
+		// A cluster that has just started may not respond yet. A single server always responds,
+		// unless an import is missing.
 		unanswered := len(s.servers) == 1 && strings.Contains(line, "no responders")
 		if unanswered || strings.Contains(line, "ermission") || strings.Contains(line, "iolation") {
 			t.Error("a program lacks a permission: " + line)
@@ -329,7 +331,7 @@ func ask(t *testing.T, nc *nats.Conn, subject string) {
 	}
 }
 
-// The command that raises the number of replicas also does so for the registry's copy, and works
+// The command that raises the number of replicas also raises that of the registry's copy. It works
 // with an executor's credentials.
 func TestReplicasOfTheCopy(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hookstart")
@@ -486,8 +488,8 @@ func (l *logLines) lines() []string {
 	return append([]string(nil), l.all...)
 }
 
-// A server with the files that make-secrets.sh generates accepts each role, as far as this can be
-// shown with a stand-in for nk.
+// With the files that make-secrets.sh generates, a server accepts each role. The test uses a
+// stand-in for the program nk.
 func TestMakeSecrets(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("no openssl")
@@ -500,7 +502,7 @@ func TestMakeSecrets(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(bin, "nk")); err != nil {
 		t.Fatal(err)
 	}
-	// Otherwise each stand-in process takes a second to exit.
+	// Without this, each stand-in process would take a second to exit.
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("NK", "nk")
@@ -545,8 +547,8 @@ func TestMakeSecrets(t *testing.T) {
 		after.SerialNumber.Cmp(before.SerialNumber) == 0 {
 		t.Errorf("renewed: %v, %s after %s", err, after.SerialNumber, before.SerialNumber)
 	}
-	// All other files stay unchanged, most importantly the key that seals the secrets in NATS,
-	// because without it they are lost.
+	// All other files stay unchanged. The most important one is the key that seals the secrets in
+	// NATS: without it, these secrets are lost.
 	if now := filesBut(t, made, "tls.crt", "tls.key"); !maps.Equal(now, kept) ||
 		kept["secrets.key"] == "" {
 		t.Errorf("renewing the certificate changed more than it: there is %q, there was %q",
@@ -558,7 +560,7 @@ func TestMakeSecrets(t *testing.T) {
 	connectSites(t)
 }
 
-// addCopyKey generates the key that a second site copies with, and adds it to the environment.
+// addCopyKey generates the key with which a second site copies, and adds it to the environment.
 func addCopyKey(t *testing.T, made string) {
 	t.Helper()
 	kept := filesBut(t, made, "nats.env")

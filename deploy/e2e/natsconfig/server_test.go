@@ -32,7 +32,7 @@ import (
 // files is the folder with the configuration.
 const files = "../../nats"
 
-// roles are the roles that have credentials.
+// roles lists the roles that have credentials.
 var roles = []string{"ingress", "executor", "runner", "admin", "sys"}
 
 // secrets is a folder with files like those that make-secrets.sh generates, shared by all tests.
@@ -154,7 +154,7 @@ type site struct {
 }
 
 // startSite starts servers with a configuration file. each may change the environment before the
-// ith server reads it; change may modify the options after they were read.
+// ith server reads the file, and change may modify the options that were read from it.
 func startSite(
 	tb testing.TB, file string, servers int, each func(i int), change ...func(
 		i int, o *server.Options,
@@ -176,7 +176,7 @@ func startSite(
 		}
 		options.StoreDir = tb.TempDir()
 		options.NoSigs, options.NoLog = true, true
-		// These tests do not test the disk.
+		// Do not sync every message: these tests are not about the disk.
 		options.SyncAlways, options.SyncInterval = false, time.Minute
 		one, err := server.NewServer(options)
 		if err != nil {

@@ -54,7 +54,7 @@ type request struct {
 	how    []string // the changes that were made to the request
 }
 
-// provider creates requests with the signatures that one library verifies.
+// provider creates requests whose signatures one of the libraries verifies.
 type provider struct {
 	library, preset string
 	secret          func(n int) string
@@ -185,8 +185,7 @@ var (
 		"A=1&A=2", "A=2&A=1&A=2", "b=1&B=2&a=3", "A", "A=1&&B=2", "=1",
 		"A=1;B=2", "A=a%0Ab", "MessageSid=SM1&MessageStatus=sent", "A[]=1&A[]=2", "", "ü=1",
 	}
-	// The shifts are not close to the tolerance of 300 s, because the libraries read the clock
-	// themselves.
+	// No shift is close to the tolerance of 300 s, because the libraries read the clock themselves.
 	shifts = []time.Duration{0, 0, 0, 0, 200, -200, 500, -500, 100_000, -1_000_000}
 )
 
@@ -355,8 +354,8 @@ func (r *request) verify(t *testing.T, now time.Time) sender.Verdict {
 }
 
 // plain returns the request with its signature in the form that every library accepts. hookstart
-// also accepts white space around the parts of a signature, and hex digits in upper case, because
-// the signature is the same.
+// also accepts two equivalent forms: with white space around the parts of a signature, and with hex
+// digits in upper case.
 func (r *request) plain() *request {
 	c := *r
 	c.Headers = maps.Clone(r.Headers)
@@ -430,8 +429,8 @@ func requireLibraries(t *testing.T) {
 	}
 }
 
-// hookstart accepts nothing that the provider's own library refuses because of its signature. -seed
-// selects other requests, and -requests sets their number.
+// If the provider's own library refuses a request because of its signature, hookstart refuses it,
+// too. -seed selects other requests, and -requests sets their number.
 func TestNothingThatAProvidersLibraryRefuses(t *testing.T) {
 	requireLibraries(t)
 	random := rand.New(rand.NewPCG(*seed, 0))
