@@ -52,8 +52,8 @@ func TestOperatorEvents(t *testing.T) {
 		}
 	}
 
-	// A change of the account preserves the setting. The setting counts for the version in
-	// If-Match.
+	// Changing the account preserves the setting. Changing the setting changes the version that
+	// If-Match refers to.
 	r.put(account, `{"name":"New name","plan":"pro"}`).is(200)
 	if got := decode[api.Events](r.get(path).is(200)); got.SilentAfterSeconds != 60 {
 		t.Errorf("after a change of the account: %+v", got)

@@ -154,10 +154,10 @@ func (s *Service) start(
 	return true, nil
 }
 
-// isStartMessage reports whether the original of a duplicate message is relevant: it is the
-// execution's start message, or a marker with only the delivery ID of a start message in another
-// stream. If the original cannot be read now, isStartMessage returns true, because the original has
-// the same message ID.
+// isStartMessage reports whether the original of a duplicate message stands for the execution's
+// start: it is the start message itself, or a marker with only the delivery ID of a start message
+// in another stream. If the original cannot be read now, isStartMessage returns true, because the
+// original has the same message ID.
 func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id string) bool {
 	msg, err := s.starts.MessageAt(ctx, ack.Stream, ack.Sequence)
 	if err != nil {
