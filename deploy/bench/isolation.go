@@ -291,8 +291,9 @@ func (n *isolationRun) runTurns(
 			return err
 		}
 		turns[conditionLagging], err = n.measure(ctx, 0, nothing, n.checkLag(ctx))
-	default:
+	case conditionAlone:
 		turns[which], err = n.measure(ctx, 0, nothing, nothing)
+	case conditionLagging, numConditions: // measured with conditionRecordingLag, if at all
 	}
 	if err != nil {
 		return err

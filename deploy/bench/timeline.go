@@ -279,8 +279,10 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 	for _, wanted := range []struct {
 		state goroutineState
 		does  string
-	}{{stateRunnable, " waits to run"}, {stateSyscall, " is in a system call"}, {stateRunning,
-		" runs"}} {
+	}{{stateRunnable, " waits to run"}, {stateSyscall, " is in a system call"}, {
+		stateRunning,
+		" runs",
+	}} {
 		for _, g := range t.messageGoroutines() {
 			for _, s := range g.within(from, end) {
 				if s.state == wanted.state {

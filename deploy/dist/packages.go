@@ -149,29 +149,16 @@ func (r *Release) pack(
 		if err != nil {
 			return err
 		}
-		filled := strings.NewReplacer(
-			"@PACKAGE@",
-			name,
-			"@UNITS@",
-			strings.Join(
-				about.Units,
-				" ",
-			),
-			"@PATTERNS@",
-			strings.Join(unitPatterns(about.Units), " "),
-			"@STATE@",
-			strings.Join(about.State, " "),
-		).Replace(string(text))
+		filled := strings.NewReplacer("@PACKAGE@", name,
+			"@UNITS@", strings.Join(about.Units, " "),
+			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
+			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
 		scripts[when] = s.stageFile(when, []byte(filled))
-		s.contents = append(
-			s.contents,
-			nfpmContent{},
-		) // keeps the names of the staged files distinct
+		// An empty entry keeps the names of the staged files distinct.
+		s.contents = append(s.contents, nfpmContent{})
 	}
-	s.contents = slices.DeleteFunc(
-		s.contents,
-		func(c nfpmContent) bool { return c.Destination == "" },
-	)
+	s.contents = slices.DeleteFunc(s.contents,
+		func(c nfpmContent) bool { return c.Destination == "" })
 	if s.err != nil {
 		return s.err
 	}

@@ -210,9 +210,11 @@ func TestWhatTheModulesBring(t *testing.T) {
 		has     string
 	}{
 		{"shared/runner", []string{
-			"example.com/empty", release.ModulePathPrefix + "/proto", release.ModulePathPrefix + "/shared/execution",
+			"example.com/empty", release.ModulePathPrefix + "/proto",
+			release.ModulePathPrefix + "/shared/execution",
 			release.ModulePathPrefix + "/shared/retry",
-			release.ModulePathPrefix + "/shared/runner", release.ModulePathPrefix + "/shared/stream",
+			release.ModulePathPrefix + "/shared/runner",
+			release.ModulePathPrefix + "/shared/stream",
 			release.ModulePathPrefix + "/shared/tracing",
 			"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid",
 			"github.com/klauspost/compress",

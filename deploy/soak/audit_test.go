@@ -55,8 +55,10 @@ func TestExamine(t *testing.T) {
 		"two executions stored": {
 			false,
 			func(b *ledger, d *delivery) { b.recordAccepted(d, first) },
-			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {marker: "m",
-				messages: 1}},
+			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {
+				marker:   "m",
+				messages: 1,
+			}},
 			recorded("x", "y"),
 			"doubled",
 		},
@@ -65,8 +67,10 @@ func TestExamine(t *testing.T) {
 				b.recordAccepted(d, first)
 				b.recordAccepted(d, answer{ExecutionID: "y", Deduplicated: true})
 			},
-			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {marker: "m",
-				messages: 1}},
+			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {
+				marker:   "m",
+				messages: 1,
+			}},
 			recorded("x", "y"),
 			"doubled doubled",
 		},
@@ -99,8 +103,10 @@ func TestExamine(t *testing.T) {
 		}, one, recorded("x"), "unheard"},
 		"another's": {true, func(b *ledger, d *delivery) {
 			b.recordAccepted(d, first)
-		}, map[string]storedStart{"x": {marker: "z",
-			messages: 1}}, recorded("x"), "strange strange"},
+		}, map[string]storedStart{"x": {
+			marker:   "z",
+			messages: 1,
+		}}, recorded("x"), "strange strange"},
 		"recorded, not stored": {true, func(b *ledger, d *delivery) {
 			b.recordRefusal(d, "503", false)
 		}, nil, recorded("x"), "strange"},
@@ -191,8 +197,10 @@ func TestExamineQueues(t *testing.T) {
 		"a stream too many": {right, nil, 1},
 		"none, all in one":  {map[string]storedStart{"a": right["a"]}, nil, 0},
 		"in the shared one": {
-			map[string]storedStart{"a": {queue: "own-0",
-				stream: "EXECUTIONS"}}, []string{"own-0"}, 2,
+			map[string]storedStart{"a": {
+				queue:  "own-0",
+				stream: "EXECUTIONS",
+			}}, []string{"own-0"}, 2,
 		},
 	} {
 		a := &audit{}

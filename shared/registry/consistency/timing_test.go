@@ -44,8 +44,10 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	r := &Membership{nc: natstest.Start(t).Connect(t), members: map[string]member{}}
-	for heard, want := range map[time.Duration]int{livenessTimeout - time.Millisecond: 1,
-		livenessTimeout: 0} {
+	for heard, want := range map[time.Duration]int{
+		livenessTimeout - time.Millisecond: 1,
+		livenessTimeout:                    0,
+	} {
 		r.members["killed"] = member{
 			heartbeatMessage{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
 		}

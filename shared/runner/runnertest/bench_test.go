@@ -175,7 +175,8 @@ func once(
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	if err := js.DeleteConsumer(b.Context(), stream.ExecutionsName, "runner-default-"+group); err != nil {
+	err = js.DeleteConsumer(b.Context(), stream.ExecutionsName, "runner-default-"+group)
+	if err != nil {
 		b.Fatal(err)
 	}
 	if err := s.Purge(b.Context()); err != nil {

@@ -186,7 +186,8 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 		Queue: execution.DefaultQueue,
 		Group: "group",
 	}.LaneConsumer(execution.LaneOf("workflow", "a"))
-	if _, err := js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1); err != nil {
+	_, err = js.ResetConsumerToSequence(t.Context(), stream.ExecutionsName, lane, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
 	start(t, nc, runner.Options{}, handler)

@@ -23,7 +23,8 @@ func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
 	set func(*posted, *api.TriggerSettings) error, saved, gone string,
 ) *form {
-	f.role, f.single, f.maxBytes = operate.RoleEditor, true, 2*maxTriedForm // as shown, and as typed
+	f.role, f.single = operate.RoleEditor, true
+	f.maxBytes = 2 * maxTriedForm // as shown, and as typed
 	f.page, f.show = workflowFormPage, c.showWorkflow
 	f.save = func(r *http.Request, p *posted) (string, error) {
 		done := saved

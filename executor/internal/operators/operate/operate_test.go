@@ -53,8 +53,10 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 				forbiddenUnless(operate.RoleViewer.Includes(role)),
 			},
 			{
-				operate.Caller{Kind: operate.CallerKindUser, Role: operate.RoleViewer,
-					AccountID: "acme"},
+				operate.Caller{
+					Kind: operate.CallerKindUser, Role: operate.RoleViewer,
+					AccountID: "acme",
+				},
 				forbiddenUnless(operate.RoleViewer.Includes(role)),
 			},
 			{

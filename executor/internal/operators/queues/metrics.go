@@ -42,8 +42,10 @@ func (w *Watch) Run(ctx context.Context) {
 
 // Describe implements prometheus.Collector.
 func (w *Watch) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestAgeDesc, unattendedDesc, pausedDesc,
-		membersDesc} {
+	for _, d := range []*prometheus.Desc{
+		waitingDesc, oldestAgeDesc, unattendedDesc, pausedDesc,
+		membersDesc,
+	} {
 		to <- d
 	}
 }

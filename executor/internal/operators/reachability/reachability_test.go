@@ -70,10 +70,14 @@ func TestWhoAnswers(t *testing.T) {
 		detail    string
 		asks      int32
 	}{
-		{"an ingress of ours", ingress, alive, reachability.StateReached, "of this installation",
-			1},
-		{"below a path, with a slash", ingress + "/below/", alive, reachability.StateReached, "",
-			1},
+		{
+			"an ingress of ours", ingress, alive, reachability.StateReached, "of this installation",
+			1,
+		},
+		{
+			"below a path, with a slash", ingress + "/below/", alive, reachability.StateReached, "",
+			1,
+		},
 		{
 			"what an ingress was told", "",
 			ingresses{{PublicURL: ingress + "/", ProbeKey: key}},

@@ -583,8 +583,10 @@ func TestRoleRules(t *testing.T) {
 		"groups=team-a:editor@acme":   {"groups", "team-a", operate.RoleEditor, "acme"},
 		"email=eve@example.com:admin": {"email", "eve@example.com", operate.RoleAdmin, ""},
 		"groups=cn=ops,dc=x:y:viewer": {"groups", "cn=ops,dc=x:y", operate.RoleViewer, ""},
-		"realm_access.roles=a b:viewer@a_1": {"realm_access.roles", "a b", operate.RoleViewer,
-			"a_1"},
+		"realm_access.roles=a b:viewer@a_1": {
+			"realm_access.roles", "a b", operate.RoleViewer,
+			"a_1",
+		},
 	} {
 		got, err := ParseRoleRule(text)
 		if err != nil || got != want || got.String() != text {

@@ -108,8 +108,10 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		r.await("all have ended", func() bool {
 			return r.has(second, execution.Failed) && r.has(third, execution.Succeeded)
 		})
-		for _, name := range []string{"QUEUE_q", "PROGRESS_q", stream.ExecutionsName,
-			stream.ProgressName} {
+		for _, name := range []string{
+			"QUEUE_q", "PROGRESS_q", stream.ExecutionsName,
+			stream.ProgressName,
+		} {
 			r.await("everything is acknowledged", func() bool { return r.unrecorded(name) == 0 })
 		}
 		r.await("the lag is known", func() bool {

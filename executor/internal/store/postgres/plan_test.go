@@ -39,10 +39,14 @@ func TestListUsesItsIndex(t *testing.T) {
 		}{
 			{store.Filter{}, []string{"executions_time"}},
 			{store.Filter{AccountID: "account"}, []string{"executions_time"}},
-			{store.Filter{AccountID: storetest.AccountOneWorkflow},
-				[]string{"executions_workflow"}},
-			{store.Filter{AccountID: storetest.AccountTwoWorkflows},
-				[]string{"executions_workflow"}},
+			{
+				store.Filter{AccountID: storetest.AccountOneWorkflow},
+				[]string{"executions_workflow"},
+			},
+			{
+				store.Filter{AccountID: storetest.AccountTwoWorkflows},
+				[]string{"executions_workflow"},
+			},
 			{store.Filter{AccountID: storetest.AccountManyNodes}, []string{"executions_time"}},
 			{
 				store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"}, []string{

@@ -13,8 +13,10 @@ var handledRangeTable = table[store.HandledRange]{
 	name:    "decided",
 	columns: "stream, created, first_sequence, last_sequence",
 	fields: func(r *store.HandledRange) []any {
-		return []any{&r.Stream, &r.Created, &r.First,
-			&r.Last}
+		return []any{
+			&r.Stream, &r.Created, &r.First,
+			&r.Last,
+		}
 	},
 }
 

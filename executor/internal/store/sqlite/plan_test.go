@@ -38,8 +38,10 @@ func TestListUsesItsIndex(t *testing.T) {
 		{store.Filter{AccountID: "account"}, "executions_time"},
 		{store.Filter{AccountID: storetest.AccountOneWorkflow}, "executions_workflow"},
 		{store.Filter{AccountID: storetest.AccountManyNodes}, "executions_time"},
-		{store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"},
-			"executions_workflow"},
+		{
+			store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"},
+			"executions_workflow",
+		},
 		{store.Filter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
 		{store.Filter{WorkflowID: "w"}, "executions_workflow"},
 		{

@@ -104,8 +104,11 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 				want   int
 			}{
 				{"all", store.Filter{}, 50},
-				{"workflow", store.Filter{WorkflowID: "workflow-7"},
-					min(50, size/fillWorkflowCount)},
+				{
+					"workflow",
+					store.Filter{WorkflowID: "workflow-7"},
+					min(50, size/fillWorkflowCount),
+				},
 				{"delivery", store.Filter{DeliveryID: fillDeliveryIDPrefix + "77"}, 1},
 				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailedEvery)},
 				{"none rerun", store.Filter{Source: execution.SourceRerun}, 0},

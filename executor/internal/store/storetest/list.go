@@ -142,8 +142,10 @@ var listTests = map[string]func(*testing.T, store.Store){
 			t.Fatal(err)
 		}
 		slices.Reverse(records)
-		for _, account := range []string{AccountOneWorkflow, AccountTwoWorkflows,
-			AccountMovedWorkflow, AccountManyNodes} {
+		for _, account := range []string{
+			AccountOneWorkflow, AccountTwoWorkflows,
+			AccountMovedWorkflow, AccountManyNodes,
+		} {
 			for _, filter := range []store.Filter{
 				{AccountID: account},
 				{AccountID: account, WorkflowID: "moved"},
