@@ -26,9 +26,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/audit"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // Durable is the name of the consumer that all executors share; each registry stream has one.
@@ -147,8 +149,10 @@ func (a *Auditor) Replay(ctx context.Context) {
 	}
 }
 
-// deleteOlderRevisions deletes the earlier revisions of a registry record. If it fails, they are
-// deleted after the record's next change.
+// deleteOlderRevisions deletes the earlier revisions of a registry record if msg is its newest one;
+// otherwise, or if it fails, they are deleted after the record's next change. It never deletes the
+// newest revision, whatever its sequence is: if this process was frozen after it had received msg,
+// the bucket may have been lost and restored meanwhile, with lower sequences than that of msg.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -160,10 +164,14 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	if err != nil {
 		return
 	}
-	s, err := a.js.Stream(ctx, name)
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()),
-			jetstream.WithPurgeSequence(meta.Sequence.Stream))
+	newest, err := consistency.GetFromLeader(ctx, a.js, name,
+		leader.Query{LastBySubject: msg.Subject()})
+	if err == nil && newest.Sequence == meta.Sequence.Stream {
+		var s jetstream.Stream
+		if s, err = a.js.Stream(ctx, name); err == nil {
+			err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()),
+				jetstream.WithPurgeKeep(1))
+		}
 	}
 	if err != nil {
 		a.log.WithError(err).WithField("stream",

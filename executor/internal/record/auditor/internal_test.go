@@ -1,0 +1,109 @@
+package auditor
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+)
+
+const (
+	streamName = "STREAM"
+	record     = "record"
+	other      = "other"
+)
+
+// makeStream creates a stream, and stores revisions of records in it.
+func makeStream(t *testing.T, js jetstream.JetStream, revisions ...string) jetstream.Stream {
+	t.Helper()
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     streamName,
+		Subjects: []string{record, other},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]uint64{}
+	for _, subject := range revisions {
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject},
+			jetstream.WithExpectLastSequencePerSubject(last[subject]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last[subject] = ack.Sequence
+	}
+	return s
+}
+
+// receiveLast returns the last message of a stream, as the auditor receives it.
+func receiveLast(t *testing.T, s jetstream.Stream) jetstream.Msg {
+	t.Helper()
+	consumer, err := s.CreateConsumer(t.Context(),
+		jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := consumer.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+func wantSequences(t *testing.T, s jetstream.Stream, want ...uint64) {
+	t.Helper()
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.State.Msgs != uint64(len(want)) {
+		t.Errorf("%d messages, want %d", info.State.Msgs, len(want))
+	}
+	for _, sequence := range want {
+		if _, err := s.GetMsg(t.Context(), sequence); err != nil {
+			t.Errorf("the message %d: %v", sequence, err)
+		}
+	}
+}
+
+func TestOlderRevisionsAreDeleted(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := makeStream(t, js, record, record, other, record)
+	msg := receiveLast(t, s)
+	auditor := New(js, nil, logrus.New())
+	auditor.deleteOlderRevisions(t.Context(), streamName, msg)
+	wantSequences(t, s, 3, 4)
+
+	// A newer revision, which has no entry in the audit log yet, stays, and so do those before it.
+	for range 2 {
+		if _, err := js.Publish(t.Context(), record, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	auditor.deleteOlderRevisions(t.Context(), streamName, msg)
+	wantSequences(t, s, 3, 4, 5, 6)
+}
+
+// An auditor that was frozen deletes no record of a registry that was restored meanwhile, where the
+// record's only revision has a lower sequence than the message that the auditor has received.
+func TestARestoredRecordIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	js, err := jetstream.New(natstest.Start(t).Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := receiveLast(t, makeStream(t, js, other, record, record))
+	if err := js.DeleteStream(t.Context(), streamName); err != nil {
+		t.Fatal(err)
+	}
+	restored := makeStream(t, js, record, other)
+	New(js, nil, logrus.New()).deleteOlderRevisions(t.Context(), streamName, msg)
+	wantSequences(t, restored, 1, 2)
+}
