@@ -143,19 +143,9 @@ func (r *Release) pack(
 	if err != nil {
 		return err
 	}
-	scripts := map[string]string{}
-	for _, when := range []string{"postinstall", "preremove", "postremove"} {
-		text, err := shipped.fileContent("deploy/dist/packages/" + when + ".sh")
-		if err != nil {
-			return err
-		}
-		filled := strings.NewReplacer("@PACKAGE@", name,
-			"@UNITS@", strings.Join(about.Units, " "),
-			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
-			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
-		scripts[when] = s.stageFile(when, []byte(filled))
-		// An empty entry keeps the names of the staged files distinct.
-		s.contents = append(s.contents, nfpmContent{})
+	scripts, err := stageScripts(s, name, about, shipped)
+	if err != nil {
+		return err
 	}
 	s.contents = slices.DeleteFunc(s.contents,
 		func(c nfpmContent) bool { return c.Destination == "" })
@@ -216,6 +206,27 @@ func (r *Release) pack(
 		}
 	}
 	return nil
+}
+
+// stageScripts writes the scripts that a package manager runs, and returns their paths.
+func stageScripts(
+	s *stagedPackage, name string, about Package, shipped *tree,
+) (map[string]string, error) {
+	scripts := map[string]string{}
+	for _, when := range []string{"postinstall", "preremove", "postremove"} {
+		text, err := shipped.fileContent("deploy/dist/packages/" + when + ".sh")
+		if err != nil {
+			return nil, err
+		}
+		filled := strings.NewReplacer("@PACKAGE@", name,
+			"@UNITS@", strings.Join(about.Units, " "),
+			"@PATTERNS@", strings.Join(unitPatterns(about.Units), " "),
+			"@STATE@", strings.Join(about.State, " ")).Replace(string(text))
+		scripts[when] = s.stageFile(when, []byte(filled))
+		// An empty entry keeps the names of the staged files distinct.
+		s.contents = append(s.contents, nfpmContent{})
+	}
+	return scripts, nil
 }
 
 // unitPatterns returns a systemctl pattern for each unit, quoted for a shell. systemctl matches a
