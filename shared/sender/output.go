@@ -31,7 +31,8 @@ const (
 	// or as speech. An output that is already TwiML is left unchanged.
 	outputFormTwiMLMessage OutputForm = "twiml-message"
 	outputFormTwiMLSay     OutputForm = "twiml-say"
-	// outputFormNoContent is the output itself. A response without a body must have the status 204.
+	// outputFormNoContent is the output itself as JSON. If there is no output, the response has no
+	// body and the status 204.
 	outputFormNoContent OutputForm = "json-or-no-content"
 )
 

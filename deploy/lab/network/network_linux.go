@@ -30,7 +30,8 @@ type Network struct {
 // to 198.18.255.0/24, which are reserved for benchmark tests.
 const maxNetworks = 256
 
-// maxHosts leaves an address for the program itself.
+// maxHosts is the maximum number of hosts in one network. Their addresses end in 1 to maxHosts,
+// below creatorAddrByte.
 const maxHosts = 100
 
 // creatorAddrByte is the last byte of the address of the program that created the network.

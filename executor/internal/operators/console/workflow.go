@@ -27,7 +27,7 @@ type workflowPage struct {
 	Others          []linkChoice // other active workflows of the account, if its plan is full
 	Settings        formView
 	Switch, Delete  formView
-	ToDelete        *api.Workflow // what the page asks about, if the operator wants to delete it
+	ToDelete        *api.Workflow // set if the page asks the operator to confirm its deletion
 	Nodes           []linkChoice
 	Trigger         trigger
 	Refusals        refusals

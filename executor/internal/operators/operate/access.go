@@ -97,8 +97,8 @@ type accessCheck func(ctx context.Context, s *Service, caller Caller) error
 // an account. It accepts every caller.
 func accessUnrestricted(context.Context, *Service, Caller) error { return nil }
 
-// accessToAllAccounts is the check for calls about all accounts. It rejects every caller with
-// access to a single account.
+// accessToAllAccounts is the check for calls about all accounts. It is made only for callers that
+// are restricted to one account, and rejects all of them.
 func accessToAllAccounts(context.Context, *Service, Caller) error {
 	return &Error{
 		Code:   api.CodeForbidden,

@@ -22,7 +22,8 @@ type openStreams struct {
 // begin counts another stream of a caller, or returns an error if there are too many. If it
 // succeeds, the caller must call end once.
 func (s *openStreams) begin(caller Caller) (end func(), err error) {
-	identity := caller.Identity() // the name and the role may change while a stream is open
+	// Keep the identity for end: the caller's name and role may change while the stream is open.
+	identity := caller.Identity()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[identity] >= MaxEventStreams {

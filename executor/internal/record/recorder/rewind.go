@@ -273,7 +273,9 @@ func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) 
 	case err == nil && event.Progress != nil:
 		return r.isApplied(ctx, event.Progress)
 	case err != nil && stream.IsProgress(msg.Subject):
-		return true, nil // this message cannot be checked
+		// A report that cannot be decoded names no execution to look up. It counts as recorded, so
+		// that it does not rewind the consumer.
+		return true, nil
 	}
 	if id := msg.Header.Get(stream.HeaderExecutionID); id != "" {
 		_, err := r.store.Get(ctx, id)
