@@ -101,6 +101,12 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	// No runner consumes from the queue default.
 	b.do(chromedp.SetValue(chromedp.CSS("#account"), "acme-inc"),
 		chromedp.SetValue(chromedp.CSS("#queue"), "default"))
+	// If the ID is taken, the page says so beside the field, and keeps what was typed.
+	b.wait(`document.querySelector("#id").value === "new-orders"`)
+	b.do(chromedp.SetValue(chromedp.CSS("#id"), "demo"))
+	b.click("[data-create-workflow] .primary")
+	b.text("#id-problem", "already")
+	b.do(chromedp.SetValue(chromedp.CSS("#id"), "new-orders"))
 	b.click("[data-create-workflow] .primary")
 	b.page("New orders")
 	b.text("[data-done]", "“New orders” is created. It is inactive")

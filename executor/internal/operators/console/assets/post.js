@@ -19,12 +19,13 @@ export function watchPosts() {
 const posted = "posted"; // says that a dialog was closed by what posts its form
 
 async function post(form, button) {
-  const said = document.getElementById(form.dataset.said ?? `${form.id}-said`);
+  const id = form.getAttribute("id"); // form.id is the form's field of that name, if it has one
+  const said = document.getElementById(form.dataset.said ?? `${id}-said`);
   try {
     const asked = busy(button, () => changing(() => ask(form, button)));
     button.closest("dialog")?.close(posted); // the form has its answer to the question
     const { response, page } = await asked;
-    const answered = page.getElementById(form.id);
+    const answered = page.getElementById(id);
     if (!response.ok) {
       refuse(form, said, response, page, answered);
       return;
