@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +228,34 @@ func TestControlPages(t *testing.T) {
 		b.wait(fragmentsAreThere)
 		state.do(b)
 		checkInAllLooks(t, b, axe, "control-"+state.name)
+	}
+	b.contented()
+}
+
+// On a later page of the queues, too, a button that was pressed does what it says.
+func TestPauseOnALaterPage(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	client := l.client()
+	makeWorkflow(t, client, "first")
+	for i := range 30 {
+		id := fmt.Sprintf("later-%02d", i)
+		if _, err := client.PutWorkflow(t.Context(), id, api.PutWorkflow{
+			AccountID: "tests", Name: id, Queue: id, Triggers: []api.PutTrigger{{NodeID: "node"}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/queues")
+	b.click("[rel=next]")
+	const button = "#pause-later-29"
+	b.text(button, "Pause")
+	for _, then := range []string{"paused", "resumed", "paused"} {
+		b.click(button)
+		b.text("[data-done]", "later-29 is "+then+".")
+		b.text(button, map[string]string{"paused": "Resume", "resumed": "Pause"}[then])
 	}
 	b.contented()
 }

@@ -3,6 +3,7 @@ package console_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -547,7 +548,15 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	}, session)
 	wantSays(t, a, http.StatusUnprocessableEntity, `value="CI of A"`,
 		`<option value="editor" selected>`, `<option value="7776000" selected>`)
-	a = r.postAgain(a, "new-key", map[string]string{"account": "on-free"}, session)
+	a = r.postAgain(a, "new-key", map[string]string{"account": "on-free", "role": "admin"},
+		session)
+	wantSays(t, a, http.StatusUnprocessableEntity,
+		`id="account-problem" data-problem>an admin has access to all accounts`)
+	if made := r.Directory.APIKeys("", 10); len(made) > 0 {
+		t.Fatalf("an admin of one account was made: %+v", made)
+	}
+	a = r.postAgain(a, "new-key", map[string]string{"account": "on-free", "role": "editor"},
+		session)
 	wantSays(t, a, http.StatusOK, "The key of “CI of A”", "data-shown-once")
 	secret := regexp.MustCompile(`id="made-key" data-copy-text>(\w[^<]+)<`).FindStringSubmatch(a.body)
 	keys := r.Directory.APIKeys("", 10)
@@ -612,5 +621,42 @@ func TestQueuesWithoutJavaScript(t *testing.T) {
 	r.done(limit("2", ""), session)
 	if n := queue().Groups[0].MaxInFlight; n != 0 {
 		t.Errorf("the limit is %d", n)
+	}
+}
+
+// A form on a later page of the queues returns to that page. With JavaScript too, the browser loads
+// the page again then, because only the first page is kept up to date.
+func TestLaterPageOfQueues(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", false)
+	for i := range 30 {
+		id := fmt.Sprintf("w-%02d", i)
+		r.CreateWorkflow(t, id, "free", false)
+		r.change(id, func(spec *edit.WorkflowSpec) { spec.Queue = "q-" + id })
+	}
+	session := r.signIn()
+	first := r.get("/queues", session)
+	next := regexp.MustCompile(`href="(/queues\?[^"]+)" rel="next"`).FindStringSubmatch(first.body)
+	if next == nil {
+		t.Fatal("there is no second page")
+	}
+	path, form := html.UnescapeString(next[1]), "pause-form-q-w-29"
+	page := r.get(path, session)
+	a := r.postAgain(page, form, map[string]string{"do": "pause"}, session)
+	if said := r.done(a, session); a.location != path || said != "q-w-29 is paused." {
+		t.Errorf("%s: %s", a.location, said)
+	}
+	for i, page := range []string{first.body, page.body} {
+		forms := regexp.MustCompile(`<form [^>]*data-said="queue-said"[^>]*>`).
+			FindAllString(page, -1)
+		if len(forms) == 0 {
+			t.Errorf("page %d has no forms", i+1)
+		}
+		for _, form := range forms {
+			if again := attributesOf(form)["data-in-place"] == "page"; again != (i == 1) {
+				t.Errorf("page %d: %s", i+1, form)
+			}
+		}
 	}
 }

@@ -36,8 +36,8 @@ var formats = template.FuncMap{
 
 	"eventKinds": operate.EventKinds,
 	"nameOr":     nameOr,
-	"streamForm": func(row queueRow, here template.URL) streamFormData {
-		return streamFormData{row, here}
+	"streamForm": func(row queueRow, list queueList) streamFormData {
+		return streamFormData{row, list}
 	},
 	"lifetimes": func() []lifetime { return lifetimes },
 }

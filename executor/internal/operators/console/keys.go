@@ -93,9 +93,6 @@ func (c *Console) newKeyForm() *form {
 				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
 				AccountID: strings.TrimSpace(p.values["account"]),
 			}
-			if put.Role == api.RoleAdmin {
-				put.AccountID = "" // as the form says
-			}
 			if text := p.values["expires"]; text != "" {
 				seconds, err := strconv.ParseInt(text, 10, 32)
 				if err != nil || seconds < 1 {

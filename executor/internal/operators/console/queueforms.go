@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"errors"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -217,5 +216,5 @@ func (q queueRow) GroupForm(g api.QueueGroup) formView {
 // streamFormData is the template data of the form of a queue's own stream.
 type streamFormData struct {
 	Row  queueRow
-	Here template.URL
+	List queueList
 }

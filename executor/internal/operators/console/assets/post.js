@@ -121,7 +121,7 @@ function adopt(form, answered, saved) {
         mine.removeAttribute(name);
       }
     }
-    if (mine.matches("button, [type=hidden]")) {
+    if (mine.matches("[aria-checked], [type=hidden]")) { // another button keeps its text, and so its value
       mine.value = theirs.value;
     } else if (mine.matches("[type=checkbox]")) {
       if (saved) {
