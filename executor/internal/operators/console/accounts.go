@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html/template"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/humantext"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
@@ -102,26 +104,15 @@ func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
 	}
-	n, unit := *plan.BytesPerDay, " bytes"
-	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
-		if n < 1000 || n%1000 != 0 {
-			break
-		}
-		n, unit = n/1000, larger
-	}
-	return ", " + formatCount(n) + unit + " a day"
+	n, unit := humantext.DecimalBytes(*plan.BytesPerDay)
+	return ", " + formatCount(n) + " " + cmp.Or(unit, "bytes") + " a day"
 }
 
 // rateText returns a short text that describes a rate limit.
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
-	switch limit.WindowSeconds {
-	case 1:
-		return text + "/s"
-	case 60:
-		return text + "/min"
-	case 3600:
-		return text + "/h"
+	if per, ok := humantext.PerWindow(limit.WindowSeconds); ok {
+		return text + per
 	}
 	if limit.WindowSeconds < 60 {
 		return fmt.Sprintf("%s per %d s", text, limit.WindowSeconds)

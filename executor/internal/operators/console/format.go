@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/internal/humantext"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/shared/execution"
 )
@@ -15,9 +16,9 @@ import (
 // formats holds the template functions that format values.
 var formats = template.FuncMap{
 	"ago": func(t time.Time) template.HTML {
-		return timeElement(t, "relative", relativeTime(t, time.Now()))
+		return timeElement(t, "relative", humantext.Ago(t, time.Now()))
 	},
-	"since": func(t time.Time) string { return relativeTime(t, time.Now()) },
+	"since": func(t time.Time) string { return humantext.Ago(t, time.Now()) },
 	"exact": func(t time.Time) template.HTML {
 		return timeElement(t, "exact", t.UTC().Format("2 Jan 15:04:05.000")+" UTC")
 	},
@@ -53,33 +54,6 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 	//nolint:gosec // digits, and words that are written in here
 	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `" title="` + exact +
 		`" data-time="` + kind + `">` + text + `</time>`)
-}
-
-// relativeTime returns how long ago t is, or how long it is until t, in the same words as times.js.
-func relativeTime(t, now time.Time) string {
-	past, d := true, now.Sub(t)
-	if d < 0 {
-		past, d = false, -d
-	}
-	var text string
-	switch {
-	case d < 5*time.Second && past:
-		return "just now"
-	case d < time.Minute:
-		text = strconv.Itoa(int(d.Seconds())) + " s"
-	case d < time.Hour:
-		text = strconv.Itoa(int(d.Minutes())) + " min"
-	case d < 48*time.Hour:
-		text = strconv.Itoa(int(d.Hours())) + " h"
-	case past:
-		text = strconv.Itoa(int(d.Hours()/24)) + " d"
-	default: // rounded; otherwise, 90 days would be shown as 89 a minute later
-		text = strconv.Itoa(int(math.Round(d.Hours()/24))) + " d"
-	}
-	if past {
-		return text + " ago"
-	}
-	return "in " + text
 }
 
 // formatDuration formats a duration with a precision that is useful to readers.

@@ -12,18 +12,10 @@ import (
 
 func TestWords(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
 	rate := func(requests, seconds int64) string {
 		return rateText(api.RateLimit{Requests: requests, WindowSeconds: seconds})
 	}
 	for want, got := range map[string]string{
-		"just now":                 relativeTime(now, now),
-		"59 s ago":                 relativeTime(now.Add(-59*time.Second), now),
-		"2 min ago":                relativeTime(now.Add(-179*time.Second), now),
-		"47 h ago":                 relativeTime(now.Add(-47*time.Hour), now),
-		"2 d ago":                  relativeTime(now.Add(-71*time.Hour), now),
-		"in 90 d":                  relativeTime(now.Add(90*24*time.Hour-time.Minute), now),
-		"in 59 min":                relativeTime(now.Add(time.Hour-time.Second), now),
 		"0.5 ms":                   formatDuration(500 * time.Microsecond),
 		"12 ms":                    formatDuration(12 * time.Millisecond),
 		"1.5 s":                    formatDuration(1500 * time.Millisecond),

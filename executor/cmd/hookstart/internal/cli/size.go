@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
+	"github.com/hookstart/hookstart/executor/internal/humantext"
 )
 
 // adminSizeCmd gets the numbers of requests and the size of the database from the operators' API,
@@ -199,7 +200,7 @@ func formatAmount(n float64, unit sizing.Unit) string {
 	case sizing.UnitPerSecond:
 		return formatRate(n)
 	case sizing.UnitSeconds:
-		return roughDuration(time.Duration(n * float64(time.Second)))
+		return humantext.Duration(time.Duration(n * float64(time.Second)))
 	case sizing.UnitWorkflows, sizing.UnitStreams, sizing.UnitConsumers:
 	}
 	return sizing.FormatCount(n, strings.TrimSuffix(string(unit), "s"))
@@ -240,4 +241,6 @@ func formatDigits(n float64) string {
 }
 
 // daysText formats a number of days as a duration for people.
-func daysText(n float64) string { return roughDuration(time.Duration(n * 24 * float64(time.Hour))) }
+func daysText(n float64) string {
+	return humantext.Duration(time.Duration(n * 24 * float64(time.Hour)))
+}

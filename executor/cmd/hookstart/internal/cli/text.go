@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -9,27 +10,14 @@ import (
 	"unicode"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/humantext"
 )
 
 const exactLayout = "2006-01-02 15:04:05.000 UTC"
 
 func exactTime(t time.Time) string { return t.UTC().Format(exactLayout) }
 
-// ago returns how long ago t was, or how long it is until t, as text.
-func ago(t, now time.Time) string {
-	d := now.Sub(t).Round(time.Second)
-	if d >= 0 && d < 5*time.Second {
-		return "just now"
-	}
-	if d >= 0 {
-		return roughDuration(d) + " ago"
-	}
-	if d = -d; d > time.Hour {
-		// Round, because the response is already a moment old: 90 days would be shown as 89.
-		d = d.Round(time.Minute)
-	}
-	return "in " + roughDuration(d)
-}
+func ago(t, now time.Time) string { return humantext.Ago(t, now) }
 
 // agoOr is like ago, but returns none if t is zero.
 func agoOr(t, now time.Time, none string) string {
@@ -37,19 +25,6 @@ func agoOr(t, now time.Time, none string) string {
 		return none
 	}
 	return ago(t, now)
-}
-
-func roughDuration(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return strconv.Itoa(int(d.Seconds())) + " s"
-	case d < time.Hour:
-		return strconv.Itoa(int(d.Minutes())) + " min"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d.Hours())) + " h"
-	default:
-		return strconv.Itoa(int(d.Hours()/24)) + " days"
-	}
 }
 
 // preciseDuration formats a duration with about three digits.
@@ -96,23 +71,16 @@ func rateText(r *api.RateLimit) string {
 		return "the plan's"
 	}
 	requests := strconv.FormatInt(r.Requests, 10)
-	if unit, ok := map[int64]string{1: "s", 60: "min", 3600: "h"}[r.WindowSeconds]; ok {
-		return requests + "/" + unit
+	if per, ok := humantext.PerWindow(r.WindowSeconds); ok {
+		return requests + per
 	}
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
 }
 
-// decimalBytes formats a number of bytes exactly, in the largest decimal unit (KB, MB, GB or TB)
-// that divides it.
+// decimalBytes formats a number of bytes exactly, in the largest decimal unit that divides it.
 func decimalBytes(n int64) string {
-	unit := " B"
-	for _, larger := range [...]string{" KB", " MB", " GB", " TB"} {
-		if n < 1000 || n%1000 != 0 {
-			break
-		}
-		n, unit = n/1000, larger
-	}
-	return strconv.FormatInt(n, 10) + unit
+	count, unit := humantext.DecimalBytes(n)
+	return strconv.FormatInt(count, 10) + " " + cmp.Or(unit, "B")
 }
 
 // truncateForDisplay truncates a text that people only read. Do not use it for texts that they may

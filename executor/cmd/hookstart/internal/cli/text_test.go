@@ -8,27 +8,8 @@ import (
 	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/sizing"
 )
 
-func TestAgo(t *testing.T) {
+func TestExactTimes(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	for back, want := range map[time.Duration]string{
-		0:                                "just now",
-		4 * time.Second:                  "just now",
-		5 * time.Second:                  "5 s ago",
-		59 * time.Second:                 "59 s ago",
-		2*time.Minute + 10*time.Second:   "2 min ago",
-		90 * time.Minute:                 "1 h ago",
-		47 * time.Hour:                   "47 h ago",
-		49 * time.Hour:                   "2 days ago",
-		-time.Hour:                       "in 1 h",
-		-time.Hour + 20*time.Millisecond: "in 1 h",
-		-3 * time.Second:                 "in 3 s",
-		-90*24*time.Hour + 2*time.Second: "in 90 days",
-		-2*time.Hour + 40*time.Second:    "in 1 h",
-	} {
-		if got := ago(now.Add(-back), now); got != want {
-			t.Errorf("%s: %s, want %s", back, got, want)
-		}
-	}
 	before := now.Add(-2 * time.Minute)
 	if got := agoAndExact(before, now); got != "2 min ago (2026-01-31 11:58:00.000 UTC)" {
 		t.Error(got)

@@ -8,27 +8,37 @@ const moment = new Intl.DateTimeFormat(undefined, {
   month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle,
 });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle });
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle });
+const dayAndTime = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle });
 const minute = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle });
 const everySecond = 1000;
+const hour = 3600; // seconds
+const day = 24 * hour;
 
-// relative uses the words of format.go.
+// relative uses the words of humantext.Ago.
 function relative(at) {
   const seconds = Math.round((Date.now() - at) / 1000);
-  const distance = Math.abs(seconds);
-  if (seconds < 5 && seconds > -2) {
+  if (seconds >= 5) {
+    return `${duration(seconds)} ago`;
+  }
+  if (seconds > -2) {
     return "just now";
   }
-  const text = distance < 60 ? `${distance} s`
-    : distance < 3600 ? `${Math.floor(distance / 60)} min`
-    : distance < 48 * 3600 ? `${Math.floor(distance / 3600)} h`
-    : seconds > 0 ? `${Math.floor(distance / 86400)} d`
-    : `${Math.round(distance / 86400)} d`; // what was asked to last 90 days does not end in 89 a minute later
-  return seconds < 0 ? `in ${text}` : `${text} ago`;
+  // Rounded: what was asked to last 90 days does not end in 89 a moment later.
+  const left = -seconds;
+  const unit = left >= 2 * day ? day : left > hour ? 60 : 1;
+  return `in ${duration(Math.round(left / unit) * unit)}`;
+}
+
+// duration rounds down to the largest unit. Less than two days are hours.
+function duration(seconds) {
+  return seconds < 60 ? `${seconds} s`
+    : seconds < hour ? `${Math.floor(seconds / 60)} min`
+    : seconds < 2 * day ? `${Math.floor(seconds / hour)} h`
+    : `${Math.floor(seconds / day)} days`;
 }
 
 function local(at) {
-  return new Date(at).toDateString() === new Date().toDateString() ? clock.format(at) : day.format(at);
+  return new Date(at).toDateString() === new Date().toDateString() ? clock.format(at) : dayAndTime.format(at);
 }
 
 // clockOf is a time of the last day, to the minute.

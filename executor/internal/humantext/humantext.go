@@ -1,0 +1,70 @@
+// Package humantext formats values for people. The console and the command line use it, so that
+// both show the same value in the same words. The console's times.js has the words of Ago, too.
+package humantext
+
+import (
+	"strconv"
+	"time"
+)
+
+// Ago returns how long ago t was, or how long it is until t, like "2 min ago" or "in 90 days".
+func Ago(t, now time.Time) string {
+	d := now.Sub(t).Round(time.Second)
+	if d >= 5*time.Second {
+		return Duration(d) + " ago"
+	}
+	if d > -2*time.Second { // the two times may come from different clocks
+		return "just now"
+	}
+	// Rounded, because a moment has passed since t was chosen: 90 days would be shown as 89.
+	switch d = -d; {
+	case d >= 2*day:
+		d = d.Round(day)
+	case d > time.Hour:
+		d = d.Round(time.Minute)
+	}
+	return "in " + Duration(d)
+}
+
+const day = 24 * time.Hour
+
+// Duration returns d in its largest unit, rounded down, like "3 h". Less than two days are hours.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 2*day:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	default:
+		return strconv.Itoa(int(d/day)) + " days"
+	}
+}
+
+// PerWindow returns the end of a rate with a window of that many seconds: "/s", "/min" or "/h".
+// ok is false if the window is none of these three units.
+func PerWindow(seconds int64) (text string, ok bool) {
+	switch seconds {
+	case 1:
+		return "/s", true
+	case 60:
+		return "/min", true
+	case 3600:
+		return "/h", true
+	default:
+		return "", false
+	}
+}
+
+// DecimalBytes returns a number of bytes exactly, in the largest decimal unit that divides it: KB,
+// MB, GB or TB. The unit is empty if that is the byte.
+func DecimalBytes(n int64) (count int64, unit string) {
+	for _, larger := range [...]string{"KB", "MB", "GB", "TB"} {
+		if n < 1000 || n%1000 != 0 {
+			break
+		}
+		n, unit = n/1000, larger
+	}
+	return n, unit
+}
