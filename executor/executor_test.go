@@ -234,12 +234,8 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 		t.Fatal(status)
 	}
 
-	names := append(
-		registry.Streams(),
-		stream.ExecutionsName,
-		stream.ProgressName,
-		stream.ReportsName,
-	)
+	names := append(registry.Streams(), stream.ExecutionsName, stream.ProgressName,
+		stream.ReportsName)
 	for _, name := range names {
 		if err := js.DeleteStream(ctx, name); err != nil {
 			t.Fatal(err)

@@ -53,12 +53,8 @@ func (e *executor) prune(ctx context.Context) {
 		},
 	)
 	e.startPruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
-		return records.PruneCounts(
-			ctx,
-			time.Now().Add(-countsRetention),
-			store.MaxRefusalRows,
-			limit,
-		)
+		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusalRows,
+			limit)
 	})
 	if c.AuditRetention > 0 {
 		e.startPruning(

@@ -107,12 +107,8 @@ func (e *endpoint) run(ctx context.Context) error {
 			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	checks := checks(
-		e.NATS,
-		e.JetStream,
-		e.lease,
-		startMessageStreams{e.publisher, e.streams, e.snapshot},
-	)
+	checks := checks(e.NATS, e.JetStream, e.lease,
+		startMessageStreams{e.publisher, e.streams, e.snapshot})
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
 		"workflows": e.snapshot.WorkflowCount(),

@@ -122,11 +122,8 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 		values, ok := readHeader(given[name])
 		if !ok {
 			return nil,
-				fmt.Errorf(
-					"%w: the header %q must be a text or a list of texts",
-					errInvalidOutput,
-					name,
-				)
+				fmt.Errorf("%w: the header %q must be a text or a list of texts", errInvalidOutput,
+					name)
 		}
 		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool {
 			return !httpguts.ValidHeaderFieldValue(v)

@@ -207,12 +207,8 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
-		Trace: d.e.startPublishSpan(
-			d.r,
-			d.layout.RejectedSubject,
-			d.trigger,
-			why.ExecutionID,
-		),
+		Trace: d.e.startPublishSpan(d.r, d.layout.RejectedSubject, d.trigger,
+			why.ExecutionID),
 		Sender:   d.preset(),
 		Verified: d.verified,
 	}

@@ -106,10 +106,8 @@ func (e *event) endSpans() {
 	span := e.spans.request
 	span.SetAttributes(semconv.HTTPResponseStatusCode(e.status))
 	if e.workflowID != "" {
-		span.SetAttributes(
-			tracing.WorkflowIDKey.String(e.workflowID),
-			tracing.NodeIDKey.String(e.nodeID),
-		)
+		span.SetAttributes(tracing.WorkflowIDKey.String(e.workflowID),
+			tracing.NodeIDKey.String(e.nodeID))
 	}
 	if e.executionID != "" {
 		span.SetAttributes(tracing.ExecutionIDKey.String(e.executionID))

@@ -151,11 +151,8 @@ func TestManyRequestsWait(t *testing.T) {
 	}
 	accounts := (*waiting + perAccount - 1) / perAccount
 	for a := range accounts + 1 {
-		put(
-			fmt.Sprint("account-", a),
-			fmt.Sprint("waits-", a),
-			&registry.SyncResponse{WaitSeconds: 25},
-		)
+		put(fmt.Sprint("account-", a), fmt.Sprint("waits-", a),
+			&registry.SyncResponse{WaitSeconds: 25})
 	}
 	put("other", "at-once", nil)
 

@@ -151,11 +151,8 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 		}
 		if time.Since(l.began) > burst+lastResponseTimeout {
 			return l.burstResult,
-				fmt.Errorf(
-					"%d requests have no answer after %s",
-					l.issued-l.count,
-					lastResponseTimeout,
-				)
+				fmt.Errorf("%d requests have no answer after %s", l.issued-l.count,
+					lastResponseTimeout)
 		}
 		for _, event := range g.events[:max(n, 0)] {
 			if event.Fd < 0 {

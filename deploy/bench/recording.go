@@ -39,12 +39,8 @@ func (c *Recording) validate() error {
 		c.LoadOptions.validate(),
 		checkRange("rate", c.Rate, 1, maxRate),
 		checkRange("duration", c.Duration.Seconds(), 0.01, maxLoadDuration.Seconds()),
-		checkRange(
-			"sample",
-			float64(c.Sample),
-			1,
-			max(1, c.Rate*c.Duration.Seconds()/numLoadQuarters),
-		),
+		checkRange("sample", float64(c.Sample), 1,
+			max(1, c.Rate*c.Duration.Seconds()/numLoadQuarters)),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -244,10 +240,8 @@ func writeRecording(
 	byQuarter := make([][]time.Duration, numLoadQuarters)
 	for _, s := range samples {
 		took := s.recorded.Sub(s.answered)
-		quarter := min(
-			max(int(s.answered.Sub(began)*numLoadQuarters/duration), 0),
-			numLoadQuarters-1,
-		)
+		quarter := min(max(int(s.answered.Sub(began)*numLoadQuarters/duration), 0),
+			numLoadQuarters-1)
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}
@@ -260,19 +254,9 @@ func writeRecording(
 					return
 				}
 				slices.Sort(times)
-				_, _ = fmt.Fprintf(
-					w,
-					"%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n",
-					name,
-					len(times),
-					durationQuantileMS(
-						times,
-						0.5,
-					),
-					durationQuantileMS(times, 0.99),
-					durationQuantileMS(times, 1),
-					left,
-				)
+				_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%s\n", name, len(times),
+					durationQuantileMS(times, 0.5), durationQuantileMS(times, 0.99),
+					durationQuantileMS(times, 1), left)
 			}
 			for n, times := range byQuarter {
 				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numLoadQuarters,

@@ -134,11 +134,7 @@ func writeOpenLoop(out io.Writer, names []string, turns map[string][]turnResult,
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),
 					pairedRatios(t, turns[variantBare], latencyQuantile(0.99)).format("%.2f"),
-					pairedRatios(
-						t,
-						turns[variantBare],
-						latencyQuantile(0.999),
-					).format("%.2f"),
+					pairedRatios(t, turns[variantBare], latencyQuantile(0.999)).format("%.2f"),
 					recorded,
 				)
 			}

@@ -320,11 +320,8 @@ func writeTail(
 				}
 			})
 	}
-	rows(
-		"Where a request is, mean:",
-		stages,
-		func(b stageBreakdown) activityTimes { return b.stages },
-	)
+	rows("Where a request is, mean:", stages,
+		func(b stageBreakdown) activityTimes { return b.stages })
 	rows("While it waits for the acknowledgement:", slowest.ack.largest(12),
 		func(b stageBreakdown) activityTimes { return b.ack })
 	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),

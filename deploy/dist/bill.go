@@ -154,12 +154,10 @@ func (r *Release) programPackages(
 func isOurs(path string) bool { return strings.HasPrefix(path, "github.com/hookstart/hookstart/") }
 
 func goPackage(path, version string) spdxPackage {
+	id := invalidIDChars.ReplaceAllString(path+"-"+version, "-")
 	return spdxPackage{
-		Name: path,
-		ID: "SPDXRef-Module-" + invalidIDChars.ReplaceAllString(
-			path+"-"+version,
-			"-",
-		),
+		Name:             path,
+		ID:               "SPDXRef-Module-" + id,
 		Version:          version,
 		DownloadLocation: unasserted,
 		LicenseConcluded: unasserted,

@@ -160,11 +160,8 @@ func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	last := lastSequence(t, js)
-	consumer, err := js.OrderedConsumer(
-		ctx,
-		stream.ExecutionsName,
-		jetstream.OrderedConsumerConfig{},
-	)
+	consumer, err := js.OrderedConsumer(ctx, stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,14 +50,8 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	if err != nil || len(states) < 4 {
 		t.Fatalf("%q, %v", states, err)
 	}
-	other := filepath.Join(
-		dir,
-		"nats/jetstream/$G/streams",
-		stream.ExecutionsName,
-		"obs",
-		group.Consumer(),
-		"o.dat",
-	)
+	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.ExecutionsName, "obs",
+		group.Consumer(), "o.dat")
 	for _, path := range append(states, other) {
 		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
 			t.Fatal(err)

@@ -93,12 +93,8 @@ func addToProxy(proxy, name, scratch string) error {
 	if err != nil {
 		return err
 	}
-	at := filepath.Join(
-		proxy,
-		filepath.FromSlash(release.ModulePathPrefix),
-		filepath.FromSlash(name),
-		"@v",
-	)
+	at := filepath.Join(proxy, filepath.FromSlash(release.ModulePathPrefix),
+		filepath.FromSlash(name), "@v")
 	return errors.Join(
 		os.MkdirAll(at, 0o700),
 		os.WriteFile(filepath.Join(at, "list"), []byte(version+"\n"), 0o600),

@@ -36,13 +36,8 @@ func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 	slot := []string{"database"}
 	add("failover of database to a standby that lags", slot, shortestRollback, longestRollback,
 		f.rollBackDatabase(true))
-	add(
-		"database put back from a copy",
-		slot,
-		shortestRollback,
-		longestRollback,
-		f.rollBackDatabase(false),
-	)
+	add("database put back from a copy", slot, shortestRollback, longestRollback,
+		f.rollBackDatabase(false))
 	for _, queue := range f.installation.queues() {
 		add("reports that are missing or unreadable", []string{"noise"}, 0, time.Second,
 			func(ctx context.Context, _ time.Duration) error {

@@ -91,9 +91,7 @@ func (f *partitioner) applyPartition(ctx context.Context, kind partition) {
 			"healing %v, replicas %s",
 		kind,
 		kind.lasts.Round(100*time.Millisecond),
-		formatShares(
-			within,
-		),
+		formatShares(within),
 		maxUnavailability,
 		formatShares(after),
 		formatShares(natsWithin),

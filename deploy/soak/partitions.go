@@ -238,11 +238,8 @@ func shuffledPartitions(random *rand.Rand) []partition {
 	own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
 	add("flapping", h[:1], h[:1], func(ctx context.Context, n *network.Network) {
 		for down := true; ctx.Err() == nil; down = !down {
-			setConditions(
-				n,
-				append(linksFrom(h[0]), linksTo(h[0])...),
-				network.Condition{Cut: down},
-			)
+			setConditions(n, append(linksFrom(h[0]), linksTo(h[0])...),
+				network.Condition{Cut: down})
 			retry.Sleep(ctx,
 				200*time.Millisecond+time.Duration(own.Int64N(int64(1300*time.Millisecond))))
 		}

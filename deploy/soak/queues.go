@@ -88,13 +88,8 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			if have := own.CachedInfo().Config.Replicas; have != want {
-				return fmt.Errorf(
-					"%s has %d replicas, %s has %d",
-					name,
-					have,
-					stream.ExecutionsName,
-					want,
-				)
+				return fmt.Errorf("%s has %d replicas, %s has %d", name, have,
+					stream.ExecutionsName, want)
 			}
 		}
 	}

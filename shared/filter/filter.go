@@ -74,11 +74,8 @@ func Parse(text []byte) (*Filter, error) {
 	}
 	if len(members) > MaxConditions {
 		return nil, &Error{
-			Detail: fmt.Sprintf(
-				"names %d places; at most %d are allowed",
-				len(members),
-				MaxConditions,
-			),
+			Detail: fmt.Sprintf("names %d places; at most %d are allowed", len(members),
+				MaxConditions),
 		}
 	}
 	f := &Filter{text: compact.String()}

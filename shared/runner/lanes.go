@@ -226,12 +226,8 @@ func (r *runner) mayBegin(
 func (r *runner) laneDrained(
 	ctx context.Context, js jetstream.JetStream, l *lane, layout stream.Layout,
 ) (bool, error) {
-	return stream.IsConsumerDrained(
-		ctx,
-		js,
-		layout.StreamName(r.Queue),
-		r.group().LaneConsumer(l.number),
-	)
+	return stream.IsConsumerDrained(ctx, js, layout.StreamName(r.Queue),
+		r.group().LaneConsumer(l.number))
 }
 
 // logLaneFailure logs that the consumer of a lane cannot be used.

@@ -59,12 +59,8 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		// The server is restarting or has no leader, or the consumer no longer exists.
 		failed++
 		if !isTemporary(err) || s.Own && failed >= maxPullFailures {
-			return fmt.Errorf(
-				"runner: consumer %s of %s: %w",
-				r.consumer(),
-				s.StreamName(r.Queue),
-				err,
-			)
+			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.StreamName(r.Queue),
+				err)
 		}
 		pause(ctx, maxPullPause)
 	}

@@ -43,11 +43,8 @@ func (l Layout) FirstFinalReport(
 		if from, err = strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10,
 			64); err != nil {
 			return found,
-				fmt.Errorf(
-					"stream %s: the sequence of a message: %w",
-					l.ProgressStreamName(queue),
-					err,
-				)
+				fmt.Errorf("stream %s: the sequence of a message: %w", l.ProgressStreamName(queue),
+					err)
 		}
 		event, err := Decode(msg.Header.Get(jetstream.SubjectHeader), msg.Header, msg.Data)
 		if err != nil {

@@ -127,17 +127,13 @@ func TestEnsureAddsSubjects(t *testing.T) {
 		len(subjects()) != len(all)+1 {
 		t.Errorf("subjects of a later version: %v, %q", err, subjects())
 	}
-	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(
-		err,
-		stream.ErrSettingsMismatch,
-	) ||
+	if err := change(append(slices.Clone(all), "mine.>")...); !errors.Is(err,
+		stream.ErrSettingsMismatch) ||
 		!strings.Contains(err.Error(), "mine.>") {
 		t.Errorf("a subject of others: %v", err)
 	}
-	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(
-		err,
-		stream.ErrSettingsMismatch,
-	) ||
+	if err := change(all[0], all[1], "executions.ordered.>"); !errors.Is(err,
+		stream.ErrSettingsMismatch) ||
 		!strings.Contains(err.Error(), "overlap") {
 		t.Errorf("a wildcard that contains a missing subject: %v", err)
 	}

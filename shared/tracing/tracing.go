@@ -101,17 +101,12 @@ func StartProcessSpan(
 		WithParent(ctx, parent),
 		operation+" "+subjectTemplate(subject),
 		append(options,
-			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-				messagingSystem,
-				semconv.MessagingOperationName(operation),
-				semconv.MessagingOperationTypeProcess,
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(messagingSystem,
+				semconv.MessagingOperationName(operation), semconv.MessagingOperationTypeProcess,
 				semconv.MessagingDestinationName(subject),
 				semconv.MessagingDestinationTemplate(subjectTemplate(subject)),
-				semconv.MessagingConsumerGroupName(
-					consumer,
-				),
-				semconv.MessagingMessageID(executionID),
-			))...)
+				semconv.MessagingConsumerGroupName(consumer),
+				semconv.MessagingMessageID(executionID)))...)
 }
 
 // StartBatchSpan begins the span of processing many messages. It is the root of a new trace; links

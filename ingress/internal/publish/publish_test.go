@@ -89,11 +89,8 @@ func counts(t *testing.T, nc *nats.Conn) map[string]int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := js.OrderedConsumer(
-		t.Context(),
-		stream.ExecutionsName,
-		jetstream.OrderedConsumerConfig{},
-	)
+	consumer, err := js.OrderedConsumer(t.Context(), stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{})
 	for tries := 1; tries < 6 && errors.Is(err, context.DeadlineExceeded); tries++ {
 		// Retry: no server answers while a cluster elects a leader.
 		consumer, err = js.OrderedConsumer(t.Context(), stream.ExecutionsName,

@@ -33,13 +33,8 @@ type DuplicateCounter struct {
 // NewDuplicateCounter returns a DuplicateCounter that sends its reports until Stop is called.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
-	d.periodicSender = startSender(
-		js,
-		log,
-		"suppressed repeats",
-		duplicateReportInterval,
-		d.message,
-	)
+	d.periodicSender = startSender(js, log, "suppressed repeats", duplicateReportInterval,
+		d.message)
 	return d
 }
 

@@ -181,11 +181,8 @@ func (s *WorkflowSpec) check() error {
 	if n := len(s.Triggers); n < 1 || n > MaxTriggersPerWorkflow {
 		problems = append(problems, &InvalidError{
 			"triggers",
-			fmt.Sprintf(
-				"a workflow has 1 to %d webhook trigger nodes, not %d",
-				MaxTriggersPerWorkflow,
-				n,
-			),
+			fmt.Sprintf("a workflow has 1 to %d webhook trigger nodes, not %d",
+				MaxTriggersPerWorkflow, n),
 		})
 	}
 	seen := map[string]bool{}

@@ -183,10 +183,8 @@ func (k *Keys) IsSealedWithCurrentKey(box []byte) bool {
 // that ID.
 func parseHead(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != boxVersion || len(box) < 2+int(box[1]) {
-		return "", nil, fmt.Errorf(
-			"%w: it has a form that this version does not know",
-			ErrInvalidBox,
-		)
+		return "", nil, fmt.Errorf("%w: it has a form that this version does not know",
+			ErrInvalidBox)
 	}
 	head = box[:2+int(box[1])]
 	return string(head[2:]), head, nil

@@ -30,10 +30,8 @@ func (s *server) requireOperator(next http.Handler) http.Handler {
 		}
 		fields := requestlog.FromContext(r.Context()).Fields
 		fields["caller"], fields["caller_id"] = string(caller.Kind), caller.ID
-		ctx := signin.WithSessionEnd(
-			signin.WithCaller(r.Context(), caller),
-			s.SignIn.SessionExpiresAt(r),
-		)
+		ctx := signin.WithSessionEnd(signin.WithCaller(r.Context(), caller),
+			s.SignIn.SessionExpiresAt(r))
 		next.ServeHTTP(w, r.WithContext(signin.WithSessionCheck(ctx, s.SignIn.SessionCheck(r))))
 	})
 }

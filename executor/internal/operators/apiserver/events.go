@@ -185,13 +185,8 @@ func (s *server) executionEvents(
 	if signin.SessionRevoked(ctx) {
 		return "", errStreamEnded
 	}
-	changed, err := s.Operate.ChangedExecutions(
-		ctx,
-		signin.Caller(ctx),
-		ids,
-		in.AccountID,
-		in.WorkflowID,
-	)
+	changed, err := s.Operate.ChangedExecutions(ctx, signin.Caller(ctx), ids, in.AccountID,
+		in.WorkflowID)
 	if refused, ok := errors.AsType[*operate.Error](err); ok &&
 		refused.Code == api.CodeUnauthorized {
 		return "", errStreamEnded // the key has been revoked in the meantime

@@ -76,10 +76,8 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	}
 	for _, left := range byAccount { // conditions of accounts that have no operator events
 		for _, c := range left {
-			changes = append(
-				changes,
-				store.OngoingConditionChange{OngoingCondition: c, Ended: true},
-			)
+			changes = append(changes,
+				store.OngoingConditionChange{OngoingCondition: c, Ended: true})
 		}
 	}
 	return e.config.Store.ChangeEventConditions(ctx, changes)
@@ -316,13 +314,10 @@ func usedShare(bytes uint64, limit int64) float64 {
 // storageState returns the state of one stream's storage. usedFraction is from 0 to 1. storageName
 // names the storage in the event's text, and consequence says what happens when it is full.
 func storageState(usedFraction float64, storageName, consequence string) subjectState {
+	percent := 100 * usedFraction
 	f := subjectState{
-		begins: fmt.Sprintf("%s is %.0f %% full. %s", storageName, 100*usedFraction, consequence),
-		ends: fmt.Sprintf(
-			"%s has room again: it is %.0f %% full.",
-			storageName,
-			100*usedFraction,
-		),
+		begins: fmt.Sprintf("%s is %.0f %% full. %s", storageName, percent, consequence),
+		ends:   fmt.Sprintf("%s has room again: it is %.0f %% full.", storageName, percent),
 	}
 	switch {
 	case usedFraction >= storageLowFrom:
@@ -359,10 +354,8 @@ func conditionChanges(
 		f, ok := found[c.Kind][c.Subject]
 		switch {
 		case !ok:
-			changes = append(
-				changes,
-				store.OngoingConditionChange{OngoingCondition: c, Ended: true},
-			)
+			changes = append(changes,
+				store.OngoingConditionChange{OngoingCondition: c, Ended: true})
 		case f.state == healthGood:
 			changes = append(changes, store.OngoingConditionChange{
 				OngoingCondition: c,

@@ -264,11 +264,8 @@ func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	r.wantKinds()
 	// A failure before the account selected its workflow causes no event either.
 	r.failures("orders", 2, 3)
-	_, _, err := r.PutEventSubscription(
-		t.Context(),
-		"on-pro",
-		registry.EventSubscription{WorkflowID: "orders"},
-	)
+	_, _, err := r.PutEventSubscription(t.Context(), "on-pro",
+		registry.EventSubscription{WorkflowID: "orders"})
 	r.check(err)
 	r.turn()
 	r.wantKinds()
@@ -289,11 +286,8 @@ func TestOnlyWhatIsWanted(t *testing.T) {
 	if some, err := r.store.HasEventCauses(t.Context()); err != nil || !some {
 		t.Errorf("no cause is kept: %v", err)
 	}
-	_, _, err := r.PutEventSubscription(
-		t.Context(),
-		"on-pro",
-		registry.EventSubscription{WorkflowID: "alerts"},
-	)
+	_, _, err := r.PutEventSubscription(t.Context(), "on-pro",
+		registry.EventSubscription{WorkflowID: "alerts"})
 	r.check(err)
 	r.turn()
 	r.wantKinds(registry.EventExecutionFailed)
@@ -488,10 +482,8 @@ func TestLowStorage(t *testing.T) {
 		}
 		r.lookAt(time.Now())
 	}
-	inputs := r.wantKinds(
-		registry.EventStorageLow,
-		registry.EventStorageLow+registry.EventRecoveredSuffix,
-	)
+	inputs := r.wantKinds(registry.EventStorageLow,
+		registry.EventStorageLow+registry.EventRecoveredSuffix)
 	if inputs[0].Text == "" || inputs[0].WorkflowID != "" {
 		t.Errorf("%+v", inputs[0])
 	}

@@ -199,10 +199,8 @@ func accessToAccountOrAll(accountID *string) accessCheck {
 // Service checks the role. HTTP servers also check it before they parse a request, so that a caller
 // with too low a role does not get an error about the request's contents.
 func (c Caller) RequireRole(least Role) error {
-	if !slices.Contains(
-		[]CallerKind{CallerKindAdminToken, CallerKindKey, CallerKindUser},
-		c.Kind,
-	) ||
+	if !slices.Contains([]CallerKind{CallerKindAdminToken, CallerKindKey, CallerKindUser},
+		c.Kind) ||
 		!slices.Contains(roles, c.Role) {
 		return &Error{Code: api.CodeUnauthorized, Detail: "The call has no caller."}
 	}

@@ -67,11 +67,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	f := NewFailures(prometheus.NewRegistry())
 	clock(f)
 	for i := range maxSources + 1000 {
-		f.CountAndDelay(
-			t.Context(),
-			FailedAtAPI,
-			fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255),
-		)
+		f.CountAndDelay(t.Context(), FailedAtAPI,
+			fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 	}
 	if len(f.sources) > maxSources {
 		t.Errorf("%d sources", len(f.sources))

@@ -111,12 +111,8 @@ func (s *SignIn) BeginOIDC(
 		State: rand.Text(), Nonce: rand.Text(),
 		Verifier: oauth2.GenerateVerifier(), Next: next,
 	}
-	setOIDCCookie(
-		w,
-		r,
-		s.sessions.signValue(oidcSigningPurpose, a),
-		int(oidcSignInTimeout/time.Second),
-	)
+	setOIDCCookie(w, r, s.sessions.signValue(oidcSigningPurpose, a),
+		int(oidcSignInTimeout/time.Second))
 	return client.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)),
 		nil
 }

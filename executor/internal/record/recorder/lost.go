@@ -109,20 +109,13 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	}
 	found, err := r.findUnended(ctx, streams, now)
 	if err == nil {
-		found[endReasonUnreported], err = r.republishSkipped(
-			ctx,
-			streams,
-			found[endReasonUnreported],
-		)
+		found[endReasonUnreported], err = r.republishSkipped(ctx, streams,
+			found[endReasonUnreported])
 	}
 	if err != nil ||
 		len(
 			found[endReasonLost],
-		)+len(
-			found[endReasonExpired],
-		)+len(
-			found[endReasonUnreported],
-		) == 0 {
+		)+len(found[endReasonExpired])+len(found[endReasonUnreported]) == 0 {
 		return streams.maxAge(), err
 	}
 	retry.Sleep(ctx, r.lostRecheckDelay)

@@ -180,11 +180,8 @@ func (r *Recorder) wasReplaced(
 		return true, nil
 	}
 	for _, mark := range r.marks.forStream(info.Config.Name) {
-		other, err := r.isLost(
-			ctx,
-			s,
-			store.LostExecution{ID: mark.id, StreamSequence: mark.sequence},
-		)
+		other, err := r.isLost(ctx, s,
+			store.LostExecution{ID: mark.id, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err
 		}

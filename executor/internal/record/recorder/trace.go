@@ -33,16 +33,8 @@ func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time)
 		return
 	}
 	ended := trace.WithTimestamp(time.Now())
-	inBatch, whole := tracing.StartBatchSpan(
-		ctx,
-		r.tracer,
-		"record",
-		stream.ExecutionsName,
-		Durable,
-		len(entries),
-		links,
-		trace.WithTimestamp(began),
-	)
+	inBatch, whole := tracing.StartBatchSpan(ctx, r.tracer, "record", stream.ExecutionsName,
+		Durable, len(entries), links, trace.WithTimestamp(began))
 	defer whole.End(ended)
 	ofBatch := trace.LinkFromContext(inBatch)
 	for _, e := range sampled {

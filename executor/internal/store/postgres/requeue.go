@@ -72,10 +72,8 @@ func (tx transaction) EndLost(
 		},
 		lockLost,
 		column(lost, func(l store.LostExecution) []byte { return store.EncodeID(l.ID) }),
-		column(
-			lost,
-			func(l store.LostExecution) int64 { return store.StoredSequence(l.StreamSequence) },
-		),
+		column(lost,
+			func(l store.LostExecution) int64 { return store.StoredSequence(l.StreamSequence) }),
 	)
 	if err != nil {
 		return nil, err

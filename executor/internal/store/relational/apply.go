@@ -92,11 +92,8 @@ func (s *Store) EndLost(
 		if err != nil {
 			return nil, err
 		}
-		return ended, s.storeCauses(
-			ctx,
-			tx,
-			store.LostExecutionFailures(standing, ended, at, reason),
-		)
+		return ended, s.storeCauses(ctx, tx,
+			store.LostExecutionFailures(standing, ended, at, reason))
 	})
 }
 

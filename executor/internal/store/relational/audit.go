@@ -26,11 +26,8 @@ var auditTable = table[store.AuditEntry]{
 
 // AddAudit implements store.Store.
 func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error {
-	return s.db.Write(
-		ctx,
-		"add audit",
-		func(tx Tx) error { return auditTable.insert(ctx, tx, entries) },
-	)
+	return s.db.Write(ctx, "add audit",
+		func(tx Tx) error { return auditTable.insert(ctx, tx, entries) })
 }
 
 // ListAudit implements store.Store.

@@ -76,12 +76,8 @@ type ExecutionTx interface {
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
 	// EndLost, MarkRequeued and Dismiss make the changes to records and messages for the
 	// store.Store methods with the same names.
-	EndLost(
-		ctx context.Context,
-		lost []store.LostExecution,
-		at time.Time,
-		reason string,
-	) (ended []string,
+	EndLost(ctx context.Context, lost []store.LostExecution, at time.Time,
+		reason string) (ended []string,
 		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
 	Dismiss(ctx context.Context, ids []string, messages []store.MessageKey,

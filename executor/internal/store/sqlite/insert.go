@@ -50,9 +50,7 @@ func (tx *transaction) UpdateStates(ctx context.Context, updates []store.StateUp
 			tx.seqs[m.ID],
 			relational.StatusCode(m.Status),
 			nullableMicros(m.StartedAt),
-			nullableMicros(
-				m.FinishedAt,
-			),
+			nullableMicros(m.FinishedAt),
 			textOrNull(m.Error),
 			blobOrNull(m.Output),
 			countOrNull(m.Attempts),

@@ -90,13 +90,9 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	where, err := s.Conditions(
-		t.Context(),
-		"list",
-		store.Filter{AccountID: storetest.AccountTwoWorkflows},
-		relational.NewestFirst,
-		store.Position{},
-	)
+	where, err := s.Conditions(t.Context(), "list",
+		store.Filter{AccountID: storetest.AccountTwoWorkflows}, relational.NewestFirst,
+		store.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}

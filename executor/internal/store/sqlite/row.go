@@ -44,20 +44,11 @@ func appendLongColumns(
 	if computedID {
 		other = ""
 	}
-	return append(
-		appendShortColumns(values, r, numbers, computedID),
-		textOrNull(other),
-		textOrNull(r.RerunOf),
-		textOrNull(r.ReplayOf),
-		textOrNull(r.RequeuedAs),
-		nullableMicros(r.DismissedAt),
-		microsSince(r.AcceptedAt, r.StartedAt),
-		microsSince(r.AcceptedAt, r.FinishedAt),
-		textOrNull(r.Error),
-		blobOrNull(r.Output),
-		countOrNull(r.Attempts),
-		nullableMicros(r.CancelRequestedAt),
-	)
+	return append(appendShortColumns(values, r, numbers, computedID), textOrNull(other),
+		textOrNull(r.RerunOf), textOrNull(r.ReplayOf), textOrNull(r.RequeuedAs),
+		nullableMicros(r.DismissedAt), microsSince(r.AcceptedAt, r.StartedAt),
+		microsSince(r.AcceptedAt, r.FinishedAt), textOrNull(r.Error), blobOrNull(r.Output),
+		countOrNull(r.Attempts), nullableMicros(r.CancelRequestedAt))
 }
 
 // textOrNull returns s, or NULL for "".

@@ -45,11 +45,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 		for round := range 10 {
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
-				apply(
-					t,
-					s,
-					store.Batch{Handled: []store.HandledRange{handledRange(stream, 2*n+1, 2*n+1)}},
-				)
+				apply(t, s,
+					store.Batch{Handled: []store.HandledRange{handledRange(stream, 2*n+1, 2*n+1)}})
 			}
 			inParallel(t, 4, func(worker int) error {
 				if worker == 0 {

@@ -123,10 +123,8 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		at := epoch.Add(time.Hour)
 		var lost []store.LostExecution
 		for i := range 4 {
-			lost = append(
-				lost,
-				store.LostExecution{ID: id(i), StreamSequence: nthRecord(i).StreamSequence},
-			)
+			lost = append(lost,
+				store.LostExecution{ID: id(i), StreamSequence: nthRecord(i).StreamSequence})
 		}
 		lost[3].StreamSequence++ // the record has moved in the meantime
 		lost = append(lost, store.LostExecution{ID: id(9), StreamSequence: 1}, store.LostExecution{

@@ -215,9 +215,7 @@ func checkFile(file *os.File, path string) (length int64, err error) {
 	}
 	if string(
 		end[len(trailerPrefix):len(end)-len(trailerSuffix)],
-	) != hex.EncodeToString(
-		hashed.Sum(nil),
-	) {
+	) != hex.EncodeToString(hashed.Sum(nil)) {
 		return 0, &UnusableError{
 			path, "is damaged: its contents do not have the checksum at its end",
 		}

@@ -329,10 +329,8 @@ func (i Installation) pauseConsumers(
 			saved.Name, config.Durable, group.Floor + 1, group.Config.PauseUntil,
 		})
 	}
-	positions = append(
-		positions,
-		consumerPosition{saved.Name, recorderConsumer, saved.Recorded + 1, nil},
-	)
+	positions = append(positions,
+		consumerPosition{saved.Name, recorderConsumer, saved.Recorded + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)

@@ -418,11 +418,8 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := one.CachedInfo(); got.State.Consumers != 0 || got.State.LastSeq != 0 {
-		t.Errorf(
-			"a take-over that was refused has changed %s: %+v",
-			stream.ExecutionsName,
-			got.State,
-		)
+		t.Errorf("a take-over that was refused has changed %s: %+v", stream.ExecutionsName,
+			got.State)
 	}
 	if got := names(t, s.two); len(got) > 0 {
 		t.Errorf("the second site has %v", got)

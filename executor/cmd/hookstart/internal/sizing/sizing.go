@@ -437,13 +437,8 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitFor
 	}
 	return LimitForecast{
 		Name: "Database (" + name + ")", Unit: UnitBytes,
-		Detail: FormatCount(
-			float64(d.Records),
-			"record",
-		) + ", " + FormatCount(
-			accepted.PerDay,
-			"new one",
-		) +
+		Detail: FormatCount(float64(d.Records),
+			"record") + ", " + FormatCount(accepted.PerDay, "new one") +
 			" a day",
 		Advice: advice,
 	}.withForecast(used, limit, func(days float64) float64 {

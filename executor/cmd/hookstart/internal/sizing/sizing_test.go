@@ -256,19 +256,13 @@ func TestReportOfTheDatabase(t *testing.T) {
 	}
 	nats := NATSUsage{Created: now.Add(-10 * day)}
 	// 200 bytes for each of 24,000 records a day.
-	wall(
-		t,
-		NewReport(size, nats, Limits{}),
-		"Database (SQLite)",
-	).want(t, 48e6, 60e6, ReachedInDays, 2.5)
+	wall(t, NewReport(size, nats, Limits{}),
+		"Database (SQLite)").want(t, 48e6, 60e6, ReachedInDays, 2.5)
 	wall(t, NewReport(size, nats, Limits{DatabaseDisk: 145e6}), "Database (SQLite)").
 		want(t, 48e6, 145e6, ReachedNotInAYear, 0) // 144 MB after 30 days
 	size.Database.FreeBytes, size.Database.Kind = nil, "postgres"
-	wall(
-		t,
-		NewReport(size, nats, Limits{}),
-		"Database (PostgreSQL)",
-	).want(t, 48e6, 0, ReachedNoLimit, 0)
+	wall(t, NewReport(size, nats, Limits{}),
+		"Database (PostgreSQL)").want(t, 48e6, 0, ReachedNoLimit, 0)
 	// With few records, most of the database is empty tables, so the measured size of a record is
 	// used.
 	size.Database.Records, size.Database.OldestAcceptedAt = 1_000, now.Add(-time.Hour)
@@ -335,18 +329,10 @@ func TestOrderOfWalls(t *testing.T) {
 		return w
 	}
 	walls := []LimitForecast{
-		at(
-			"unknown",
-			ReachedNoLimit,
-			0,
-			0,
-		), at("far", ReachedNotInAYear, 0, 10), at("full", ReachedNotInAYear, 0, 80),
-		at(
-			"late",
-			ReachedInDays,
-			300,
-			99,
-		), at("lag", ReachedNoForecast, 0, 20), at("soon", ReachedInDays, 2, 5),
+		at("unknown", ReachedNoLimit, 0,
+			0), at("far", ReachedNotInAYear, 0, 10), at("full", ReachedNotInAYear, 0, 80),
+		at("late", ReachedInDays, 300,
+			99), at("lag", ReachedNoForecast, 0, 20), at("soon", ReachedInDays, 2, 5),
 		at("now", ReachedNow, 0, 100),
 	}
 	slices.SortStableFunc(walls, compareForecasts)

@@ -95,10 +95,8 @@ func (p *Post) result(response *http.Response, body []byte) (any, error) {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
 		status == http.StatusTooManyRequests:
 		return nil,
-			runner.RetryAfter(
-				failure,
-				parseRetryAfter(response.Header.Get("Retry-After"), time.Now()),
-			)
+			runner.RetryAfter(failure,
+				parseRetryAfter(response.Header.Get("Retry-After"), time.Now()))
 	default:
 		return nil, runner.Permanent(failure)
 	}
