@@ -2,8 +2,8 @@
 // that reads the body, publishes it to a separate NATS server process, and responds when the server
 // has acknowledged it. Everything runs as real processes on loopback. Speeds vary between machines,
 // and on one machine from minute to minute. So the variants take turns in short bursts, and each
-// burst is compared with the bare one of the same round. Recording, Neighbours and DeliveryIDCost
-// measure without the bare combination.
+// burst is compared with the bare one of the same round. Recording, Neighbours, Isolation, Scale
+// and DeliveryIDCost measure without the bare combination.
 package bench
 
 import (

@@ -25,12 +25,12 @@ import (
 // flags.
 type Isolation struct {
 	Rounds    int           `help:"How often the calm queue has a turn alone, and one beside each trouble." default:"8"`
-	LagRounds int           `help:"In so many of the rounds the other queue's consumer lags, which takes minutes each time." default:"3"`
+	LagRounds int           `help:"In how many of the rounds the other queue's consumer also lags, which takes minutes each time." default:"3"`
 	Burst     time.Duration `help:"How long a turn is, and a server is frozen." default:"20s"`
 	Rate      float64       `help:"Requests per second to the calm queue." default:"200"`
 	Flood     float64       `help:"Requests per second to the other queue while its stream is full." default:"500"`
 	Frozen    float64       `help:"Requests per second to the other queue while the server that leads its stream is frozen." default:"5"`
-	Lag       int           `help:"By so many executions the consumer of its runners lags." default:"1000000"`
+	Lag       int           `help:"How many executions the consumer of the other queue's runners lags behind." default:"1000000"`
 	Replicas  int64         `help:"Servers that store the stream of each queue: 1, or 3. With 1, a queue accepts nothing while its server is frozen; with 3, another server becomes the leader." default:"1"`
 	Seed      uint64        `help:"Decides the order of the turns. 0: a random one." default:"0"`
 	LoadOptions
@@ -280,6 +280,11 @@ func (n *isolationRun) runTurns(
 		turns[which], err = n.measure(ctx, n.Frozen,
 			func() error { return frozen.Signal(syscall.SIGSTOP) }, thaw)
 		err = errors.Join(err, thaw())
+		// The first requests of the turn must have waited for a leader.
+		if all := turns[which].troubled.latencies; err == nil &&
+			(len(all) == 0 || all[len(all)-1] < min(n.Burst/2, time.Second)) {
+			err = errors.New("the leader was not frozen")
+		}
 	case conditionRecordingLag:
 		if err := n.publish(ctx, n.Lag); err != nil {
 			return err

@@ -123,7 +123,8 @@ func check(t *testing.T, name string, env ...string) {
 
 // prometheus returns the path of Prometheus 3, which Debian 12 does not have. That is the value of
 // the variable PROMETHEUS, or else a program that it builds from the module whose parser TestAlerts
-// uses. It returns "" if the build fails, for instance without a network.
+// uses. It returns "" if the build fails, for instance without a network on a machine that has not
+// built it before.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("PROMETHEUS"); path != "" {

@@ -152,7 +152,7 @@ func pathSet(files []file) map[string]bool {
 }
 
 // archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
-// in the checkout, so links between shipped documents work.
+// in the checkout, so links between shipped documents work. Other links lead to the repository.
 func (r *Release) archive(p Platform, shipped, generated *tree) error {
 	all := &tree{files: slices.Clone(generated.files)}
 	for _, f := range shipped.files {

@@ -191,7 +191,7 @@ func (c *cluster) close() {
 }
 
 // boot turns all machines on at the same time, and waits until the ingress and the executor are
-// ready. If a process exits instead, the error includes the ends of the logs.
+// ready. If they do not become ready, the error includes the ends of their logs.
 func (c *cluster) boot(ctx context.Context) error {
 	if err := c.start(); err != nil {
 		return err

@@ -218,8 +218,8 @@ func refusedDuration(answers []probe) time.Duration {
 	return answers[last].ended.Sub(answers[first].began)
 }
 
-// quantile returns the smallest of the durations that is not exceeded by at least the given share
-// of them. The share must be more than 0 and at most 1, and the durations must be sorted. Without
+// quantile returns the smallest duration d such that at least the given share of the durations are
+// at most d. The share must be more than 0 and at most 1, and the durations must be sorted. Without
 // durations it returns 0.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {

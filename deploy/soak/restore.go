@@ -25,7 +25,7 @@ const (
 
 // restoreStoresAndCheck replaces the stores of all nodes with an earlier copy, as after a disaster,
 // while the ingresses, executors and runners keep running. The stream may lose deliveries that were
-// accepted after the copy was made. restore returns the violations of the following promises:
+// accepted after the copy was made. It returns the violations of the following promises:
 //
 //   - Every ingress and every executor sees the registry in the state before the restore, and
 //     changes take effect immediately: an executor restores the registry from the copy in the

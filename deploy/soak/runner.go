@@ -19,11 +19,11 @@ import (
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
-// runRunner runsFile a runner for each of the queues until SIGTERM. If executors are slow, most of
-// its reports arrive before the executors have recorded the start.
+// runRunner runs a runner for each of the queues until SIGTERM. If executors are slow, most of its
+// reports arrive before the executors have recorded the start.
 //
-// For each execution that it receives, it appends a line to the file runsFile: the time in Unix
-// nanoseconds, and the execution's ID.
+// For each execution that it receives, it appends a line to runsFile: the time in Unix nanoseconds,
+// and the execution's ID.
 func runRunner(natsURL, runsFile string, queues []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

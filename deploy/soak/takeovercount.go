@@ -24,7 +24,7 @@ type takeoverCost struct {
 }
 
 // count compares the responses to senders with the contents of the second site. ranAtFirst and
-// again hold the IDs of the executions that ran at the first and at the second site.
+// ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
 func (s *takeoverRun) count(
 	all streamContents,
 	records map[string]record,

@@ -197,7 +197,8 @@ func (k tokenDisplay) url(t api.Trigger) string {
 }
 
 // deliveryIDSourcesText lists the places that are tried first for a request's delivery ID: the
-// webhook.PriorityDeliveryIDHeaders and the first location that the node's sender uses.
+// headers that webhook.PriorityDeliveryIDHeaders returns, and the first location that the node's
+// sender uses.
 func deliveryIDSourcesText(t api.Trigger) string {
 	places := t.DeliveryIDSources
 	first := 2
