@@ -54,7 +54,7 @@ type handler struct {
 	shares          *fairShare
 }
 
-// deliveryPublisher stores the messages of deliveries. It is implemented by *publish.Streams.
+// deliveryPublisher stores the messages of deliveries. It is implemented by *publish.StreamRouter.
 type deliveryPublisher interface {
 	Publish(msg *nats.Msg) (publish.Ack, error)
 	ConfirmRepeat(msg *nats.Msg) (publish.Ack, error)

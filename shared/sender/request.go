@@ -44,8 +44,8 @@ func (r *Request) header(canonical string) string {
 	return ""
 }
 
-// json returns the parsed JSON of Document. If there is none, the result's Exists method returns
-// false.
+// json returns the parsed JSON of JSONDocument. If there is none, the result's Exists method
+// returns false.
 func (r *Request) json() gjson.Result {
 	if r.document == nil {
 		var document gjson.Result

@@ -93,8 +93,9 @@ func IsConsumerDrained(
 }
 
 // AreLanesDrained reports whether no executions with an order key wait in a stream of a queue. If
-// groups have lanes there, each group must have acknowledged all of these executions. If no group
-// has, no such execution may be stored. AreLanesDrained returns true if the stream does not exist.
+// any groups have lanes there, each of those groups must have acknowledged all of these executions.
+// If no group has lanes there, no such execution may be stored. AreLanesDrained returns true if the
+// stream does not exist.
 func AreLanesDrained(
 	ctx context.Context, js jetstream.JetStream, layout Layout, queue string,
 ) (bool, error) {

@@ -25,7 +25,7 @@ type ProgressLine struct {
 	open    bool // whether a line is shown; the next one will replace it
 }
 
-// NewProgressLine returns a Line that writes to out.
+// NewProgressLine returns a ProgressLine that writes to out.
 func NewProgressLine(out io.Writer) *ProgressLine {
 	return &ProgressLine{out: out, rewrite: IsTerminal(out)}
 }

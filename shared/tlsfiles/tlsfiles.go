@@ -99,7 +99,7 @@ func (f *certificateReloader) load() error {
 }
 
 // reloadLocked loads the files. It records their versions only if the certificate and the key
-// match, so that otherwise loading is retried later. The caller must hold mu.
+// match; otherwise, loading is retried later. The caller must hold mu.
 func (f *certificateReloader) reloadLocked() error {
 	seen := f.fileVersions()
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)

@@ -13,9 +13,9 @@ import (
 )
 
 // Start messages requested by operators are added to the audit log without a second write: the
-// actor is in a header of the start message. The recorder writes the execution record and the audit
-// entry in one transaction. The entry has the same ID as the execution, so a redelivered message
-// does not add a second entry.
+// actor is in a header of the start message, so no such message is stored without its actor. The
+// recorder writes the execution record and the audit entry in one transaction. The entry has the
+// same ID as the execution, so a redelivered message does not add a second entry.
 
 // SetActor adds the actor who requested a start to the header of the start message.
 func SetActor(header nats.Header, actor edit.Actor) {

@@ -6,8 +6,8 @@ import "time"
 // is a sequence of parts. Backups keep the JSON of a part for years, so fields may be added but
 // never renamed.
 type BackupPart struct {
-	// Records have zero Duplicates here. DuplicateCounts holds the counts, because a count can
-	// exist before its record does.
+	// Records have zero Duplicates here. The counts are in the separate field Duplicates, because a
+	// count can exist before its record does.
 	Records    []Record            `json:",omitempty"`
 	Duplicates []DuplicateCount    `json:",omitempty"`
 	Reports    []AppliedReport     `json:",omitempty"`

@@ -52,11 +52,11 @@ func StoredSequence(n uint64) int64 {
 }
 
 // Sanitized returns a copy of the batch with its values in stored form, except for Audit, whose
-// values are converted later. It sorts PutAside and Audit by key, so that concurrent executors lock
-// the same rows in the same order and cannot deadlock. New keeps the order of arrival: package
-// postgres sorts it later, for the same reason, but SQLite has a single writer and needs a fifth
-// less CPU time to insert records in the order of arrival. Output holds bytes, which are stored
-// unchanged.
+// values are converted when they are stored. It sorts PutAside and Audit by key, so that concurrent
+// executors lock the same rows in the same order and cannot deadlock. New keeps the order of
+// arrival: package postgres sorts it later, for the same reason, but SQLite has a single writer and
+// needs a fifth less CPU time to insert records in the order of arrival. Output holds bytes, which
+// are stored unchanged.
 func (b Batch) Sanitized() Batch {
 	s := Batch{
 		Recovered: slices.Clone(b.Recovered),

@@ -11,6 +11,6 @@ type Refusal struct {
 	Code webhook.Code
 	// set with webhook.CodeRateLimited, and if the stream refuses the message
 	RetryAfter  time.Duration
-	ExecutionID string // set with webhook.CodeWorkflowInactive and CodeRunFailed
+	ExecutionID string // set with webhook.CodeWorkflowInactive and webhook.CodeRunFailed
 	Detail      string // replaces the code's default detail; "" means the default
 }

@@ -167,7 +167,8 @@ func (d *Directory) Account(id string) (Versioned[*registry.Account], bool) {
 	return d.current.accounts.Get(id)
 }
 
-// EventSubscription returns an account's OperatorEvents, or nil if its events start no workflow.
+// EventSubscription returns an account's event subscription, or nil if its events start no
+// workflow.
 func (d *Directory) EventSubscription(accountID string) *registry.EventSubscription {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

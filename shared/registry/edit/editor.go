@@ -132,10 +132,11 @@ func (e *Editor) change(ctx context.Context, try func() (revision uint64, err er
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// tryStore calls try until it has stored the change. A refusal that depends on the directory counts
-// only with a directory that is certainly current, so tryStore then calls try again. (The directory
-// of a process that was frozen or disconnected from NATS may be stale.) try returns the revision
-// that must be in force, even with errUnchanged. tryStore returns the revision from the last call.
+// tryStore calls try until it has stored the change or has been refused. A refusal that depends on
+// the directory counts only with a directory that is certainly current: tryStore then catches up
+// and calls try again. (The directory of a process that was frozen or disconnected from NATS may be
+// stale.) try returns the revision that must be in force, even with errUnchanged. tryStore returns
+// the revision from the last call.
 func (e *Editor) tryStore(
 	ctx context.Context, try func() (revision uint64, err error),
 ) (uint64, error) {

@@ -56,8 +56,8 @@ func (e *Editor) RemoveEventSubscription(ctx context.Context, accountID string) 
 	return err
 }
 
-// changeEventSubscription replaces an account's OperatorEvents with those that wanted returns. If
-// wanted returns nil, the account's events start no workflow.
+// changeEventSubscription replaces an account's event subscription with the one that wanted
+// returns. If wanted returns nil, the account's events start no workflow.
 func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),
@@ -83,8 +83,8 @@ func (e *Editor) changeEventSubscription(
 	return a, err
 }
 
-// checkEventSubscription validates an account's OperatorEvents. kinds holds the event kinds in the
-// caller's order, for error messages.
+// checkEventSubscription validates an account's event subscription. kinds holds the event kinds in
+// the caller's order, for error messages.
 func (e *Editor) checkEventSubscription(
 	accountID string, events registry.EventSubscription, kinds []string,
 ) (err error) {

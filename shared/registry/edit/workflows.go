@@ -121,7 +121,8 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 }
 
 // neededCapabilities returns the capabilities that every ingress must have for the settings. It
-// omits those for settings that the existing node, have, already uses. have may be nil.
+// omits those for settings that the existing node, have, already has: the same filter, or any
+// answer that waits. have may be nil.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {

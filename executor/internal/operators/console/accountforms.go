@@ -16,7 +16,8 @@ func (c *Console) showAccounts() http.HandlerFunc {
 	return pageHandler(c, "accounts", page{Title: "Accounts", Section: "accounts"}, c.accountList)
 }
 
-// accountsFormPage returns the page of the list of accounts on which a form was.
+// accountsFormPage returns the path and query of the page of the list of accounts that showed the
+// form.
 func accountsFormPage(r *http.Request) string {
 	if after := r.URL.Query().Get("after"); after != "" {
 		return "/accounts?" + url.Values{"after": {after}}.Encode()

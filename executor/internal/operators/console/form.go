@@ -36,7 +36,8 @@ type form struct {
 	fields map[string]string
 	// words replaces names of the API in messages. nil replaces nothing.
 	words *strings.Replacer
-	// single means that the form has one field to fill in, and says in its message what is wrong.
+	// single means that the form has only one field to fill in, and that the form's message
+	// describes the problem with it.
 	single   bool
 	maxBytes int64                      // maximum size; 0 means maxFormBytes
 	page     func(*http.Request) string // returns the path and query of the page
@@ -114,7 +115,8 @@ func (v formView) Shown(field string) string {
 	return v.current[field]
 }
 
-// Has reports whether a field of several values has a value, where current says what it has now.
+// Has reports whether a field that may have several values has the given one. current reports
+// whether the stored setting has it; it applies unless a post of the form has failed.
 func (v formView) Has(field, value string, current bool) bool {
 	if v.Code == "" {
 		return current
@@ -150,8 +152,9 @@ type formText struct {
 	Focus    bool // the browser moves the focus to it
 }
 
-// At returns the problem of a field, or the message of the form if field is "", for an element. The
-// message gets the focus if no field does.
+// At returns the text to show in the element with the given ID: the problem of a field, or the
+// form's message if field is "". The message gets the focus unless a field has a problem or the
+// page asks a question.
 func (v formView) At(id, field string) formText {
 	if field == "" {
 		return formText{id, v.Message, v.Message != "" && len(v.problems) == 0 && v.question == nil}
@@ -244,8 +247,8 @@ func valuesOf(posted url.Values) map[string]string {
 	return values
 }
 
-// checkComplete returns an error if the form does not say what it has shown. Without that, it might
-// overwrite changes that nobody has seen.
+// checkComplete returns an error if a hidden field with a value that the page has shown is missing.
+// Without these values, the form might overwrite changes that the operator has not seen.
 func (p *posted) checkComplete() error {
 	for _, s := range p.form.settings {
 		for _, field := range s.fields {
@@ -311,8 +314,9 @@ func quoted(values []string) string { return "“" + strings.Join(values, " ") +
 // codeConfirm is the code of a form that was not saved because the operator has to confirm it.
 const codeConfirm = "confirm"
 
-// confirm returns an error that lets the page ask a question, unless the operator has confirmed
-// it. The button that does is in a dialog of the page, and belongs to the same form.
+// confirm returns an error that makes the page ask a question, unless the operator has already
+// confirmed the change. The button that confirms it is in a dialog of the page, and belongs to the
+// same form.
 func (p *posted) confirm(question any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
@@ -365,7 +369,7 @@ func (p *posted) fail(err error) bool {
 	return true
 }
 
-// nodePrefix is what the name of a field begins with if it is one of a trigger node.
+// nodePrefix matches the prefix of the names of a trigger node's fields.
 var nodePrefix = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
 // setProblems sets what is wrong with the fields. The message names the problems of fields that the

@@ -76,7 +76,7 @@ func (r *rig) post(
 	return r.postAgain(r.get(path, session), id, changes, session)
 }
 
-// postAgain is like post, for a page that is there already.
+// postAgain is like post, for a page that was loaded before.
 func (r *rig) postAgain(
 	page answer, id string, changes map[string]string, session func(*http.Request),
 ) answer {
@@ -240,7 +240,8 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// A form overwrites no change that somebody else has made since it was shown, until it has said so.
+// A form does not overwrite a change that somebody else has made since it was shown, unless the
+// page has reported that change first.
 func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -270,7 +271,7 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	// Another failure does not hide a conflict.
 	bad := r.postAgain(page, form, map[string]string{"queue": "mine", "requests": "5"}, session)
 	wantSays(t, bad, http.StatusUnprocessableEntity, `name="shown.queue" value="theirs"`)
-	// Who was told may overwrite it, but not what has come since.
+	// After the page has shown a conflict, the form may overwrite that change, but not a later one.
 	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "third" })
 	a = r.postAgain(a, form, nil, session)
 	wantSays(t, a, http.StatusConflict, "changed the queue to “third”")

@@ -16,9 +16,10 @@ import (
 // takeAway is the value of the button that removes a setting of a trigger node.
 const takeAway = "take-away"
 
-// nodeForm returns a form of one setting of a trigger node. fields are the setting's fields, of
-// which one is to be filled in; of returns them for the node's settings, and set changes the
-// settings to what was posted. saved and gone are the messages.
+// nodeForm completes f, the form of one setting of a trigger node in which the operator fills in
+// one field. of returns the values of the setting's fields for the node's settings, and set changes
+// the settings to what was posted. saved and gone are the messages after the setting was saved or
+// removed.
 func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
 	set func(*posted, *api.TriggerSettings) error, saved, gone string,

@@ -57,7 +57,7 @@ type page struct {
 	SignedIn bool
 	Caller   operate.Caller
 	Refresh  string // URL that the browser loads immediately; "" means none
-	Done     string // says once what a form has done; "" means nothing
+	Done     string // message about a form that has just been saved, shown once; "" means none
 	Body     any
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// workflowFormPage returns the page of a workflow with a form, at the trigger node that it showed.
+// workflowFormPage returns the path and query of the workflow page that has the form, with the
+// trigger node that the page showed.
 func workflowFormPage(r *http.Request) string {
 	path := "/workflows/" + url.PathEscape(r.PathValue("id"))
 	if node := r.URL.Query().Get("node"); node != "" {

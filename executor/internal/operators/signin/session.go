@@ -19,7 +19,7 @@ const (
 	sessionCookie = "hookstart_session"
 	// sessionLifetime is how long a session of the admin token or a key lasts, and how long a
 	// browser keeps the cookie of any session. A session from an identity provider expires earlier,
-	// and the provider renews it.
+	// and is renewed by another sign-in there.
 	sessionLifetime = 12 * time.Hour
 )
 

@@ -31,7 +31,8 @@ const maxStartBacklog = 2_000
 // delayReports delays reports while many start messages are waiting, for example after an outage of
 // the database. Otherwise, most reports would be read before their start messages, and the store
 // keeps only a limited number of such reports. Some reports still get through, so that a steady
-// flow of start messages does not block reports forever. waited tells whether reports must wait.
+// flow of start messages does not block reports forever. waited reports whether delayReports has
+// waited.
 func (r *Recorder) delayReports(ctx context.Context, from source) (waited bool) {
 	if p := pairOfStream(from.stream); from.stream != p.reports ||
 		r.startBacklog.Load(p.starts) <= maxStartBacklog {

@@ -304,8 +304,8 @@ func (r *Recorder) findUnended(
 func endReasonFor(
 	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
-	// Without the margin, a start message that expired during the search would count as lost,
-	// although a runner may have received it at the last moment.
+	// Without the margin, a start message that disappeared at about the stream's maximum age would
+	// count as lost, although it has expired and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {

@@ -9,7 +9,7 @@ import (
 )
 
 // In the command line's image, which has no other program, the error for a missing program does not
-// suggest to give its path.
+// suggest giving its path.
 func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
 	folder := t.TempDir()
 	shell := filepath.Join(folder, "sh")

@@ -58,7 +58,7 @@ type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
 	// First provides access to the JetStream API of the first site through the connection to the
-	// second site, with the API prefix FirstSiteAPIPrefix. Only Copy and Uncopied use it.
+	// second site, with the API prefix FirstSiteAPIPrefix. Only Copy and UncopiedStreams use it.
 	First jetstream.JetStream
 }
 
@@ -414,8 +414,9 @@ func (s Site) createRunnerConsumers(
 }
 
 // lastMirroredSequence returns the sequence of the last mirrored message of a stream. If an earlier
-// call was interrupted, the stream may also have later messages: the start messages that this call
-// published again. They follow the positions of the consumers that it created.
+// call was interrupted, the stream may also have later messages: start messages that the earlier
+// call published again. lastMirroredSequence excludes them by means of the consumers that the
+// earlier call created, which begin after the last mirrored message.
 func (s Site) lastMirroredSequence(
 	ctx context.Context, name string, groups []stream.RunnerGroup,
 ) (end uint64, err error) {

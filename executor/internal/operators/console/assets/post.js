@@ -1,7 +1,6 @@
-// Forms that are posted to the console. Without this script, the browser shows the page that is the answer; with it,
-// the page stays, and what the answer says about the form is shown in it. What a form says is in the element whose ID
-// is the form's with "-said", or which the form names. If the answer asks for confirmation, in an open dialog, so does
-// the page.
+// Forms that are posted to the console. Without this script, the browser shows the response as a new page. With it, the
+// page stays and shows what the response says about the form, in the element whose ID is the form's ID with "-said", or
+// in the one that the form names. If the response asks for confirmation in an open dialog, the page opens that dialog.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { goOn } from "./done.js";
 import { fail, succeed } from "./failures.js";
@@ -16,7 +15,7 @@ export function watchPosts() {
   });
 }
 
-const posted = "posted"; // says that a dialog was closed by what posts its form
+const posted = "posted"; // a dialog's return value if it was closed because its form was posted
 
 async function post(form, button) {
   const id = form.getAttribute("id"); // form.id is the form's field of that name, if it has one
@@ -75,7 +74,7 @@ async function ask(form, button) {
   return { response, page: new DOMParser().parseFromString(text, "text/html") };
 }
 
-// refuse shows why the form was not saved: as its form in the answer does, or as an error page says.
+// refuse shows why the form was not saved, according to the same form in the response, or to an error page.
 function refuse(form, said, response, page, answered) {
   const question = page.querySelector("dialog[open]");
   if (question) {
@@ -104,8 +103,8 @@ function confirm(form, dialog, question) {
   dialog.showModal();
 }
 
-// adopt makes the controls of a form as they are in the answer, and what is said beside them. After a failure, what was
-// typed stays, and is not taken for saved.
+// adopt sets the controls of a form, and the messages beside them, to those in the response. After a failure, it keeps
+// what was typed and does not treat it as saved.
 function adopt(form, answered, saved) {
   const taken = new Set();
   for (const theirs of answered.elements) {
