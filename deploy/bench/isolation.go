@@ -17,6 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // Isolation measures what a queue with its own stream notices of another such queue that is in
@@ -251,9 +252,8 @@ func (n *isolationRun) tryPlaceLeaders(ctx context.Context) (err error) {
 			continue
 		}
 		err = errors.Join(err, fmt.Errorf("%s is led by %q", name, info.Cluster.Leader))
-		_, failure := n.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name,
-			[]byte(`{"placement":{"preferred":"`+want+`"}}`))
-		err = errors.Join(err, failure)
+		err = errors.Join(err,
+			leader.StepDown(ctx, n.nc, jetstream.DefaultAPIPrefix, name, want))
 	}
 	return errors.Join(err, all.Err())
 }
@@ -273,7 +273,7 @@ func (n *isolationRun) runTurns(
 		if err == nil && turns[which].troubled.refused != turns[which].troubled.count {
 			err = errors.New("the stream is not full")
 		}
-		err = errors.Join(err, n.reset(ctx), n.limitStream(ctx, troubledQueue, 0))
+		err = errors.Join(err, n.limitStream(ctx, troubledQueue, 0))
 	case conditionFrozen:
 		frozen := n.nats[troubledServer]
 		thaw := func() error { return frozen.Signal(syscall.SIGCONT) }
@@ -335,6 +335,11 @@ func (n *isolationRun) measure(
 		}
 		defer g.close()
 		g.refusals = true
+		// Use each connection now. At a low rate, the ingress would close some of them before their
+		// first request, because no headers arrive within its timeout.
+		if _, err := g.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
+			return t, err
+		}
 		done := make(chan error, 1)
 		if err := begin(); err != nil {
 			return t, err

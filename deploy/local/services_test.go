@@ -8,6 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/ingress"
 	"github.com/hookstart/hookstart/shared/program"
+	"github.com/hookstart/hookstart/shared/service"
 )
 
 // meaningless maps the service flags that are useless in a process that runs both services to the
@@ -106,17 +107,21 @@ func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 			t.Fatalf("%s: a flag of the type %s", field.Name, value.Type())
 		}
 	}
+	own.ExecutorTLS = service.TLSFlags{TLSCert: "of the executor", TLSKey: "its key"}
 	e, i, err := own.serviceConfigs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for service, theirs := range map[string]map[string]reflect.Value{
+	if e.TLSFlags != own.ExecutorTLS {
+		t.Errorf("the executor's certificate is %v, want %v", e.TLSFlags, own.ExecutorTLS)
+	}
+	for which, theirs := range map[string]map[string]reflect.Value{
 		"executor": flags(&e), "ingress": flags(&i),
 	} {
 		passed := 0
 		for name, value := range theirs {
-			if isTLS := name == "TLSCert" || name == "TLSKey"; isTLS && service == "executor" {
-				continue // --executor-tls-cert and --executor-tls-key
+			if isTLS := name == "TLSCert" || name == "TLSKey"; isTLS && which == "executor" {
+				continue // compared above
 			}
 			want, ok := here[name]
 			if !ok {
@@ -124,11 +129,11 @@ func TestServicesGetTheFlagsOfTheSameName(t *testing.T) {
 			}
 			passed++
 			if !reflect.DeepEqual(value.Interface(), want.Interface()) {
-				t.Errorf("%s: %s is %v, want %v", service, name, value, want)
+				t.Errorf("%s: %s is %v, want %v", which, name, value, want)
 			}
 		}
 		if passed < 10 {
-			t.Errorf("%s: %d flags passed on", service, passed)
+			t.Errorf("%s: %d flags passed on", which, passed)
 		}
 	}
 }

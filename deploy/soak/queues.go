@@ -2,17 +2,18 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // maxOwnStreams is the maximum number of queues with a stream of their own: each of them has two
@@ -47,7 +48,7 @@ func (i *installation) moveQueues(ctx context.Context) error {
 			return fmt.Errorf("give the queue %s a stream: %w", queue, err)
 		}
 	}
-	return i.checkOwnStreams(ctx)
+	return eventually(ctx, readyTimeout, i.checkOwnStreams)
 }
 
 // checkOwnStreams returns an error if an executor reports that one of ownQueues is not in its own
@@ -120,18 +121,5 @@ func (f *faultInjector) stepDown(queue string) injection {
 func (i *installation) stepDown(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	reply, err := i.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name, nil)
-	if err != nil {
-		return err
-	}
-	var answer struct {
-		Error *struct{ Description string }
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return err
-	}
-	if answer.Error != nil {
-		return errors.New(answer.Error.Description)
-	}
-	return nil
+	return leader.StepDown(ctx, i.nc, jetstream.DefaultAPIPrefix, name, "")
 }

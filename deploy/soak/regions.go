@@ -11,9 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/deploy/lab/network"
 	"github.com/hookstart/hookstart/executor/pgtest"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // Regions is the configuration of a measurement with three zones. The struct tags define the
@@ -344,9 +347,8 @@ func (i *installation) makeLeader(ctx context.Context, server string) error {
 			}
 			name := info.Config.Name
 			errs = append(errs, fmt.Errorf("%s leads %s", info.Cluster.Leader, name))
-			_, err := i.nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+name,
-				[]byte(`{"placement":{"preferred":"`+server+`"}}`))
-			errs = append(errs, err)
+			errs = append(errs,
+				leader.StepDown(ctx, i.nc, jetstream.DefaultAPIPrefix, name, server))
 		}
 		return errors.Join(append(errs, all.Err())...)
 	})

@@ -1,20 +1,29 @@
 package redact
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Query returns the parameters of the request, without those that may hold the token. Names and
 // values are redacted and in UTF-8. The limit of 32 KB for the request line and headers also bounds
 // their size.
 func (r *Redactor) Query() map[string][]string {
 	query := nonTokenParameters(r.request.URL.RawQuery)
+	var renamed []string
 	for name, values := range query {
 		for i, value := range values {
 			values[i] = r.Text(value)
 		}
-		if clean := r.Text(name); clean != name {
-			delete(query, name)
-			query[clean] = append(query[clean], values...)
+		if r.Text(name) != name {
+			renamed = append(renamed, name)
 		}
+	}
+	slices.Sort(renamed)
+	for _, name := range renamed {
+		clean := r.Text(name)
+		query[clean] = append(query[clean], query[name]...)
+		delete(query, name)
 	}
 	return query
 }

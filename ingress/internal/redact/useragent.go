@@ -2,12 +2,11 @@ package redact
 
 import "net/http"
 
-// maxUserAgent limits the length of a User-Agent that is redacted, because the replacement of a
-// token of one letter makes the text longer.
+// maxUserAgent is the maximum length in bytes of a User-Agent that is kept. A longer one is no usual
+// sender's, and the replacement of a token of one letter would make it even longer.
 const maxUserAgent = 1 << 10
 
-// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
-// stricter than a Redactor, because it is stored for refused requests, whose tokens are often
+// UserAgent returns r's User-Agent with every token redacted, valid or not. It is stricter than a Redactor, because it is stored for refused requests, whose tokens are often
 // incomplete or mistyped. It redacts a value in the place of a token even if the value is short,
 // and the whole text if the text contains the prefix of tokens.
 func UserAgent(r *http.Request) string {
@@ -15,7 +14,9 @@ func UserAgent(r *http.Request) string {
 	if text == "" {
 		return ""
 	}
-	text = text[:min(len(text), maxUserAgent)]
+	if len(text) > maxUserAgent {
+		return replacement
+	}
 	strict := Redactor{request: r, shortest: 1}
 	text = strict.Text(text)
 	if hasTokenPrefix(text) {

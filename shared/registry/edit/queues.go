@@ -23,6 +23,31 @@ func IfQueue(ctx context.Context, holds func(*registry.Queue) error) context.Con
 	return context.WithValue(ctx, ifQueueKey{}, holds)
 }
 
+// CheckQueue returns the error of the condition that IfQueue set, for the current settings of a
+// queue, or nil if the context has no condition. Call it before effects that precede the change of
+// the record; the change checks the condition again.
+func (e *Editor) CheckQueue(ctx context.Context, name string) error {
+	holds, ok := ctx.Value(ifQueueKey{}).(func(*registry.Queue) error)
+	if !ok {
+		return nil
+	}
+	if err := e.EnsureCurrent(ctx); err != nil {
+		return err
+	}
+	q, _ := e.queue(name)
+	return holds(q)
+}
+
+// queue returns a copy of a queue's settings and their revision. If the queue has no record, it
+// returns empty settings and 0.
+func (e *Editor) queue(name string) (*registry.Queue, uint64) {
+	have, ok := e.directory.Queue(name)
+	if !ok {
+		return &registry.Queue{Name: name}, 0
+	}
+	return have.Record.Clone(), have.Revision
+}
+
 // PauseQueue pauses a queue until the given time, or until it is resumed if until is zero. If the
 // queue is already paused, only the end of the pause changes. PauseQueue only changes the record;
 // the executor's package queues enforces the pause.
@@ -89,12 +114,8 @@ func (e *Editor) changeQueue(
 		return nil, err
 	}
 	err = e.change(ctx, func() (uint64, error) {
-		have, ok := e.directory.Queue(name)
-		if ok {
-			q = have.Record.Clone()
-		} else {
-			q = &registry.Queue{Name: name}
-		}
+		var revision uint64
+		q, revision = e.queue(name)
 		if holds, ok := ctx.Value(ifQueueKey{}).(func(*registry.Queue) error); ok {
 			if err := holds(q); err != nil {
 				return 0, err
@@ -111,9 +132,9 @@ func (e *Editor) changeQueue(
 			}
 		}
 		if registry.Equal(q, before) {
-			return have.Revision, errUnchanged
+			return revision, errUnchanged
 		}
-		return e.put(ctx, e.registry, registry.QueuePrefix+name, q, have.Revision)
+		return e.put(ctx, e.registry, registry.QueuePrefix+name, q, revision)
 	})
 	return q, err
 }

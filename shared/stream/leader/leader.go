@@ -1,4 +1,4 @@
-// Package leader reads messages of a stream from its leader.
+// Package leader reads messages of a stream from its leader, and makes the leader step down.
 package leader
 
 import (
@@ -78,4 +78,28 @@ func Get(
 		}
 	}
 	return msg, nil
+}
+
+// StepDown makes the leader of a stream step down. If preferred is not "", that server becomes the
+// next leader if it can. prefix is the prefix of the JetStream API, such as
+// jetstream.DefaultAPIPrefix.
+func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string) error {
+	var data []byte
+	if preferred != "" {
+		data = []byte(`{"placement":{"preferred":"` + preferred + `"}}`)
+	}
+	reply, err := nc.RequestWithContext(ctx, prefix+"STREAM.LEADER.STEPDOWN."+name, data)
+	if err != nil {
+		return err
+	}
+	var response struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &response); err != nil {
+		return fmt.Errorf("the server's response: %w", err)
+	}
+	if response.Error != nil {
+		return response.Error
+	}
+	return nil
 }

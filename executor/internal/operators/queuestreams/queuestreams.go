@@ -92,6 +92,11 @@ func (m *Mover) MoveToOwn(ctx context.Context, queue string, spec edit.QueueStre
 	if err := m.check(spec); err != nil {
 		return err
 	}
+	// EnsureOwnStreams changes an existing stream before the editor checks the condition, and a
+	// shorter maximum age deletes messages.
+	if err := m.config.Editor.CheckQueue(ctx, queue); err != nil {
+		return err
+	}
 	limits := stream.QueueStreamLimits{
 		MaxBytes:      spec.MaxBytes,
 		MaxAge:        spec.MaxAge,

@@ -557,6 +557,22 @@ func TestSettingsAreChecked(t *testing.T) {
 			t.Errorf("the size is not %d: %v", bytes, err)
 		}
 	}
+	// A refused condition leaves the stream as it is.
+	changed := errors.New("somebody else has changed it")
+	ctx := edit.IfQueue(t.Context(), func(q *registry.Queue) error {
+		if q.Stream == nil || q.Stream.MaxBytes != 3<<20 {
+			return changed
+		}
+		return nil
+	})
+	if err := m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
+		changed) {
+		t.Errorf("a change with a condition that does not hold: %v", err)
+	}
+	own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
+	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
+		t.Errorf("a refused change has changed the stream: %v", err)
+	}
 }
 
 // A queue can leave its own stream even if it is full. In the meantime, another queue keeps

@@ -44,6 +44,9 @@ const (
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of one step.
 	stepTimeout = 10 * time.Second
+	// maxAnswerAge is how old the answer which revision is the newest may be when older ones are
+	// deleted. It is exceeded if the process was frozen.
+	maxAnswerAge = 3 * time.Second
 )
 
 // Auditor copies audit entries. Several Auditors, in several executors, share the work.
@@ -153,6 +156,11 @@ func (a *Auditor) Replay(ctx context.Context) {
 // otherwise, or if it fails, they are deleted after the record's next change. It never deletes the
 // newest revision, whatever its sequence is: if this process was frozen after it had received msg,
 // the bucket may have been lost and restored meanwhile, with lower sequences than that of msg.
+//
+// NATS has no precondition for a purge, and cannot combine "keep 1" with a sequence. With "keep 1",
+// a revision that was stored, and replaced, between the query and the purge is deleted before the
+// Auditor has read it, so its audit entry is lost. A purge below msg's sequence would not do that,
+// but the servers may receive it late, after a restore, and then it would delete the record.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {
@@ -164,19 +172,27 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	if err != nil {
 		return
 	}
-	newest, err := consistency.GetFromLeader(ctx, a.js, name,
-		leader.Query{LastBySubject: msg.Subject()})
-	if err == nil && newest.Sequence == meta.Sequence.Stream {
-		var s jetstream.Stream
-		if s, err = a.js.Stream(ctx, name); err == nil {
-			err = s.Purge(ctx, jetstream.WithPurgeSubject(msg.Subject()),
-				jetstream.WithPurgeKeep(1))
-		}
+	s, err := a.js.Stream(ctx, name)
+	if err == nil {
+		err = deleteIfNewest(ctx, a.js, s, msg.Subject(), meta.Sequence.Stream)
 	}
 	if err != nil {
 		a.log.WithError(err).WithField("stream",
 			name).Debug("earlier revisions of a record were not deleted")
 	}
+}
+
+// deleteIfNewest deletes the earlier messages with a subject if the newest has the given sequence.
+func deleteIfNewest(
+	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, sequence uint64,
+) error {
+	asked := time.Now()
+	newest, err := consistency.GetFromLeader(ctx, js, s.CachedInfo().Config.Name,
+		leader.Query{LastBySubject: subject})
+	if err != nil || newest.Sequence != sequence || time.Since(asked) > maxAnswerAge {
+		return err
+	}
+	return s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))
 }
 
 // AwaitAudited waits until the database has the audit entries of all registry changes made before

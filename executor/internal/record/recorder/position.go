@@ -284,7 +284,7 @@ func (r *Recorder) rewindIfBehind(
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isRunning() {
 		err = r.findReplaced(ctx, reports)
 	}
-	for _, p := range []*position{reports, starts} {
+	for _, p := range []*position{starts, reports} {
 		if err == nil {
 			err = r.rewind(ctx, p)
 		}

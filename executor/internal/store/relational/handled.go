@@ -20,7 +20,8 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the number of rows of a stream at which HandledRanges begins to merge them.
+// mergeThreshold is the number of rows that merging must save before HandledRanges merges those of a
+// stream. Ranges that are not adjacent cannot be merged, however many they are.
 const mergeThreshold = 64
 
 // HandledRanges implements store.Store.
@@ -40,7 +41,7 @@ func (s *Store) HandledRanges(
 		return nil, err
 	}
 	ranges, foreign := rangesOfStream(rows, created)
-	if len(rows) < mergeThreshold && !foreign {
+	if len(rows)-len(ranges) < mergeThreshold && !foreign {
 		return ranges, nil
 	}
 	return s.replaceHandledRanges(

@@ -2,7 +2,6 @@ package edit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // The names under which deploy/nats/accounts.conf exports the original bucket's API and messages to
@@ -140,29 +140,10 @@ func (m *MirrorMonitor) check(ctx context.Context) error {
 		return nil //nolint:nilerr // the original has no leader that could send
 	}
 	m.heard = time.Now()
-	if err := m.stepDown(ctx); err != nil {
+	if err := leader.StepDown(ctx, m.conn, m.prefix+".", registry.Stream, ""); err != nil {
 		return err
 	}
 	m.log.WithField("server", m.leader).Warn("the registry's copy received nothing from the " +
 		"registry; another server leads it now")
-	return nil
-}
-
-// stepDown makes the copy's leader step down in favor of another server.
-func (m *MirrorMonitor) stepDown(ctx context.Context) error {
-	msg, err := m.conn.RequestWithContext(ctx,
-		m.prefix+".STREAM.LEADER.STEPDOWN."+registry.Stream, nil)
-	if err != nil {
-		return err
-	}
-	var response struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(msg.Data, &response); err != nil {
-		return fmt.Errorf("the server's response: %w", err)
-	}
-	if response.Error != nil {
-		return response.Error
-	}
 	return nil
 }
