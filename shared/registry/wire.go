@@ -503,8 +503,8 @@ func limitFromWire(n *int64) int64 {
 // decodeWorkflowFast decodes a plain workflow, as most are. A plain workflow has only fields that
 // workflows have had from the beginning, in the encoding of this version: it has no sender, filter,
 // order key or answer. decodeWorkflowFast returns nil for any other data. It takes less time and
-// memory than proto.Unmarshal alone (BenchmarkDecodeWorkflow), which matters because a process reads
-// all workflows when it starts, perhaps a million.
+// memory than proto.Unmarshal alone (BenchmarkDecodeWorkflow), which matters because a process
+// reads all workflows when it starts, perhaps a million.
 func decodeWorkflowFast(data []byte) *Workflow {
 	w, f := &Workflow{Triggers: []Trigger{}}, fieldReader{rest: data}
 	for f.next() {

@@ -182,14 +182,14 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 }
 
-// deleteIfNewest deletes the earlier messages with a subject if the newest has the given sequence.
+// deleteIfNewest deletes the earlier messages with a subject if the newest has the sequence seq.
 func deleteIfNewest(
-	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, sequence uint64,
+	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, seq uint64,
 ) error {
 	asked := time.Now()
 	newest, err := consistency.GetFromLeader(ctx, js, s.CachedInfo().Config.Name,
 		leader.Query{LastBySubject: subject})
-	if err != nil || newest.Sequence != sequence || time.Since(asked) > maxAnswerAge {
+	if err != nil || newest.Sequence != seq || time.Since(asked) > maxAnswerAge {
 		return err
 	}
 	return s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))

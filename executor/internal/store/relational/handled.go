@@ -20,8 +20,8 @@ var handledRangeTable = table[store.HandledRange]{
 	},
 }
 
-// mergeThreshold is the number of rows that merging must save before HandledRanges merges those of a
-// stream. Ranges that are not adjacent cannot be merged, however many they are.
+// mergeThreshold is the number of rows that merging must save before HandledRanges merges those of
+// a stream. Ranges that are not adjacent cannot be merged, however many they are.
 const mergeThreshold = 64
 
 // HandledRanges implements store.Store.

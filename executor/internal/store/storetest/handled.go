@@ -41,7 +41,7 @@ var handledTests = map[string]func(*testing.T, store.Store){
 			apply(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			if n%50 == 0 { // when 50 more rows can be merged
 				got, err := s.HandledRanges(t.Context(), "A", "then")
-				if err != nil || len(got) != int(n)+1 { //nolint:gosec // at most 200
+				if err != nil || len(got) != int(n)+1 {
 					t.Fatalf("%d ranges after %d, %v", len(got), n+1, err)
 				}
 			}
