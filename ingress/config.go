@@ -3,7 +3,6 @@ package ingress
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -101,10 +100,6 @@ const (
 	mostOverhead    = 160 << 10 // enough for any request
 )
 
-// headerCharacters are the characters that a header name may contain (RFC 9110).
-const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
 // Check validates c. Its error is a human-readable single line. Run also calls Check.
 func (c *Config) Check() error {
 	positive := func(flag string, value int64) error {
@@ -131,7 +126,7 @@ func (c *Config) Check() error {
 	}
 	problems = append(problems, tlsfiles.CheckFlags(c.TLSCert, c.TLSKey))
 	for _, name := range c.DeliveryIDHeaders {
-		if name == "" || strings.Trim(name, headerCharacters) != "" {
+		if !webhook.IsHeaderName(name) {
 			problems = append(problems,
 				fmt.Errorf("--delivery-id-headers: %q is not a valid header name", name))
 		}

@@ -13,10 +13,6 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problemType is the URL prefix of problem types. The fragment that follows is the problem's code,
-// which is also an anchor in the README.
-const problemType = "https://github.com/hookstart/hookstart#"
-
 // problem is the response to a refusal. Only the problems map assigns statuses to codes.
 type problem struct {
 	status    int
@@ -196,7 +192,7 @@ func (h *handler) refuse(
 ) {
 	p, refusal := adaptRefusal(s, problems[why.Code], *why)
 	body := problemBody{
-		Type:        problemType + string(refusal.Code),
+		Type:        webhook.ProblemTypePrefix + string(refusal.Code),
 		Title:       p.title,
 		Status:      p.status,
 		Detail:      cmp.Or(refusal.Detail, p.detail),

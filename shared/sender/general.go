@@ -3,6 +3,8 @@ package sender
 import (
 	"errors"
 	"net/textproto"
+
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // methods returns the entry's verification methods. The methods of a general preset are built from
@@ -11,7 +13,7 @@ func (e *presetEntry) methods(
 	settings map[string]string,
 ) (specs []methodSpec, drop []string, err error) {
 	header := settings["header"]
-	if e.General != "" && !validHeaderName(header) {
+	if e.General != "" && !webhook.IsHeaderName(header) {
 		return nil, nil, &ConfigError{"settings.header", "is not a valid header name"}
 	}
 	switch e.General {
@@ -40,14 +42,14 @@ func hmacMethod(settings map[string]string) (methodSpec, error) {
 		by:        ",",
 	}
 	if name := settings["idHeader"]; name != "" {
-		if !validHeaderName(name) {
+		if !webhook.IsHeaderName(name) {
 			return spec, &ConfigError{"settings.idHeader", "is not a valid header name"}
 		}
 		id := source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(name)}
 		spec.id = &id
 	}
 	if name := settings["timeHeader"]; name != "" {
-		if !validHeaderName(name) {
+		if !webhook.IsHeaderName(name) {
 			return spec, &ConfigError{"settings.timeHeader", "is not a valid header name"}
 		}
 		spec.Time = &timeSpec{From: "header:" + name, Unit: "auto"}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // source is a part of a request that may contain a value.
@@ -29,14 +31,6 @@ const (
 	fromSignature // a part of the signature header: signature:t
 )
 
-// headerCharacters holds the characters allowed in a header name (RFC 9110).
-const headerCharacters = "!#$%&'*+-.^_`|~0123456789" +
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-func validHeaderName(name string) bool {
-	return name != "" && strings.Trim(name, headerCharacters) == ""
-}
-
 var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
 // parseSource parses a source. If builtIn is true, text is from the built-in table: then more kinds
@@ -45,7 +39,7 @@ func parseSource(text string, builtIn bool) (source, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "header":
-		if !validHeaderName(rest) {
+		if !webhook.IsHeaderName(rest) {
 			return source{}, fmt.Errorf("%q is not a valid header name", rest)
 		}
 		return source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil

@@ -2,6 +2,8 @@
 // operators' API, the console and the command line tool share.
 package webhook
 
+import "strings"
+
 // Code identifies the reason why a request was refused. Codes are part of the contract with
 // senders.
 type Code string
@@ -48,6 +50,10 @@ func Codes() []Code {
 	}
 }
 
+// ProblemTypePrefix is the URL prefix of the types of problems (RFC 9457), for the codes above and
+// for those of the operators' API. The code follows; it is an anchor in the README.
+const ProblemTypePrefix = "https://github.com/hookstart/hookstart#"
+
 // MaxBodyBytes is the default limit on the length of a body in bytes.
 const MaxBodyBytes = 102_400
 
@@ -57,6 +63,13 @@ const TokenPrefix = "hst_"
 // HeaderExecutionID is the response header that holds the execution ID. Every response about an
 // execution has it.
 const HeaderExecutionID = "Hookstart-Execution-Id"
+
+// IsHeaderName reports whether name can be the name of a header (RFC 9110).
+func IsHeaderName(name string) bool {
+	const allowed = "!#$%&'*+-.^_`|~0123456789" +
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	return name != "" && strings.Trim(name, allowed) == ""
+}
 
 // PriorityDeliveryIDHeaders returns the headers that are searched for a delivery ID before all
 // others, regardless of the configuration.

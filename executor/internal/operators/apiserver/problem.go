@@ -16,11 +16,8 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
-
-// problemTypePrefix is the URL prefix of problem types. The fragment after it is the problem's
-// code, which is an anchor in the README.
-const problemTypePrefix = "https://github.com/hookstart/hookstart#"
 
 // problemKind holds what all problems with the same code have in common.
 type problemKind struct {
@@ -136,7 +133,7 @@ func newProblem(code, detail string, fields ...api.FieldError) *problem {
 		detail = cmp.Or(kind.detail, operate.Explanation(code))
 	}
 	return &problem{api.Problem{
-		Type:       problemTypePrefix + code,
+		Type:       webhook.ProblemTypePrefix + code,
 		Title:      kind.title,
 		Status:     kind.status,
 		Detail:     detail,
