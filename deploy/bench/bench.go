@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -27,6 +28,8 @@ type Config struct {
 	OpenRounds int           `help:"The same for the open loop; 0: none." default:"4"`
 	OpenBurst  time.Duration `help:"How long a turn of the open loop is." default:"3s"`
 	OpenRate   []float64     `help:"Requests per second in the open loop: each rate has its rounds and its table." default:"2000"`
+	OpenShare  float64       `help:"One more table of the open loop: each variant gets this share of the requests per second that it answered in the rounds, such as 0.7. 0: none." default:"0"`
+	Vegeta     bool          `help:"Send the open loop's requests with vegeta, as a check on the benchmark's own generator."`
 	LoadOptions
 	Workflows int      `help:"Active workflows of hookstart; the requests go round them." default:"1"`
 	Variants  []string `help:"Which variants are measured; bare always is." default:"http,bare-embedded,hookstart,hookstart-recording,hookstart-local"`
@@ -77,6 +80,7 @@ func (c *Config) validate() error {
 		checkRange("burst", c.Burst.Seconds(), 0.01, maxBurstDuration.Seconds()),
 		checkRange("open-rounds", float64(c.OpenRounds), 0, maxRounds),
 		checkRange("open-burst", c.OpenBurst.Seconds(), 0.01, maxBurstDuration.Seconds()),
+		checkRange("open-share", c.OpenShare, 0, 1),
 		checkRange("workflows", float64(c.Workflows), 1, maxWorkflows),
 	}
 	for _, rate := range c.OpenRate {
@@ -98,6 +102,9 @@ func (c *Config) validate() error {
 // leadInTime is the duration of the unmeasured beginning of each turn: its connections are new, and
 // the processes were idle during the turns of the other variants.
 const leadInTime = 200 * time.Millisecond
+
+// lastResponseTimeout is how long to wait for the last responses after a burst.
+const lastResponseTimeout = 10 * time.Second
 
 // warmUpTime is how long each variant runs before the first round.
 const warmUpTime = time.Second
@@ -134,16 +141,13 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	// In the closed loop, every connection sends the next request as soon as it has its response.
 	// In the open loop, requests are sent at a constant rate, however long the responses take.
-	closed, err := s.runRounds(ctx, "round", c.Rounds, c.Burst, 0)
+	closed, err := s.runRounds(ctx, "round", c.Rounds, c.Burst, func(string) float64 { return 0 })
 	if err != nil {
 		return err
 	}
-	open := make([]map[string][]turnResult, len(c.OpenRate))
-	for n, rate := range c.OpenRate {
-		what := fmt.Sprintf("open loop, %.0f/s, round", rate)
-		if open[n], err = s.runRounds(ctx, what, c.OpenRounds, c.OpenBurst, rate); err != nil {
-			return err
-		}
+	open, err := s.runOpenLoops(ctx, closed)
+	if err != nil {
+		return err
 	}
 	s.line.Done()
 	names := s.selectedVariants()
@@ -158,10 +162,8 @@ func Run(ctx context.Context, c Config) (err error) {
 			return err
 		}
 	}
-	if c.OpenRounds > 0 {
-		for n, rate := range c.OpenRate {
-			writeOpenLoop(c.Out, names, open[n], rate)
-		}
+	for _, loop := range open {
+		writeOpenLoop(c.Out, names, loop)
 	}
 	return nil
 }
@@ -231,10 +233,55 @@ func (s *session) awaitLostStartSearch(ctx context.Context) error {
 	return nil
 }
 
-// runRounds runs the turns of all variants and returns them keyed by variant. A rate of 0 means the
-// closed loop.
+// openLoop is the measurement of all variants at a constant rate.
+type openLoop struct {
+	what  string // describes the rate
+	since string // from when on the latency of a request counts
+	rates map[string]float64
+	turns map[string][]turnResult
+}
+
+// runOpenLoops runs the rounds of every open loop. closed has the turns of the closed loop.
+func (s *session) runOpenLoops(
+	ctx context.Context, closed map[string][]turnResult,
+) (loops []openLoop, err error) {
+	if s.OpenRounds == 0 {
+		return nil, nil
+	}
+	for _, rate := range s.OpenRate {
+		one := openLoop{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
+		for name := range closed {
+			one.rates[name] = rate
+		}
+		loops = append(loops, one)
+	}
+	if s.OpenShare > 0 {
+		one := openLoop{rates: map[string]float64{}}
+		one.what = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
+		for name, turns := range closed {
+			can := quartilesOf(valuesOf(turns, turnResult.perSecond)).median
+			one.rates[name] = math.Round(s.OpenShare * can)
+		}
+		loops = append(loops, one)
+	}
+	for n := range loops {
+		loops[n].since = "from the moment at which each should have begun"
+		if s.Vegeta {
+			loops[n].since = "sent by vegeta, from the moment at which it begins to send each"
+		}
+		what := fmt.Sprintf("open loop, %s requests per second, round", loops[n].what)
+		if loops[n].turns, err = s.runRounds(ctx, what, s.OpenRounds, s.OpenBurst,
+			func(name string) float64 { return loops[n].rates[name] }); err != nil {
+			return nil, err
+		}
+	}
+	return loops, nil
+}
+
+// runRounds runs the turns of all variants and returns them keyed by variant. rate returns the
+// requests per second for a variant; 0 means the closed loop.
 func (s *session) runRounds(
-	ctx context.Context, what string, count int, burst time.Duration, rate float64,
+	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
 ) (map[string][]turnResult, error) {
 	turns := map[string][]turnResult{}
 	last := ""
@@ -242,7 +289,7 @@ func (s *session) runRounds(
 		for _, n := range s.random.Perm(len(s.systems)) {
 			system := s.systems[n]
 			s.line.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
-			t, err := s.runTurn(ctx, system, burst, rate)
+			t, err := s.runTurn(ctx, system, burst, rate(system.name))
 			if err != nil {
 				return nil, err
 			}
@@ -292,7 +339,13 @@ func (s *session) runTurn(
 		if err != nil {
 			return turnResult{}, err
 		}
-		r, err := g.run(burst, rate)
+		run := g.run
+		if s.Vegeta && rate > 0 {
+			run = func(burst time.Duration, rate float64) (burstResult, error) {
+				return s.runVegeta(target.target, burst, rate)
+			}
+		}
+		r, err := run(burst, rate)
 		if err != nil {
 			return turnResult{}, err
 		}

@@ -47,6 +47,7 @@ func TestRun(t *testing.T) {
 		OpenRounds:  1,
 		OpenBurst:   50 * time.Millisecond,
 		OpenRate:    []float64{100, 200},
+		OpenShare:   0.1,
 		LoadOptions: LoadOptions{Connections: 4, BodyBytes: 1024, Out: &out},
 		Workflows:   10,
 		Variants:    names,
@@ -59,7 +60,7 @@ func TestRun(t *testing.T) {
 	}
 	_, tables, _ := strings.Cut(out.String(), "req/s x bare")
 	for _, name := range names {
-		if strings.Count(tables, "\n"+name+" ") != 3 {
+		if strings.Count(tables, "\n"+name+" ") != 4 {
 			t.Errorf("no rows of %s:\n%s", name, &out)
 		}
 	}
@@ -99,6 +100,28 @@ func TestRun(t *testing.T) {
 		if mapping.File != "" {
 			t.Errorf("the merged profile has the path %s", mapping.File)
 		}
+	}
+}
+
+// vegeta can send all kinds of requests.
+func TestVegeta(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := Run(t.Context(), Config{
+		Rounds:      1,
+		Burst:       50 * time.Millisecond,
+		OpenRounds:  1,
+		OpenBurst:   100 * time.Millisecond,
+		OpenRate:    []float64{200},
+		Vegeta:      true,
+		LoadOptions: LoadOptions{Connections: 4, BodyBytes: 1024, Out: &out},
+		Workflows:   10,
+		Variants:    []string{"hookstart-bearer", "hookstart-stripe"},
+		Seed:        1,
+		Profile:     t.TempDir(), // so that the programs need not be built
+	})
+	if err != nil || !strings.Contains(out.String(), "sent by vegeta") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -44,9 +44,6 @@ type httpConn struct {
 	sent    time.Time // when the request was sent
 }
 
-// lastResponseTimeout is how long to wait for the last responses after a burst.
-const lastResponseTimeout = 10 * time.Second
-
 // newGenerator opens the connections. sent counts the delivery IDs, so that none is used twice with
 // the same seed.
 func newGenerator(

@@ -17,6 +17,11 @@ func schedulingDelay(int) (time.Duration, error) { return 0, errLinux }
 
 func monotonicNanos() int64 { return 0 }
 
+type cpuLimit struct{}
+
+func limitCPU(int, float64) (cpuLimit, error) { return cpuLimit{}, errLinux }
+func (cpuLimit) remove() error                { return nil }
+
 type generator struct {
 	limits   bool
 	refusals bool
@@ -33,5 +38,7 @@ func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) {
 	return nil, errLinux
 }
 
-func (*generator) run(time.Duration, float64) (result, error) { return result{}, errLinux }
-func (*generator) close()                                     {}
+func (*generator) run(time.Duration, float64) (burstResult, error) {
+	return burstResult{}, errLinux
+}
+func (*generator) close() {}

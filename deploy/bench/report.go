@@ -113,11 +113,12 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResul
 	}
 }
 
-func writeOpenLoop(out io.Writer, names []string, turns map[string][]turnResult, rate float64) {
+func writeOpenLoop(out io.Writer, names []string, loop openLoop) {
+	turns := loop.turns
 	table(out,
-		fmt.Sprintf("%.0f requests per second, from the moment at which each should have begun, "+
-			"in ms. Median of the rounds (quartiles).", rate),
-		"\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after", func(w io.Writer) {
+		loop.what+" requests per second, in ms, "+loop.since+
+			". Median of the rounds (quartiles).",
+		"\treq/s\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after", func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
@@ -126,17 +127,13 @@ func writeOpenLoop(out io.Writer, names []string, turns map[string][]turnResult,
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
 				}
-				_, _ = fmt.Fprintf(
-					w,
-					"%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-					name,
+				_, _ = fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\n", name, loop.rates[name],
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).format("%.2f"),
 					quartilesOf(valuesOf(t, latencyQuantile(0.999))).format("%.2f"),
 					pairedRatios(t, turns[variantBare], latencyQuantile(0.99)).format("%.2f"),
 					pairedRatios(t, turns[variantBare], latencyQuantile(0.999)).format("%.2f"),
-					recorded,
-				)
+					recorded)
 			}
 		})
 }

@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+)
+
+// runVegeta sends the requests of an open loop with vegeta, and waits for all responses. It is for
+// checking the generator of this package: vegeta shares no code with it, but needs several times
+// its CPU. The latency of a request counts from when vegeta starts to send it, not from when it is
+// due. Vegeta opens more connections than Connections if it needs them.
+func (s *session) runVegeta(
+	to target, burst time.Duration, rate float64,
+) (result burstResult, err error) {
+	attacker := vegeta.NewAttacker(vegeta.Workers(uint64(s.Connections)), //nolint:gosec // positive
+		vegeta.Connections(s.Connections), vegeta.HTTP2(false), vegeta.Timeout(lastResponseTimeout))
+	began := time.Now()
+	pacer := vegeta.Rate{Freq: int(rate * 1000), Per: 1000 * time.Second}
+	for r := range attacker.Attack(s.vegetaTargeter(to), pacer, burst, "") {
+		result.count++
+		result.latencies = append(result.latencies, r.Latency)
+		switch {
+		case r.Error != "":
+			err = fmt.Errorf("vegeta: %s: %s", r.Error, r.Body)
+		case bytes.Contains(r.Body, deduplicatedMember):
+			err = errors.New("a new delivery was taken for a repeat")
+		}
+	}
+	result.took = time.Since(began)
+	slices.Sort(result.latencies)
+	return result, err
+}
+
+// vegetaTargeter returns a function that makes requests like those of a generator.
+func (s *session) vegetaTargeter(to target) vegeta.Targeter {
+	var mu sync.Mutex
+	next := newRequest(to, s.BodyBytes)
+	return func(t *vegeta.Target) error {
+		mu.Lock()
+		s.sent++
+		next.setDelivery(s.Seed, s.sent, uint64(s.Workflows)) //nolint:gosec // positive
+		text := string(next.text)
+		mu.Unlock()
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
+		if err != nil {
+			return err
+		}
+		t.Method, t.URL, t.Header = r.Method, "http://"+r.Host+r.RequestURI, r.Header
+		t.Body, err = io.ReadAll(r.Body)
+		return err
+	}
+}
