@@ -16,13 +16,6 @@ const ProgressName = "PROGRESS"
 // disk space.
 const minProgressStreamBytes = 16 << 20
 
-// The server's error codes for a size limit that exceeds the available space; see errors.json of
-// nats-server.
-const (
-	codeStorageExceeded       = 10047
-	codeInsufficientResources = 10023
-)
-
 // ProgressConfig returns the configuration of the stream of reports.
 //
 // When the stream is full it drops its oldest messages, most of which have already been recorded.
@@ -84,8 +77,6 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 // tooLarge reports whether the server refused a stream because its size limit exceeds the available
 // space.
 func tooLarge(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok &&
-		(uint16(api.ErrorCode) == codeStorageExceeded ||
-			uint16(api.ErrorCode) == codeInsufficientResources)
+	code := ErrorCode(err)
+	return code == CodeStorageExceeded || code == CodeInsufficientResources
 }

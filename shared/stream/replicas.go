@@ -53,21 +53,15 @@ func SetReplicas(
 // replicas.
 var ErrTooFewServers = errors.New("too few NATS servers")
 
-// The server's error codes; see errors.json of nats-server.
-const (
-	codeNoCluster = 10074
-	codeNoPeers   = 10005
-)
-
 // explainTooFewServers replaces the server's errors about missing servers with an ErrTooFewServers
 // that explains them to people. It returns other errors unchanged.
 func explainTooFewServers(err error, replicas int) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
-	case ok && uint16(api.ErrorCode) == codeNoCluster:
+	case ok && uint16(api.ErrorCode) == CodeNoCluster:
 		return fmt.Errorf("%w: %d replicas need a cluster of %d servers, but this server is not "+
 			"in a cluster", ErrTooFewServers, replicas, replicas)
-	case ok && uint16(api.ErrorCode) == codeNoPeers:
+	case ok && uint16(api.ErrorCode) == CodeNoPeers:
 		return fmt.Errorf("%w: %d replicas need a cluster of %d servers that are all up (%s)",
 			ErrTooFewServers, replicas, replicas, api.Description)
 	default:

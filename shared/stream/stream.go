@@ -200,7 +200,7 @@ func reconcile(
 	}
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
-		uint16(api.ErrorCode) == codeInvalidConfig {
+		uint16(api.ErrorCode) == CodeInvalidConfig {
 		// For example, the stream may already have a wildcard that contains the subject.
 		return mismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
@@ -213,10 +213,6 @@ func reconcile(
 	}
 	return nil
 }
-
-// codeInvalidConfig is the server's error code for an invalid configuration; see errors.json of
-// nats-server.
-const codeInvalidConfig = 10052
 
 // difference returns the elements of all that are not in excluded.
 func difference(all, excluded []string) []string {

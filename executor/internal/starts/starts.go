@@ -163,10 +163,6 @@ func (s *Streams) awaitLayout(ctx context.Context, queue string) (layout stream.
 	return layout, err
 }
 
-// duplicateInProcessCode is the server's error code for a message with the same ID as another one
-// that the server is still storing. Storing that other one may still fail.
-const duplicateInProcessCode = 10158
-
 // publishWithRetry publishes a message. While the server is still storing another message with the
 // same ID, it retries.
 func (s *Streams) publishWithRetry(
@@ -174,8 +170,7 @@ func (s *Streams) publishWithRetry(
 ) (ack *jetstream.PubAck, err error) {
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		ack, err = s.js.PublishMsg(ctx, msg)
-		refused, ok := errors.AsType[*jetstream.APIError](err)
-		return !ok || refused.ErrorCode != duplicateInProcessCode
+		return stream.ErrorCode(err) != stream.CodeDuplicateInProcess
 	})
 	return ack, err
 }

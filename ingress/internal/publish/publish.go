@@ -209,10 +209,10 @@ func (p *DeliveryPublisher) ConfirmRepeat(msg *nats.Msg) (Ack, error) {
 		Header:  nats.Header{jetstream.MsgIDHeader: id, jetstream.MsgRollup: {"none"}},
 	}
 	got, err := p.acks.Publish(question, time.Now().Add(min(attemptTimeout, p.timeout)))
-	switch api, refused := errors.AsType[*jetstream.APIError](err); {
+	switch {
 	case err == nil && got.Duplicate:
 		return got, nil
-	case refused && uint16(api.ErrorCode) == codeRollup:
+	case stream.ErrorCode(err) == stream.CodeRollup:
 		return Ack{}, ErrStorageFull
 	default: // for example, a message with this ID is being stored
 		return Ack{},
@@ -236,20 +236,6 @@ const (
 	outcomeMessageTooLong
 )
 
-// Error codes of the server; see errors.json of nats-server.
-const (
-	codeStoreFailed           = 10077 // a limit of the stream, or the disk
-	codeStorageExceeded       = 10047
-	codeMessageTooLong        = 10054 // the stream's max_msg_size
-	codeMemoryExceeded        = 10028
-	codeDuplicateInProcess    = 10158
-	codeTooManyRequests       = 10167
-	codeInsufficientResources = 10023
-	codeAccountResources      = 10002
-	codeClusterNotAvailable   = 10008
-	codeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
-)
-
 func classify(err error) attemptOutcome {
 	api, refused := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -257,15 +243,16 @@ func classify(err error) attemptOutcome {
 		return outcomeStored
 	case refused:
 		switch uint16(api.ErrorCode) {
-		case codeStoreFailed, codeStorageExceeded, codeMemoryExceeded:
+		case stream.CodeStoreFailed, stream.CodeStorageExceeded, stream.CodeMemoryExceeded:
 			return outcomeStorageFull
-		case codeMessageTooLong:
+		case stream.CodeMessageTooLong:
 			return outcomeMessageTooLong
-		case codeDuplicateInProcess:
+		case stream.CodeDuplicateInProcess:
 			return outcomeDuplicateInProcess
-		case codeTooManyRequests, codeInsufficientResources, codeAccountResources:
+		case stream.CodeTooManyRequests, stream.CodeInsufficientResources,
+			stream.CodeAccountResources:
 			return outcomeOverloaded
-		case codeClusterNotAvailable:
+		case stream.CodeNotAvailable:
 			// the leader may have forwarded the message before it stepped down
 			return outcomeNoReply
 		default:

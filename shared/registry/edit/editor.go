@@ -85,7 +85,7 @@ func NewEditor(
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
-var errUnchanged = errors.New("nothing changes")
+var errUnchanged = directoryRefusal("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
 // call. While the lease is valid, that costs nothing. Otherwise EnsureCurrent queries NATS, and
@@ -172,18 +172,6 @@ func (e *Editor) tryStore(
 		}
 		caughtUp = true
 	}
-}
-
-// dependsOnDirectory reports whether an error is a refusal that depends on the contents of the
-// directory.
-func dependsOnDirectory(err error) bool {
-	var invalid *InvalidError
-	return errors.As(err, &invalid) || errors.Is(err, errUnchanged) ||
-		errors.Is(err, ErrNotFound) ||
-		errors.Is(err, ErrActiveWorkflowLimit) || errors.Is(err, ErrWebhooksNotInPlan) ||
-		errors.Is(err, ErrTooManyTokens) ||
-		errors.Is(err, ErrTooManySecrets) || errors.Is(err, ErrLastSecret) ||
-		errors.Is(err, ErrAccountNotEmpty) || errors.Is(err, ErrChangedSince)
 }
 
 // awaitConfirmed waits until a revision is in force at this process and at all others, and until

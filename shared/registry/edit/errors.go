@@ -5,9 +5,30 @@ import (
 	"fmt"
 )
 
+// directoryError is a refusal that depends on the contents of the directory, which may be stale:
+// see tryStore.
+type directoryError interface {
+	error
+	dependsOnDirectory()
+}
+
+func dependsOnDirectory(err error) bool {
+	_, ok := errors.AsType[directoryError](err)
+	return ok
+}
+
+// directoryRefusal returns a sentinel error that is a directoryError.
+func directoryRefusal(text string) error { return &refusal{text} }
+
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+func (*refusal) dependsOnDirectory() {}
+
 // ErrNotFound means that there is no such account, workflow, trigger node, sender, secret or key.
 // The *NotFoundError names it.
-var ErrNotFound = errors.New("not found")
+var ErrNotFound = directoryRefusal("not found")
 
 // NotFoundError names what was not found.
 type NotFoundError struct {
@@ -16,39 +37,38 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string { return e.What + ": " + ErrNotFound.Error() }
 
-// Is reports whether target is ErrNotFound.
-func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
+// Unwrap returns ErrNotFound.
+func (e *NotFoundError) Unwrap() error { return ErrNotFound }
 
 func workflowNotFound(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
 // ErrActiveWorkflowLimit means that the account's plan does not allow another active workflow.
-var ErrActiveWorkflowLimit = errors.New("the plan's number of active webhook workflows is reached")
+var ErrActiveWorkflowLimit = directoryRefusal(
+	"the plan's number of active webhook workflows is reached",
+)
 
 // ErrWebhooksNotInPlan means that the account's plan does not allow webhook triggers.
-var ErrWebhooksNotInPlan = errors.New("the plan has no webhook triggers")
+var ErrWebhooksNotInPlan = directoryRefusal("the plan has no webhook triggers")
 
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
-var ErrAccountNotEmpty = errors.New("it has workflows or keys")
+var ErrAccountNotEmpty = directoryRefusal("it has workflows or keys")
 
 // ErrChangedSince means that the workflow, account or queue is no longer the version that the
 // caller wanted to change.
-var ErrChangedSince = errors.New("it was changed meanwhile")
+var ErrChangedSince = directoryRefusal("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.
-var ErrTooManyTokens = errors.New("too many old tokens still work")
+var ErrTooManyTokens = directoryRefusal("too many old tokens still work")
 
 // ErrTooManySecrets means that a sender would have more valid secrets than allowed, so the new one
 // is not stored.
-var ErrTooManySecrets = errors.New("too many secrets still work")
+var ErrTooManySecrets = directoryRefusal("too many secrets still work")
 
 // ErrIngressTooOld means that a live ingress is too old to enforce a setting.
 var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 
 // ErrLastSecret means that the sender would have no valid secret left.
-var ErrLastSecret = errors.New("it is the sender's last secret")
-
-// ErrNoSamplePayload means that a node has no sample payload.
-var ErrNoSamplePayload = errors.New("no sample payload is configured")
+var ErrLastSecret = directoryRefusal("it is the sender's last secret")
 
 // InvalidError describes an invalid request of an operator.
 type InvalidError struct {
@@ -57,3 +77,5 @@ type InvalidError struct {
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
+
+func (*InvalidError) dependsOnDirectory() {}

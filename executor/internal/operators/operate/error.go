@@ -55,6 +55,9 @@ func notFound(kind, id, more string) error {
 // errUnavailable means that the database or NATS does not respond.
 var errUnavailable = errors.New("a dependency does not answer")
 
+// errNoSamplePayload means that a trigger node has no sample payload.
+var errNoSamplePayload = errors.New("no sample payload is configured")
+
 // toError converts any error of the registry, the database or NATS to an Error. It is the only
 // function that does so.
 func (s *Service) toError(ctx context.Context, err error) *Error {
@@ -95,7 +98,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodePlanLimitExceeded, "")
 	case errors.Is(err, edit.ErrWebhooksNotInPlan):
 		return failed(api.CodeWebhooksNotInPlan, "")
-	case errors.Is(err, edit.ErrNoSamplePayload):
+	case errors.Is(err, errNoSamplePayload):
 		return failed(api.CodeSamplePayloadMissing, "")
 	case errors.Is(err, edit.ErrAccountNotEmpty):
 		return failed(api.CodeAccountNotEmpty, "")

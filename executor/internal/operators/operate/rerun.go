@@ -87,7 +87,7 @@ func (s *Service) rerun(
 ) (none api.Started, err error) {
 	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.ID)
 	if trigger.SamplePayload == nil {
-		return none, fmt.Errorf("%s: %w", where, edit.ErrNoSamplePayload)
+		return none, fmt.Errorf("%s: %w", where, errNoSamplePayload)
 	}
 	payload, err := execution.NewPayload("application/json", trigger.SamplePayload)
 	if err != nil {

@@ -67,7 +67,7 @@ func (s *Service) testRequest(
 	r = sender.Request{Method: "POST", Header: map[string][]string{}}
 	switch {
 	case test.Body == nil && at.SamplePayload == nil:
-		return r, edit.ErrNoSamplePayload
+		return r, errNoSamplePayload
 	case test.Body == nil:
 		r.Body = at.SamplePayload
 	case test.BodyEncoding == "base64":

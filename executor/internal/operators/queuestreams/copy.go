@@ -315,18 +315,8 @@ func (e *StreamFullError) Error() string {
 	return "the stream " + e.Stream + " has no space for the delivery IDs that move to it"
 }
 
-// Error codes of the server; see errors.json of nats-server.
-const (
-	codeNotAvailable       = 10008
-	codeNotLeader          = 10009
-	codeStoreFailed        = 10077
-	codeDuplicateInProcess = 10158
-)
+func isFull(err error) bool { return stream.ErrorCode(err) == stream.CodeStoreFailed }
 
-func isFull(err error) bool               { return hasCode(err, codeStoreFailed) }
-func isDuplicateInProcess(err error) bool { return hasCode(err, codeDuplicateInProcess) }
-
-func hasCode(err error, code jetstream.ErrorCode) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode == code
+func isDuplicateInProcess(err error) bool {
+	return stream.ErrorCode(err) == stream.CodeDuplicateInProcess
 }

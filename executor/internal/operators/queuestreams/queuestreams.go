@@ -311,8 +311,8 @@ func isTransient(err error) bool {
 			return true
 		}
 	}
-	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (refused.ErrorCode == codeNotAvailable || refused.ErrorCode == codeNotLeader)
+	code := stream.ErrorCode(err)
+	return code == stream.CodeNotAvailable || code == stream.CodeNotLeader
 }
 
 // errRestartMove means that a move was interrupted and must start over.

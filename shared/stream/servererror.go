@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Error codes of JetStream that the client has no names for; see errors.json of nats-server.
+const (
+	CodeAccountResources      = 10002
+	CodeNoPeers               = 10005 // fewer servers are up than there shall be replicas
+	CodeNotAvailable          = 10008
+	CodeNotLeader             = 10009
+	CodeInsufficientResources = 10023
+	CodeMemoryExceeded        = 10028
+	CodeStorageExceeded       = 10047
+	CodeInvalidConfig         = 10052
+	CodeMessageTooLong        = 10054 // it exceeds the stream's max_msg_size
+	CodeNoCluster             = 10074
+	CodeStoreFailed           = 10077 // a limit of the stream, or the disk
+	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
+	// CodeDuplicateInProcess refuses a message with the same ID as another one that the server is
+	// still storing. Storing that other one may still fail.
+	CodeDuplicateInProcess = 10158
+	CodeTooManyRequests    = 10167
+)
+
+// ErrorCode returns the code of a refusal by JetStream, or 0 if err is none. It is a number, as the
+// client's type names a few of the codes only.
+func ErrorCode(err error) uint16 {
+	refusal, ok := errors.AsType[*jetstream.APIError](err)
+	if !ok {
+		return 0
+	}
+	return uint16(refusal.ErrorCode)
+}
