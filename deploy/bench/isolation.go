@@ -40,6 +40,9 @@ type Isolation struct {
 const (
 	maxFreeze = time.Minute
 	maxLag    = 5_000_000
+	// publishTimeout is the default of the ingress's --publish-timeout: how long a request occupies
+	// its connection while the server that leads its stream is frozen.
+	publishTimeout = 5 * time.Second
 )
 
 func (c *Isolation) validate() error {
@@ -50,7 +53,8 @@ func (c *Isolation) validate() error {
 		checkRange("burst", c.Burst.Seconds(), 0.01, maxFreeze.Seconds()),
 		checkRange("rate", c.Rate, 1, maxRate),
 		checkRange("flood", c.Flood, 1, maxRate),
-		checkRange("frozen", c.Frozen, 0.1, maxRate),
+		checkRange("frozen", c.Frozen, 0.1,
+			float64(c.Connections)/min(c.Burst, publishTimeout).Seconds()),
 		checkRange("lag", float64(c.Lag), 1, maxLag),
 	}
 	if c.Replicas != 1 && c.Replicas != numServers {
@@ -225,37 +229,18 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		err = n.tryPlaceLeaders(ctx)
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		err = leader.Place(try, n.js, func(s *jetstream.StreamInfo) string {
+			number := leaderOf(s.Config.Name)
+			if s.Config.Replicas == 1 && number == calmServer {
+				return "" // it was placed by a tag, or may be anywhere, and cannot move
+			}
+			return serverName(number)
+		})
 		return err == nil
 	})
 	return err
-}
-
-func (n *isolationRun) tryPlaceLeaders(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	all := n.js.ListStreams(ctx)
-	for info := range all.Info() {
-		name := info.Config.Name
-		if info.Cluster == nil {
-			err = errors.Join(err, fmt.Errorf("%s has no leader", name))
-			continue
-		}
-		for _, peer := range info.Cluster.Replicas {
-			if !peer.Current {
-				err = errors.Join(err, fmt.Errorf("%s is behind on %s", name, peer.Name))
-			}
-		}
-		want := serverName(leaderOf(name))
-		if info.Cluster.Leader == want ||
-			info.Config.Replicas == 1 && leaderOf(name) == calmServer {
-			continue
-		}
-		err = errors.Join(err, fmt.Errorf("%s is led by %q", name, info.Cluster.Leader))
-		err = errors.Join(err,
-			leader.StepDown(ctx, n.nc, jetstream.DefaultAPIPrefix, name, want))
-	}
-	return errors.Join(err, all.Err())
 }
 
 // runTurns prepares a condition, measures the calm queue beside it, and ends the condition. With
@@ -326,58 +311,53 @@ func (n *isolationRun) measure(
 	if _, err = calm.run(lead, n.Rate); err != nil {
 		return t, err
 	}
-	flooding := func() error { return nil }
+	var troubled *generator
 	if rate > 0 {
 		to.first = troubledWorkflow
-		g, err := newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDs)
+		troubled, err = newGenerator(to, n.Connections, n.BodyBytes, 1, n.Seed, &n.troubledIDs)
 		if err != nil {
 			return t, err
 		}
-		defer g.close()
-		g.refusals = true
+		defer troubled.close()
+		troubled.refusals = true
 		// Use each connection now. At a low rate, the ingress would close some of them before their
 		// first request, because no headers arrive within its timeout.
-		if _, err := g.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
+		if _, err := troubled.run(lead, 2*float64(n.Connections)/lead.Seconds()); err != nil {
 			return t, err
 		}
-		done := make(chan error, 1)
-		if err := begin(); err != nil {
-			return t, err
-		}
-		go func() {
-			var err error
-			t.troubled, err = g.run(n.Burst, rate)
-			done <- err
-		}()
-		flooding = func() error { return <-done }
-	} else if err := begin(); err != nil {
+	}
+	if err := begin(); err != nil {
 		return t, err
 	}
+	wait := troubled.start(n.Burst, rate)
 	t.burstResult, err = calm.run(n.Burst, n.Rate)
-	unrecorded, failure := n.unrecordedOf(ctx, calmQueue)
-	t.unrecorded = unrecorded
-	if err := errors.Join(err, failure, end(), flooding()); err != nil {
+	var failure error
+	t.unrecorded, failure = n.unrecordedOf(ctx, calmQueue)
+	err = errors.Join(err, failure, end())
+	t.troubled, failure = wait()
+	if err := errors.Join(err, failure); err != nil {
 		return t, err
 	}
 	t.backlog, err = n.unrecordedOf(ctx, troubledQueue)
 	return t, err
 }
 
-// unrecordedOf returns the number of start messages in a queue's own stream that are not recorded
-// yet. It waits until the stream's leader replies.
-func (n *isolationRun) unrecordedOf(ctx context.Context, queue string) (waiting int, err error) {
+// unrecordedOf returns the number of start messages in the own streams of queues that are not
+// recorded yet. It waits until the leaders of the streams reply.
+func (n *isolationRun) unrecordedOf(
+	ctx context.Context, queues ...string,
+) (waiting int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
+	var consumers []consumerName
+	for _, queue := range queues {
+		consumers = append(consumers,
+			consumerName{stream.OwnStreamName(queue), recorderConsumerName})
+	}
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		var consumer jetstream.Consumer
-		consumer, err = n.js.Consumer(try, stream.OwnStreamName(queue), recorderConsumerName)
-		if err == nil {
-			info := consumer.CachedInfo()
-			//nolint:gosec // far from any bound
-			waiting = int(info.NumPending) + info.NumAckPending
-		}
+		waiting, err = n.unacknowledged(try, consumers)
 		return err == nil
 	})
 	return waiting, err
@@ -387,25 +367,10 @@ func (n *isolationRun) unrecordedOf(ctx context.Context, queue string) (waiting 
 const lagTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
-func (n *isolationRun) awaitBothRecorded(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
-	defer cancel()
-	left := 0
-	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		left = 0
-		for _, queue := range []string{calmQueue, troubledQueue} {
-			var waiting int
-			waiting, err = n.unrecordedOf(ctx, queue)
-			if left += waiting; err != nil {
-				return true
-			}
-		}
-		return left == 0
+func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
+	return awaitNone(ctx, lagTimeout, func(ctx context.Context) (int, error) {
+		return n.unrecordedOf(ctx, calmQueue, troubledQueue)
 	})
-	if left > 0 && err == nil {
-		err = errors.New("the executor does not keep up")
-	}
-	return err
 }
 
 // checkLag returns a function that returns an error if the runners' consumer does not lag.
@@ -462,8 +427,9 @@ func (n *isolationRun) fill(ctx context.Context) error {
 // publishBatch is the number of messages that are on their way to a stream at the same time.
 const publishBatch = 2_000
 
-// codeMaxBytes is the server's error code for a message that does not fit into a stream.
-const codeMaxBytes jetstream.ErrorCode = 10077
+// fullDescription is how the server describes its error stream.CodeStoreFailed for a message that
+// does not fit into a stream.
+const fullDescription = "maximum bytes exceeded"
 
 // publish publishes small start messages to the troubled queue's stream, as the ingress would.
 func (n *isolationRun) publish(ctx context.Context, count int) error {
@@ -515,7 +481,7 @@ func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 		return nil
 	case err := <-future.Err():
 		if refusal, ok := errors.AsType[*jetstream.APIError](err); ok &&
-			refusal.ErrorCode == codeMaxBytes {
+			refusal.ErrorCode == stream.CodeStoreFailed && refusal.Description == fullDescription {
 			return errFull
 		}
 		return err

@@ -103,28 +103,24 @@ func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnR
 	}
 	defer calm.close()
 	lead := min(leadInTime, n.Burst)
-	flooding := func() error { return nil }
+	var other *generator
 	if flood {
-		g, err := newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)
+		other, err = newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)
 		if err != nil {
 			return t, err
 		}
-		defer g.close()
-		g.limits = true
-		done := make(chan error, 1)
-		go func() {
-			var err error
-			t.flood, err = g.run(lead+n.Burst, n.Flood*float64(n.Limit))
-			done <- err
-		}()
-		flooding = func() error { return <-done }
+		defer other.close()
+		other.limits = true
 	}
+	flooding := other.start(lead+n.Burst, n.Flood*float64(n.Limit))
 	rate := n.Rate * float64(n.Workflows)
 	_, err = calm.run(lead, rate)
 	if err == nil {
 		t.burstResult, err = calm.run(n.Burst, rate)
 	}
-	if err := errors.Join(err, flooding()); err != nil {
+	var failure error
+	t.flood, failure = flooding()
+	if err := errors.Join(err, failure); err != nil {
 		return t, err
 	}
 	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))

@@ -406,15 +406,18 @@ const recorderConsumerName = "executor"
 
 // awaitRecorded waits until everything is recorded, if an executor is running.
 func (s *system) awaitRecorded(ctx context.Context) error {
-	if !s.records {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	return awaitNone(ctx, recordTimeout, s.unrecorded)
+}
+
+// awaitNone waits until unrecorded returns 0 or an error.
+func awaitNone(
+	ctx context.Context, timeout time.Duration, unrecorded func(context.Context) (int, error),
+) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var left int
-	var err error
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
-		left, err = s.unrecorded(ctx)
+		left, err = unrecorded(ctx)
 		return left == 0 || err != nil
 	})
 	if left > 0 && err == nil {
@@ -423,24 +426,35 @@ func (s *system) awaitRecorded(ctx context.Context) error {
 	return err
 }
 
+// consumerName names a consumer of a stream.
+type consumerName struct{ stream, name string }
+
 // unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
 // also executions that have not run and their reports.
-func (s *system) unrecorded(ctx context.Context) (waiting int, err error) {
-	consumers := [][2]string{{stream.ExecutionsName, recorderConsumerName}}
-	if s.runs { // before the reports, because each execution that ends adds a report
-		consumers = append(consumers, [2]string{
-			stream.ExecutionsName,
-			stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}.Consumer(),
-		},
-			[2]string{stream.ProgressName, recorderConsumerName})
+func (s *system) unrecorded(ctx context.Context) (int, error) {
+	var consumers []consumerName
+	if s.records {
+		consumers = append(consumers, consumerName{stream.ExecutionsName, recorderConsumerName})
 	}
+	if s.runs { // before the reports, because each execution that ends adds a report
+		group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
+		consumers = append(consumers,
+			consumerName{stream.ExecutionsName, group.Consumer()},
+			consumerName{stream.ProgressName, recorderConsumerName})
+	}
+	return s.unacknowledged(ctx, consumers)
+}
+
+// unacknowledged returns the number of messages that the consumers have not acknowledged.
+func (s *system) unacknowledged(
+	ctx context.Context, consumers []consumerName,
+) (waiting int, err error) {
 	for _, c := range consumers {
-		consumer, err := s.js.Consumer(ctx, c[0], c[1])
+		consumer, err := s.js.Consumer(ctx, c.stream, c.name)
 		if err != nil {
 			return 0, err
 		}
-		info := consumer.CachedInfo()
-		waiting += int(info.NumPending) + info.NumAckPending //nolint:gosec // far from any bound
+		waiting += int(stream.Unacknowledged(consumer.CachedInfo()))
 	}
 	return waiting, nil
 }

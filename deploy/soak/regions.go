@@ -339,17 +339,6 @@ func (i *installation) makeLeader(ctx context.Context, server string) error {
 	return eventually(ctx, replicaTimeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		all := i.js.ListStreams(ctx)
-		var errs []error
-		for info := range all.Info() {
-			if info.Cluster == nil || info.Cluster.Leader == server {
-				continue
-			}
-			name := info.Config.Name
-			errs = append(errs, fmt.Errorf("%s leads %s", info.Cluster.Leader, name))
-			errs = append(errs,
-				leader.StepDown(ctx, i.nc, jetstream.DefaultAPIPrefix, name, server))
-		}
-		return errors.Join(append(errs, all.Err())...)
+		return leader.Place(ctx, i.js, func(*jetstream.StreamInfo) string { return server })
 	})
 }

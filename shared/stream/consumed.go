@@ -12,11 +12,15 @@ import (
 // consumedPollInterval is the interval at which AwaitConsumed polls the consumer.
 const consumedPollInterval = 20 * time.Millisecond
 
+// Unacknowledged returns the number of a consumer's messages that are not acknowledged, whether
+// they are delivered or not.
+func Unacknowledged(info *jetstream.ConsumerInfo) int64 {
+	return int64(info.NumPending) + int64(info.NumAckPending) //nolint:gosec // below 2^63
+}
+
 // Idle reports whether a consumer has delivered every message of its stream, and every one of them
 // is acknowledged.
-func Idle(info *jetstream.ConsumerInfo) bool {
-	return info.NumPending == 0 && info.NumAckPending == 0
-}
+func Idle(info *jetstream.ConsumerInfo) bool { return Unacknowledged(info) == 0 }
 
 // CaughtUp reports whether a consumer has acknowledged all its messages up to the sequence last. An
 // idle consumer has always caught up. Its floor can stay below last, because the last message of

@@ -1,4 +1,4 @@
-// Package leader reads messages of a stream from its leader, and makes the leader step down.
+// Package leader reads messages of a stream from its leader, and makes another server the leader.
 package leader
 
 import (
@@ -102,4 +102,31 @@ func StepDown(ctx context.Context, nc *nats.Conn, prefix, name, preferred string
 		return response.Error
 	}
 	return nil
+}
+
+// Place gives every stream the leader that want returns for it; "" means any server. It makes the
+// other leaders step down once and returns an error, so the caller tries again. It returns nil when
+// all leaders are in their places and all replicas are current.
+func Place(
+	ctx context.Context, js jetstream.JetStream, want func(*jetstream.StreamInfo) string,
+) error {
+	var errs []error
+	all := js.ListStreams(ctx)
+	for info := range all.Info() {
+		name := info.Config.Name
+		if info.Cluster == nil {
+			errs = append(errs, fmt.Errorf("%s has no leader", name))
+			continue
+		}
+		for _, peer := range info.Cluster.Replicas {
+			if !peer.Current {
+				errs = append(errs, fmt.Errorf("%s is behind on %s", name, peer.Name))
+			}
+		}
+		if server := want(info); server != "" && server != info.Cluster.Leader {
+			errs = append(errs, fmt.Errorf("%s is led by %q", name, info.Cluster.Leader),
+				StepDown(ctx, js.Conn(), jetstream.DefaultAPIPrefix, name, server))
+		}
+	}
+	return errors.Join(append(errs, all.Err())...)
 }
