@@ -94,16 +94,16 @@ type executor struct {
 	keys      *seal.Keys
 	directory *edit.Directory
 
-	records      store.Store
-	follower     *consistency.Follower
-	membership   *consistency.Membership
-	databaseCopy *databasecopy.RegistryCopy
-	copyMonitor  *edit.MirrorMonitor // nil without --registry-copy
-	editor       *edit.Editor
-	changed      *changes.Notifier
-	waits        *queues.Watch
-	keyring      *operate.Keyring
-	streams      *queuestreams.Mover
+	records       store.Store
+	follower      *consistency.Follower
+	membership    *consistency.Membership
+	databaseCopy  *databasecopy.RegistryCopy
+	mirrorMonitor *edit.MirrorMonitor // nil without --registry-copy
+	editor        *edit.Editor
+	changed       *changes.Notifier
+	waits         *queues.Watch
+	keyring       *operate.Keyring
+	streams       *queuestreams.Mover
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -217,7 +217,7 @@ func (e *executor) prepareEdits(startCtx context.Context) (err error) {
 		return err
 	}
 	if e.config.RegistryCopy != "" {
-		if e.copyMonitor, err = edit.NewMirrorMonitor(e.NATS, e.config.RegistryCopy,
+		if e.mirrorMonitor, err = edit.NewMirrorMonitor(e.NATS, e.config.RegistryCopy,
 			e.follower.CatchUp, e.Log); err != nil {
 			return err
 		}
@@ -417,8 +417,8 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
 	e.Go(ctx, e.databaseCopy.Run)
-	if e.copyMonitor != nil {
-		e.Go(ctx, e.copyMonitor.Run)
+	if e.mirrorMonitor != nil {
+		e.Go(ctx, e.mirrorMonitor.Run)
 	}
 	e.Go(ctx, func(ctx context.Context) {
 		restorePlansPeriodically(ctx, e.Log, func(ctx context.Context) error {

@@ -167,8 +167,8 @@ func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 		}
 		consumers := s.ListConsumers(ctx)
 		for info := range consumers.Info() {
-			if waiting := info.NumPending +
-				uint64(max(0, info.NumAckPending)); info.Config.Durable != "" && waiting > 0 {
+			waiting := stream.Unacknowledged(info)
+			if info.Config.Durable != "" && waiting > 0 {
 				err = fmt.Errorf("consumer %s of %s lags behind by %d messages", info.Name, name,
 					waiting)
 			}

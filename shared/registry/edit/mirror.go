@@ -69,9 +69,9 @@ const (
 // leader of the mirror requests a consumer immediately. So MirrorMonitor makes the leader step
 // down.
 type MirrorMonitor struct {
-	conn   *nats.Conn
-	prefix string // of the API of the copy's account
-	copies jetstream.JetStream
+	conn    *nats.Conn
+	prefix  string // of the API of the copy's account
+	mirrors jetstream.JetStream
 	// catchUp returns nil if the leader of the original has confirmed that it reaches a majority.
 	catchUp func(context.Context) error
 	log     logrus.FieldLogger
@@ -85,12 +85,12 @@ type MirrorMonitor struct {
 func NewMirrorMonitor(
 	nc *nats.Conn, prefix string, catchUp func(context.Context) error, log logrus.FieldLogger,
 ) (*MirrorMonitor, error) {
-	copies, err := jetstream.NewWithAPIPrefix(nc, prefix)
+	mirrors, err := jetstream.NewWithAPIPrefix(nc, prefix)
 	if err != nil {
 		return nil, err
 	}
 	return &MirrorMonitor{
-		conn: nc, prefix: prefix, copies: copies, catchUp: catchUp, log: log, heard: time.Now(),
+		conn: nc, prefix: prefix, mirrors: mirrors, catchUp: catchUp, log: log, heard: time.Now(),
 	}, nil
 }
 
@@ -118,7 +118,7 @@ func (m *MirrorMonitor) Run(ctx context.Context) {
 // check makes the copy's leader step down if it receives nothing although the original could send.
 // It returns an error only if the leader does not step down.
 func (m *MirrorMonitor) check(ctx context.Context) error {
-	s, err := m.copies.Stream(ctx, registry.Stream)
+	s, err := m.mirrors.Stream(ctx, registry.Stream)
 	if err != nil {
 		return nil //nolint:nilerr // the copy has no leader, so none can step down
 	}

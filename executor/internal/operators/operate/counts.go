@@ -141,9 +141,7 @@ func (s *Service) countUnrecorded(ctx context.Context) *int64 {
 		if err != nil {
 			return nil
 		}
-		info := consumer.CachedInfo()
-		//nolint:gosec // messages in a stream are fewer than 2^63
-		waiting += int64(info.NumPending) + int64(info.NumAckPending)
+		waiting += stream.Unacknowledged(consumer.CachedInfo())
 	}
 	return &waiting
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // source is a stream that messages are recorded from.
@@ -284,7 +285,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 
 // setLag updates the number of messages in a stream that have not been recorded.
 func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
-	waiting := float64(info.NumPending) + float64(info.NumAckPending)
+	waiting := float64(stream.Unacknowledged(info))
 	if from.isStartStream() {
 		r.startBacklog.Store(from.stream, info.NumPending)
 		r.metrics.lag.WithLabelValues(from.stream).Set(waiting)

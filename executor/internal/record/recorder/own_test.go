@@ -56,7 +56,7 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 }
 
 // unrecorded returns the number of unacknowledged messages of a stream.
-func (r *rig) unrecorded(name string) uint64 {
+func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
 	consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
@@ -66,8 +66,7 @@ func (r *rig) unrecorded(name string) uint64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	info := consumer.CachedInfo()
-	return info.NumPending + uint64(info.NumAckPending)
+	return stream.Unacknowledged(consumer.CachedInfo())
 }
 
 // hasStream reports whether a metric has a value for a stream.

@@ -243,14 +243,13 @@ func (r *rig) has(id string, status execution.Status) bool {
 }
 
 // pending returns the number of messages that the consumers have not acknowledged.
-func (r *rig) pending() (n uint64) {
+func (r *rig) pending() (n int64) {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		info := consumer.CachedInfo()
-		n += info.NumPending + uint64(info.NumAckPending)
+		n += stream.Unacknowledged(consumer.CachedInfo())
 	}
 	return n
 }
@@ -287,7 +286,7 @@ func TestNothingIsAcknowledgedWhileTheDatabaseIsAway(t *testing.T) {
 	}
 	r.await("it says that it is not ready", func() bool { return len(r.ops.Ready.Reasons()) == 1 })
 	// The server reports this number with a slight delay.
-	r.await("all are still to be recorded", func() bool { return r.pending() == uint64(len(ids)) })
+	r.await("all are still to be recorded", func() bool { return r.pending() == int64(len(ids)) })
 	r.store.setAway(false)
 	for _, id := range ids {
 		r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
@@ -410,7 +409,7 @@ func TestTheDatabasesFaultPutsNothingAside(t *testing.T) {
 	r.await("it has failed often", func() bool {
 		return r.counted()["hookstart_executor_transaction_failures_total"] >= 4
 	})
-	if n := r.pending(); n != uint64(len(ids)) {
+	if n := r.pending(); n != int64(len(ids)) {
 		t.Errorf("%d are still to be recorded", n)
 	}
 	if reasons := r.ops.Ready.Reasons(); len(reasons) != 1 {

@@ -236,7 +236,7 @@ func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 		return fmt.Errorf("consumer %s of the stream %s: %w", recorderConsumer, s.Name, err)
 	}
 	info := consumer.CachedInfo()
-	s.Unrecorded = signed(info.NumPending) + int64(info.NumAckPending)
+	s.Unrecorded = stream.Unacknowledged(info)
 	if s.Unrecorded == 0 {
 		return nil
 	}
