@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -257,15 +257,11 @@ func awaitReady(t *testing.T, ops string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for last := ""; ; pause(t, 20*time.Millisecond) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, ops+"/readyz", nil)
-		check(t, err)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
+		status, text, err := child.Get(ctx, ops+"/readyz")
+		if ctx.Err() != nil {
 			t.Fatalf("not ready: %s (%v)", last, err)
 		}
-		body, _ := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if last = string(body); response.StatusCode == http.StatusOK {
+		if last = text; status == http.StatusOK {
 			return
 		}
 	}

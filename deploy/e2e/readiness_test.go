@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -207,23 +206,12 @@ func (o *observed) await(program, line string) string {
 
 func (o *observed) readyz(program string) string {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.ops[program]+"/readyz", nil)
+	status, text, err := child.Get(o.t.Context(), o.ops[program]+"/readyz")
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		o.t.Fatal(err)
+	if (text == "ready") != (status == http.StatusOK) {
+		o.t.Errorf("%d with %q", status, text)
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	if ready := string(body) == "ready\n"; ready != (response.StatusCode == http.StatusOK) {
-		o.t.Errorf("%d with %q", response.StatusCode, body)
-	}
-	return string(body)
+	return text
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/runner"
 )
@@ -211,16 +211,11 @@ func (u *upgraded) eventually(what string, done func() bool) {
 // notReady returns the response of an executor that is not ready. It returns "" if the executor is
 // ready or does not respond.
 func notReady(ops string) string {
-	response, err := http.Get(ops + "/readyz")
-	if err != nil {
+	status, text, err := child.Get(context.Background(), ops+"/readyz")
+	if err != nil || status == http.StatusOK {
 		return ""
 	}
-	defer func() { _ = response.Body.Close() }()
-	text, _ := io.ReadAll(response.Body)
-	if response.StatusCode == http.StatusOK {
-		return ""
-	}
-	return string(text)
+	return text
 }
 
 // A rolling upgrade to a version with an incompatible migration loses nothing, puts nothing aside,

@@ -105,22 +105,14 @@ func (r *running) awaitReadyz(t *testing.T, line string) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.ops+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatalf("/readyz never said %q: %v", line, err)
-		}
-		text, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains("\n"+string(text), "\n"+line) {
+		_, text, err := child.Get(ctx, r.ops+"/readyz")
+		if strings.Contains("\n"+text, "\n"+line) {
 			return
 		}
-		<-tick.C
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("/readyz never said %q, but %q, %v", line, text, err)
+		}
 	}
 }

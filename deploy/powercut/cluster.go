@@ -221,28 +221,13 @@ func (c *cluster) awaitReady(ctx context.Context, url string) (err error) {
 				}
 			}
 		}
-		err = checkReady(ctx, url)
+		status, text, failure := child.Get(ctx, url)
+		if err = failure; err == nil && status != http.StatusOK {
+			err = fmt.Errorf("%s: %d %s", url, status, text)
+		}
 		return err == nil
 	})
 	return err
-}
-
-func checkReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := repeating.Do(request)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, response.Status)
-	}
-	return nil
 }
 
 // runRunner runs a runner for each of the queues, until the process is killed.

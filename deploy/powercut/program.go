@@ -32,24 +32,17 @@ func RunIfProgram() bool {
 	case roleLocal:
 		program.Main("hookstart-local", "", local.Run)
 	case roleServer:
-		exitWith(embednats.RunProgram(os.Args[1:]))
+		program.Exit(embednats.RunProgram(os.Args[1:]))
 	case roleIngress:
 		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
 		program.Main("executor", "", executor.Run)
 	case roleRunner:
-		exitWith(runRunner(os.Args[1], os.Args[2:]))
+		program.Exit(runRunner(os.Args[1], os.Args[2:]))
 	default:
 		return false
 	}
 	return true
-}
-
-func exitWith(err error) {
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 }
 
 // oneMachine is an installation of hookstart-local on one machine.
@@ -129,15 +122,9 @@ func startLocal(dataDir, log, token string, syncAlways bool) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	//nolint:gosec // the caller's own path
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // the process has its own copy
 	p := &process{}
-	cmd.Stdout, cmd.Stderr = &p.stdout, file
-	if p.Process, err = child.Start(cmd); err != nil {
+	cmd.Stdout = &p.stdout
+	if p.Process, err = child.StartLogging(cmd, log); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hookstart/hookstart/shared/stream"
@@ -162,17 +161,16 @@ func (a *audit) examineStored(
 // examineQueues counts the executions in each stream. It checks that the executions of a queue with
 // an own stream are in that stream, and that each own stream has some. Queues do not move during
 // the load.
-func (a *audit) examineQueues(starts map[string]storedStart, ownQueues []string) {
+func (a *audit) examineQueues(starts map[string]storedStart, i *installation) {
 	a.inStreams = map[string]int{}
 	for id, s := range starts {
 		a.inStreams[s.stream]++
-		layout := stream.Layout{Own: slices.Contains(ownQueues, s.queue)}
-		if want := layout.StreamName(s.queue); s.stream != want {
+		if s.stream != i.layout(s.queue).StreamName(s.queue) {
 			a.strange = append(a.strange, fmt.Sprintf("%s (delivery %s) of queue %s is in %s", id,
 				s.marker, s.queue, s.stream))
 		}
 	}
-	for _, queue := range ownQueues {
+	for _, queue := range i.ownQueues() {
 		name := stream.OwnStreamName(queue)
 		a.ownStreams = append(a.ownStreams, name)
 		if a.inStreams[name] == 0 {

@@ -189,22 +189,19 @@ func TestExamineQueues(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		starts map[string]storedStart
-		own    []string
+		own    int
 		want   int
 	}{
-		"each in its own":   {right, []string{"own-0"}, 0},
-		"an unused stream":  {right, []string{"own-0", "own-1"}, 1},
-		"a stream too many": {right, nil, 1},
-		"none, all in one":  {map[string]storedStart{"a": right["a"]}, nil, 0},
+		"each in its own":   {right, 1, 0},
+		"an unused stream":  {right, 2, 1},
+		"a stream too many": {right, 0, 1},
+		"none, all in one":  {map[string]storedStart{"a": right["a"]}, 0, 0},
 		"in the shared one": {
-			map[string]storedStart{"a": {
-				queue:  "own-0",
-				stream: "EXECUTIONS",
-			}}, []string{"own-0"}, 2,
+			map[string]storedStart{"a": {queue: "own-0", stream: "EXECUTIONS"}}, 1, 2,
 		},
 	} {
 		a := &audit{}
-		if a.examineQueues(c.starts, c.own); len(a.strange) != c.want {
+		if a.examineQueues(c.starts, &installation{own: c.own}); len(a.strange) != c.want {
 			t.Errorf("%s: %q", name, a.strange)
 		}
 	}

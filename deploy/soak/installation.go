@@ -18,6 +18,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/executor/pgtest"
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/embednats/freeport"
 	"github.com/hookstart/hookstart/shared/embednats/link"
@@ -309,29 +310,11 @@ func (i *installation) processes() (all []*process) {
 
 // readiness returns the response of a service's /readyz, and whether the service is ready.
 func (s *service) readiness(ctx context.Context) (text string, ready bool) {
-	status, text, err := get(ctx, s.opsURL+"/readyz")
+	status, text, err := child.Get(ctx, s.opsURL+"/readyz")
 	if err != nil {
 		return err.Error(), false
 	}
 	return text, status == http.StatusOK
-}
-
-// get requests a URL with a timeout of one second. It returns the beginning of the response's body.
-func get(ctx context.Context, url string) (status int, text string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body := make([]byte, 1000)
-	n, _ := response.Body.Read(body)
-	return response.StatusCode, strings.TrimSpace(string(body[:n])), nil
 }
 
 // awaitReady waits until every ingress and executor reports that it is ready.

@@ -3,7 +3,6 @@ package soak
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -37,24 +36,17 @@ func RunAsRole() bool {
 	case roleExecutor:
 		program.Main("executor", "", withpostgres.Run)
 	case roleNode:
-		exitWith(runNode(os.Args[1]))
+		program.Exit(runNode(os.Args[1]))
 	case roleRunner:
-		exitWith(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
+		program.Exit(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
 	case roleNATSServer:
-		exitWith(embednats.RunProgram(os.Args[1:]))
+		program.Exit(embednats.RunProgram(os.Args[1:]))
 	case roleHostRunner:
-		exitWith(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
+		program.Exit(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
 	default:
 		return false
 	}
 	return true
-}
-
-func exitWith(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 }
 
 // runNode runs a NATS server until SIGTERM. optionsJSON holds its options as JSON.

@@ -48,7 +48,7 @@ func newSenders(b *ledger, i *installation, run string) *senders {
 	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
-	s.queuePaths = i.paths[:min(len(i.paths), len(i.queues()))]
+	s.queuePaths = i.paths[:len(i.queues())]
 	for _, e := range i.ingresses {
 		s.urls = append(s.urls, e.url)
 	}

@@ -230,7 +230,7 @@ func (r *report) compare(
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
 	r.audit = examine(b, streams, records, incidents)
-	r.audit.examineQueues(streams.starts, i.ownQueues())
+	r.audit.examineQueues(streams.starts, i)
 	return nil
 }
 

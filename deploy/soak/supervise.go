@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -15,6 +16,7 @@ const livenessPath = "/healthz"
 // The deployment probes less often and tolerates more failures.
 const (
 	livenessProbeInterval    = time.Second
+	livenessProbeTimeout     = time.Second
 	livenessFailureThreshold = 5
 )
 
@@ -51,7 +53,9 @@ func (n *node) supervise(ctx context.Context) error {
 }
 
 func (n *node) checkAlive(ctx context.Context) error {
-	status, _, err := get(ctx, n.healthURL)
+	ctx, cancel := context.WithTimeout(ctx, livenessProbeTimeout)
+	defer cancel()
+	status, _, err := child.Get(ctx, n.healthURL)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s says %d", n.healthURL, status)
 	}

@@ -61,7 +61,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogging is like Start, but appends the process's stdout and stderr to the log file.
+// StartLogging is like Start, but appends the process's stderr to the log file, and its stdout,
+// too, unless the command has a Stdout set.
 func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -69,7 +70,9 @@ func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // the process has a copy
-	cmd.Stdout, cmd.Stderr = file, file
+	if cmd.Stderr = file; cmd.Stdout == nil {
+		cmd.Stdout = file
+	}
 	return Start(cmd)
 }
 

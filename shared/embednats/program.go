@@ -8,7 +8,7 @@ import (
 
 // RunProgram behaves like the program nats-server with these arguments, and returns when the server
 // has shut down. It is for tools that run their own binary as a NATS server with a configuration
-// file.
+// file; arguments that only print something, like --help, are not supported.
 func RunProgram(args []string) error {
 	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError),
 		args, nil, nil, nil)

@@ -76,6 +76,15 @@ func CheckURL(flag, value string) error {
 	return nil
 }
 
+// Exit ends the process with code 1 and writes err to stderr, if err is not nil. It is for programs
+// that do not use Main.
+func Exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
 func exitWithError(name string, err error, code int) {
 	line := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)

@@ -1,14 +1,6 @@
 package service
 
-import (
-	"net"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/sirupsen/logrus"
-
-	"github.com/hookstart/hookstart/shared/ops"
-)
+import "time"
 
 // The types in this file define flags that several programs have. The Config of a program embeds
 // them, in the order in which its --help lists them. Where the help texts of the programs differ,
@@ -53,20 +45,4 @@ type ShutdownFlags struct {
 // describes.
 type LogFlags struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every ${line} is one line." default:"info"`
-}
-
-// InProcess holds what a Go program passes to a service that it runs together with others. It has
-// no flags. The zero value means that the service is alone in its process.
-type InProcess struct {
-	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
-	// connect in process.
-	NATSOptions []nats.Option
-	// Listener accepts the connections. If it is nil, the service listens on its --addr.
-	Listener net.Listener
-	// Log replaces the service's logger; its level overrides LogLevel. nil means that the service
-	// creates one.
-	Log *logrus.Logger
-	// Ops is an ops endpoint that this process shares with other services and serves itself; the
-	// service then opens no ops listener. nil means that the service serves one on OpsAddr.
-	Ops *ops.Ops
 }

@@ -35,6 +35,22 @@ type Config struct {
 	InProcess
 }
 
+// InProcess holds what a Go program passes to a service that it runs together with others. It has
+// no flags. The zero value means that the service is alone in its process.
+type InProcess struct {
+	// NATSOptions holds additional options for the NATS connection. hookstart-local uses them to
+	// connect in process.
+	NATSOptions []nats.Option
+	// Listener accepts the connections. If it is nil, the service listens on its --addr.
+	Listener net.Listener
+	// Log replaces the service's logger; its level overrides LogLevel. nil means that the service
+	// creates one.
+	Log *logrus.Logger
+	// Ops is an ops endpoint that this process shares with other services and serves itself; the
+	// service then opens no ops listener. nil means that the service serves one on OpsAddr.
+	Ops *ops.Ops
+}
+
 // Service is a running service. Its Parts are stopped in reverse order.
 type Service struct {
 	lifecycle.Parts
