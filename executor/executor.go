@@ -375,12 +375,21 @@ func (e *executor) startEventPublishing(ctx context.Context) {
 
 // startRecording starts recording executions and audit entries.
 func (e *executor) startRecording(ctx context.Context) {
-	r := recorder.New(e.JetStream, e.records, e.changed, e.Ops, e.Log)
 	audit := auditor.New(e.JetStream, e.records, e.Log)
-	r.Behind = audit.Replay
-	r.SkippedConsumers, r.Redelivered = e.config.SkippedConsumers, e.config.Redelivered
-	r.Publishing, r.Retention = e.config.Publishing, e.config.Retention
-	r.Captured, r.SenderPreset = e.editor.CaptureSenderSecret, e.editor.SenderPreset
+	r := recorder.New(recorder.Config{
+		JetStream:        e.JetStream,
+		Store:            e.records,
+		Changes:          e.changed,
+		Ops:              e.Ops,
+		Log:              e.Log,
+		Publishing:       e.config.Publishing,
+		Retention:        e.config.Retention,
+		Captured:         e.editor.CaptureSenderSecret,
+		SenderPreset:     e.editor.SenderPreset,
+		Behind:           audit.Replay,
+		SkippedConsumers: e.config.SkippedConsumers,
+		Redelivered:      e.config.Redelivered,
+	})
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)
 	e.Go(ctx, r.EndLost)

@@ -153,14 +153,14 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 	e.Add(e.publisher.Close)
 	e.streams = publish.NewStreamRouter(e.NATS, e.publisher)
 	e.Add(e.streams.Close)
-	duplicates := report.NewDuplicateCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
-	e.Add(duplicates.Stop)
-	refused := report.NewRefusalCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
-	e.Add(refused.Stop)
-	seen := report.NewSenderCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
-	e.Add(seen.Stop)
-	filtered := report.NewFilteredCounter(e.JetStream, e.Log) //nolint:contextcheck // see above
-	e.Add(filtered.Stop)
+	duplicates, refused, seen, filtered := report.NewDuplicateCounter(e.JetStream, e.Log),
+		report.NewRefusalCounter(e.JetStream, e.Log), report.NewSenderCounter(e.JetStream, e.Log),
+		report.NewFilteredCounter(e.JetStream, e.Log)
+	for _, run := range []func(context.Context){
+		duplicates.Run, refused.Run, seen.Run, filtered.Run,
+	} {
+		e.Go(context.WithoutCancel(ctx), run)
+	}
 
 	limits, space := admission.NewLimits(), storage.New(e.snapshot.AccountCount)
 	following, err := storage.Follow(ctx, e.JetStream, space, e.Log)

@@ -27,7 +27,7 @@ const (
 // FilteredCounter counts the requests that did not match their node's filter. It is safe for
 // concurrent use.
 type FilteredCounter struct {
-	*periodicSender
+	reporter
 
 	mu       sync.Mutex
 	nodes    map[nodeKey]*stream.FilteredCount
@@ -36,10 +36,10 @@ type FilteredCounter struct {
 
 type nodeKey struct{ workflowID, nodeID string }
 
-// NewFilteredCounter returns a FilteredCounter that sends its reports until Stop is called.
+// NewFilteredCounter returns a FilteredCounter whose Run sends its reports.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
-	f.periodicSender = startSender(js, log, "filtered requests", filteredReportInterval, f.message)
+	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.message)
 	return f
 }
 

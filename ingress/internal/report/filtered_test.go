@@ -38,6 +38,7 @@ func (r *rig) filteredReport(want int64) map[string]stream.FilteredCount {
 func TestFilteredByNode(t *testing.T) {
 	r := start(t)
 	filtered := report.NewFilteredCounter(r.js, r.log)
+	stop := r.run(filtered.Run)
 	for n := range 50 {
 		filtered.Count("wf", "node", stream.FilteredRequest{
 			At:         noon.Add(time.Duration(n) * time.Second),
@@ -46,7 +47,7 @@ func TestFilteredByNode(t *testing.T) {
 		})
 	}
 	filtered.Count("wf", "other", stream.FilteredRequest{At: noon, Place: "query:b"})
-	filtered.Stop()
+	stop()
 	got := r.filteredReport(51)
 	node, other := got["wf.node"], got["wf.other"]
 	if node.Count != 50 || len(node.Last) < 20 || node.Last[0].DeliveryID != "49" ||
@@ -65,6 +66,7 @@ func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 	r := start(t)
 	r.nats.Stop() // makes counts accumulate
 	filtered := report.NewFilteredCounter(r.js, r.log)
+	stop := r.run(filtered.Run)
 	for n := range 1200 {
 		for range 20 {
 			filtered.Count(fmt.Sprintf("%s%04d", strings.Repeat("w", 60), n),
@@ -76,7 +78,7 @@ func TestReportsOfFilteredRequestsAreBounded(t *testing.T) {
 		}
 	}
 	r.nats.Restart()
-	defer filtered.Stop()
+	defer stop()
 	js, err := jetstream.New(r.nats.Connect(t))
 	r.check(err)
 	consumer, err := js.OrderedConsumer(t.Context(), stream.ReportsName,

@@ -22,7 +22,7 @@ const maxRefusalCounters = 2000
 // RefusalCounter counts refused requests by workflow, code and minute. It is safe for concurrent
 // use.
 type RefusalCounter struct {
-	*periodicSender
+	reporter
 
 	mu      sync.Mutex
 	entries map[refusalKey]*refusalEntry
@@ -39,10 +39,10 @@ type refusalEntry struct {
 	last  stream.RefusedRequest
 }
 
-// NewRefusalCounter returns a RefusalCounter that sends its reports until Stop is called.
+// NewRefusalCounter returns a RefusalCounter whose Run sends its reports.
 func NewRefusalCounter(js jetstream.JetStream, log logrus.FieldLogger) *RefusalCounter {
 	r := &RefusalCounter{entries: map[refusalKey]*refusalEntry{}}
-	r.periodicSender = startSender(js, log, "refusals", refusalReportInterval, r.message)
+	r.reporter = newReporter(js, log, "refusals", refusalReportInterval, r.message)
 	return r
 }
 

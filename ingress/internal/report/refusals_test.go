@@ -1,8 +1,10 @@
 package report_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +40,14 @@ func start(t testing.TB) *rig {
 	r.check(err)
 	r.check(stream.EnsureReports(t.Context(), r.js, 1))
 	return r
+}
+
+// run runs a counter. stop returns when it has sent its last report.
+func (r *rig) run(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	return func() { cancel(); running.Wait() }
 }
 
 func (r *rig) check(err error) {
@@ -84,12 +94,13 @@ func request(second int) stream.RefusedRequest {
 func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusalCounter(r.js, r.log)
+	stop := r.run(refusals.Run)
 	for second := range 90 {
 		refusals.Count("a", "token_invalid", request(second))
 	}
 	refusals.Count("a", "json_invalid", request(5))
 	refusals.Count("", "token_invalid", request(6))
-	refusals.Stop()
+	stop()
 	got := map[string]stream.RefusalCount{}
 	for _, c := range r.reported(92) {
 		key := fmt.Sprint(c.WorkflowID, " ", c.Code, " ", c.Minute.Minute())
@@ -116,6 +127,7 @@ func TestRefusalsByWorkflowCodeAndMinute(t *testing.T) {
 func TestRefusalsWhileNATSIsAway(t *testing.T) {
 	r := start(t)
 	refusals := report.NewRefusalCounter(r.js, r.log)
+	stop := r.run(refusals.Run)
 	refusals.Count("before", "token_invalid", request(0))
 	r.reported(1)
 	r.nats.Stop()
@@ -138,7 +150,7 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 			named++
 		}
 	}
-	refusals.Stop()
+	stop()
 	// One report may have been created just after NATS stopped, and the next one only when NATS was
 	// back.
 	if named < 2000 || named > 4001 || int64(named)+unnamed != many+1 {
@@ -149,7 +161,8 @@ func TestRefusalsWhileNATSIsAway(t *testing.T) {
 func BenchmarkRefusals(b *testing.B) {
 	r := start(b)
 	refusals := report.NewRefusalCounter(r.js, r.log)
-	defer refusals.Stop()
+	stop := r.run(refusals.Run)
+	defer stop()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -24,17 +24,16 @@ const maxDuplicateExecutions = 10_000
 
 // DuplicateCounter counts suppressed repeats by execution. It is safe for concurrent use.
 type DuplicateCounter struct {
-	*periodicSender
+	reporter
 
 	mu     sync.Mutex
 	counts map[string]int64
 }
 
-// NewDuplicateCounter returns a DuplicateCounter that sends its reports until Stop is called.
+// NewDuplicateCounter returns a DuplicateCounter whose Run sends its reports.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
-	d.periodicSender = startSender(js, log, "suppressed repeats", duplicateReportInterval,
-		d.message)
+	d.reporter = newReporter(js, log, "suppressed repeats", duplicateReportInterval, d.message)
 	return d
 }
 

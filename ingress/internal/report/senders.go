@@ -34,7 +34,7 @@ type SenderObservation struct {
 
 // SenderCounter collects observations about the senders of nodes. It is safe for concurrent use.
 type SenderCounter struct {
-	*periodicSender
+	reporter
 
 	mu   sync.Mutex
 	seen map[senderKey]*stream.SenderObservation
@@ -44,10 +44,10 @@ type SenderCounter struct {
 // replacement are counted separately.
 type senderKey struct{ workflowID, nodeID, preset string }
 
-// NewSenderCounter returns a SenderCounter that sends its reports until Stop is called.
+// NewSenderCounter returns a SenderCounter whose Run sends its reports.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
 	s := &SenderCounter{seen: map[senderKey]*stream.SenderObservation{}}
-	s.periodicSender = startSender(js, log, "senders", senderReportInterval, s.message)
+	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.message)
 	return s
 }
 

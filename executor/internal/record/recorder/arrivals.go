@@ -126,7 +126,7 @@ func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 // not redeliver them. It sends none while the database is failing, because another executor may
 // still reach the database.
 func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
-	every := r.deliverAgain / 4
+	every := r.timing.deliverAgain / 4
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

@@ -76,8 +76,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.Applied, timedOut bool, err error) {
-	defer r.database.watchDuration(r.ackWait)()
-	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
+	defer r.database.watchDuration(r.timing.ackWait)()
+	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
 	defer cancel()
 	applied, err = r.store.Apply(ctx, b)
 	return applied, ctx.Err() != nil, err

@@ -130,7 +130,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 				}
 			}
 		}
-		retry.Sleep(ctx, r.watchEvery)
+		retry.Sleep(ctx, r.timing.consumerPoll)
 	}
 }
 
@@ -140,7 +140,7 @@ func (r *Recorder) source(name string) source {
 		Durable:       Durable,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.deliverAgain,
+		AckWait:       r.timing.deliverAgain,
 		MaxAckPending: 10 * maxBatch,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}}
@@ -323,7 +323,7 @@ func (r *Recorder) watch(
 			}
 		}
 		cancel()
-		timer := time.NewTimer(r.watchEvery)
+		timer := time.NewTimer(r.timing.consumerPoll)
 		select {
 		case <-ctx.Done():
 		case <-connected:

@@ -73,12 +73,12 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
-		retry.Sleep(ctx, r.lostSearchDelay)
+		retry.Sleep(ctx, r.timing.lostSearchDelay)
 		every := time.Hour
 		for ctx.Err() == nil {
 			maxAge, err := r.endLost(ctx)
 			if err == nil {
-				every = r.lostSearchInterval(maxAge)
+				every = r.timing.lostSearchInterval(maxAge)
 				break
 			}
 			r.log.WithError(err).Debug("executions that no runner will end could not be looked " +
@@ -118,7 +118,7 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 		)+len(found[endReasonExpired])+len(found[endReasonUnreported]) == 0 {
 		return streams.maxAge(), err
 	}
-	retry.Sleep(ctx, r.lostRecheckDelay)
+	retry.Sleep(ctx, r.timing.lostRecheckDelay)
 	// List the streams again, because a queue's own stream may have been created in the meantime.
 	again, err := r.listStartStreams(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return errBehind
 		}
-		retry.Sleep(ctx, r.catchUpEvery)
+		retry.Sleep(ctx, r.timing.catchUpPoll)
 	}
 }
 
@@ -261,7 +261,7 @@ func (r *Recorder) findUnended(
 ) (found map[endReason][]lostCandidate, err error) {
 	const page = 500
 	found = map[endReason][]lostCandidate{}
-	filter := store.Filter{Until: now.Add(-r.lostRecheckDelay)}
+	filter := store.Filter{Until: now.Add(-r.timing.lostRecheckDelay)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.Position
 		for {

@@ -172,7 +172,7 @@ func trySend(c chan<- struct{}) {
 // watchForDataLoss compares the database with the streams at the times listed at the top of this
 // file, until the context is done.
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
-	tick := time.NewTicker(r.compareEvery)
+	tick := time.NewTicker(r.timing.databaseCompare)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -465,7 +465,7 @@ func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +
 			"before the database's loss stay too low")
 	}
-	if r.Behind != nil {
-		r.Behind(ctx)
+	if r.config.Behind != nil {
+		r.config.Behind(ctx)
 	}
 }

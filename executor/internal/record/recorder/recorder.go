@@ -39,35 +39,44 @@ const (
 	drainTimeout = 5 * time.Second
 )
 
-// Recorder records the streams' messages. Several recorders in several executors share the work.
-type Recorder struct {
+// Config configures a Recorder. The first five fields are required.
+type Config struct {
+	JetStream jetstream.JetStream
+	Store     store.Store
+	Changes   *changes.Notifier // is told which records have changed
+	Ops       *ops.Ops
+	Log       logrus.FieldLogger
+
 	// Publishing is the number of requests whose messages an ingress in this process is storing
-	// now. During a burst of requests, the recorder waits: see pacing.go. Set it before Run. nil
-	// means that this process has no ingress.
+	// now. During a burst of requests, the recorder waits: see pacing.go. nil means that this
+	// process has no ingress.
 	Publishing *atomic.Int64
 	// Retention is how long execution records are kept; the recorder does not search for older
-	// ones. Set it before Run. 0 means that records are kept forever.
+	// ones. 0 means that records are kept forever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. The recorder may call it
-	// repeatedly with the same secret, and retries indefinitely after an error. Set it before
-	// RunReports. nil means that such secrets are ignored.
+	// repeatedly with the same secret, and retries indefinitely after an error. nil means that
+	// such secrets are ignored.
 	Captured func(ctx context.Context, workflowID, nodeID string, box []byte) error
 	// SenderPreset returns the current preset of a node's sender, or "" if the node has none.
 	// Observations about a sender with another preset do not count. The recorder retries
-	// indefinitely after an error. Set it before RunReports. nil means that everything counts.
+	// indefinitely after an error. nil means that everything counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
-
 	// Behind is called when the database lacks acknowledged messages. It should apply again what
-	// the database may have lost from other sources. Set it before Run; nil is allowed.
+	// the database may have lost from other sources. nil means that there are none.
 	Behind func(ctx context.Context)
-
 	// SkippedConsumers returns the runners' consumers that have skipped start messages. When those
 	// start messages have been published again for a consumer's group, Redelivered is called with
-	// the consumer. Set both before calling EndLost. A nil SkippedConsumers means that there are no
-	// such consumers.
+	// the consumer; it must be set if SkippedConsumers is. A nil SkippedConsumers means that there
+	// are no such consumers.
 	SkippedConsumers func() (consumers []string, err error)
 	Redelivered      func(consumer string) error
+}
 
+// Recorder records the streams' messages. Several recorders in several executors share the work.
+type Recorder struct {
+	config  Config
+	timing  timing
 	js      jetstream.JetStream
 	store   store.Store
 	ready   *ops.Readiness
@@ -85,46 +94,59 @@ type Recorder struct {
 	// startBacklog holds the number of undelivered messages in each stream of start messages.
 	startBacklog startBacklog
 	streams      atomic.Int64 // number of streams being followed
-
-	// In production, the following fields have the values of the constants of the same names; tests
-	// change them. deliverAgain is the AckWait of the consumers.
-	deliverAgain, ackWait, applyTimeout, suspectRetryDelay time.Duration
-	watchEvery, compareEvery, catchUpEvery                 time.Duration
-	lostSearchDelay, lostRecheckDelay                      time.Duration
-	lostSearchInterval                                     func(maxAge time.Duration) time.Duration
 }
 
-// New returns a Recorder that records the streams' messages in s.
-func New(
-	js jetstream.JetStream, s store.Store, c *changes.Notifier, o *ops.Ops, log logrus.FieldLogger,
-) *Recorder {
-	m := newMetrics(o.Metrics)
+// timing holds the durations that tests shorten; defaultTiming returns those of production.
+type timing struct {
+	deliverAgain     time.Duration // AckWait of the consumers
+	ackWait          time.Duration // after it, a transaction makes the executor not ready
+	applyTimeout     time.Duration // maximum of one transaction
+	poisonRetryDelay time.Duration // until a suspected poison message is delivered again
+	consumerPoll     time.Duration // between two looks at a consumer
+	databaseCompare  time.Duration // between two comparisons of the database with the streams
+	lostSearchDelay  time.Duration // from the start, or a reconnect, to EndLost's search
+	lostRecheckDelay time.Duration // until a missing start message is looked up again
+	catchUpPoll      time.Duration // between two looks at what is not recorded yet
+	// lostSearchInterval returns the time between two searches. maxAge is the stream's.
+	lostSearchInterval func(maxAge time.Duration) time.Duration
+}
+
+func defaultTiming() timing {
+	return timing{
+		deliverAgain:       ackWait,
+		ackWait:            ackWait,
+		applyTimeout:       applyTimeout,
+		poisonRetryDelay:   poisonRetryDelay,
+		consumerPoll:       consumerPollInterval,
+		databaseCompare:    databaseCompareInterval,
+		lostSearchDelay:    lostSearchDelay,
+		lostRecheckDelay:   lostRecheckDelay,
+		catchUpPoll:        catchUpPollInterval,
+		lostSearchInterval: lostSearchInterval,
+	}
+}
+
+// New returns a Recorder that records the streams' messages in the store.
+func New(c Config) *Recorder {
+	m := newMetrics(c.Ops.Metrics)
 	return &Recorder{
-		js:       js,
-		store:    s,
-		ready:    o.Ready,
-		changes:  c,
+		config:   c,
+		timing:   defaultTiming(),
+		js:       c.JetStream,
+		store:    c.Store,
+		ready:    c.Ops.Ready,
+		changes:  c.Changes,
 		metrics:  m,
 		search:   make(chan struct{}, 1),
 		behind:   make(chan struct{}, 1),
-		tracer:   tracing.Tracer(o.Traces, "executor"),
-		log:      log,
-		database: &databaseHealth{ready: o.Ready, failures: m.failures, log: log},
+		tracer:   tracing.Tracer(c.Ops.Traces, "executor"),
+		log:      c.Log,
+		database: &databaseHealth{ready: c.Ops.Ready, failures: m.failures, log: c.Log},
 		suspects: poisonSuspects{
 			tries: minPoisonTries,
 			time:  minPoisonRetryTime,
 			seen:  map[messageID]*poisonSuspect{},
 		},
-		deliverAgain:       ackWait,
-		ackWait:            ackWait,
-		applyTimeout:       applyTimeout,
-		suspectRetryDelay:  poisonRetryDelay,
-		watchEvery:         consumerPollInterval,
-		compareEvery:       databaseCompareInterval,
-		lostSearchDelay:    lostSearchDelay,
-		lostRecheckDelay:   lostRecheckDelay,
-		catchUpEvery:       catchUpPollInterval,
-		lostSearchInterval: lostSearchInterval,
 	}
 }
 
@@ -147,12 +169,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	keeping.Go(func() { r.watchForDataLoss(ctx) })
 	defer keeping.Wait()
 	defer giveUp()
-	first := burstGate{publishing: r.Publishing}
+	first := burstGate{publishing: r.config.Publishing}
 	for messages := arrived.nextBatch(); messages != nil; messages = arrived.nextBatch() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
 		r.record(recording, messages)
-		if r.Publishing != nil {
+		if r.config.Publishing != nil {
 			waiting := max(pending(messages[len(messages)-1]), r.startBacklog.largest())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
@@ -223,7 +245,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 	case verdictPutAside:
 		return e.msg.TermWithReason("put aside as a dead letter")
 	case verdictPoisonSuspect:
-		return e.msg.NakWithDelay(r.suspectRetryDelay)
+		return e.msg.NakWithDelay(r.timing.poisonRetryDelay)
 	case verdictUndecided:
 	}
 	return nil

@@ -137,11 +137,17 @@ func start(t *testing.T) *rig {
 	log.SetOutput(r.logs)
 	r.again = func() (stop func()) {
 		r.ops = ops.New()
-		rec := recorder.New(r.js, r.store, changed, r.ops, log)
+		rec := recorder.New(recorder.Config{
+			JetStream: r.js,
+			Store:     r.store,
+			Changes:   changed,
+			Ops:       r.ops,
+			Log:       log,
+			SenderPreset: func(context.Context, string, string) (string, error) {
+				return "slack", nil
+			},
+		})
 		rec.Hurry()
-		rec.SenderPreset = func(context.Context, string, string) (string, error) {
-			return "slack", nil
-		}
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}

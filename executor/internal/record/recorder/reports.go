@@ -66,7 +66,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			_ = msg.TermWithReason(err.Error())
 			return
 		case store.IsDataError(err) && deliveries(msg) < minPoisonTries:
-			_ = msg.NakWithDelay(r.suspectRetryDelay)
+			_ = msg.NakWithDelay(r.timing.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
 			r.metrics.refused.Inc()
@@ -80,7 +80,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 }
 
 func (r *Recorder) tryReport(ctx context.Context, msg jetstream.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, r.applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
 	defer cancel()
 	switch msg.Subject() {
 	case stream.RefusalsSubject:
@@ -123,8 +123,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	for _, s := range reported {
 		// Store secrets first, because that is idempotent: a report that was already applied is
 		// skipped when it is redelivered.
-		if len(s.Captured) > 0 && r.Captured != nil {
-			if err := r.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
+		if len(s.Captured) > 0 && r.config.Captured != nil {
+			if err := r.config.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
 				return err
 			}
 		}
@@ -155,10 +155,10 @@ func (r *Recorder) isFromReplacedSender(
 	ctx context.Context,
 	s stream.SenderObservation,
 ) (bool, error) {
-	if r.SenderPreset == nil {
+	if r.config.SenderPreset == nil {
 		return false, nil
 	}
-	now, err := r.SenderPreset(ctx, s.WorkflowID, s.NodeID)
+	now, err := r.config.SenderPreset(ctx, s.WorkflowID, s.NodeID)
 	return now != s.Preset, err
 }
 

@@ -231,8 +231,8 @@ func (r *Recorder) newestRecords(
 // maxAge returns the age up to which a message must be in the database.
 func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
-	if r.Retention > 0 {
-		age = min(age, r.Retention)
+	if r.config.Retention > 0 {
+		age = min(age, r.config.Retention)
 	}
 	return age - min(time.Minute, age/10)
 }

@@ -203,10 +203,10 @@ func (r *Recorder) publishCopy(
 func (r *Recorder) republishSkipped(
 	ctx context.Context, at startStreams, unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
-	if r.SkippedConsumers == nil {
+	if r.config.SkippedConsumers == nil {
 		return unreported, nil
 	}
-	consumers, err := r.SkippedConsumers()
+	consumers, err := r.config.SkippedConsumers()
 	if err != nil || len(consumers) == 0 {
 		return unreported, err
 	}
@@ -239,7 +239,7 @@ func (r *Recorder) republishSkipped(
 				"starts that have not ended")
 	}
 	for _, consumer := range consumers {
-		if err := r.Redelivered(consumer); err != nil {
+		if err := r.config.Redelivered(consumer); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,65 @@
+package report
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/sirupsen/logrus"
+)
+
+// reporter sends counts at a fixed interval.
+type reporter struct {
+	js       jetstream.JetStream
+	log      logrus.FieldLogger
+	what     string // description of the counted items, for the log
+	interval time.Duration
+	// take returns the message with the counts since the last call, or nil if there are none.
+	take func() (*nats.Msg, error)
+
+	pending *nats.Msg // an unconfirmed report; it is resent unchanged, so that it counts only once
+}
+
+func newReporter(
+	js jetstream.JetStream, log logrus.FieldLogger, what string, interval time.Duration,
+	take func() (*nats.Msg, error),
+) reporter {
+	return reporter{js: js, log: log, what: what, interval: interval, take: take}
+}
+
+// Run sends the counts until the context is done, and then the last ones, if the stream accepts
+// them.
+func (r *reporter) Run(ctx context.Context) {
+	tick := time.NewTicker(r.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.send(ctx)
+		case <-ctx.Done():
+			r.send(ctx)
+			return
+		}
+	}
+}
+
+func (r *reporter) send(ctx context.Context) {
+	if r.pending == nil {
+		msg, err := r.take()
+		if err != nil {
+			r.log.WithError(err).Errorf("a report of %s cannot be encoded", r.what)
+			return
+		}
+		if r.pending = msg; msg == nil {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if _, err := r.js.PublishMsg(ctx, r.pending); err != nil {
+		r.log.WithError(err).Debugf("a report of %s was not taken; it is sent again", r.what)
+		return
+	}
+	r.pending = nil
+}
