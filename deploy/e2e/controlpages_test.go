@@ -109,6 +109,13 @@ func (c *controlled) holdExecutions(t *testing.T, queue string) {
 	})
 }
 
+// Controls of the queues page.
+const (
+	limitDetails    = `[data-code="ordered:main:limit"] `
+	streamDetails   = `[data-code="nightly:stream"] `
+	setStreamButton = `[id="nightly:set-stream"]`
+)
+
 // controlState is a state of a page that controls queues, executions or operator events.
 type controlState struct {
 	name, path string
@@ -146,7 +153,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 		{"queues-key-held-up", "/queues", nil, func(b *tab) {
 			b.text("#queues", "Key order-4711 of ordered waits for "+c.ordered[0])
 			b.text("#queues", "2 behind it")
-			b.click("[data-code=limit-ordered-main] summary")
+			b.click(limitDetails + "summary")
 		}},
 		{"queues-own-stream", "/queues", func() error {
 			_, err := client.SetQueueStream(ctx, "off", api.PutQueueStream{
@@ -154,11 +161,11 @@ func (c *controlled) states(t *testing.T) []controlState {
 			})
 			return err
 		}, func(b *tab) {
-			b.text("tr:has(#stream-off)", "Has a stream of its own")
-			b.click("[data-code=stream-off] summary")
-			b.click("[data-code=stream-nightly] summary")
-			b.write("[data-code=stream-nightly] [name=age]", "1")
-			b.click("#set-stream-nightly")
+			b.text(`tr:has([id="off:stream"])`, "Has a stream of its own")
+			b.click(`[data-code="off:stream"] summary`)
+			b.click(streamDetails + "summary")
+			b.write(streamDetails+"[name=age]", "1")
+			b.click(setStreamButton)
 			b.text("[data-queue-refusal]", "Seconds that messages are kept: must be at least ")
 		}},
 		{"executions-cancel-all", "/executions?of=nightly&status=queued", nil, func(b *tab) {
@@ -186,7 +193,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 		{"events-refused", "/accounts", nil, events(func(b *tab) {
 			b.write("#account-tests [name=workflow]", "none")
 			b.click("#account-tests [data-events] button")
-			b.text("#events-tests-workflow-problem", `account "tests" has no workflow "none"`)
+			b.text(`[id="tests:events-workflow-problem"]`, `account "tests" has no workflow "none"`)
 			b.wait(`!document.querySelector("#account-tests").innerText.includes("workflowId")`)
 		})},
 		{"events-set", "/accounts", func() error {
@@ -250,7 +257,7 @@ func TestPauseOnALaterPage(t *testing.T) {
 	b := openBrowser(t, l.executor)
 	signedInAt(b, "/queues")
 	b.click("[rel=next]")
-	const button = "#pause-later-29"
+	const button = `[id="later-29:pause"]`
 	b.text(button, "Pause")
 	for _, then := range []string{"paused", "resumed", "paused"} {
 		b.click(button)
@@ -291,22 +298,25 @@ func TestControlByKeyboard(t *testing.T) {
 	}
 	signedInAt(b, "/queues")
 
-	const row = "tr:has(#pause-nightly)"
-	to("#pause-nightly")
+	const (
+		pause = `[id="nightly:pause"]`
+		row   = "tr:has(" + pause + ")"
+	)
+	to(pause)
 	press(kb.Enter)
 	b.text(row, "Paused")
-	b.text("#pause-nightly", "Resume")
-	focused("#pause-nightly")
+	b.text(pause, "Resume")
+	focused(pause)
 	if q := queue("nightly"); q.Paused == nil || !q.Paused.Until.IsZero() {
 		t.Errorf("paused until it is resumed: %+v", q.Paused)
 	}
 	press(kb.Enter)
-	b.text("#pause-nightly", "Pause")
-	focused("#pause-nightly")
+	b.text(pause, "Pause")
+	focused(pause)
 	b.visit("/queues")
 	to(row + " [data-pause-for]")
 	press("for 8")
-	to("#pause-nightly")
+	to(pause)
 	press(kb.Enter)
 	b.text(row, ", until ")
 	if q := queue("nightly"); q.Paused == nil ||
@@ -314,36 +324,35 @@ func TestControlByKeyboard(t *testing.T) {
 		t.Errorf("paused for 8 hours: %+v", q.Paused)
 	}
 
-	to("[data-code=limit-ordered-main] summary")
+	to(limitDetails + "summary")
 	press(kb.Enter)
-	to("[data-code=limit-ordered-main] [name=limit]")
+	to(limitDetails + "[name=limit]")
 	press("2" + kb.Enter)
 	b.text("#queues", "at most 2 in flight")
-	focused("#limit-ordered-main")
+	focused(`[id="ordered:main:limit"]`)
 	if limit := queue("ordered").Groups[0].MaxInFlight; limit == nil || *limit != 2 {
 		t.Errorf("the limit is %v", limit)
 	}
-	b.do(chromedp.SetValue(chromedp.CSS("[data-code=limit-ordered-main] [name=limit]"), ""))
+	b.do(chromedp.SetValue(chromedp.CSS(limitDetails+"[name=limit]"), ""))
 	press(kb.Enter)
 	b.wait(`!document.querySelector("#queues").innerText.includes("at most 2")`)
 	if limit := queue("ordered").Groups[0].MaxInFlight; limit != nil {
 		t.Errorf("the limit is %d", *limit)
 	}
 
-	const stream = "[data-code=stream-nightly] "
-	to(stream + "summary")
+	to(streamDetails + "summary")
 	press(kb.Enter)
-	to(stream + "[name=bytes]")
+	to(streamDetails + "[name=bytes]")
 	press("1000000000")
-	to(stream + "[name=age]")
+	to(streamDetails + "[name=age]")
 	press("100000" + kb.Enter)
 	b.text(row, "Has a stream of its own, at most 1000000000 bytes, kept for 100000 s")
-	focused("#set-stream-nightly")
-	b.wait(`document.querySelector(` + quote(stream+"[name=age]") + `).value === "100000"`)
-	b.do(chromedp.SetValue(chromedp.CSS(stream+"[name=bytes]"), ""))
-	to(stream + "[name=replicas]")
+	focused(setStreamButton)
+	b.wait(`document.querySelector(` + quote(streamDetails+"[name=age]") + `).value === "100000"`)
+	b.do(chromedp.SetValue(chromedp.CSS(streamDetails+"[name=bytes]"), ""))
+	to(streamDetails + "[name=replicas]")
 	press("1")
-	to("#set-stream-nightly")
+	to(setStreamButton)
 	press(kb.Enter)
 	b.text(row, "Has a stream of its own, 1 replicas, kept for 100000 s")
 	if own := queue("nightly").OwnStream; own == nil || own.MaxBytes != 0 ||

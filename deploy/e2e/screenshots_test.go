@@ -83,7 +83,7 @@ func TestScreenshots(t *testing.T) {
 				b.do(chromedp.SetValue(chromedp.CSS("[name=requests]"), "7"),
 					chromedp.SetValue(chromedp.CSS("[name=seconds]"), "10"))
 				b.click("[data-settings] button")
-				b.text("[data-settings] [data-said]", "Saved.")
+				b.text("[data-done]", "The settings are saved.")
 			}},
 			{name: "workflow-changed-since", path: "/workflows/ledger", do: func(b *tab) {
 				b.evaluate(`document.querySelector("[name='shown.name']").value = document.querySelector("[name='shown.queue']").value = "before"`)

@@ -179,8 +179,8 @@ func (c *Console) accountRow(ctx context.Context, account api.Account) (accountR
 	}
 	return accountRow{
 		quota:      q,
-		PlanForm:   viewForm(ctx, "plan-"+q.ID, map[string]string{"plan": q.Plan}),
-		DeleteForm: viewForm(ctx, "delete-"+q.ID, nil),
-		EventsForm: viewForm(ctx, "events-"+q.ID, events),
+		PlanForm:   viewForm(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
+		DeleteForm: viewForm(ctx, formName("delete", q.ID), nil),
+		EventsForm: viewForm(ctx, formName("events", q.ID), events),
 	}, err
 }

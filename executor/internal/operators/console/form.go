@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -21,7 +22,8 @@ import (
 // form describes a form of a page, which the browser posts to an address of its own. If the change
 // succeeds, the response is a redirect to the page, which shows a message once. Otherwise, it is
 // the page with the error, and with what the operator has typed. With JavaScript (post.js), the
-// browser stays on the page and shows there what the response says.
+// browser stays on the page and shows there what the response says. A script gets a saved as the
+// response after success.
 type form struct {
 	name string       // identifies the form among those of its page
 	of   []string     // path values of the object, if the page has such a form for several
@@ -61,7 +63,7 @@ const shownPrefix = "shown."
 // value is a form that was not posted.
 type posted struct {
 	form   *form
-	name   string            // the form's name, with the object's ID if its page has several
+	name   string            // as formName returns it
 	all    url.Values        // what was posted; values has the first value of each field
 	next   string            // where the browser goes after success; "" means to the page
 	values map[string]string // what the page shows again, if it is not what the server has now
@@ -81,6 +83,12 @@ type postedKey struct{}
 type formView struct {
 	posted
 	current map[string]string // current values by field
+}
+
+// formName returns the name of a form of an object. It is unique in its page, because IDs do not
+// contain a colon.
+func formName(name string, ids ...string) string {
+	return strings.Join(append(slices.Clone(ids), name), ":")
 }
 
 // viewForm returns how a page shows a form.
@@ -211,10 +219,12 @@ func (c *Console) post(f *form) http.HandlerFunc {
 				fmt.Sprintf("A form has %d bytes at most. Load the page again.", limit))
 			return
 		}
-		p := &posted{form: f, name: f.name, all: r.PostForm, values: valuesOf(r.PostForm)}
+		p := &posted{form: f, all: r.PostForm, values: valuesOf(r.PostForm)}
+		var ids []string
 		for _, name := range f.of {
-			p.name += "-" + r.PathValue(name)
+			ids = append(ids, r.PathValue(name))
 		}
+		p.name = formName(f.name, ids...)
 		done, err := "", p.checkComplete()
 		if err == nil {
 			done, err = f.save(r, p)
@@ -223,6 +233,8 @@ func (c *Console) post(f *form) http.HandlerFunc {
 		case err == nil && p.made != nil:
 			p.name, p.status = "", http.StatusOK
 			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
+		case err == nil && acceptsJSON(r):
+			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
@@ -235,6 +247,22 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			c.renderCallError(w, r, err)
 		}
 	}
+}
+
+// saved is the response to a script after a form was saved.
+type saved struct {
+	Page string `json:"page"` // path and query of the page that shows the result
+	Done string `json:"done"` // says what was done
+}
+
+// acceptsJSON reports whether a script has sent the request, and not the browser by itself.
+func acceptsJSON(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
+}
+
+func respondSaved(w http.ResponseWriter, result saved) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(result)
 }
 
 // valuesOf returns the first value of each field, with the line breaks that the operator has typed:
@@ -269,9 +297,18 @@ func errIncomplete() error {
 // isEdited reports whether the operator has changed one of the fields.
 func (p *posted) isEdited(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool {
-		return p.values[field] != p.values[shownPrefix+field]
+		return !sameValue(p.values[field], p.values[shownPrefix+field])
 	})
 }
+
+// sameValue reports whether two values of a field are the same to whoever edits it. Browsers remove
+// line breaks from the value of a field of one line, and the space around a value does not count.
+func sameValue(a, b string) bool {
+	plain := func(value string) string { return strings.TrimSpace(noLineBreaks.Replace(value)) }
+	return plain(a) == plain(b)
+}
+
+var noLineBreaks = strings.NewReplacer("\r", "", "\n", "")
 
 // changes reports whether the form changes a setting.
 func (p *posted) changes(s setting) bool { return p.form.whole || p.isEdited(s.fields...) }
@@ -285,7 +322,7 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 	for _, s := range p.form.settings {
 		differs := func(prefix string) bool {
 			return slices.ContainsFunc(s.fields, func(field string) bool {
-				return p.values[prefix+field] != current[field]
+				return !sameValue(p.values[prefix+field], current[field])
 			})
 		}
 		if p.changes(s) && differs(shownPrefix) && differs("") {
@@ -300,12 +337,9 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 		return nil
 	}
 	p.theirs = current
-	return &operate.Error{
-		Code: api.CodeChangedSince,
-		Detail: "Not saved: somebody else has changed " + strings.Join(theirs, " and ") +
-			" since you opened the page. Your changes are still in the form: save again to " +
-			"overwrite theirs, or reload the page to keep theirs.",
-	}
+	return operate.ChangedSince("Not saved: somebody else has changed " +
+		strings.Join(theirs, " and ") + " since you opened the page. Your changes are still in " +
+		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
 }
 
 // quoted returns the text of a setting with one field.

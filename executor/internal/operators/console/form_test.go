@@ -11,10 +11,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 var (
@@ -193,7 +196,7 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 	a := r.post(page, form, map[string]string{
 		"name": "Orders & more", "queue": "quick", "requests": "7", "seconds": "10",
 	}, session)
-	if said := r.done(a, session); said != "Saved." || a.location != page {
+	if said := r.done(a, session); said != "The settings are saved." || a.location != page {
 		t.Errorf("%s says %q", a.location, said)
 	}
 	w := r.workflow("orders")
@@ -321,15 +324,15 @@ func TestFormsAreProtected(t *testing.T) {
 		{workflow, "answer-form", "wait", "5"},
 		{workflow, "rotate-form", "grace", "0"},
 		{"/new-workflow", "new-workflow", "id", "made"},
-		{accounts, "plan-on-free", "plan", "pro"},
-		{accounts, "delete-on-free", "confirmed", "yes"},
-		{accounts, "events-on-free", "workflow", "orders"},
+		{accounts, "on-free:plan", "plan", "pro"},
+		{accounts, "on-free:delete", "confirmed", "yes"},
+		{accounts, "on-free:events", "workflow", "orders"},
 		{accounts, "new-account", "id", "made"},
 		{"/keys", "new-key", "name", "made"},
-		{"/queues", "pause-form-default", "do", "pause"},
-		{"/queues", "own-form-default", "do", "default"},
-		{"/queues", "stream-form-default", "bytes", "1000"},
-		{"/queues", "drop-form-default", "do", "drop"},
+		{"/queues", "default:pause-form", "do", "pause"},
+		{"/queues", "default:own-form", "do", "default"},
+		{"/queues", "default:stream-form", "bytes", "1000"},
+		{"/queues", "default:drop-form", "do", "drop"},
 	} {
 		action, values := r.formIn(r.get(form[0], session).body, form[1])
 		values.Set(form[2], form[3])
@@ -428,57 +431,57 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 
 	// The page asks before webhooks stop.
 	page := r.get("/accounts", session)
-	a = r.postAgain(page, "plan-on-pro", map[string]string{"plan": "free"}, session)
+	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "free"}, session)
 	wantSays(t, a, http.StatusConflict, `aria-labelledby="ask-title" open>`, "This one stops",
-		`form="plan-on-pro" name="confirmed" value="yes">`)
+		`form="on-pro:plan" name="confirmed" value="yes">`)
 	if plan := r.account("on-pro").Plan; plan != "pro" {
 		t.Errorf("the plan is %s before it was confirmed", plan)
 	}
-	a = r.postAgain(a, "plan-on-pro", map[string]string{"confirmed": "yes"}, session)
+	a = r.postAgain(a, "on-pro:plan", map[string]string{"confirmed": "yes"}, session)
 	if said := r.done(a, session); !strings.HasSuffix(said, "is on the plan free now.") ||
 		r.account("on-pro").Plan != "free" {
 		t.Errorf("%s: %s", a.location, said)
 	}
 	// The page that was open still shows the plan before.
-	a = r.postAgain(page, "plan-on-pro", map[string]string{"plan": "ultra"}, session)
+	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "ultra"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
 	if plan := r.account("on-pro").Plan; plan != "free" {
 		t.Errorf("the plan is %s after a conflict", plan)
 	}
-	a = r.postAgain(a, "plan-on-pro", nil, session)
+	a = r.postAgain(a, "on-pro:plan", nil, session)
 	if r.done(a, session); r.account("on-pro").Plan != "ultra" {
 		t.Error("it was not saved by who was told")
 	}
 
 	// Events.
 	page = r.get("/accounts", session)
-	a = r.postAgain(page, "events-on-pro", map[string]string{
+	a = r.postAgain(page, "on-pro:events", map[string]string{
 		"workflow": "none", "silent": "60", "kind": "execution.failed",
 	}, session)
 	wantSays(t, a, http.StatusUnprocessableEntity, `has no workflow "none"`, `value="60"`,
 		`<details class="events" open>`, `value="execution.failed" checked>`)
-	a = r.postAgain(a, "events-on-pro", map[string]string{"workflow": "orders"}, session)
+	a = r.postAgain(a, "on-pro:events", map[string]string{"workflow": "orders"}, session)
 	r.done(a, session)
 	events := r.account("on-pro").Events
 	if events == nil || events.WorkflowID != "orders" || len(events.Kinds) != 1 ||
 		events.SilentAfter.Seconds() != 60 {
 		t.Errorf("the events are %+v", events)
 	}
-	a = r.postAgain(page, "events-on-pro", map[string]string{"workflow": "invoices"}, session)
+	a = r.postAgain(page, "on-pro:events", map[string]string{"workflow": "invoices"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the account")
 	if r.account("on-pro").Events.WorkflowID != "orders" {
 		t.Error("a conflict was overwritten")
 	}
-	a = r.postAgain(a, "events-on-pro", map[string]string{"start": "none"}, session)
+	a = r.postAgain(a, "on-pro:events", map[string]string{"start": "none"}, session)
 	if said := r.done(a, session); r.account("on-pro").Events != nil {
 		t.Errorf("there are events after it said %q", said)
 	}
 
-	a = r.post("/accounts", "delete-on-pro", nil, session)
+	a = r.post("/accounts", "on-pro:delete", nil, session)
 	wantSays(t, a, http.StatusConflict, "Delete “")
-	a = r.postAgain(a, "delete-on-pro", map[string]string{"confirmed": "yes"}, session)
+	a = r.postAgain(a, "on-pro:delete", map[string]string{"confirmed": "yes"}, session)
 	wantSays(t, a, http.StatusConflict, "The account has workflows or keys.")
-	a = r.post("/accounts", "delete-acme", map[string]string{"confirmed": "yes"}, session)
+	a = r.post("/accounts", "acme:delete", map[string]string{"confirmed": "yes"}, session)
 	if said := r.done(a, session); said != "“Acme & Sons” is deleted." {
 		t.Errorf("it says %q", said)
 	}
@@ -569,7 +572,7 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	if strings.Contains(page.body, secret[1]) {
 		t.Error("the key is shown again")
 	}
-	form := "revoke-" + keys[0].ID
+	form := keys[0].ID + ":revoke"
 	a = r.postAgain(page, form, nil, session)
 	wantSays(t, a, http.StatusConflict, "Revoke “CI of A”?")
 	a = r.postAgain(a, form, map[string]string{"confirmed": "yes"}, session)
@@ -592,7 +595,7 @@ func TestQueuesWithoutJavaScript(t *testing.T) {
 		}
 		return have.Record
 	}
-	const form = "pause-form-default"
+	const form = "default:pause-form"
 	a := r.post("/queues", form, map[string]string{"do": "pause", "seconds": "3600"}, session)
 	if said := r.done(a, session); said != "default is paused." || a.location != "/queues" ||
 		queue().PausedSince.IsZero() || queue().PausedUntil.IsZero() {
@@ -642,7 +645,7 @@ func TestLaterPageOfQueues(t *testing.T) {
 	if next == nil {
 		t.Fatal("there is no second page")
 	}
-	path, form := html.UnescapeString(next[1]), "pause-form-q-w-29"
+	path, form := html.UnescapeString(next[1]), "q-w-29:pause-form"
 	page := r.get(path, session)
 	a := r.postAgain(page, form, map[string]string{"do": "pause"}, session)
 	if said := r.done(a, session); a.location != path || said != "q-w-29 is paused." {
@@ -659,5 +662,182 @@ func TestLaterPageOfQueues(t *testing.T) {
 				t.Errorf("page %d: %s", i+1, form)
 			}
 		}
+	}
+}
+
+// A script is told what was done and which page shows it. What was not saved is a page to it, too.
+func TestFormPostedByAScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session, script := r.signIn(), with("Accept", "application/json")
+	page := r.get("/workflows/orders?node=node", session)
+	action, values := r.formIn(page.body, "settings-form")
+	values.Set("queue", "quick")
+	a := r.call(http.MethodPost, action, values, session, script)
+	wantSays(t, a, http.StatusOK,
+		`{"page":"/workflows/orders?node=node","done":"The settings are saved."}`)
+	if a.header.Get("Content-Type") != "application/json" || len(a.cookies) > 0 ||
+		r.workflow("orders").Queue != "quick" {
+		t.Errorf("%v, cookies %v", a.header, a.cookies)
+	}
+	values.Set("queue", "another")
+	a = r.call(http.MethodPost, action, values, session, script)
+	wantSays(t, a, http.StatusConflict, "changed the queue to “quick”", "<form ")
+}
+
+// On an executor whose copy of the registry lags, a conflict is checked again with a current copy.
+func TestConflictWithALaggingCopy(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	admin := operate.Caller{Kind: operate.CallerKindAdminToken, Role: operate.RoleAdmin}
+	asked := 0
+	_, err := r.calls.PatchWorkflow(t.Context(), admin, "orders", func(*api.PutWorkflow) error {
+		if asked++; asked == 1 {
+			return operate.ChangedSince("Not saved.")
+		}
+		return nil
+	})
+	if err != nil || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+}
+
+// Browsers remove line breaks and change their form. A name that has them is not edited by that.
+func TestNameWithLineBreaks(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	const name = "two\r\nlines "
+	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Name = name })
+	page := r.get("/workflows/orders", session)
+	a := r.postAgain(page, "settings-form", map[string]string{
+		"shown.name": "two\r\nlines ", "name": "twolines ", "queue": "quick",
+	}, session)
+	r.done(a, session)
+	if w := r.workflow("orders"); w.Name != name || w.Queue != "quick" {
+		t.Errorf("it is %+v", w)
+	}
+	// The HTML parser makes CRLF one line feed.
+	a = r.post("/workflows/orders", "settings-form", map[string]string{
+		"shown.name": "two\nlines ", "name": "one line",
+	}, session)
+	if r.done(a, session); r.workflow("orders").Name != "one line" {
+		t.Errorf("it is %+v", r.workflow("orders"))
+	}
+}
+
+// A form with a single setting that was not edited is not reported as saved if the setting is
+// another one by now.
+func TestUneditedFormOfAStalePage(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	limit := func(shown, wanted string) answer {
+		return r.call(http.MethodPost, "/queues/default/groups/main",
+			url.Values{"shown.limit": {shown}, "limit": {wanted}}, session)
+	}
+	r.done(limit("", "5"), session)
+	r.done(limit("5", "10"), session)
+	wantSays(t, limit("5", "5"), http.StatusConflict, "changed the limit to 10")
+	r.done(limit("10", "10"), session)
+
+	const path = "/workflows/orders?node=node"
+	page := r.get(path, session)
+	for form, theirs := range map[string]map[string]string{
+		"filter-form": {"filter": `{"ptr:/a": 1}`},
+		"order-form":  {"place": "ptr:/a"},
+		"answer-form": {"wait": "5"},
+	} {
+		r.done(r.post(path, form, theirs, session), session)
+		wantSays(t, r.postAgain(page, form, nil, session), http.StatusConflict,
+			"somebody else has changed the ")
+		r.done(r.post(path, form, nil, session), session)
+	}
+	if n := r.workflow("orders").Trigger("node"); n.Filter != `{"ptr:/a":1}` ||
+		n.OrderKey != "ptr:/a" || n.Answer.WaitSeconds != 5 {
+		t.Errorf("it is %+v", n)
+	}
+}
+
+// The parts of a page have different IDs, whatever the IDs of the objects on it are.
+func TestIDsOfElements(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	session := r.signIn()
+	for _, id := range []string{"x", "x-said", "form-x", "a", "a-b-c"} {
+		_, _, err := r.PutAccount(t.Context(), id, id, "free")
+		r.check(err)
+		r.CreateWorkflow(t, id, "free", false)
+		r.change(id, func(spec *edit.WorkflowSpec) { spec.Queue = id })
+	}
+	group := stream.RunnerGroup{Queue: "a", Group: "b-c"}
+	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(time.Minute))
+	r.check(err)
+	for _, path := range []string{"/accounts", "/queues"} {
+		seen := map[string]bool{}
+		for _, found := range regexp.MustCompile(`\bid="([^"]*)"`).
+			FindAllStringSubmatch(r.get(path, session).body, -1) {
+			if seen[found[1]] {
+				t.Errorf("%s has two elements %q", path, found[1])
+			}
+			seen[found[1]] = true
+		}
+	}
+	a := r.post("/queues", "a:b-c:limit-form", map[string]string{"limit": "-1"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "must be a whole number")
+	if n := strings.Count(a.body, `value="-1"`); n != 1 {
+		t.Errorf("%d forms show what was typed in one", n)
+	}
+}
+
+// A queue gets a stream of its own, whose settings are changed, without JavaScript. Nobody's
+// settings are overwritten unseen, and what was typed stays while the queue moves.
+func TestQueueStreamWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	const form = "default:stream-form"
+	settings := func() *registry.QueueStream {
+		have, ok := r.Directory.Queue("default")
+		if !ok || have.Record.Stream == nil {
+			t.Fatalf("the queue has no stream: %+v", have.Record)
+		}
+		return have.Record.Stream
+	}
+	before := r.get("/queues", session)
+	a := r.postAgain(before, form, map[string]string{"age": "1"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity,
+		"Seconds that messages are kept: must be at least ", `name="age" min="1" placeholder="as `+
+			`the shared stream" value="1" aria-invalid="true"`)
+	a = r.postAgain(before, form, map[string]string{"bytes": "1000000", "age": "100000"}, session)
+	if said := r.done(a, session); said != "default has a stream of its own." ||
+		settings().MaxBytes != 1_000_000 || settings().MaxAge.Seconds() != 100_000 {
+		t.Errorf("%s: %+v", said, settings())
+	}
+	a = r.postAgain(before, form, map[string]string{"bytes": "2000000"}, session)
+	wantSays(t, a, http.StatusConflict,
+		"changed the settings of its stream to bytes: 1000000, seconds: 100000")
+	if settings().MaxBytes != 1_000_000 {
+		t.Errorf("a conflict has made it %+v", settings())
+	}
+	a = r.postAgain(a, form, nil, session)
+	if r.done(a, session); settings().MaxBytes != 2_000_000 || settings().MaxAge != 0 {
+		t.Errorf("it is %+v", settings())
+	}
+
+	_, err := r.DropQueueStream(t.Context(), "default") // begins the move, which nobody continues
+	r.check(err)
+	a = r.postAgain(before, form, map[string]string{"age": "200000"}, session)
+	wantSays(t, a, http.StatusConflict, "Is moving to another stream", `value="200000"`)
+
+	a = r.post("/queues", "default:drop-form", nil, session)
+	if said := r.done(a, session); said != "default is in the shared stream." {
+		t.Errorf("it says %q", said)
 	}
 }

@@ -24,7 +24,7 @@ func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
 	set func(*posted, *api.TriggerSettings) error, saved, gone string,
 ) *form {
-	f.role, f.single = operate.RoleEditor, true
+	f.role, f.single, f.whole = operate.RoleEditor, true, true
 	f.maxBytes = 2 * maxTriedForm // as shown, and as typed
 	f.page, f.show = workflowFormPage, c.showWorkflow
 	f.save = func(r *http.Request, p *posted) (string, error) {
@@ -37,8 +37,7 @@ func (c *Console) nodeForm(
 		}
 		_, err := c.Operate.PatchTrigger(r.Context(), signin.Caller(r.Context()),
 			r.PathValue("id"), r.URL.Query().Get("node"), func(s *api.TriggerSettings) error {
-				if err := p.checkUnchanged(of(s)); err != nil ||
-					!p.isEdited(f.settings[0].fields...) {
+				if err := p.checkUnchanged(of(s)); err != nil {
 					return err
 				}
 				return set(p, s)

@@ -49,7 +49,7 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			key, !key.ExpiresAt.IsZero() &&
 				!now.Before(key.ExpiresAt), caller.Kind == operate.CallerKindKey &&
 				caller.ID == key.ID,
-			viewForm(ctx, "revoke-"+key.ID, nil),
+			viewForm(ctx, formName("revoke", key.ID), nil),
 		})
 	}
 	if r.URL.RawQuery != "" {

@@ -61,9 +61,10 @@ func (c *Console) pauseForm() *form {
 // groupForm returns the form of the limit of a group of runners.
 func (c *Console) groupForm() *form {
 	return c.queueForm(form{
-		name: "limit",
-		of:   []string{"group"},
-		role: operate.RoleEditor,
+		name:  "limit",
+		of:    []string{"group"},
+		role:  operate.RoleEditor,
+		whole: true,
 		settings: []setting{{"limit", []string{"limit"}, func(values []string) string {
 			if values[0] == "" {
 				return "none"
@@ -84,12 +85,8 @@ func (c *Console) groupForm() *form {
 			ctx := operate.IfQueueGroup(r.Context(), group, func(now *int64) error {
 				return p.checkUnchanged(map[string]string{"limit": limitText(now)})
 			})
-			done := "The limit of the group " + group + " of " + queue + " is set."
-			if !p.isEdited("limit") {
-				return done, nil
-			}
 			_, err := c.Operate.SetQueueGroup(ctx, signin.Caller(ctx), queue, group, limit)
-			return done, err
+			return "The limit of the group " + group + " of " + queue + " is set.", err
 		},
 	})
 }
@@ -165,6 +162,7 @@ func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
 		}
 	}
 	put := api.PutQueueStream{PlacementTags: strings.Fields(p.values["tags"])}
+	p.values["tags"] = strings.Join(put.PlacementTags, " ")
 	for field, to := range map[string]*int64{
 		"bytes": &put.MaxBytes, "age": &put.MaxAgeSeconds, "replicas": &put.Replicas,
 	} {
@@ -207,7 +205,7 @@ func (c *Console) dropStreamForm() *form {
 // GroupForm returns the form of the limit of one of the queue's groups.
 func (q queueRow) GroupForm(g api.QueueGroup) formView {
 	view := formView{current: map[string]string{"limit": limitText(g.MaxInFlight)}}
-	if q.posted != nil && q.posted.name == "limit-"+q.Queue.Queue+"-"+g.Group {
+	if q.posted != nil && q.posted.name == formName("limit", q.Queue.Queue, g.Group) {
 		view.posted = *q.posted
 	}
 	return view

@@ -45,7 +45,7 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	for _, q := range found {
 		row := queueRow{
 			Queue:  q,
-			Stream: viewForm(ctx, "stream-"+q.Queue, streamFields(streamOf(q))),
+			Stream: viewForm(ctx, formName("stream", q.Queue), streamFields(streamOf(q))),
 			posted: postedOf(ctx),
 		}
 		for _, g := range q.Groups {

@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/console"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/operators/reachability"
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 	"github.com/hookstart/hookstart/executor/internal/operators/testsend"
@@ -24,6 +25,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
@@ -36,6 +38,7 @@ const (
 type rig struct {
 	*registrytest.Registry
 	t      *testing.T
+	calls  *operate.Service
 	store  store.Store
 	server *httptest.Server
 	log    *logtest.Buffer
@@ -62,23 +65,28 @@ func start(t *testing.T) *rig {
 		Conn:      nc,
 		JetStream: r.JetStream,
 		Named:     r.Directory.Queues,
+		Settings:  r.Directory.QueueSettings,
 		Recorder:  "executor",
 	})
 	r.check(err)
 	t.Cleanup(waits.Stop)
-	calls := operate.New(operate.Config{
+	r.calls = operate.New(operate.Config{
 		Editor:     r.Editor,
 		Directory:  r.Directory,
 		Membership: r.Membership,
 		Store:      records,
 		JetStream:  r.JetStream,
 		Queues:     waits,
-		Changes:    changed,
-		PublicURL:  "https://hooks.example.com",
-		Reach:      checker,
-		TestSend:   testsend.New(),
-		Consumer:   "executor",
-		Keyring:    keyring,
+		Streams: queuestreams.New(queuestreams.Config{
+			JetStream: r.JetStream, Editor: r.Editor, Directory: r.Directory,
+			Settings: stream.DefaultSettings, Log: log,
+		}),
+		Changes:   changed,
+		PublicURL: "https://hooks.example.com",
+		Reach:     checker,
+		TestSend:  testsend.New(),
+		Consumer:  "executor",
+		Keyring:   keyring,
 	})
 	signIn := signin.New(signin.Config{
 		AdminToken:   adminToken,
@@ -87,10 +95,10 @@ func start(t *testing.T) *rig {
 		OneTimeNonce: nonce,
 	})
 	api := apiserver.New(apiserver.Config{
-		Operate: calls, SignIn: signIn, Log: log,
+		Operate: r.calls, SignIn: signIn, Log: log,
 	})
 	pages := console.New(console.Config{
-		Operate: calls, SignIn: signIn, Log: log,
+		Operate: r.calls, SignIn: signIn, Log: log,
 	})
 	r.server = httptest.NewServer(http.HandlerFunc(func(
 		w http.ResponseWriter, request *http.Request,

@@ -86,7 +86,7 @@ func (c *Console) saveWorkflowSettings(r *http.Request, p *posted) (string, erro
 			}
 			return nil
 		})
-	return "Saved.", err
+	return "The settings are saved.", err
 }
 
 // ownRate returns the rate limit in the form, or nil if the plan's applies.

@@ -45,6 +45,13 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
+// ChangedSince returns the error of a change that was refused because somebody else has changed the
+// same setting meanwhile. If this executor's copy of the registry is not current, the change is
+// tried again with a current one.
+func ChangedSince(detail string) error {
+	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
+}
+
 func notFound(kind, id, more string) error {
 	return &Error{
 		Code:   api.CodeNotFound,

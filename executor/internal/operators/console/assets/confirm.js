@@ -12,6 +12,9 @@ export function chosen(dialog) {
       dialog.removeEventListener("close", closed);
       resolve(mine === latest ? dialog.returnValue : "");
     };
+    if (dialog.open) {
+      dialog.close(); // without JavaScript, it was shown as a part of the page
+    }
     dialog.addEventListener("close", closed);
     dialog.returnValue = "";
     dialog.showModal();

@@ -7,6 +7,11 @@ export function goOn(path, done) {
   location.assign(path);
 }
 
+// hideDone removes the message about an earlier change.
+export function hideDone() {
+  document.querySelector("[data-done]").hidden = true;
+}
+
 export function sayDone() {
   const done = sessionStorage.getItem(key);
   if (done === null) {

@@ -2,8 +2,9 @@
 // page stays and shows what the response says about the form, in the element whose ID is the form's ID with "-said", or
 // in the one that the form names. If the response asks for confirmation in an open dialog, the page opens that dialog.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
-import { goOn } from "./done.js";
-import { fail, succeed } from "./failures.js";
+import { chosen } from "./confirm.js";
+import { goOn, hideDone } from "./done.js";
+import { fail } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
 
 export function watchPosts() {
@@ -20,17 +21,14 @@ const posted = "posted"; // a dialog's return value if it was closed because its
 async function post(form, button) {
   const id = form.getAttribute("id"); // form.id is the form's field of that name, if it has one
   const said = document.getElementById(form.dataset.said ?? `${id}-said`);
+  hideDone();
   try {
     const asked = busy(button, () => changing(() => ask(form, button)));
     button.closest("dialog")?.close(posted); // the form has its answer to the question
-    const { response, page } = await asked;
-    const answered = page.getElementById(id);
-    if (!response.ok) {
-      refuse(form, said, response, page, answered);
+    const { saved, response, page } = await asked;
+    if (saved) {
+      await showSaved(form, button, said, saved);
       return;
-    }
-    if (answered) {
-      adopt(form, answered, true); // nothing is left to lose
     }
     const once = page.querySelector("[data-shown-once]");
     if (once) {
@@ -39,19 +37,7 @@ async function post(form, button) {
       once.focus();
       return;
     }
-    const done = page.querySelector("[data-done]").textContent;
-    const { pathname, search } = new URL(response.url);
-    if (form.dataset.inPlace === "page" || pathname !== location.pathname || !answered) {
-      goOn(pathname + search, done);
-      return;
-    }
-    document.title = page.title;
-    if (said.matches(".refusal")) {
-      said.hidden = true;
-    } else {
-      succeed(said, done);
-    }
-    await refreshFragments(button);
+    await refuse(form, said, response, page);
   } catch (problem) {
     for (const part of said.children) { // they were about another failure
       part.hidden = !part.matches("[data-text]");
@@ -60,34 +46,56 @@ async function post(form, button) {
   }
 }
 
+// ask posts a form. It returns what the response says if the form was saved, or the page in the response.
 async function ask(form, button) {
   const body = new URLSearchParams(new FormData(form, button));
-  const response = await fetch(form.getAttribute("action"), { method: "POST", body }).catch(() => undefined);
+  const response = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } })
+    .catch(() => undefined);
   const text = await response?.text().catch(() => undefined);
   if (text === undefined) {
     throw unreachable();
   }
-  if (response.status === 401 || new URL(response.url).pathname === "/sign-in") {
+  if (response.status === 401) {
     signIn();
     throw new Problem(401, "unauthorized", "The session has expired. Sign in, then repeat the change.");
+  }
+  if (response.headers.get("Content-Type") === "application/json") {
+    return { saved: JSON.parse(text) };
   }
   return { response, page: new DOMParser().parseFromString(text, "text/html") };
 }
 
+// showSaved loads the page that shows the result, or refreshes the part of this page that does.
+async function showSaved(form, button, said, { page, done }) {
+  if (form.dataset.inPlace === "page") {
+    for (const control of form.elements) { // or the browser would ask whether to leave what is not saved
+      control.defaultValue = control.value;
+      control.defaultChecked = control.checked;
+    }
+    goOn(page, done);
+    return;
+  }
+  said.hidden = true;
+  await refreshFragments(button);
+}
+
 // refuse shows why the form was not saved, according to the same form in the response, or to an error page.
-function refuse(form, said, response, page, answered) {
+async function refuse(form, said, response, page) {
   const question = page.querySelector("dialog[open]");
   if (question) {
-    confirm(form, document.getElementById(question.id), question);
+    await confirm(form, document.getElementById(question.id), question);
     return;
   }
   const text = page.getElementById(said.id);
-  if (!answered || !text) {
+  const message = (text?.querySelector("[data-text]") ?? text)?.textContent.trim();
+  if (!message) {
     const why = page.querySelector("main .problem")?.textContent ?? `The executor answered ${response.status}.`;
     throw new Problem(response.status, "", why);
   }
-  adopt(form, answered, false);
-  const message = (text.querySelector("[data-text]") ?? text).textContent;
+  const answered = page.getElementById(form.getAttribute("id"));
+  if (answered) { // not if somebody else has changed what the form is about
+    adopt(form, answered);
+  }
   if (said.matches(".refusal")) {
     said.replaceChildren(...text.childNodes);
   }
@@ -95,17 +103,17 @@ function refuse(form, said, response, page, answered) {
   form.querySelector("[aria-invalid=true]")?.focus();
 }
 
-// confirm shows the question of the answer. Its button posts the form again.
-function confirm(form, dialog, question) {
+// confirm asks the question in the response. One of the buttons posts the form again.
+async function confirm(form, dialog, question) {
   dialog.replaceChildren(...question.childNodes);
-  dialog.returnValue = "";
-  dialog.addEventListener("close", () => dialog.returnValue === posted || form.reset(), { once: true });
-  dialog.showModal();
+  if (await chosen(dialog) !== posted) {
+    form.reset();
+  }
 }
 
-// adopt sets the controls of a form, and the messages beside them, to those in the response. After a failure, it keeps
-// what was typed and does not treat it as saved.
-function adopt(form, answered, saved) {
+// adopt sets the controls of a form that was not saved, and the messages beside them, to those in the response. It
+// keeps what was typed, and does not treat it as saved.
+function adopt(form, answered) {
   const taken = new Set();
   for (const theirs of answered.elements) {
     const mine = [...form.elements].find((control) => control.name !== "" && control.name === theirs.name && !taken.has(control));
@@ -122,11 +130,9 @@ function adopt(form, answered, saved) {
     }
     if (mine.matches("[aria-checked], [type=hidden]")) { // another button keeps its text, and so its value
       mine.value = theirs.value;
-    } else if (mine.matches("[type=checkbox]")) {
-      if (saved) {
-        mine.checked = mine.defaultChecked = theirs.checked;
-      }
-    } else if (mine.matches("input, textarea") && (saved || mine.value !== theirs.value)) {
+    } else if (mine.matches("select")) {
+      setDefault(mine, answered.elements[`shown.${mine.name}`]?.value);
+    } else if (mine.matches("input:not([type=checkbox]), textarea") && mine.value !== theirs.value) {
       mine.value = mine.defaultValue = theirs.value;
     }
   }
@@ -135,4 +141,16 @@ function adopt(form, answered, saved) {
     mine.textContent = problems[i].textContent;
     mine.hidden = problems[i].hidden;
   });
+}
+
+// setDefault sets the value that a select has after the form was reset. undefined changes nothing.
+function setDefault(select, shown) {
+  if (shown === undefined) {
+    return;
+  }
+  const { value } = select;
+  for (const option of select.options) {
+    option.defaultSelected = option.value === shown;
+  }
+  select.value = value;
 }

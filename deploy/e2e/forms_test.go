@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+)
+
+// What a form says in the browser is true in the rare cases, too: after a change was made but the
+// page cannot be loaded, after the subject of the form has changed, and after two questions or a
+// conflict.
+func TestFormsInTheBrowser(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	client, ctx := l.client(), t.Context()
+	plan := func(account, plan string) {
+		t.Helper()
+		if _, err := client.PutAccount(ctx, account, api.PutAccount{
+			Name: account, Plan: plan,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan("one", "ultra")
+	plan("two", "ultra")
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/workflows/demo")
+
+	// The page after a change does not decide what is said about the change.
+	b.evaluate(`{
+		const fetch = window.fetch;
+		window.fetch = async (path, options) => {
+			const response = await fetch(path, options);
+			return response.redirected ? new Response("", { status: 503 }) : response;
+		};
+		""
+	}`)
+	b.click(".rotate summary")
+	b.click("#rotate-form button")
+	b.text("[data-done]", "There is a new URL.")
+
+	// The form is gone from the response. The reason is shown all the same.
+	b.visit("/queues")
+	b.wait(fragmentsAreThere)
+	b.click(`tr:has([id="demo:stream"]) .limit:has([id="demo:stream-form"]) summary`)
+	b.write(`[id="demo:stream-form"] [name=age]`, "1")
+	b.evaluate(`document.getElementById("demo:stream-form").setAttribute("id", "gone"); ""`)
+	b.click(`[id="demo:set-stream"]`)
+	b.text("[data-queue-refusal]", "Seconds that messages are kept: must be at least ")
+
+	// A question that the browser has shown as a page is replaced by the next one.
+	b.visit("/accounts")
+	b.evaluate(`document.getElementById("one:delete").submit(); ""`)
+	b.text("dialog[open]", "Delete “one”?")
+	b.wait(`"ready" in document.documentElement.dataset`)
+	b.click(`[form="two:delete"]`)
+	b.text("dialog[open]", "Delete “two”?")
+	b.wait(`document.querySelector("dialog").matches(":modal")`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.wait(`!document.querySelector("dialog[open]")`)
+
+	// After a conflict, the plan to which the form returns is the present one.
+	b.visit("/accounts")
+	plan("one", "pro")
+	const choice = "#account-one .plan select"
+	b.do(chromedp.SetValue(chromedp.CSS(choice), "free"))
+	b.click("#account-one .plan button")
+	b.text(`[id="one:plan-said"]`, "somebody else has changed the plan to “pro”")
+	if chosen := b.evaluate(`document.querySelector("` + choice + `").value`); chosen != "free" {
+		t.Errorf("what was chosen is now %s", chosen)
+	}
+	b.evaluate(`document.getElementById("one:plan").reset(); ""`)
+	if chosen := b.evaluate(`document.querySelector("` + choice + `").value`); chosen != "pro" {
+		t.Errorf("the form returns to the plan %s", chosen)
+	}
+	b.contented()
+}
