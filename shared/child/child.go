@@ -1,5 +1,5 @@
-// Package child starts Hookstart's programs as child processes of tools and tests. The children end
-// with their parent and do not receive the terminal's signals.
+// Package child starts programs as child processes. The children end with their parent and do not
+// receive the terminal's signals, because each leads a process group of its own.
 package child
 
 import (
@@ -16,6 +16,7 @@ import (
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
+	err    error // the result of cmd.Wait; valid once exited is closed
 }
 
 // SelfCommand returns a command that starts this binary again under another name, its role. The
@@ -39,7 +40,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		cmd.Env = Environment()
 	}
 	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = endsWithParent()
+		cmd.SysProcAttr = attributes()
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
@@ -51,7 +52,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // ProcessState holds the result
+			p.err = cmd.Wait()
 			close(p.exited)
 		}
 	}()
@@ -85,6 +86,10 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // State returns how the process exited. It must not be called before Exited is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
+// Err returns what exec.Cmd.Wait returned: nil if the exit code was 0, and otherwise usually an
+// *exec.ExitError. It must not be called before Exited is closed.
+func (p *Process) Err() error { return p.err }
+
 // Signal sends a signal. It returns os.ErrProcessDone if the process has exited.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
@@ -111,6 +116,14 @@ func (p *Process) Terminate(timeout time.Duration) error {
 		return fmt.Errorf("did not end within %s after SIGTERM", timeout)
 	}
 }
+
+// TerminateGroup sends SIGTERM to the process and to all other processes of its group, also after
+// the process itself has exited. On systems other than Unix it kills the process alone. It must not
+// be called if the command's SysProcAttr was set.
+func (p *Process) TerminateGroup() { signalGroup(p.cmd.Process, syscall.SIGTERM) }
+
+// KillGroup is like TerminateGroup, but sends SIGKILL.
+func (p *Process) KillGroup() { signalGroup(p.cmd.Process, syscall.SIGKILL) }
 
 // Environment returns this process's environment without the variables that set flags of
 // Hookstart's programs.

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/hookstart/hookstart/shared/child"
 	"github.com/hookstart/hookstart/shared/runner"
 )
 
@@ -74,9 +74,9 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	timer := time.NewTimer(c.Timeout)
 	defer timer.Stop()
 	select {
-	case err = <-p.ended:
+	case <-p.Exited():
 		p.drain()
-		return c.result(p, err)
+		return c.result(p)
 	case <-timer.C:
 		p.stop(stopGrace)
 		p.drain()
@@ -97,11 +97,11 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 // cancel sends SIGTERM to a program because its execution was canceled. If the program exits
 // without an error, the execution has succeeded.
 func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
-	terminate(p.cmd.Process)
+	p.TerminateGroup()
 	select {
-	case err := <-p.ended:
+	case <-p.Exited():
 		p.drain()
-		output, err := c.result(p, err)
+		output, err := c.result(p)
 		if err != nil {
 			err = fmt.Errorf("was canceled: %w", err)
 		}
@@ -114,7 +114,8 @@ func (c *Command) cancel(p *process, timeout <-chan time.Time) (any, error) {
 }
 
 // result converts a program's exit into the result of the execution.
-func (c *Command) result(p *process, err error) (any, error) {
+func (c *Command) result(p *process) (any, error) {
+	err := p.Err()
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil && p.stdout.over:
@@ -141,8 +142,7 @@ func describe(exit *exec.ExitError) string {
 
 // process is a running program.
 type process struct {
-	cmd     *exec.Cmd
-	ended   chan error // receives the result of exec.Cmd.Wait, once
+	*child.Process
 	stdout  headBuffer
 	stderr  tailBuffer
 	pipes   []*os.File // this process's ends of the program's pipes
@@ -153,13 +153,9 @@ type process struct {
 // every process that holds them open.
 func (c *Command) start(e runner.Execution) (*process, error) {
 	//nolint:gosec,noctx // the operator's own program; the group is killed, not the process alone
-	p := &process{
-		cmd:    exec.Command(c.Path, c.Args...),
-		ended:  make(chan error, 1),
-		stdout: headBuffer{most: c.MaxOutput},
-	}
-	p.cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
-	setOwnProcessGroup(p.cmd)
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = append(append([]string{}, c.Env...), environmentOf(e)...)
+	p := &process{stdout: headBuffer{most: c.MaxOutput}}
 	var childFiles []*os.File
 	defer func() {
 		for _, end := range childFiles {
@@ -179,8 +175,9 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 		ours[i], childFiles = read, append(childFiles, write)
 		p.pipes = append(p.pipes, read)
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = childFiles[0], childFiles[1], childFiles[2]
-	if err := p.launch(); err != nil {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = childFiles[0], childFiles[1], childFiles[2]
+	var err error
+	if p.Process, err = child.Start(cmd); err != nil {
 		p.close()
 		return nil, startFailure(c.Path, err)
 	}
@@ -195,22 +192,6 @@ func (c *Command) start(e runner.Execution) (*process, error) {
 	p.reading.Go(func() { _, _ = io.Copy(&p.stdout, ours[1]) })
 	p.reading.Go(func() { _, _ = io.Copy(io.MultiWriter(&p.stderr, c.Stderr), ours[2]) })
 	return p, nil
-}
-
-// launch starts the program and waits for it on one locked thread. Linux kills the program when the
-// thread that started it exits, so launch keeps this thread until the program has exited.
-func (p *process) launch() error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.ended <- p.cmd.Wait()
-		}
-	}()
-	return <-started
 }
 
 // startFailure returns the error for a program that could not be started. It is permanent if the
@@ -234,14 +215,14 @@ func startFailure(path string, err error) error {
 // stop sends SIGTERM to the process group, and kills the group if the program has not exited after
 // grace.
 func (p *process) stop(grace time.Duration) {
-	terminate(p.cmd.Process)
+	p.TerminateGroup()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case _ = <-p.ended: //nolint:staticcheck // it was made to end: how it did says nothing
+	case <-p.Exited():
 	case <-timer.C:
-		kill(p.cmd.Process)
-		_ = <-p.ended //nolint:staticcheck // as above
+		p.KillGroup()
+		<-p.Exited()
 	}
 }
 
@@ -249,7 +230,7 @@ func (p *process) stop(grace time.Duration) {
 // A process that has left the group, such as a daemon, may keep the pipes open, so drain waits for
 // at most pipeGrace.
 func (p *process) drain() {
-	kill(p.cmd.Process)
+	p.KillGroup()
 	done := make(chan struct{})
 	go func() {
 		p.reading.Wait()
