@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -157,34 +156,16 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 // execution.
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	last := lastSequence(t, js)
-	consumer, err := js.OrderedConsumer(ctx, stream.ExecutionsName,
-		jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
 	times := map[string]int{}
-	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			t.Fatal(err)
-		}
-		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event.Start != nil && event.Start.RerunOf != "" {
-			times[event.Start.RerunOf]++
-		}
-		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream == last {
-			return times
-		}
+	if err := stream.Read(t.Context(), js, stream.ExecutionsName, jetstream.OrderedConsumerConfig{},
+		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+			if err == nil && event.Start != nil && event.Start.RerunOf != "" {
+				times[event.Start.RerunOf]++
+			}
+			return err
+		}); err != nil {
+		t.Fatal(err)
 	}
+	return times
 }

@@ -154,32 +154,17 @@ func checkLedger(
 // storedStarts counts the starts of a workflow in the stream by execution ID.
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
-	js := jetStream(t, natsURL)
-	consumer, err := js.OrderedConsumer(
-		t.Context(),
-		stream.ExecutionsName,
+	counts := map[string]int{}
+	if err := stream.Read(t.Context(), jetStream(t, natsURL), stream.ExecutionsName,
 		jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
-		},
-	)
-	if err != nil {
+		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
-	counts := map[string]int{}
-	for {
-		msg, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
-		meta, err := msg.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if meta.NumPending == 0 {
-			return counts
-		}
-	}
+	return counts
 }
 
 // recordedIDs counts the records of a workflow by execution ID.

@@ -336,37 +336,25 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 // the status in the record.
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
-	js := jetStream(t, l.nats)
-	consumer, err := js.OrderedConsumer(t.Context(), stream.ProgressName,
-		jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
 	first, again := map[string]*execution.Progress{}, map[string]bool{}
-	for pending := uint64(1); pending > 0; {
-		msg, err := messages.Next(jetstream.NextMaxWait(30 * time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		meta, err := msg.Metadata()
-		event, unreadable := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
-		if err = errors.Join(err, unreadable); err != nil {
-			t.Fatal(err)
-		}
-		pending = meta.NumPending
-		if p := event.Progress; p.Status.Final() {
-			reports++
-			if first[p.ID] != nil {
-				again[p.ID] = true
-				continue
+	if err := stream.Read(t.Context(), jetStream(t, l.nats), stream.ProgressName,
+		jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}},
+		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
+			if err != nil {
+				return err
 			}
-			first[p.ID] = p
-		}
+			if p := event.Progress; p.Status.Final() {
+				reports++
+				if first[p.ID] != nil {
+					again[p.ID] = true
+					return nil
+				}
+				first[p.ID] = p
+			}
+			return nil
+		}); err != nil {
+		t.Fatal(err)
 	}
 	if len(first) != len(ids) {
 		t.Errorf("%d of %d executions were reported to have ended", len(first), len(ids))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -354,33 +355,15 @@ func (m *moving) stored(workflow string) map[string]int {
 	counts := map[string]int{}
 	for _, own := range []bool{false, true} {
 		place := stream.Layout{Own: own}
-		subject := place.StartSubject(workflow, workflow, "node")
-		s, err := js.Stream(m.t.Context(), place.StreamName(workflow))
-		if own && err != nil {
-			continue
-		}
-		if err != nil {
+		err := stream.Read(m.t.Context(), js, place.StreamName(workflow),
+			jetstream.OrderedConsumerConfig{
+				FilterSubjects: []string{place.StartSubject(workflow, workflow, "node")},
+			}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+				counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+				return nil
+			})
+		if err != nil && (!own || !errors.Is(err, jetstream.ErrStreamNotFound)) {
 			m.t.Fatal(err)
-		}
-		info, err := s.Info(m.t.Context(), jetstream.WithSubjectFilter(subject))
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		left := info.State.Subjects[subject]
-		if left == 0 {
-			continue
-		}
-		consumer, err := js.OrderedConsumer(m.t.Context(), place.StreamName(workflow),
-			jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
-		if err != nil {
-			m.t.Fatal(err)
-		}
-		for ; left > 0; left-- {
-			msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
-			if err != nil {
-				m.t.Fatal(err)
-			}
-			counts[msg.Headers().Get(stream.HeaderExecutionID)]++
 		}
 	}
 	return counts

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,7 +49,7 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 	counts := map[string]int{}
 	for _, t := range targets {
 		if err := countStarts(ctx, js, t, counts); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.layout.StreamName(t.queue), err)
+			return nil, err
 		}
 	}
 	return counts, nil
@@ -60,39 +59,16 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 func countStarts(
 	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
 ) error {
-	consumer, err := js.OrderedConsumer(ctx, t.layout.StreamName(t.queue),
-		jetstream.OrderedConsumerConfig{
-			FilterSubjects: []string{t.layout.StartSubject(t.queue, t.workflowID, "*")},
-		})
+	err := stream.Read(ctx, js, t.layout.StreamName(t.queue), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{t.layout.StartSubject(t.queue, t.workflowID, "*")},
+	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+		return nil
+	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // everything in it is lost
 	}
-	if err != nil {
-		return err
-	}
-	info, err := consumer.Info(ctx)
-	if err != nil || info.NumPending == 0 {
-		return err
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for {
-		msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
-		if meta.NumPending == 0 {
-			return nil
-		}
-	}
+	return err
 }
 
 // record is one execution as returned by the operators' API.

@@ -67,39 +67,13 @@ func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string
 }
 
 func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, name string) error {
-	s, err := js.Stream(ctx, name)
-	if err != nil {
-		return err
-	}
-	last := s.CachedInfo().State.LastSeq
-	if last == 0 {
-		return nil
-	}
-	consumer, err := js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for {
-		msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		if err := all.addMessage(msg, meta.Timestamp); err != nil {
-			return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
-		}
-		if meta.Sequence.Stream >= last {
+	return stream.Read(ctx, js, name, jetstream.OrderedConsumerConfig{},
+		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if err := all.addMessage(msg, meta.Timestamp); err != nil {
+				return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
+			}
 			return nil
-		}
-	}
+		})
 }
 
 // copyMsgIDPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.

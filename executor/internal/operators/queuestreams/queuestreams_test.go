@@ -124,31 +124,16 @@ func (f *fixture) starts() map[string]int {
 		f.t.Fatal(err)
 	}
 	for _, name := range names {
-		s, err := f.JetStream.Stream(f.t.Context(), name)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		left := s.CachedInfo().State.Msgs
-		consumer, err := s.OrderedConsumer(f.t.Context(), jetstream.OrderedConsumerConfig{
+		if err := stream.Read(f.t.Context(), f.JetStream, name, jetstream.OrderedConsumerConfig{
 			HeadersOnly: true,
-		})
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		messages, err := consumer.Messages()
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		for ; left > 0; left-- {
-			msg, err := messages.Next(jetstream.NextMaxWait(10 * time.Second))
-			if err != nil {
-				f.t.Fatal(err)
-			}
+		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 			if stream.IsStart(msg.Subject()) {
 				found[msg.Headers().Get(stream.HeaderExecutionID)]++
 			}
+			return nil
+		}); err != nil {
+			f.t.Fatal(err)
 		}
-		messages.Stop()
 	}
 	return found
 }

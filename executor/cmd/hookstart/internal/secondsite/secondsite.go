@@ -392,7 +392,12 @@ func (s Site) createRunnerConsumers(
 		}
 		queues[g.Queue] = true
 	}
-	err = s.read(ctx, name, end, func(msg jetstream.Msg, sequence uint64) error {
+	err = stream.Read(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
+		msg jetstream.Msg, meta *jetstream.MsgMetadata,
+	) error {
+		if meta.Sequence.Stream > end {
+			return nil
+		}
 		event, _, err := stream.DecodeSummary(msg.Subject(), msg.Headers(), msg.Data())
 		if err != nil || event.Start == nil || ended[event.Start.ID] ||
 			!queues[event.Start.Queue] {
@@ -400,7 +405,7 @@ func (s Site) createRunnerConsumers(
 		}
 		header := maps.Clone(msg.Headers())
 		header[jetstream.MsgIDHeader] = []string{
-			fmt.Sprint(republishedIDPrefix, event.Start.ID, "-", sequence),
+			fmt.Sprint(republishedIDPrefix, event.Start.ID, "-", meta.Sequence.Stream),
 		}
 		if _, err := s.JetStream.PublishMsg(ctx, &nats.Msg{
 			Subject: msg.Subject(), Header: header, Data: msg.Data(),
@@ -447,63 +452,13 @@ const republishedIDPrefix = "again-"
 // addEndedExecutions reads a stream of reports and adds to ended the IDs of the executions with a
 // final report.
 func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
-	reports, err := s.JetStream.Stream(ctx, name)
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", name, err)
-	}
-	last := reports.CachedInfo().State.LastSeq
-	return s.read(ctx, name, last, func(msg jetstream.Msg, _ uint64) error {
+	return stream.Read(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
+		msg jetstream.Msg, _ *jetstream.MsgMetadata,
+	) error {
 		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 		if err == nil && event.Progress != nil && event.Progress.Status.Final() {
 			ended[event.Progress.ID] = true
 		}
 		return nil
 	})
-}
-
-// nextMessageTimeout is how long to wait for the next message, which should be available.
-const nextMessageTimeout = 30 * time.Second
-
-// read calls each for every message of a stream, up to a sequence (inclusive).
-func (s Site) read(
-	ctx context.Context, name string, last uint64,
-	each func(msg jetstream.Msg, sequence uint64) error,
-) error {
-	of, err := s.JetStream.Stream(ctx, name)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	if state := of.CachedInfo().State; state.Msgs == 0 || last < state.FirstSeq {
-		return nil
-	}
-	consumer, err := of.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	defer messages.Stop()
-	for {
-		waiting, cancel := context.WithTimeout(ctx, nextMessageTimeout)
-		msg, err := messages.Next(jetstream.NextContext(waiting))
-		cancel()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("read %s: %w", name, err)
-		}
-		if meta.Sequence.Stream > last {
-			return nil
-		}
-		if err := each(msg, meta.Sequence.Stream); err != nil {
-			return err
-		}
-		if meta.Sequence.Stream == last || meta.NumPending == 0 {
-			return nil
-		}
-	}
 }
