@@ -116,7 +116,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.connect(ctx, starting); err != nil {
 		return err
 	}
-	if err := e.followRegistry(ctx, starting); err != nil {
+	if err := e.followRegistry(starting); err != nil {
 		return err
 	}
 	if err := e.prepareEdits(starting); err != nil {
@@ -153,14 +153,14 @@ func (e *executor) run(ctx context.Context) error {
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
-func (e *executor) connect(ctx, startCtx context.Context) error {
-	if err := e.Connect(startCtx); err != nil {
+func (e *executor) connect(ctx, starting context.Context) error {
+	if err := e.Connect(starting); err != nil {
 		return err
 	}
-	if err := ensureJetStreamWithRetry(startCtx, e.NATS, e.JetStream, e.config); err != nil {
+	if err := ensureJetStreamWithRetry(starting, e.NATS, e.JetStream, e.config); err != nil {
 		return err
 	}
-	records, err := e.config.openStore(ctx, startCtx)
+	records, err := e.config.openStore(ctx, starting)
 	if err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (e *executor) connect(ctx, startCtx context.Context) error {
 
 // followRegistry loads the registry and announces this process to the other processes. After the
 // announcement, a change of the registry is confirmed only when this process has applied it.
-func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
-	if e.follower, err = consistency.Follow(startCtx, e.JetStream, e.directory, e.Log); err != nil {
+func (e *executor) followRegistry(ctx context.Context) (err error) {
+	if e.follower, err = consistency.Follow(ctx, e.JetStream, e.directory, e.Log); err != nil {
 		return err
 	}
 	e.Add(e.follower.Stop)
@@ -181,15 +181,15 @@ func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
 		Name: "hookstart_executor_registry_revision",
 		Help: "The registry revision that is in force here.",
 	}, func() float64 { return float64(e.follower.Revision()) }))
-	callRoll := consistency.Join
+	join := consistency.Join
 	if e.config.FreshNATS {
-		callRoll = consistency.JoinFirst
+		join = consistency.JoinFirst
 	}
-	if e.membership, err = callRoll(ctx, e.NATS); err != nil {
+	if e.membership, err = join(ctx, e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.membership.Stop)
-	announcer, err := consistency.StartHeartbeat(startCtx, e.NATS, e.follower,
+	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower,
 		consistency.RoleExecutor, nil, consistency.ProcessInfo{
 			Version: ops.Version, KeyIDs: e.keys.IDs(), Schema: e.records.Schema(),
 		}, e.Log)
@@ -202,7 +202,7 @@ func (e *executor) followRegistry(ctx, startCtx context.Context) (err error) {
 
 // prepareEdits compares the registry with its copy in the database, and creates the editor of the
 // registry.
-func (e *executor) prepareEdits(startCtx context.Context) (err error) {
+func (e *executor) prepareEdits(ctx context.Context) (err error) {
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     e.JetStream,
 		Store:         e.records,
@@ -213,7 +213,7 @@ func (e *executor) prepareEdits(startCtx context.Context) (err error) {
 			return ensureRegistry(ctx, e.NATS, e.JetStream, e.config)
 		},
 	})
-	if err := e.databaseCopy.Begin(startCtx); err != nil {
+	if err := e.databaseCopy.Begin(ctx); err != nil {
 		return err
 	}
 	if e.config.RegistryCopy != "" {
@@ -225,7 +225,7 @@ func (e *executor) prepareEdits(startCtx context.Context) (err error) {
 	//nolint:contextcheck // it is renewed until the last response is sent
 	lease := consistency.NewLease(e.NATS, e.follower)
 	e.Add(lease.Stop)
-	if e.editor, err = edit.NewEditor(startCtx, e.JetStream, e.directory, e.follower, lease,
+	if e.editor, err = edit.NewEditor(ctx, e.JetStream, e.directory, e.follower, lease,
 		e.membership); err != nil {
 		return err
 	}
@@ -253,16 +253,16 @@ func (e *executor) putPlans(ctx context.Context) error {
 }
 
 // prepareWatches subscribes to changed records, and prepares the watching of the queues.
-func (e *executor) prepareWatches(startCtx context.Context) (err error) {
+func (e *executor) prepareWatches(ctx context.Context) (err error) {
 	if e.changed, err = changes.New(e.NATS); err != nil {
 		return err
 	}
 	e.Add(e.changed.Stop)
 	// Without this stream, a client that resumes an event stream is informed that it may have
 	// missed changes.
-	err = changes.Ensure(startCtx, e.JetStream, e.config.Replicas)
+	err = changes.Ensure(ctx, e.JetStream, e.config.Replicas)
 	if err == nil {
-		err = e.changed.LoadRecent(startCtx, e.JetStream)
+		err = e.changed.LoadRecent(ctx, e.JetStream)
 	}
 	if err != nil {
 		e.Log.WithError(err).Warn("the changes before this start cannot be read: clients that " +
@@ -502,11 +502,12 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until startCtx is done.
-func (c *Config) openStore(ctx, startCtx context.Context) (store.Store, error) {
+// openStore opens the database. It waits for a PostgreSQL server until starting is done. SQLite's
+// file needs no waiting, but it may be migrated, which may take longer than that.
+func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
 	if !isSQLite {
-		return c.OpenPostgres(startCtx, c.DatabaseURL)
+		return c.OpenPostgres(starting, c.DatabaseURL)
 	}
 	records, err := sqlite.Open(ctx, path)
 	if err != nil {
