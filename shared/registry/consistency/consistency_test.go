@@ -171,7 +171,7 @@ func TestAnIngressThatCatchesUpIsHeard(t *testing.T) {
 
 // Wait fails while the membership receives nothing, because it may have missed the announcement of
 // a process.
-func TestARollThatHearsNothing(t *testing.T) {
+func TestAMembershipThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
 	membership, err := consistency.Join(t.Context(), server.Connect(t))

@@ -16,11 +16,13 @@ import (
 )
 
 // connectByLink connects through a link that can be cut.
-func connectByLink(t *testing.T, server *natstest.Node) (*nats.Conn, natstest.Link) {
+func connectByLink(
+	t *testing.T, server *natstest.Node, options ...nats.Option,
+) (*nats.Conn, natstest.Link) {
 	t.Helper()
 	link := server.NewLink(t)
-	nc, err := nats.Connect(link.URL(), nats.MaxReconnects(-1),
-		nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect(link.URL(), append(options, nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))...)
 	fatal(t, err)
 	t.Cleanup(nc.Close)
 	return nc, link
@@ -76,7 +78,7 @@ func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 
 // The first change of a new executor waits for the lease of an ingress that was cut off from NATS
 // just before the executor joined. The executor has never received heartbeats of that ingress.
-func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
+func TestANewMembershipWaitsForThoseItCannotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
@@ -96,12 +98,18 @@ func TestANewRollWaitsForThoseItCannotHear(t *testing.T) {
 
 // The first change of an executor that has reconnected waits for the lease of an ingress that
 // started while the executor was disconnected, and that is cut off from NATS by now.
-func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
+func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
 	r := registrytest.Start(t, server.Connect(t))
 	whileItsLeaseHolds(t, func() bool {
-		nc, deaf := connectByLink(t, server)
+		reconnected := make(chan struct{}, 1)
+		nc, deaf := connectByLink(t, server, nats.ReconnectHandler(func(*nats.Conn) {
+			select {
+			case reconnected <- struct{}{}:
+			default:
+			}
+		}))
 		membership, err := consistency.JoinFirst(t.Context(), nc)
 		fatal(t, err)
 		t.Cleanup(membership.Stop)
@@ -110,9 +118,7 @@ func TestARollThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 		lease, link := newcomer(t, server)
 		link.Silence()
 		deaf.DropConnections()
-		for nc.Stats().Reconnects == 0 {
-			<-time.After(time.Millisecond)
-		}
+		<-reconnected
 		held := lease.IsValid(time.Now())
 		if holdsAfterChange(t, r, membership, lease) {
 			t.Error("a change returned while a process may answer from the registry before it")
@@ -149,8 +155,7 @@ func TestAChangeWaitsForTheLeaseOfASilentProcess(t *testing.T) {
 	for len(r.Membership.IngressSettings()) > 0 { // wait until the ingress is presumed dead
 		<-time.After(10 * time.Millisecond)
 	}
-	for !lease.IsValid(time.Now()) { // the ingress still renews its lease
-		<-time.After(10 * time.Millisecond)
+	for !lease.AwaitValid(time.Now()) { // the ingress still renews its lease
 	}
 	slow.Hold.Lock() // keeps the ingress from applying the change
 	defer slow.Hold.Unlock()
