@@ -165,7 +165,7 @@ func TestTheFirstWorkflowRuns(t *testing.T) {
 	b := openBrowser(t, l.executor)
 	signedInAt(b, "/new-workflow")
 	b.write("#name", "My first")
-	b.click("[data-create-workflow] .primary")
+	b.click("#new-workflow .primary")
 	b.page("My first")
 	b.text("#title", "A demo runner in this program takes its queue")
 	b.write("#sample", `{"hello": "world"}`)

@@ -37,7 +37,7 @@ func TestConsole(t *testing.T) {
 	b.write("#name", "Acme Inc.")
 	b.wait(`document.querySelector("#id").value === "acme-inc"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#plan"), "free"))
-	b.click("[data-create-account] .primary")
+	b.click("#new-account .primary")
 	b.text("#account-acme-inc", "0 of 1 active")
 	b.text("[data-done]", "“Acme Inc.” is created.")
 
@@ -104,10 +104,10 @@ func createAndActivate(t *testing.T, b *tab) (url string) {
 	// If the ID is taken, the page says so beside the field, and keeps what was typed.
 	b.wait(`document.querySelector("#id").value === "new-orders"`)
 	b.do(chromedp.SetValue(chromedp.CSS("#id"), "demo"))
-	b.click("[data-create-workflow] .primary")
+	b.click("#new-workflow .primary")
 	b.text("#id-problem", "already")
 	b.do(chromedp.SetValue(chromedp.CSS("#id"), "new-orders"))
-	b.click("[data-create-workflow] .primary")
+	b.click("#new-workflow .primary")
 	b.page("New orders")
 	b.text("[data-done]", "“New orders” is created. It is inactive")
 	b.text("#state", "Inactive")
@@ -383,10 +383,10 @@ func hitTheLimit(b *tab) {
 	b.t.Helper()
 	b.visit("/new-workflow?account=acme-inc")
 	b.write("#name", "Invoices")
-	b.click("[data-create-workflow] .primary")
+	b.click("#new-workflow .primary")
 	b.page("Invoices")
 	b.click("[data-switch]")
-	said := b.text("[data-switch-refusal]", "or change the plan")
+	said := b.text("#switch-form-said", "or change the plan")
 	if !strings.Contains(said, "Deactivate New orders") {
 		b.t.Errorf("the refusal says: %s", said)
 	}

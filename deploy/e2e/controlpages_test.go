@@ -166,7 +166,7 @@ func (c *controlled) states(t *testing.T) []controlState {
 			b.click(streamDetails + "summary")
 			b.write(streamDetails+"[name=age]", "1")
 			b.click(setStreamButton)
-			b.text("[data-queue-refusal]", "Seconds that messages are kept: must be at least ")
+			b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 		}},
 		{"executions-cancel-all", "/executions?of=nightly&status=queued", nil, func(b *tab) {
 			b.click("[data-cancel-all] button")
@@ -314,7 +314,7 @@ func TestControlByKeyboard(t *testing.T) {
 	b.text(pause, "Pause")
 	focused(pause)
 	b.visit("/queues")
-	to(row + " [data-pause-for]")
+	to(row + " [name=seconds]")
 	press("for 8")
 	to(pause)
 	press(kb.Enter)
@@ -420,7 +420,7 @@ func TestControlByKeyboard(t *testing.T) {
 	b.visit("/accounts")
 	to("#account-tests .events summary")
 	press(kb.Enter)
-	to(form + "[data-no-events]")
+	to(form + "[name=start]")
 	press(kb.Enter)
 	b.text("[data-done]", "start no workflow")
 	b.text("#account-tests .events", "events start no workflow")

@@ -24,7 +24,7 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	b.do(chromedp.Submit(chromedp.CSS("#token")))
 	b.page("New workflow")
 	b.write("#name", "Events")
-	b.click("[data-create-workflow] .primary")
+	b.click("#new-workflow .primary")
 	b.page("Events")
 	b.text("#state", "Inactive")
 	url := ""

@@ -50,7 +50,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.write(`[id="demo:stream-form"] [name=age]`, "1")
 	b.evaluate(`document.getElementById("demo:stream-form").setAttribute("id", "gone"); ""`)
 	b.click(`[id="demo:set-stream"]`)
-	b.text("[data-queue-refusal]", "Seconds that messages are kept: must be at least ")
+	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 
 	// A question that the browser has shown as a page is replaced by the next one.
 	b.visit("/accounts")

@@ -139,7 +139,7 @@ func TestHandlingByKeyboard(t *testing.T) {
 	} {
 		to("details:has([data-handling=" + form + "]) summary")
 		press(kb.Enter)
-		to("[data-handling=" + form + "] [data-take-away]")
+		to("[data-handling=" + form + "] [value=take-away]")
 		press(kb.Enter)
 		b.text("[data-done]", gone)
 	}

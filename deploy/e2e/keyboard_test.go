@@ -217,9 +217,9 @@ func TestDialogsByKeyboard(t *testing.T) {
 		b.wait(`document.activeElement.matches("dialog[open] [value=yes]")`)
 		press(kb.Enter)
 	}
-	asked(`[data-delete-account=demo]`, "Delete “Demo”?")
+	asked(`[form="demo:delete"]`, "Delete “Demo”?")
 	b.text("#delete-demo-said", "workflow")
-	asked(`[data-delete-account=empty]`, "Delete “Empty”?")
+	asked(`[form="empty:delete"]`, "Delete “Empty”?")
 	b.text("[data-done]", "“Empty” is deleted.")
 	b.visit("/executions?status=rejected")
 	asked("[data-replay-all-do]", "Run all rejected executions that match again?")

@@ -208,7 +208,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.write("#name", "CI of team A")
 	b.do(chromedp.SetValue(chromedp.CSS("#role"), "editor"),
 		chromedp.SetValue(chromedp.CSS("#account"), "demo"))
-	b.click("[data-create-key] .primary")
+	b.click("#new-key .primary")
 	key := strings.TrimSpace(b.text("#made-key", "hsk_"))
 	b.click(`[data-copy="made-key"]`)
 	b.text(`[data-copy="made-key"]`, "Copied")
@@ -229,7 +229,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	other.visit("/workflows/demo")
 	other.see("[data-switch]")
 
-	b.click("[data-revoke]")
+	b.click(".keys .act button")
 	b.text("dialog[open]", "CI of team A")
 	b.click(`dialog[open] [value="yes"]`)
 	b.text("[data-done]", "is revoked")

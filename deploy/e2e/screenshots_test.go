@@ -76,7 +76,7 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "workflow-limit", path: "/workflows/invoices", do: func(b *tab) {
 				b.click("[data-switch]")
-				b.text("[data-switch-refusal]", "change the plan")
+				b.text("#switch-form-said", "change the plan")
 			}},
 			{name: "workflow-over", path: "/workflows/shrunk"},
 			{name: "workflow-saved", path: "/workflows/ledger", do: func(b *tab) {
@@ -140,7 +140,7 @@ func TestScreenshots(t *testing.T) {
 			}},
 			{name: "queues", path: "/queues"},
 			{name: "accounts-delete", path: "/accounts", do: func(b *tab) {
-				b.click("[data-delete-account]")
+				b.click("[form$=':delete']")
 				b.see("dialog[open]")
 			}},
 			{name: "refusals", path: "/refusals"},
@@ -160,17 +160,17 @@ func TestScreenshots(t *testing.T) {
 			{name: "new-workflow", path: "/new-workflow", do: func(b *tab) {
 				b.click("summary")
 				b.write("#name", "Demo")
-				b.click("[data-create-workflow] .primary")
-				b.text("[data-create-workflow] #id-problem", "already")
+				b.click("#new-workflow .primary")
+				b.text("#new-workflow #id-problem", "already")
 			}},
 			{name: "keys", path: "/keys"},
 			{name: "keys-made", path: "/keys", do: func(b *tab) {
 				b.write("#name", "A new one")
-				b.click("[data-create-key] .primary")
+				b.click("#new-key .primary")
 				b.text("#made-key", "hsk_")
 			}},
 			{name: "keys-revoke", path: "/keys", do: func(b *tab) {
-				b.click("[data-revoke]")
+				b.click(".keys .act button")
 				b.see("dialog[open]")
 			}},
 			{name: "audit", path: "/audit"},

@@ -41,21 +41,21 @@ func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
 }
 
-// ifAccountKey is the context key of the condition that WithAccountCondition sets.
+// ifAccountKey is the context key of the condition that IfAccount sets.
 type ifAccountKey struct{}
 
-// WithAccountCondition returns a context in which changes of an account fail with ErrChangedSince
-// unless holds returns true for the existing account. If there is no account, holds is called with
-// nil. A change does not fail if the account is already as requested.
-func WithAccountCondition(ctx context.Context, holds func(*registry.Account) bool) context.Context {
+// IfAccount returns a context in which a change of an account fails with the error that holds
+// returns for the existing account, which is nil if there is none. A change does not fail if the
+// account is already as requested. holds may be called more than once.
+func IfAccount(ctx context.Context, holds func(*registry.Account) error) context.Context {
 	return context.WithValue(ctx, ifAccountKey{}, holds)
 }
 
-// checkAccountCondition checks the condition of WithAccountCondition for an account that is about
-// to be changed. a is nil if there is no account.
-func checkAccountCondition(ctx context.Context, a *registry.Account) error {
-	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) bool); ok && !holds(a) {
-		return ErrChangedSince
+// checkIfAccount checks the condition of IfAccount for an account that is about to be changed. a is
+// nil if there is no account.
+func checkIfAccount(ctx context.Context, a *registry.Account) error {
+	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) error); ok {
+		return holds(a)
 	}
 	return nil
 }

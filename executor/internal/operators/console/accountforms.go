@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,25 +18,16 @@ func (c *Console) showAccounts() http.HandlerFunc {
 	return pageHandler(c, "accounts", page{Title: "Accounts", Section: "accounts"}, c.accountList)
 }
 
-// accountsFormPage returns the path and query of the page of the list of accounts that showed the
-// form.
-func accountsFormPage(r *http.Request) string {
-	if after := r.URL.Query().Get("after"); after != "" {
-		return "/accounts?" + url.Values{"after": {after}}.Encode()
-	}
-	return "/accounts"
-}
-
 // planForm returns the form of an account's plan.
 func (c *Console) planForm() *form {
 	return &form{
-		name:     "plan",
-		of:       []string{"id"},
-		role:     operate.RoleAdmin,
-		settings: []setting{{"plan", []string{"plan"}, quoted}},
-		page:     accountsFormPage,
-		show:     c.showAccounts(),
-		save:     c.savePlan,
+		name:      "plan",
+		of:        []string{"id"},
+		operation: "PatchAccount",
+		settings:  []setting{{"plan", []string{"plan"}, quoted}},
+		page:      listFormPage("/accounts"),
+		show:      c.showAccounts(),
+		save:      c.savePlan,
 	}
 }
 
@@ -72,11 +65,11 @@ type accountToDelete struct{ ID, Name string }
 // deleteAccountForm returns the form that deletes an account.
 func (c *Console) deleteAccountForm() *form {
 	return &form{
-		name: "delete",
-		of:   []string{"id"},
-		role: operate.RoleAdmin,
-		page: accountsFormPage,
-		show: c.showAccounts(),
+		name:      "delete",
+		of:        []string{"id"},
+		operation: "DeleteAccount",
+		page:      listFormPage("/accounts"),
+		show:      c.showAccounts(),
 		save: func(r *http.Request, p *posted) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			a, err := c.Operate.Account(ctx, caller, r.PathValue("id"))
@@ -95,10 +88,10 @@ func (c *Console) deleteAccountForm() *form {
 // newAccountForm returns the form that creates an account.
 func (c *Console) newAccountForm() *form {
 	return &form{
-		name: "new-account",
-		role: operate.RoleAdmin,
-		page: accountsFormPage,
-		show: c.showAccounts(),
+		name:      "new-account",
+		operation: "PutAccount",
+		page:      listFormPage("/accounts"),
+		show:      c.showAccounts(),
 		save: func(r *http.Request, p *posted) (string, error) {
 			id, name := p.values["id"], strings.TrimSpace(p.values["name"])
 			if name == "" {
@@ -117,48 +110,65 @@ func (c *Console) newAccountForm() *form {
 // eventsForm returns the form of the workflow that an account's operator events start.
 func (c *Console) eventsForm() *form {
 	return &form{
-		name:   "events",
-		of:     []string{"id"},
-		role:   operate.RoleAdmin,
-		fields: map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
-		page:   accountsFormPage,
-		show:   c.showAccounts(),
-		save:   c.saveEvents,
+		name:      "events",
+		of:        []string{"id"},
+		operation: "PutEvents",
+		whole:     true,
+		settings:  []setting{{"events", []string{"workflow", "silent", "kinds"}, eventsText}},
+		fields:    map[string]string{"workflowId": "workflow", "silentAfterSeconds": "silent"},
+		page:      listFormPage("/accounts"),
+		show:      c.showAccounts(),
+		save:      c.saveEvents,
 	}
 }
 
-// saveEvents replaces the events' settings as a whole, so it only replaces the version of the
-// account that the page has shown.
-func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
-	if p.values["revision"] == "" {
-		return "", errIncomplete()
+// eventsFields returns the fields of the form of an account's operator events. put is nil if the
+// events start no workflow. The form has a checkbox for each kind; the field kinds is all of them.
+func eventsFields(put *api.PutEvents) map[string]string {
+	if put == nil {
+		put = &api.PutEvents{}
 	}
-	caller, id := signin.Caller(r.Context()), r.PathValue("id")
-	ctx := operate.WithAccountIfMatch(r.Context(), p.values["revision"])
+	return map[string]string{
+		"workflow": put.WorkflowID, "silent": limitText(&put.SilentAfterSeconds),
+		"kinds": strings.Join(slices.Sorted(slices.Values(put.Kinds)), " "),
+	}
+}
+
+func eventsText(values []string) string {
+	workflow, silent, kinds := values[0], values[1], values[2]
+	if workflow == "" {
+		return "none"
+	}
+	text := "“" + workflow + ", " + cmp.Or(kinds, "all kinds")
+	if silent != "" {
+		text += ", silent after " + silent + " seconds"
+	}
+	return text + "”"
+}
+
+func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
 	put := api.PutEvents{
 		WorkflowID: strings.TrimSpace(p.values["workflow"]), Kinds: r.PostForm["kind"],
 	}
-	var err error
-	done := "The account's events start “" + put.WorkflowID + "”."
-	if p.values["start"] == "none" {
-		done = "The account's events start no workflow."
-		err = c.Operate.RemoveEvents(ctx, caller, id)
-	} else {
-		if text := p.values["silent"]; text != "" {
-			if put.SilentAfterSeconds, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return "", invalidField("silent", "must be a whole number")
-			}
-		}
-		_, err = c.Operate.PutEvents(ctx, caller, id, put)
-	}
-	if api.IsCode(err, api.CodeChangedSince) {
-		err = &operate.Error{
-			Code: api.CodeChangedSince,
-			Detail: "Not saved: somebody else has changed the account since you opened the " +
-				"page, which shows now what they have set. Save again to overwrite theirs.",
+	remove := p.values["start"] == "none"
+	if remove {
+		put = api.PutEvents{}
+	} else if text := p.values["silent"]; text != "" {
+		var err error
+		if put.SilentAfterSeconds, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return "", invalidField("silent", "must be a whole number")
 		}
 	}
-	return done, err
+	maps.Copy(p.values, eventsFields(&put))
+	caller, id := signin.Caller(r.Context()), r.PathValue("id")
+	ctx := operate.IfEvents(r.Context(), func(now *api.PutEvents) error {
+		return p.checkUnchanged(eventsFields(now))
+	})
+	if remove {
+		return "The account's events start no workflow.", c.Operate.RemoveEvents(ctx, caller, id)
+	}
+	_, err := c.Operate.PutEvents(ctx, caller, id, put)
+	return "The account's events start “" + put.WorkflowID + "”.", err
 }
 
 // accountRow is an account with its forms.
@@ -170,17 +180,10 @@ type accountRow struct {
 // accountRow returns the row of an account.
 func (c *Console) accountRow(ctx context.Context, account api.Account) (accountRow, error) {
 	q, err := c.quota(ctx, account.ID)
-	events := map[string]string{"revision": operate.AccountETag(q.Account)}
-	if q.Events != nil {
-		events["workflow"] = q.Events.WorkflowID
-		if q.Events.SilentAfterSeconds != 0 {
-			events["silent"] = strconv.FormatInt(q.Events.SilentAfterSeconds, 10)
-		}
-	}
 	return accountRow{
 		quota:      q,
 		PlanForm:   viewForm(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
 		DeleteForm: viewForm(ctx, formName("delete", q.ID), nil),
-		EventsForm: viewForm(ctx, formName("events", q.ID), events),
+		EventsForm: viewForm(ctx, formName("events", q.ID), eventsFields(q.Events)),
 	}, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,7 +20,6 @@ type accountList struct {
 	listPage
 	Rows  []accountRow
 	Plans []planChoice
-	Here  template.URL // query of this page, with its "?"
 	New   formView
 	// PlanChange and ToDelete are what the page asks about; at most one of them is set.
 	PlanChange *planChange
@@ -47,9 +45,6 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	if r.URL.RawQuery != "" {
-		list.Here = "?" + queryText(r.URL.Query())
-	}
 	for _, account := range found {
 		row, err := c.accountRow(ctx, account)
 		if err != nil {

@@ -85,12 +85,18 @@ func (c *Console) routes() http.Handler {
 
 func (c *Console) showNotFound(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",
-			"Pages are read-only. Their forms have addresses of their own; programs send changes "+
-				"to the operators' API, below /api/v1.")
+		c.renderNotAllowed(w, r, "GET, HEAD")
 		return
 	}
 	c.renderError(w, r, http.StatusNotFound, "There is no such page",
 		"The address may be mistyped, or the page's subject was deleted.")
+}
+
+// renderNotAllowed responds to a request whose method the address does not have. allowed lists the
+// methods that it has.
+func (c *Console) renderNotAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	c.renderError(w, r, http.StatusMethodNotAllowed, "Method not allowed",
+		"Pages are read-only. Their forms have addresses of their own; programs send changes to "+
+			"the operators' API, below /api/v1.")
 }

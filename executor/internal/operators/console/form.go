@@ -25,9 +25,11 @@ import (
 // browser stays on the page and shows there what the response says. A script gets a saved as the
 // response after success.
 type form struct {
-	name string       // identifies the form among those of its page
-	of   []string     // path values of the object, if the page has such a form for several
-	role operate.Role // role that the caller needs
+	name string   // identifies the form among those of its page
+	of   []string // path values of the object, if the page has such a form for several
+	// operation is the name of the operation that makes the change. It determines the role that the
+	// caller needs.
+	operation string
 	// settings lists the settings that the form shows and changes. Its fields that belong to none
 	// are commands or new values, which replace nothing.
 	settings []setting
@@ -36,8 +38,10 @@ type form struct {
 	// fields maps fields of the operators' API, as in errors, to fields of the form. Fields of the
 	// same name need no entry.
 	fields map[string]string
-	// words replaces names of the API in messages. nil replaces nothing.
+	// words replaces words of the API in messages. nil replaces nothing.
 	words *strings.Replacer
+	// labels maps fields of the operators' API to what the form's message calls them.
+	labels map[string]string
 	// single means that the form has only one field to fill in, and that the form's message
 	// describes the problem with it.
 	single   bool
@@ -198,6 +202,9 @@ func (c *Console) forms() map[string]*form {
 // the page of the form.
 func (c *Console) routeForms(mux *http.ServeMux) {
 	for path, f := range c.forms() {
+		mux.HandleFunc(path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
+			c.renderNotAllowed(w, r, "GET, HEAD, POST")
+		}))
 		mux.HandleFunc("POST "+path, c.requireSession(c.post(f)))
 		mux.HandleFunc("GET "+path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
@@ -208,15 +215,14 @@ func (c *Console) routeForms(mux *http.ServeMux) {
 // post returns the handler to which a form is posted.
 func (c *Console) post(f *form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := signin.Caller(r.Context()).RequireRole(f.role); err != nil {
+		least, _ := operate.RoleOf(f.operation)
+		if err := signin.Caller(r.Context()).RequireRole(least); err != nil {
 			c.renderCallError(w, r, err)
 			return
 		}
-		limit := cmp.Or(f.maxBytes, maxFormBytes)
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(f.maxBytes, maxFormBytes))
 		if err := r.ParseForm(); err != nil {
-			c.renderError(w, r, http.StatusBadRequest, "The form cannot be read",
-				fmt.Sprintf("A form has %d bytes at most. Load the page again.", limit))
+			c.renderUnreadable(w, r, err)
 			return
 		}
 		p := &posted{form: f, all: r.PostForm, values: valuesOf(r.PostForm)}
@@ -247,6 +253,17 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			c.renderCallError(w, r, err)
 		}
 	}
+}
+
+// renderUnreadable responds with the error page for a form that cannot be read.
+func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err error) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		c.renderError(w, r, http.StatusRequestEntityTooLarge, "The form is too large",
+			fmt.Sprintf("It may have %d bytes.", tooLarge.Limit))
+		return
+	}
+	c.renderError(w, r, http.StatusBadRequest, "The form cannot be read",
+		"The request is damaged. Load the page again, and repeat the change.")
 }
 
 // saved is the response to a script after a form was saved.
@@ -394,12 +411,9 @@ func (p *posted) fail(err error) bool {
 	default:
 		p.status = http.StatusConflict
 	}
-	p.Code, p.Message = refused.Code, refused.Text()
+	p.Code, p.Message = refused.Code, p.form.inItsWords(refused.Text())
 	p.setProblems(refused.Fields)
 	p.forgetUnedited()
-	if p.Code == api.CodeChangedSince {
-		delete(p.values, "revision") // the page shows the current one
-	}
 	return true
 }
 
@@ -417,12 +431,12 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 			field = name
 		}
 		if _, ok := p.values[field]; ok {
-			p.problems[field] = problem.Problem
-			if p.form.words != nil {
-				p.problems[field] = p.form.words.Replace(problem.Problem)
-			}
+			p.problems[field] = p.form.inItsWords(problem.Problem)
 			if p.form.single {
 				p.Message = p.problems[field]
+				if label := p.form.labels[problem.Field]; label != "" {
+					p.Message = label + ": " + p.Message
+				}
 			}
 			continue
 		}
@@ -431,6 +445,14 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 	if p.Message = strings.TrimSpace(p.Message); p.Message == "" {
 		p.Message = "Not saved: see what is marked."
 	}
+}
+
+// inItsWords returns a message of an operation in the words of the form.
+func (f *form) inItsWords(message string) string {
+	if f.words == nil {
+		return message
+	}
+	return f.words.Replace(message)
 }
 
 // forgetUnedited forgets the values of settings that the operator has not changed, so that the page

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/console"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -233,10 +234,16 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
 	a = r.call(http.MethodPost, "/workflows/orders/settings",
 		url.Values{"name": {strings.Repeat("x", 20<<10)}}, session)
-	wantSays(t, a, http.StatusBadRequest, "The form cannot be read")
-	if a = r.call(http.MethodPost, "/workflows/none/settings", nil,
-		session); a.status != http.StatusNotFound && a.status != http.StatusUnprocessableEntity {
-		t.Errorf("of no workflow: %d", a.status)
+	wantSays(t, a, http.StatusRequestEntityTooLarge, "It may have ")
+	_, values := r.formIn(r.get(page, session).body, form)
+	a = r.call(http.MethodPost, "/workflows/none/settings", values, session)
+	wantSays(t, a, http.StatusNotFound, "There is no workflow")
+	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+		a = r.call(method, "/workflows/orders/settings", nil, session)
+		if wantSays(t, a, http.StatusMethodNotAllowed); a.header.Get("Allow") !=
+			"GET, HEAD, POST" {
+			t.Errorf("%s: allowed is %q", method, a.header.Get("Allow"))
+		}
 	}
 	if a = r.get("/workflows/orders/settings?node=node", session); a.location != page {
 		t.Errorf("the form's address leads to %q", a.location)
@@ -294,7 +301,7 @@ func TestSwitchWithoutJavaScript(t *testing.T) {
 	session := r.signIn()
 	a := r.post("/workflows/invoices", "switch-form", map[string]string{"active": "true"}, session)
 	wantSays(t, a, http.StatusConflict, "The account's plan allows no further active workflow.",
-		`data-switch-refusal role="alert">`, "<p data-plan>", `aria-checked="false"`)
+		`id="switch-form-said" role="alert">`, "<p data-plan>", `aria-checked="false"`)
 	a = r.post("/workflows/orders", "switch-form", map[string]string{"active": "false"}, session)
 	if said := r.done(a, session); said != "“orders” is inactive." || r.workflow("orders").Active {
 		t.Errorf("it says %q", said)
@@ -315,6 +322,15 @@ func TestFormsAreProtected(t *testing.T) {
 	token := r.CreateWorkflow(t, "orders", "free", true)
 	session, viewer := r.signIn(), r.signInAs(api.RoleViewer)
 	const workflow, accounts = "/workflows/orders", "/accounts"
+	group := stream.RunnerGroup{Queue: "default", Group: "main"}
+	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
+		group.ConsumerConfig(time.Minute))
+	r.check(err)
+	keys := r.Directory.APIKeys("", 10)
+	if len(keys) != 1 {
+		t.Fatalf("there are %d keys", len(keys))
+	}
+	protected := map[string]bool{}
 	for _, form := range [][4]string{
 		{workflow, "settings-form", "name", "Changed"},
 		{workflow, "switch-form", "active", "false"},
@@ -329,13 +345,17 @@ func TestFormsAreProtected(t *testing.T) {
 		{accounts, "on-free:events", "workflow", "orders"},
 		{accounts, "new-account", "id", "made"},
 		{"/keys", "new-key", "name", "made"},
+		{"/keys", keys[0].ID + ":revoke", "confirmed", "yes"},
 		{"/queues", "default:pause-form", "do", "pause"},
 		{"/queues", "default:own-form", "do", "default"},
 		{"/queues", "default:stream-form", "bytes", "1000"},
 		{"/queues", "default:drop-form", "do", "drop"},
+		{"/queues", "default:main:limit-form", "limit", "5"},
 	} {
 		action, values := r.formIn(r.get(form[0], session).body, form[1])
 		values.Set(form[2], form[3])
+		path, _, _ := strings.Cut(action, "?")
+		protected[path] = true
 		for what, c := range map[string]struct {
 			status int
 			change []func(*http.Request)
@@ -359,6 +379,13 @@ func TestFormsAreProtected(t *testing.T) {
 			wantSecured(t, what, a)
 		}
 	}
+	ids := strings.NewReplacer("/workflows/{id}", workflow, "/accounts/{id}", "/accounts/on-free",
+		"/keys/{id}", "/keys/"+keys[0].ID, "{queue}", "default", "{group}", "main")
+	for path := range console.FormOperations() {
+		if !protected[ids.Replace(path)] {
+			t.Errorf("this test does not post to %s", path)
+		}
+	}
 	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active ||
 		w.Triggers[0].OrderKey != "" || r.Token(t, "orders", "node") != token {
 		t.Errorf("it is %+v", w)
@@ -373,6 +400,16 @@ func TestFormsAreProtected(t *testing.T) {
 	if _, workflow := r.Directory.Workflow("made"); account || workflow ||
 		len(r.Directory.APIKeys("", 10)) != 1 {
 		t.Error("something was made")
+	}
+}
+
+// Every form names an operation, which determines the role that it needs.
+func TestFormsNameTheirOperations(t *testing.T) {
+	t.Parallel()
+	for path, operation := range console.FormOperations() {
+		if _, ok := operate.RoleOf(operation); !ok {
+			t.Errorf("%s: there is no operation %q", path, operation)
+		}
 	}
 }
 
@@ -455,6 +492,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 
 	// Events.
 	page = r.get("/accounts", session)
+	_, _, err := r.PutAccount(t.Context(), "on-pro", "Renamed", "ultra") // is no conflict
+	r.check(err)
 	a = r.postAgain(page, "on-pro:events", map[string]string{
 		"workflow": "none", "silent": "60", "kind": "execution.failed",
 	}, session)
@@ -468,7 +507,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		t.Errorf("the events are %+v", events)
 	}
 	a = r.postAgain(page, "on-pro:events", map[string]string{"workflow": "invoices"}, session)
-	wantSays(t, a, http.StatusConflict, "somebody else has changed the account")
+	wantSays(t, a, http.StatusConflict, "somebody else has changed the events to "+
+		"“orders, execution.failed, silent after 60 seconds”")
 	if r.account("on-pro").Events.WorkflowID != "orders" {
 		t.Error("a conflict was overwritten")
 	}
@@ -532,6 +572,13 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", n)
 	}
 
+	for range edit.MaxTokensPerNode - 1 {
+		r.done(r.post(path, "rotate-form", nil, session), session)
+	}
+	a = r.post(path, "rotate-form", map[string]string{"grace": "604800"}, session)
+	wantSays(t, a, http.StatusConflict, "or choose “ends at once”, which ends them all.",
+		`<option value="604800" selected>`)
+	r.done(r.post(path, "rotate-form", map[string]string{"grace": "0"}, session), session)
 	before := r.Token(t, "orders", "node")
 	a = r.post(path, "rotate-form", map[string]string{"grace": "86400"}, session)
 	said := r.done(a, session)
@@ -573,13 +620,15 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 		t.Error("the key is shown again")
 	}
 	form := keys[0].ID + ":revoke"
-	a = r.postAgain(page, form, nil, session)
+	a = r.postAgain(page, form, map[string]string{"name": "Another"}, session)
 	wantSays(t, a, http.StatusConflict, "Revoke “CI of A”?")
 	a = r.postAgain(a, form, map[string]string{"confirmed": "yes"}, session)
 	if said := r.done(a, session); said != "“CI of A” is revoked." ||
 		len(r.Directory.APIKeys("", 10)) > 0 {
 		t.Errorf("it says %q", said)
 	}
+	a = r.postAgain(page, form, nil, session) // of a key that is gone
+	wantSays(t, a, http.StatusNotFound, "There is no key")
 }
 
 // A queue is paused and resumed, and a group of runners limited, without JavaScript.
@@ -605,8 +654,9 @@ func TestQueuesWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); said != "default is resumed." || !queue().PausedSince.IsZero() {
 		t.Errorf("%s: %+v", said, queue())
 	}
-	a = r.post("/queues", form, map[string]string{"do": "?"}, session)
-	wantSays(t, a, http.StatusUnprocessableEntity, "autofocus>default: The form is not complete.")
+	a = r.post("/queues", form, map[string]string{"do": "?", "seconds": "28800"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "autofocus>default: The form is not complete.",
+		`<option value="28800" selected>`)
 
 	limit := func(shown, wanted string) answer {
 		return r.call(http.MethodPost, "/queues/default/groups/main",

@@ -40,7 +40,9 @@ var formats = template.FuncMap{
 	"streamForm": func(row queueRow, list queueList) streamFormData {
 		return streamFormData{row, list}
 	},
-	"lifetimes": func() []lifetime { return lifetimes },
+	"lifetimes": func() []timeChoice { return lifetimes },
+	"pauses":    func() []timeChoice { return pauses },
+	"graces":    func() []timeChoice { return graces },
 }
 
 // timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's

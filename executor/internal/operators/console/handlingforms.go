@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
-	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
@@ -24,7 +23,7 @@ func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
 	set func(*posted, *api.TriggerSettings) error, saved, gone string,
 ) *form {
-	f.role, f.single, f.whole = operate.RoleEditor, true, true
+	f.operation, f.single, f.whole = "PatchTrigger", true, true
 	f.maxBytes = 2 * maxTriedForm // as shown, and as typed
 	f.page, f.show = workflowFormPage, c.showWorkflow
 	f.save = func(r *http.Request, p *posted) (string, error) {
@@ -140,8 +139,10 @@ func orNothing(values []string) string {
 // rotateForm returns the form that gives a trigger node a new token.
 func (c *Console) rotateForm() *form {
 	return &form{
-		name: "rotate",
-		role: operate.RoleEditor,
+		name:      "rotate",
+		operation: "RotateToken",
+		words: strings.NewReplacer("rotate with keepOldForSeconds 0 to end them all",
+			"choose “ends at once”, which ends them all"),
 		page: workflowFormPage,
 		show: c.showWorkflow,
 		save: func(r *http.Request, p *posted) (string, error) {
@@ -157,6 +158,14 @@ func (c *Console) rotateForm() *form {
 			return "There is a new URL. The old one works for " + graceText(grace) + " more.", err
 		},
 	}
+}
+
+// graces are the choices of the form that rotates a token.
+var graces = []timeChoice{
+	{"0", "ends at once"},
+	{"3600", "works for 1 hour more"},
+	{"86400", "works for 1 day more"},
+	{"604800", "works for 7 days more"},
 }
 
 // graceText returns a number of seconds in days or hours, as the form offers them.

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,11 +18,10 @@ type keyList struct {
 	listPage
 	Rows     []keyRow
 	Accounts []quota
-	More     bool         // there are more accounts than the form lists
-	Here     template.URL // query of this page, with its "?"
+	More     bool // there are more accounts than the form lists
 	New      formView
 	Made     *api.NewKey // the key that was just created; only that response contains its secret
-	ToRevoke *linkChoice // the key about which the page asks
+	ToRevoke *api.Key    // the key about which the page asks
 }
 
 type keyRow struct {
@@ -52,11 +50,8 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			viewForm(ctx, formName("revoke", key.ID), nil),
 		})
 	}
-	if r.URL.RawQuery != "" {
-		list.Here = "?" + queryText(r.URL.Query())
-	}
 	list.New = viewForm(ctx, "new-key", map[string]string{"expires": "7776000"})
-	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[linkChoice](ctx)
+	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[api.Key](ctx)
 	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.Page{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
@@ -72,22 +67,15 @@ func (c *Console) showKeys() http.HandlerFunc {
 	return pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList)
 }
 
-func keysFormPage(r *http.Request) string {
-	if after := r.URL.Query().Get("after"); after != "" {
-		return "/keys?" + url.Values{"after": {after}}.Encode()
-	}
-	return "/keys"
-}
-
 // newKeyForm returns the form that creates a key. The response itself shows the key, because no
 // other can.
 func (c *Console) newKeyForm() *form {
 	return &form{
-		name:   "new-key",
-		role:   operate.RoleAdmin,
-		fields: map[string]string{"accountId": "account", "expiresAt": "expires"},
-		page:   keysFormPage,
-		show:   c.showKeys(),
+		name:      "new-key",
+		operation: "CreateKey",
+		fields:    map[string]string{"accountId": "account", "expiresAt": "expires"},
+		page:      listFormPage("/keys"),
+		show:      c.showKeys(),
 		save: func(r *http.Request, p *posted) (string, error) {
 			put := api.PutKey{
 				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
@@ -112,15 +100,17 @@ func (c *Console) newKeyForm() *form {
 // revokeForm returns the form that revokes a key.
 func (c *Console) revokeForm() *form {
 	return &form{
-		name: "revoke",
-		of:   []string{"id"},
-		role: operate.RoleAdmin,
-		page: keysFormPage,
-		show: c.showKeys(),
+		name:      "revoke",
+		of:        []string{"id"},
+		operation: "RevokeKey",
+		page:      listFormPage("/keys"),
+		show:      c.showKeys(),
 		save: func(r *http.Request, p *posted) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
-			key := linkChoice{ID: r.PathValue("id"), Name: p.values["name"]}
-			err := p.confirm(&key)
+			key, err := c.Operate.Key(ctx, caller, r.PathValue("id"))
+			if err == nil {
+				err = p.confirm(&key)
+			}
 			if err == nil {
 				err = c.Operate.RevokeKey(ctx, caller, key.ID)
 			}
@@ -129,10 +119,11 @@ func (c *Console) revokeForm() *form {
 	}
 }
 
-// lifetime is a choice of the form for a new key.
-type lifetime struct{ Seconds, Text string }
+// timeChoice is a time that can be selected in a form.
+type timeChoice struct{ Seconds, Text string }
 
-var lifetimes = []lifetime{
+// lifetimes are the choices of the form for a new key.
+var lifetimes = []timeChoice{
 	{"", "never"},
 	{"3600", "in 1 hour"},
 	{"86400", "in 1 day"},

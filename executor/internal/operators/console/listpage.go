@@ -18,6 +18,7 @@ type listPage struct {
 	First   bool
 	Ignored []string     // descriptions of the invalid parts of the query, for display
 	Begin   template.URL // query of the first page
+	Here    template.URL // query that forms of this page have in their addresses, with its "?"
 	Older   template.URL // query of the next page; "" means that this is the last page
 }
 
@@ -31,11 +32,25 @@ func fetchList[T any](
 	at.Begin = queryText(query)
 	list, ignored, err := fetchPage(after, listRows, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
+	if !at.First {
+		at.Here = "?" + queryText(url.Values{"after": {after}})
+	}
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
 		at.Older = queryText(query)
 	}
 	return list.Items, at, err
+}
+
+// listFormPage returns a function that returns the path and query of the page of a list that showed
+// a form.
+func listFormPage(path string) func(*http.Request) string {
+	return func(r *http.Request) string {
+		if after := r.URL.Query().Get("after"); after != "" {
+			return path + "?" + url.Values{"after": {after}}.Encode()
+		}
+		return path
+	}
 }
 
 // fetchPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the

@@ -2,9 +2,7 @@ package console
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,17 +16,10 @@ func (c *Console) showQueues() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-func queuesFormPage(r *http.Request) string {
-	if after := r.URL.Query().Get("after"); after != "" {
-		return "/queues?" + url.Values{"after": {after}}.Encode()
-	}
-	return "/queues"
-}
-
 // queueForm returns a form of a queue. The page says at the top why one was refused.
 func (c *Console) queueForm(f form) *form {
 	f.of, f.single = append([]string{"queue"}, f.of...), true
-	f.page, f.show = queuesFormPage, c.showQueues()
+	f.page, f.show = listFormPage("/queues"), c.showQueues()
 	return &f
 }
 
@@ -36,8 +27,8 @@ func (c *Console) queueForm(f form) *form {
 // that is 0, and resumes it. Its button says which.
 func (c *Console) pauseForm() *form {
 	return c.queueForm(form{
-		name: "pause",
-		role: operate.RoleEditor,
+		name:      "pause",
+		operation: "PauseQueue",
 		save: func(r *http.Request, p *posted) (string, error) {
 			ctx, caller, name := r.Context(), signin.Caller(r.Context()), r.PathValue("queue")
 			if p.values["do"] == "resume" {
@@ -58,13 +49,21 @@ func (c *Console) pauseForm() *form {
 	})
 }
 
+// pauses are the choices of the form that pauses a queue.
+var pauses = []timeChoice{
+	{"0", "until resumed"},
+	{"3600", "for 1 hour"},
+	{"28800", "for 8 hours"},
+	{"86400", "for 1 day"},
+}
+
 // groupForm returns the form of the limit of a group of runners.
 func (c *Console) groupForm() *form {
 	return c.queueForm(form{
-		name:  "limit",
-		of:    []string{"group"},
-		role:  operate.RoleEditor,
-		whole: true,
+		name:      "limit",
+		of:        []string{"group"},
+		operation: "SetQueueGroup",
+		whole:     true,
 		settings: []setting{{"limit", []string{"limit"}, func(values []string) string {
 			if values[0] == "" {
 				return "none"
@@ -121,23 +120,21 @@ func streamOf(q api.Queue) *api.PutQueueStream {
 	}
 }
 
-// streamLabels holds the form's words for fields of the operators' API.
-var streamLabels = map[string]string{
-	"maxBytes": "Bytes at most", "maxAgeSeconds": "Seconds that messages are kept",
-	"replicas": "Replicas", "placementTags": "Tags of its servers",
-}
-
 // streamForm returns the form that gives a queue its own stream, or changes the stream's settings.
 func (c *Console) streamForm() *form {
 	return c.queueForm(form{
-		name:  "stream",
-		role:  operate.RoleAdmin,
-		whole: true,
+		name:      "stream",
+		operation: "SetQueueStream",
+		whole:     true,
 		settings: []setting{
 			{"settings of its stream", []string{"bytes", "age", "replicas", "tags"}, streamText},
 		},
 		fields: map[string]string{
 			"maxBytes": "bytes", "maxAgeSeconds": "age", "placementTags": "tags",
+		},
+		labels: map[string]string{
+			"maxBytes": "Bytes at most", "maxAgeSeconds": "Seconds that messages are kept",
+			"replicas": "Replicas", "placementTags": "Tags of its servers",
 		},
 		save: c.saveStream,
 	})
@@ -179,36 +176,20 @@ func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
 		return p.checkUnchanged(streamFields(now))
 	})
 	_, err := c.Operate.SetQueueStream(ctx, signin.Caller(ctx), queue, put)
-	if refused, ok := errors.AsType[*operate.Error](err); ok {
-		for i, problem := range refused.Fields {
-			if label := streamLabels[problem.Field]; label != "" {
-				refused.Fields[i].Problem = label + ": " + problem.Problem
-			}
-		}
-	}
 	return queue + " has a stream of its own.", err
 }
 
 // dropStreamForm returns the form that moves a queue back to the shared stream.
 func (c *Console) dropStreamForm() *form {
 	return c.queueForm(form{
-		name: "drop-stream",
-		role: operate.RoleAdmin,
+		name:      "drop-stream",
+		operation: "DropQueueStream",
 		save: func(r *http.Request, _ *posted) (string, error) {
 			queue := r.PathValue("queue")
 			err := c.Operate.DropQueueStream(r.Context(), signin.Caller(r.Context()), queue)
 			return queue + " is in the shared stream.", err
 		},
 	})
-}
-
-// GroupForm returns the form of the limit of one of the queue's groups.
-func (q queueRow) GroupForm(g api.QueueGroup) formView {
-	view := formView{current: map[string]string{"limit": limitText(g.MaxInFlight)}}
-	if q.posted != nil && q.posted.name == formName("limit", q.Queue.Queue, g.Group) {
-		view.posted = *q.posted
-	}
-	return view
 }
 
 // streamFormData is the template data of the form of a queue's own stream.

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"html/template"
 	"net/http"
 	"net/url"
 
@@ -14,15 +13,15 @@ import (
 type queueList struct {
 	listPage
 	Rows []queueRow
-	Here template.URL // query of this page, with its "?"
-	Said formText     // what the page says if one of its forms was refused
+	Said formText // what the page says if one of its forms was refused
 }
 
 type queueRow struct {
 	api.Queue
 	Members int // number of members in all groups
-	Stream  formView
-	posted  *posted // the form that was refused, or nil
+	// Pause, Limits and Stream are the queue's forms. Limits has one for each group.
+	Pause, Stream formView
+	Limits        map[string]formView
 }
 
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {
@@ -35,9 +34,6 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 		return list, err
 	}
 	list.listPage = at
-	if after := r.URL.Query().Get("after"); after != "" {
-		list.Here = "?" + queryText(url.Values{"after": {after}})
-	}
 	list.Said.ID = "queue-said"
 	if p := postedOf(ctx); p != nil {
 		list.Said.Text, list.Said.Focus = r.PathValue("queue")+": "+p.Message, true
@@ -46,10 +42,13 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 		row := queueRow{
 			Queue:  q,
 			Stream: viewForm(ctx, formName("stream", q.Queue), streamFields(streamOf(q))),
-			posted: postedOf(ctx),
+			Pause:  viewForm(ctx, formName("pause", q.Queue), map[string]string{"seconds": "0"}),
+			Limits: map[string]formView{},
 		}
 		for _, g := range q.Groups {
 			row.Members += g.Members
+			row.Limits[g.Group] = viewForm(ctx, formName("limit", q.Queue, g.Group),
+				map[string]string{"limit": limitText(g.MaxInFlight)})
 		}
 		list.Rows = append(list.Rows, row)
 	}

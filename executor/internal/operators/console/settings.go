@@ -26,8 +26,8 @@ func workflowFormPage(r *http.Request) string {
 // workflowSettingsForm returns the form of a workflow's name, queue and rate limit.
 func (c *Console) workflowSettingsForm() *form {
 	return &form{
-		name: "settings",
-		role: operate.RoleEditor,
+		name:      "settings",
+		operation: "PatchWorkflow",
 		settings: []setting{
 			{"name", []string{"name"}, quoted},
 			{"queue", []string{"queue"}, quoted},
@@ -124,11 +124,11 @@ func invalidField(field, problem string) error {
 // to.
 func (c *Console) workflowSwitchForm() *form {
 	return &form{
-		name: "switch",
-		role: operate.RoleEditor,
-		page: workflowFormPage,
-		show: c.showWorkflow,
-		save: c.saveWorkflowSwitch,
+		name:      "switch",
+		operation: "Activate",
+		page:      workflowFormPage,
+		show:      c.showWorkflow,
+		save:      c.saveWorkflowSwitch,
 	}
 }
 
@@ -170,10 +170,10 @@ func (v formView) OfPlan() bool { return isOfPlan(v.Code) }
 // deleteWorkflowForm returns the form that deletes a workflow.
 func (c *Console) deleteWorkflowForm() *form {
 	return &form{
-		name: "delete",
-		role: operate.RoleEditor,
-		page: workflowFormPage,
-		show: c.showWorkflow,
+		name:      "delete",
+		operation: "DeleteWorkflow",
+		page:      workflowFormPage,
+		show:      c.showWorkflow,
 		save: func(r *http.Request, p *posted) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			w, err := c.Operate.Workflow(ctx, caller, r.PathValue("id"))
@@ -192,8 +192,8 @@ func (c *Console) deleteWorkflowForm() *form {
 // newWorkflowForm returns the form that creates a workflow.
 func (c *Console) newWorkflowForm() *form {
 	return &form{
-		name: "new-workflow",
-		role: operate.RoleEditor,
+		name:      "new-workflow",
+		operation: "PutWorkflow",
 		fields: map[string]string{
 			"accountId": "account", "nodeId": "node",
 		},

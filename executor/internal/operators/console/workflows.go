@@ -110,8 +110,7 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 // newWorkflow is the template data of the form for a new workflow.
 type newWorkflow struct {
 	Accounts []quota
-	Account  string // account that is selected initially
-	More     bool   // there are more accounts than the form lists
+	More     bool // there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
 	DemoQueue string
 	Form      formView
@@ -127,7 +126,7 @@ const maxChoices = 500
 
 func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 	ctx := r.Context()
-	form.Account, form.DemoQueue = r.URL.Query().Get("account"), c.DemoQueue
+	form.DemoQueue = c.DemoQueue
 	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
 		operate.Page{Limit: maxChoices})
 	if err != nil {
@@ -135,7 +134,7 @@ func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
 	}
 	form.More = accounts.NextCursor != ""
 	form.Form = viewForm(ctx, "new-workflow", map[string]string{
-		"account": form.Account, "queue": c.DemoQueue, "node": "webhook",
+		"account": r.URL.Query().Get("account"), "queue": c.DemoQueue, "node": "webhook",
 	})
 	form.Accounts, err = c.quotas(ctx, accounts.Items)
 	return form, err

@@ -149,8 +149,11 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 	if etag == "" {
 		return ctx
 	}
-	return edit.WithAccountCondition(ctx, func(a *registry.Account) bool {
-		return a != nil && AccountETag(apiAccount(a)) == etag
+	return edit.IfAccount(ctx, func(a *registry.Account) error {
+		if a == nil || AccountETag(apiAccount(a)) != etag {
+			return edit.ErrChangedSince
+		}
+		return nil
 	})
 }
 
@@ -193,7 +196,12 @@ func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {
 	if mustBeNew {
-		ctx = edit.WithAccountCondition(ctx, func(a *registry.Account) bool { return a == nil })
+		ctx = edit.IfAccount(ctx, func(a *registry.Account) error {
+			if a != nil {
+				return edit.ErrChangedSince
+			}
+			return nil
+		})
 	}
 	return change(
 		ctx,

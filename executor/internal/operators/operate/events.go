@@ -8,6 +8,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // Events returns an account's operator event settings, and the ongoing conditions that events have
@@ -59,6 +60,18 @@ func (s *Service) PutEvents(
 			return PutResult[api.Events]{events, created}, err
 		},
 	)
+}
+
+// IfEvents returns a context for a conditional change to an account's operator event settings. The
+// change fails with the error that holds returns for the current settings, which are nil if the
+// events start no workflow. holds may be called more than once.
+func IfEvents(ctx context.Context, holds func(*api.PutEvents) error) context.Context {
+	return edit.IfAccount(ctx, func(a *registry.Account) error {
+		if a == nil {
+			return holds(nil)
+		}
+		return holds(apiEventSetting(a.Events))
+	})
 }
 
 // seconds converts a number of seconds to a duration. A number that is out of range becomes -1,

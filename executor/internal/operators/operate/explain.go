@@ -32,7 +32,8 @@ var explanations = map[string]string{
 		"the call when it has moved.",
 	api.CodeSecretsKeyMissing: "There is no key to seal the secret with. Give the executors " +
 		"and ingresses --secrets-key-file: hookstart admin secrets-key makes a key.",
-	api.CodeNotFailed: "Only an execution that has failed can be requeued.",
+	api.CodeChangedSince: "It has been changed meanwhile. Load it again, and decide anew.",
+	api.CodeNotFailed:    "Only an execution that has failed can be requeued.",
 	api.CodeInputExpired: "The stream no longer has the original message, so its body " +
 		"cannot run again. Ask the sender to send it again, or run the trigger on its sample " +
 		"payload.",

@@ -59,6 +59,18 @@ func (s *Service) Keys(
 		})
 }
 
+// Key returns a key, without the time of its last use.
+func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, error) {
+	return read(ctx, s, caller, newRule("Key", accessToAllAccounts),
+		func(context.Context) (none api.Key, err error) {
+			key, ok := s.config.Directory.APIKey(id)
+			if !ok {
+				return none, notFound("key", id, "")
+			}
+			return keyOf(key.Record, time.Time{}), nil
+		})
+}
+
 // CreateKey creates a key. Only this response contains the secret, and a repeated call creates
 // another key.
 func (s *Service) CreateKey(

@@ -80,6 +80,7 @@ var operations = []Operation{
 	{"CreateKey", "create-key", RoleAdmin},
 	{"DeleteAccount", "delete-account", RoleAdmin},
 	{"DropQueueStream", "delete-queue-stream", RoleAdmin},
+	{"Key", "", RoleAdmin},
 	{"Keys", "list-keys", RoleAdmin},
 	{"Members", "list-members", RoleAdmin},
 	{"PatchAccount", "patch-account", RoleAdmin},
@@ -111,6 +112,13 @@ func rolesBy(key func(Operation) string) map[string]Role {
 
 // Operations returns all operations.
 func Operations() []Operation { return slices.Clone(operations) }
+
+// RoleOf returns the lowest role that may call the method of Service with the given name. Its
+// second result is false if no operation has that name.
+func RoleOf(name string) (Role, bool) {
+	least, ok := roleByName[name]
+	return least, ok
+}
 
 // RoleOfRoute returns the lowest role that may call the API's route with the given operationId. Its
 // second result is false if no operation has that ID.

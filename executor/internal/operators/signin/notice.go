@@ -14,19 +14,32 @@ const (
 	noticeSigningPurpose = "notice"
 )
 
-// SetNotice stores a message in a cookie, for the next page that the browser loads.
+// notice is the content of a notice's cookie.
+type notice struct {
+	Text    string `json:"text"`
+	Ends    int64  `json:"ends"`    // Unix seconds
+	Session string `json:"session"` // nonce of the session for which it is
+}
+
+// SetNotice stores a message in a cookie, for the next page that the browser loads in this session.
 func (s *SignIn) SetNotice(w http.ResponseWriter, r *http.Request, text string) {
-	setCookie(w, r, noticeCookie, s.sessions.signValue(noticeSigningPurpose, text),
+	sess, _ := s.sessions.fromRequest(r)
+	ends := s.sessions.now().Add(noticeLifetime).Unix()
+	setCookie(w, r, noticeCookie,
+		s.sessions.signValue(noticeSigningPurpose, notice{text, ends, sess.Nonce}),
 		int(noticeLifetime/time.Second), http.SameSiteStrictMode)
 }
 
 // TakeNotice removes the message that SetNotice has stored, and returns it. It returns "" if there
-// is none.
-func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) (text string) {
+// is none for this session, or if it is too old.
+func (s *SignIn) TakeNotice(w http.ResponseWriter, r *http.Request) string {
+	sess, _ := s.sessions.fromRequest(r)
 	for _, cookie := range r.CookiesNamed(cookieName(r, noticeCookie)) {
 		setCookie(w, r, noticeCookie, "", -1, http.SameSiteStrictMode)
-		if s.sessions.verifyValue(noticeSigningPurpose, cookie.Value, &text) {
-			return text
+		var n notice
+		if s.sessions.verifyValue(noticeSigningPurpose, cookie.Value, &n) &&
+			n.Session == sess.Nonce && s.sessions.now().Unix() < n.Ends {
+			return n.Text
 		}
 	}
 	return ""

@@ -127,3 +127,46 @@ func (s sessions) accepts(value string) bool {
 	of, valid := s.read(value)
 	return valid && of.Kind == operate.CallerKindAdminToken
 }
+
+// A notice is shown once, soon, and only in the session in which it was set.
+func TestNotice(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s := SignIn{sessions: newSessions("token")}
+	s.sessions.now = func() time.Time { return now }
+	request := func(cookies ...*http.Cookie) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
+		}
+		return r
+	}
+	session := func() *http.Cookie {
+		return &http.Cookie{
+			Name:  sessionCookie,
+			Value: s.sessions.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime),
+		}
+	}
+	mine, another := session(), session()
+	set := httptest.NewRecorder()
+	s.SetNotice(set, request(mine), "It is done.")
+	notice := set.Result().Cookies()[0]
+	take := func(of *http.Cookie) string {
+		taken := httptest.NewRecorder()
+		text := s.TakeNotice(taken, request(of, notice))
+		if cookies := taken.Result().Cookies(); len(cookies) != 1 || cookies[0].MaxAge >= 0 {
+			t.Errorf("the notice is not removed: %v", cookies)
+		}
+		return text
+	}
+	if text := take(mine); text != "It is done." {
+		t.Errorf("it says %q", text)
+	}
+	if text := take(another); text != "" {
+		t.Errorf("in another session, it says %q", text)
+	}
+	now = now.Add(noticeLifetime)
+	if text := take(mine); text != "" {
+		t.Errorf("later, it says %q", text)
+	}
+}

@@ -22,13 +22,12 @@ export async function unchanged(work) {
   return calm && before === changes;
 }
 
-// call returns the answer's JSON, undefined if it has none, or throws a Problem. tag: only that version is changed;
-// isNew: nothing is replaced.
-export async function call(method, path, body, tag) {
+// call returns the JSON in the response, or undefined if there is none. It throws a Problem if the call fails.
+export async function call(method, path, body) {
   if (method === "GET") {
     return ask(method, path);
   }
-  return changing(() => ask(method, path, body, tag));
+  return changing(() => ask(method, path, body));
 }
 
 // changing runs work, which changes something.
@@ -43,23 +42,10 @@ export async function changing(work) {
   }
 }
 
-const tags = new WeakMap();
-
-// isNew, in place of a tag, lets a PUT create, and replace nothing.
-export const isNew = Symbol("new");
-
-// tagOf is the version of the workflow that call has answered with.
-export const tagOf = (answer) => tags.get(answer);
-
 export const unreachable = () => new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
 
-async function ask(method, path, body, tag) {
+async function ask(method, path, body) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  if (tag === isNew) {
-    headers["If-None-Match"] = "*";
-  } else if (tag) {
-    headers["If-Match"] = tag;
-  }
   let response;
   try {
     response = await fetch(path, { method, body, headers });
@@ -79,13 +65,10 @@ async function ask(method, path, body, tag) {
   if (!response.ok) {
     throw new Problem(response.status, answer?.code ?? "", answer?.detail ?? `The executor answered ${response.status}.`);
   }
-  if (response.headers.has("ETag")) {
-    tags.set(answer, response.headers.get("ETag"));
-  }
   return answer;
 }
 
-export const send = (method, path, value, tag) => call(method, path, JSON.stringify(value), tag);
+export const send = (method, path, value) => call(method, path, JSON.stringify(value));
 
 // signIn is for a session that has ended; after it, the same page comes again.
 export function signIn() {
