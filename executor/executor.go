@@ -42,6 +42,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/service"
+	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
@@ -273,7 +274,7 @@ func (e *executor) prepareWatches(ctx context.Context) (err error) {
 		JetStream: e.JetStream,
 		Named:     e.directory.Queues,
 		Settings:  e.directory.QueueSettings,
-		Recorder:  recorder.Durable,
+		Recorder:  stream.RecorderConsumer,
 	}); err != nil {
 		return err
 	}
@@ -320,7 +321,7 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 		PublicURL:   c.PublicURL,
 		Reach:       reachability.New(c.PublicURL, e.membership),
 		TestSend:    testsend.New(),
-		Consumer:    recorder.Durable,
+		Consumer:    stream.RecorderConsumer,
 		Retention:   c.Retention,
 		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
 	})

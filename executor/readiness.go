@@ -12,7 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor/internal/record/databasecopy"
-	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/bus"
 	"github.com/hookstart/hookstart/shared/ops"
@@ -91,7 +90,7 @@ func (k *knownStreams) recreateDeleted(ctx context.Context) error {
 // storePosition stores the current position of a stream.
 func (k *knownStreams) storePosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{last: last}
-	consumer, err := k.js.Consumer(ctx, name, recorder.Durable)
+	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		now.recorded = k.reached[name].recorded
@@ -135,7 +134,7 @@ func (k *knownStreams) logLost(name string) {
 // state was damaged by a power failure. A paused consumer delivers nothing.
 func checkConsumers(ctx context.Context, js jetstream.JetStream) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		consumer, err := js.Consumer(ctx, name, recorder.Durable)
+		consumer, err := js.Consumer(ctx, name, stream.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 			errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("the recorder's consumer of the stream %s is not there; it is made "+
@@ -158,7 +157,7 @@ func checkNotPaused(name string, info *jetstream.ConsumerInfo) error {
 	return fmt.Errorf("the recorder's consumer of the stream %s is paused for %s more, "+
 		"so nothing is recorded: a backup is being restored, or the restore was "+
 		"killed; then `nats consumer resume %s %s` ends the pause", name,
-		info.PauseRemaining.Round(time.Second), name, recorder.Durable)
+		info.PauseRemaining.Round(time.Second), name, stream.RecorderConsumer)
 }
 
 // queueStreamConsumerCheck checks the recorder's consumers of queues' own streams. Only one
@@ -182,7 +181,7 @@ func (c *queueStreamConsumerCheck) check(ctx context.Context) error {
 		if name == stream.ExecutionsName || name == stream.ProgressName {
 			continue
 		}
-		consumer, failed := c.js.Consumer(ctx, name, recorder.Durable)
+		consumer, failed := c.js.Consumer(ctx, name, stream.RecorderConsumer)
 		switch {
 		case errors.Is(failed, jetstream.ErrConsumerNotFound):
 			missing[name] = true

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 
-	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -31,7 +30,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 	create := func(name string) {
 		t.Helper()
 		if _, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
-			Durable:   recorder.Durable,
+			Durable:   stream.RecorderConsumer,
 			AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			t.Fatal(err)
@@ -44,7 +43,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range names {
-		if err := js.DeleteConsumer(t.Context(), name, recorder.Durable); err != nil {
+		if err := js.DeleteConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
 			t.Fatal(err)
 		}
 		if err := checkConsumers(
@@ -57,7 +56,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 		create(name)
 	}
 	for _, name := range names { // a killed restore leaves consumers paused
-		if _, err := js.PauseConsumer(t.Context(), name, recorder.Durable,
+		if _, err := js.PauseConsumer(t.Context(), name, stream.RecorderConsumer,
 			time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +64,7 @@ func TestBothConsumersAreNeeded(t *testing.T) {
 			!strings.Contains(err.Error(), name+" is paused") {
 			t.Errorf("with the consumer of %s paused: %v", name, err)
 		}
-		if _, err := js.ResumeConsumer(t.Context(), name, recorder.Durable); err != nil {
+		if _, err := js.ResumeConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +162,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	}
 	for _, name := range []string{"QUEUE_q", "PROGRESS_q"} {
 		if _, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
-			Durable:   recorder.Durable,
+			Durable:   stream.RecorderConsumer,
 			AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			t.Fatal(err)
@@ -172,7 +171,7 @@ func TestReadinessOfOwnStreams(t *testing.T) {
 	if err := own.check(ctx); err != nil {
 		t.Errorf("with consumers: %v", err)
 	}
-	if _, err := js.PauseConsumer(ctx, "QUEUE_q", recorder.Durable,
+	if _, err := js.PauseConsumer(ctx, "QUEUE_q", stream.RecorderConsumer,
 		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}

@@ -352,7 +352,7 @@ func (n *isolationRun) unrecordedOf(
 	var consumers []consumerName
 	for _, queue := range queues {
 		consumers = append(consumers,
-			consumerName{stream.OwnStreamName(queue), recorderConsumerName})
+			consumerName{stream.OwnStreamName(queue), stream.RecorderConsumer})
 	}
 	retry.Until(ctx, 20*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)

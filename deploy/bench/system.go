@@ -401,9 +401,6 @@ func (s *system) cpuUsed() (u cpuUsage, err error) {
 // recordTimeout is how long the executor may take to record everything after a burst.
 const recordTimeout = 2 * time.Minute
 
-// recorderConsumerName is the name of the executor's consumer.
-const recorderConsumerName = "executor"
-
 // awaitRecorded waits until everything is recorded, if an executor is running.
 func (s *system) awaitRecorded(ctx context.Context) error {
 	return awaitNone(ctx, recordTimeout, s.unrecorded)
@@ -434,13 +431,13 @@ type consumerName struct{ stream, name string }
 func (s *system) unrecorded(ctx context.Context) (int, error) {
 	var consumers []consumerName
 	if s.records {
-		consumers = append(consumers, consumerName{stream.ExecutionsName, recorderConsumerName})
+		consumers = append(consumers, consumerName{stream.ExecutionsName, stream.RecorderConsumer})
 	}
 	if s.runs { // before the reports, because each execution that ends adds a report
 		group := stream.RunnerGroup{Queue: execution.DefaultQueue, Group: runnerGroup}
 		consumers = append(consumers,
 			consumerName{stream.ExecutionsName, group.Consumer()},
-			consumerName{stream.ProgressName, recorderConsumerName})
+			consumerName{stream.ProgressName, stream.RecorderConsumer})
 	}
 	return s.unacknowledged(ctx, consumers)
 }

@@ -71,8 +71,8 @@ func TestReplicasAreRaisedByACommand(t *testing.T) {
 			t.Errorf("%s has %d replicas", name, n)
 		}
 	}
-	cluster.Stop(cluster.Leader("KV_" + registry.Bucket))
-	cluster.Leader("KV_" + registry.Bucket) // waits for the next leader
+	cluster.Stop(cluster.Leader(registry.Stream))
+	cluster.Leader(registry.Stream) // waits for the next leader
 	if w, err := client.Workflow(t.Context(), "before"); err != nil || !w.Active {
 		t.Errorf("%+v, %v", w, err)
 	}

@@ -22,11 +22,22 @@ const (
 	SecretsBucket = "registry_secrets"
 )
 
+const streamPrefix = "KV_"
+
 // Stream is the name of the stream behind Bucket.
-const Stream = "KV_" + Bucket
+const Stream = streamPrefix + Bucket
 
 // Streams returns the names of the streams that store the buckets.
-func Streams() []string { return []string{Stream, "KV_" + SecretsBucket} }
+func Streams() []string { return []string{Stream, StreamOf(SecretsBucket)} }
+
+// StreamOf returns the name of the stream behind a bucket.
+func StreamOf(bucket string) string { return streamPrefix + bucket }
+
+// BucketOf returns the name of the bucket that a stream stores.
+func BucketOf(stream string) string { return strings.TrimPrefix(stream, streamPrefix) }
+
+// AuditConsumer is the name of the durable consumer with which all executors read Streams.
+const AuditConsumer = "audit"
 
 // MirrorStreams returns the names of the streams that store the ingresses' copy of the registry:
 // see edit.EnsureMirror.

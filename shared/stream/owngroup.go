@@ -49,8 +49,7 @@ func ReadQueueSettings(
 	ctx context.Context, nc *nats.Conn, queue string,
 ) (s QueueSettings, err error) {
 	msg, err := nc.RequestWithContext(ctx,
-		"$JS.API.DIRECT.GET.KV_"+settingsBucket+".$KV."+settingsBucket+"."+settingsPrefix+queue,
-		nil)
+		"$JS.API.DIRECT.GET."+settingsStream+"."+settingsSubject(queue), nil)
 	if err != nil {
 		return s, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}

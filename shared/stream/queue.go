@@ -24,12 +24,18 @@ import (
 // receive work until an executor applies the record. So a process that creates a consumer reads the
 // record before and after creating it: see EnsureRunnerConsumer.
 
-// The bucket and the key prefix of the settings. They equal the constants of package registry,
-// which a runner does not import.
+// The bucket, its stream and the key prefix of the settings. They equal the constants of package
+// registry, which a runner does not import.
 const (
 	settingsBucket = "registry"
+	settingsStream = "KV_" + settingsBucket
 	settingsPrefix = "queue."
 )
+
+// settingsSubject returns the subject on which the stream stores the record of a queue.
+func settingsSubject(queue string) string {
+	return "$KV." + settingsBucket + "." + settingsPrefix + queue
+}
 
 // defaultMaxAckPending is the MaxAckPending of a group that has no limit.
 const defaultMaxAckPending = 10_000
@@ -115,8 +121,8 @@ func ReadPhase(
 	js jetstream.JetStream,
 	queue string,
 ) (QueueStreamPhase, error) {
-	msg, err := leader.Get(ctx, js.Conn(), "KV_"+settingsBucket, leader.Query{
-		LastBySubject: "$KV." + settingsBucket + "." + settingsPrefix + queue,
+	msg, err := leader.Get(ctx, js.Conn(), settingsStream, leader.Query{
+		LastBySubject: settingsSubject(queue),
 	})
 	if errors.Is(err, leader.ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return PhaseShared, nil

@@ -17,6 +17,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
+// RecorderConsumer is the name of the durable consumer with which all executors read each stream.
+const RecorderConsumer = "executor"
+
 // ExecutionsName is the name of the shared stream of start messages and rejections.
 const ExecutionsName = "EXECUTIONS"
 

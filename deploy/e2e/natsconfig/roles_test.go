@@ -359,7 +359,7 @@ func TestReplicasOfTheCopy(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sizeByAnExecutor(t, s, nc, bin)
-	feed, err := copyOf(t, nc).Stream(t.Context(), "KV_"+registry.Bucket)
+	feed, err := copyOf(t, nc).Stream(t.Context(), registry.Stream)
 	if err != nil || feed.CachedInfo().Config.Replicas != 3 ||
 		feed.CachedInfo().Config.Mirror == nil {
 		t.Errorf("%v: %+v", err, feed)

@@ -28,7 +28,7 @@ func EnsureBuckets(ctx context.Context, js jetstream.JetStream, replicas int) er
 			}
 		}
 		if err == nil {
-			err = extendHistory(ctx, js, "KV_"+bucket.name)
+			err = extendHistory(ctx, js, registry.StreamOf(bucket.name))
 		}
 		if err != nil {
 			return fmt.Errorf("bucket %s: %w", bucket.name, err)

@@ -25,7 +25,8 @@ type steps struct {
 }
 
 func (s steps) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	if name == "KV_"+registry.SecretsBucket { // before a record is requested from the leader
+	// before a record is requested from the leader
+	if name == registry.StreamOf(registry.SecretsBucket) {
 		s.before("get " + registry.SecretsBucket)
 	} else {
 		s.before("look at " + name)

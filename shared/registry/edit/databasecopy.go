@@ -84,7 +84,7 @@ func WriteInstallation(
 func AdvanceRevision(
 	ctx context.Context, js jetstream.JetStream, bucket string, above uint64,
 ) error {
-	s, err := js.Stream(ctx, streamOf(bucket))
+	s, err := js.Stream(ctx, registry.StreamOf(bucket))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSequence(above+1))
 	}
@@ -146,9 +146,6 @@ func RestoreMissing(
 	}
 	return stored, confirm()
 }
-
-// streamOf returns the name of the stream behind a bucket.
-func streamOf(bucket string) string { return "KV_" + bucket }
 
 // storedRevisions holds, for each bucket, the newest revision that a change has stored.
 type storedRevisions map[string]uint64

@@ -27,7 +27,7 @@ func newestRevision(
 	js jetstream.JetStream,
 	bucket, key string,
 ) (*revision, error) {
-	msg, err := consistency.GetFromLeader(ctx, js, streamOf(bucket),
+	msg, err := consistency.GetFromLeader(ctx, js, registry.StreamOf(bucket),
 		leader.Query{LastBySubject: registry.SubjectOf(bucket, key)})
 	switch {
 	case errors.Is(err, leader.ErrNoMessage):

@@ -295,7 +295,7 @@ func TestQueueSettingsAreAudited(t *testing.T) {
 	r.post("/queues/default/resume", "").is(200) // changes nothing
 	r.put("/queues/default/groups/g", `{"maxInFlight":3}`).is(200)
 	var got []string
-	s, err := r.JetStream.Stream(t.Context(), "KV_registry")
+	s, err := r.JetStream.Stream(t.Context(), registry.Stream)
 	r.check(err)
 	messages, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{"$KV.registry.queue.default"},
@@ -385,7 +385,7 @@ func (r *rig) queueAudit(queue string) (actions []string) {
 	r.t.Helper()
 	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)
 	r.check(err)
-	s, err := r.JetStream.Stream(r.t.Context(), "KV_"+kv.Bucket())
+	s, err := r.JetStream.Stream(r.t.Context(), registry.StreamOf(kv.Bucket()))
 	r.check(err)
 	info := s.CachedInfo()
 	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {

@@ -219,7 +219,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 		}
 	}
 	// The secret is shown once, to one operator, who is named in the audit log.
-	bucket, err := r.JetStream.Stream(t.Context(), "KV_"+registry.Bucket)
+	bucket, err := r.JetStream.Stream(t.Context(), registry.Stream)
 	r.check(err)
 	last, err := bucket.GetLastMsgForSubject(t.Context(),
 		"$KV."+registry.Bucket+"."+registry.WorkflowPrefix+"wf")

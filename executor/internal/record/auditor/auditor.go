@@ -33,9 +33,6 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// Durable is the name of the consumer that all executors share; each registry stream has one.
-const Durable = "audit"
-
 const (
 	// ackWait is how long a message may stay unacknowledged before the server delivers it to
 	// another executor.
@@ -83,7 +80,7 @@ func (a *Auditor) Run(ctx context.Context, name string) {
 // see the package comment.
 func consumerConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable:       Durable,
+		Durable:       registry.AuditConsumer,
 		Description:   "hookstart: the executors take the audit from the registry's history",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
@@ -95,12 +92,12 @@ func consumerConfig() jetstream.ConsumerConfig {
 func (a *Auditor) consume(ctx context.Context, name string) error {
 	consumer, err := a.js.CreateOrUpdateConsumer(ctx, name, consumerConfig())
 	if err != nil {
-		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+		return fmt.Errorf("consumer %s of %s: %w", registry.AuditConsumer, name, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1),
 		jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
-		return fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+		return fmt.Errorf("consumer %s of %s: %w", registry.AuditConsumer, name, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
@@ -143,7 +140,7 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 // copy all entries in the registry's history again. Each entry is still stored only once.
 func (a *Auditor) Replay(ctx context.Context) {
 	for _, name := range registry.Streams() {
-		_, err := a.js.ResetConsumerToSequence(ctx, name, Durable, 1)
+		_, err := a.js.ResetConsumerToSequence(ctx, name, registry.AuditConsumer, 1)
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			a.log.WithError(err).WithField("stream",
 				name).Warn("the audit is not taken again from the registry's history; entries " +
@@ -200,6 +197,6 @@ func deleteIfNewest(
 // as it has been made.
 func AwaitAudited(ctx context.Context, js jetstream.JetStream) {
 	for _, name := range registry.Streams() {
-		stream.AwaitConsumed(ctx, js, name, Durable)
+		stream.AwaitConsumed(ctx, js, name, registry.AuditConsumer)
 	}
 }

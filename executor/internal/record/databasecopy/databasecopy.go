@@ -275,7 +275,7 @@ func (c *RegistryCopy) outdatedBuckets(
 			// position.
 			restart()
 		}
-		s, err := c.JetStream.Stream(ctx, "KV_"+bucket)
+		s, err := c.JetStream.Stream(ctx, registry.StreamOf(bucket))
 		if err != nil {
 			return nil, false, err
 		}

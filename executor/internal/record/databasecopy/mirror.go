@@ -76,7 +76,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 	if !c.isOwnIdentity(identity.ID) {
 		return errNotRestored
 	}
-	name := "KV_" + bucket
+	name := registry.StreamOf(bucket)
 	s, err := c.JetStream.Stream(asking, name)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -51,7 +50,7 @@ func (r *rig) allRecorded(ids []string) {
 			r.t.Fatalf("%d records, want %d, %v", len(records), want, err)
 		}
 	}
-	consumer, err := r.js.Consumer(r.t.Context(), stream.ExecutionsName, recorder.Durable)
+	consumer, err := r.js.Consumer(r.t.Context(), stream.ExecutionsName, stream.RecorderConsumer)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
 // source returns the source for the named stream, with the configuration of its consumer.
 func (r *Recorder) source(name string) source {
 	return source{stream: name, consumer: jetstream.ConsumerConfig{
-		Durable:       Durable,
+		Durable:       stream.RecorderConsumer,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       r.timing.deliverAgain,

@@ -241,7 +241,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 	last := s.CachedInfo().State.LastSeq
 	for deadline := time.Now().Add(catchUpTimeout); ; {
-		consumer, err := s.Consumer(ctx, Durable)
+		consumer, err := s.Consumer(ctx, stream.RecorderConsumer)
 		if err != nil {
 			return err
 		}

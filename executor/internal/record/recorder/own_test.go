@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -58,7 +57,7 @@ func (r *rig) progressIn(at stream.Layout, id string, status execution.Status) {
 // unrecorded returns the number of unacknowledged messages of a stream.
 func (r *rig) unrecorded(name string) int64 {
 	r.t.Helper()
-	consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
+	consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 1 // about to be created

@@ -213,7 +213,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	defer cancel()
 	for _, name := range r.recovery.streamsBehind() {
 		goal := r.recovery.goal(name)
-		consumer, err := r.js.Consumer(ctx, name, Durable)
+		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrStreamNotFound) &&
 			pairOfStream(name) != sharedStartReportPair {
 			r.recovery.markGoalReached(name) // it was deleted
@@ -321,13 +321,13 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	p := &position{name: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
-	consumer, err := r.js.Consumer(ctx, name, Durable)
+	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) {
 		return p, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of %s: %w", Durable, name, err)
+		return nil, fmt.Errorf("consumer %s of %s: %w", stream.RecorderConsumer, name, err)
 	}
 	p.floor = consumer.CachedInfo().AckFloor.Stream
 	if p.stream, err = r.js.Stream(ctx, name); err != nil {
@@ -437,8 +437,9 @@ func (r *Recorder) rewind(ctx context.Context, p *position) error {
 	if p.missing > 0 {
 		r.recovery.start(p.name, p.floor, r.ready)
 	}
-	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, Durable, first); err != nil {
-		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", Durable, p.name, first, err)
+	consumer := stream.RecorderConsumer
+	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, consumer, first); err != nil {
+		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.name, first, err)
 	}
 	r.marks.keepNewest(p.name)
 	r.recovery.updateFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
@@ -460,7 +461,7 @@ func (r *Recorder) rewind(ctx context.Context, p *position) error {
 // reapplyReportsAndAudit applies the contents of the other streams again after the database was
 // found to be behind. Every report and every audit entry is still stored only once.
 func (r *Recorder) reapplyReportsAndAudit(ctx context.Context) {
-	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, Durable, 1)
+	_, err := r.js.ResetConsumerToSequence(ctx, stream.ReportsName, stream.RecorderConsumer, 1)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		r.log.WithError(err).Warn("the ingresses' reports are not applied again; counts of " +
 			"before the database's loss stay too low")

@@ -21,9 +21,6 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// Durable is the name of the consumer that all executors share.
-const Durable = "executor"
-
 const (
 	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less
 	// each message costs; with SQLite, for example, more messages share a page of the ID index.
@@ -273,6 +270,6 @@ func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {
 		return err == nil
 	})
 	for _, name := range names {
-		stream.AwaitConsumed(ctx, js, name, Durable)
+		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumer)
 	}
 }

@@ -251,7 +251,7 @@ func (r *rig) has(id string, status execution.Status) bool {
 // pending returns the number of messages that the consumers have not acknowledged.
 func (r *rig) pending() (n int64) {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
-		consumer, err := r.js.Consumer(r.t.Context(), name, recorder.Durable)
+		consumer, err := r.js.Consumer(r.t.Context(), name, stream.RecorderConsumer)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -494,7 +494,7 @@ func TestAConsumerThatIsGoneAfterAReconnectIsMadeAnew(t *testing.T) {
 	r.nats.Stop()
 	folder, err := filepath.Glob(
 		filepath.Join(r.nats.StoreDir(), "*", "*", "streams", stream.ExecutionsName,
-			"obs", recorder.Durable),
+			"obs", stream.RecorderConsumer),
 	)
 	if err != nil || len(folder) != 1 {
 		t.Fatalf("%v, %v", folder, err)
@@ -604,7 +604,7 @@ func TestUnknownReportsHoldNothingUp(t *testing.T) {
 	r.progress(id, execution.Succeeded)
 	r.await("the next one is recorded", func() bool { return r.has(id, execution.Succeeded) })
 	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
-	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, recorder.Durable)
+	consumer, err := r.js.Consumer(t.Context(), stream.ProgressName, stream.RecorderConsumer)
 	if err != nil || consumer.CachedInfo().NumRedelivered != 0 ||
 		consumer.CachedInfo().Delivered.Consumer < flood {
 		t.Errorf("%+v, %v", consumer.CachedInfo(), err)

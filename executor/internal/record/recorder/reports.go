@@ -23,19 +23,19 @@ func (r *Recorder) RunReports(ctx context.Context) {
 
 func (r *Recorder) consumeReports(ctx context.Context) error {
 	consumer, err := r.js.CreateOrUpdateConsumer(ctx, stream.ReportsName, jetstream.ConsumerConfig{
-		Durable:       Durable,
+		Durable:       stream.RecorderConsumer,
 		Description:   "hookstart: the executors apply every report",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	})
 	if err != nil {
-		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
+		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
 		jetstream.PullHeartbeat(5*time.Second))
 	if err != nil {
-		return fmt.Errorf("consumer %s of reports: %w", Durable, err)
+		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()

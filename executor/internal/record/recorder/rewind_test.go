@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -58,7 +57,7 @@ func (r *rig) takenOf(
 
 var (
 	recordersConsumer = jetstream.ConsumerConfig{
-		Durable:       recorder.Durable,
+		Durable:       stream.RecorderConsumer,
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       5 * time.Second,

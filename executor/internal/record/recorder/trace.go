@@ -34,11 +34,11 @@ func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time)
 	}
 	ended := trace.WithTimestamp(time.Now())
 	inBatch, whole := tracing.StartBatchSpan(ctx, r.tracer, "record", stream.ExecutionsName,
-		Durable, len(entries), links, trace.WithTimestamp(began))
+		stream.RecorderConsumer, len(entries), links, trace.WithTimestamp(began))
 	defer whole.End(ended)
 	ofBatch := trace.LinkFromContext(inBatch)
 	for _, e := range sampled {
-		_, span := tracing.StartProcessSpan(ctx, r.tracer, "record", Durable,
+		_, span := tracing.StartProcessSpan(ctx, r.tracer, "record", stream.RecorderConsumer,
 			e.msg.Headers().Get(stream.HeaderTrace), e.msg.Subject(),
 			e.msg.Headers().Get(stream.HeaderExecutionID),
 			trace.WithLinks(ofBatch), trace.WithTimestamp(began))

@@ -287,7 +287,7 @@ func (i Installation) awaitRecorder(ctx context.Context, name string) (err error
 	ctx, cancel := context.WithTimeout(ctx, recorderWait)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		_, err = i.JetStream.Consumer(ctx, name, recorderConsumer)
+		_, err = i.JetStream.Consumer(ctx, name, stream.RecorderConsumer)
 		return err == nil || !errors.Is(err, jetstream.ErrConsumerNotFound)
 	})
 	if err != nil {
@@ -330,7 +330,7 @@ func (i Installation) pauseConsumers(
 		})
 	}
 	positions = append(positions,
-		consumerPosition{saved.Name, recorderConsumer, saved.Recorded + 1, nil})
+		consumerPosition{saved.Name, stream.RecorderConsumer, saved.Recorded + 1, nil})
 	for _, p := range positions {
 		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)

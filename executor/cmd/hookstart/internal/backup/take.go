@@ -55,15 +55,6 @@ func (i Installation) logf(format string, args ...any) {
 	_, _ = fmt.Fprintf(i.Say, format+"\n", args...)
 }
 
-// Names of the executors' consumers: of the streams, and of the registry's history.
-const (
-	recorderConsumer = "executor"
-	auditorConsumer  = "audit"
-)
-
-// bucketStreamPrefix is the prefix of the name of a bucket's underlying stream.
-const bucketStreamPrefix = "KV_"
-
 // Take writes a backup to a file. An existing file is replaced only once the new one is complete.
 func Take(
 	ctx context.Context, i Installation, path string, withMessages bool,
@@ -99,7 +90,7 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		return err
 	}
 	for _, name := range names {
-		floor, err := i.ackFloor(ctx, name, recorderConsumer)
+		floor, err := i.ackFloor(ctx, name, stream.RecorderConsumer)
 		if err != nil {
 			return err
 		}
@@ -130,7 +121,7 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 	keys := map[string]bool{}
 	var until []newestRecord
 	for _, name := range registry.Streams() {
-		bucket := Bucket{Name: strings.TrimPrefix(name, bucketStreamPrefix)}
+		bucket := Bucket{Name: registry.BucketOf(name)}
 		var last newestRecord
 		if bucket.Records, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
@@ -168,7 +159,7 @@ func (i Installation) auditCopiedUntil(ctx context.Context) (at time.Time, err e
 			return at, err
 		}
 		first := s.CachedInfo().TimeStamp
-		floor, err := i.ackFloor(ctx, name, auditorConsumer)
+		floor, err := i.ackFloor(ctx, name, registry.AuditConsumer)
 		if err != nil {
 			return at, err
 		}
@@ -257,7 +248,7 @@ func (i Installation) writeAuditHistory(
 	if err != nil {
 		return err
 	}
-	floor, err := i.ackFloor(ctx, name, auditorConsumer)
+	floor, err := i.ackFloor(ctx, name, registry.AuditConsumer)
 	if err != nil {
 		return err
 	}
@@ -362,7 +353,7 @@ func (i Installation) groups(ctx context.Context, name string) (groups []GroupPo
 	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
-		if info.Config.Durable != "" && info.Name != recorderConsumer {
+		if info.Config.Durable != "" && info.Name != stream.RecorderConsumer {
 			groups = append(groups, GroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
 		}
 	}
@@ -433,7 +424,7 @@ func (i Installation) writeBucket(
 	if err != nil {
 		return 0, last, err
 	}
-	s, err := i.JetStream.Stream(ctx, bucketStreamPrefix+bucket)
+	s, err := i.JetStream.Stream(ctx, registry.StreamOf(bucket))
 	if err != nil {
 		return 0, last, fmt.Errorf("bucket %s: %w", bucket, err)
 	}
@@ -451,7 +442,7 @@ func (i Installation) writeBucket(
 	}
 	began := info.State.LastSeq
 	live := map[string]bool{}
-	err = i.messages(ctx, bucketStreamPrefix+bucket, config,
+	err = i.messages(ctx, registry.StreamOf(bucket), config,
 		func(m message, _ uint64) (done bool, err error) {
 			delete(missing, m.Subject)
 			last = newestRecord{m.Sequence, m.At}

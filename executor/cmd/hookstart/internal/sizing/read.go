@@ -12,9 +12,6 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// recorderConsumer is the name of the executors' consumer of each stream.
-const recorderConsumer = "executor"
-
 // NATSUsage describes the usage and limits of NATS.
 type NATSUsage struct {
 	Streams []Stream
@@ -228,12 +225,12 @@ func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 
 // readLag sets Unrecorded and Behind.
 func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
-	consumer, err := handle.Consumer(ctx, recorderConsumer)
+	consumer, err := handle.Consumer(ctx, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // the stream has just been created, or no executor has started yet
 	}
 	if err != nil {
-		return fmt.Errorf("consumer %s of the stream %s: %w", recorderConsumer, s.Name, err)
+		return fmt.Errorf("consumer %s of the stream %s: %w", stream.RecorderConsumer, s.Name, err)
 	}
 	info := consumer.CachedInfo()
 	s.Unrecorded = stream.Unacknowledged(info)

@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	}
 	// An executor has acknowledged the first start of the shared stream.
 	consumer, err := js.CreateConsumer(ctx, stream.ExecutionsName, jetstream.ConsumerConfig{
-		Durable: recorderConsumer, AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	check(err)
 	batch, err := consumer.Fetch(1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 // Measurements from deploy/bench/README.md.
@@ -451,7 +452,7 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitFor
 func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForecast {
 	bytes := int64(0)
 	for _, s := range streams {
-		if strings.HasPrefix(s.Name, "KV_registry") {
+		if slices.Contains(registry.Streams(), s.Name) {
 			bytes += s.Bytes
 		}
 	}
