@@ -122,7 +122,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	// The installation's webhook URLs work immediately after the restore, through either ingress.
 	for n, path := range paths {
 		a, err := post(t.Context(), to.urls[n%2]+path, nil, strings.NewReader(`{"after":true}`))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("workflow %d: %+v, %v", n, a, err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		a, err := post(t.Context(), to.urls[n%2]+s.path, map[string]string{
 			"X-Webhook-Delivery-Id": s.delivery,
 		}, strings.NewReader(`{}`))
-		if err != nil || a.status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
+		if err != nil || a.Status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
 			t.Fatalf("%+v: %+v, %v", s, a, err)
 		}
 		recognised++
@@ -247,13 +247,13 @@ func TestRestoreElsewhere(t *testing.T) {
 			a, err := post(t.Context(), to.urls[0]+before[7].path, map[string]string{
 				"X-Webhook-Delivery-Id": before[7].delivery,
 			}, strings.NewReader(`{"n":7}`))
-			if err != nil || a.status != 200 ||
+			if err != nil || a.Status != 200 ||
 				(c.messages && (!a.Deduplicated || a.ExecutionID != before[7].id)) {
 				t.Errorf("an earlier delivery: %+v, %v", a, err)
 			}
 			a, err = post(t.Context(), to.urls[0]+paths[1], nil,
 				strings.NewReader(`{"after":true}`))
-			if err != nil || a.status != 200 {
+			if err != nil || a.Status != 200 {
 				t.Fatalf("%+v, %v", a, err)
 			}
 			if e := recorded(t, to.client, a.ExecutionID, func(api.ExecutionDetail) bool {
@@ -395,7 +395,7 @@ func TestRestoreNeedsTheKey(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	if a, err := post(t.Context(), to.urls[0]+path, nil, strings.NewReader(`{}`)); err != nil ||
-		a.status != 200 {
+		a.Status != 200 {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -412,7 +412,7 @@ func (i *installation) send(t *testing.T, paths []string, name string, n int) []
 				a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{
 					"X-Webhook-Delivery-Id": s.delivery,
 				}, strings.NewReader(fmt.Sprintf(`{"n":%d}`, at)))
-				if err != nil || a.status != 200 {
+				if err != nil || a.Status != 200 {
 					t.Errorf("%+v: %+v, %v", s, a, err)
 				}
 				s.id = a.ExecutionID
@@ -464,7 +464,7 @@ func (i *installation) sendUntil(ctx context.Context, t *testing.T, paths []stri
 		a, err := post(t.Context(), i.urls[0]+s.path, map[string]string{
 			"X-Webhook-Delivery-Id": s.delivery,
 		}, strings.NewReader(`{}`))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Errorf("during the backup: %+v, %v", a, err)
 			return all
 		}

@@ -72,7 +72,7 @@ func TestBackupOfOwnStreams(t *testing.T) {
 		a, err := post(t.Context(), to.urls[0]+s.path, map[string]string{
 			"X-Webhook-Delivery-Id": s.delivery,
 		}, strings.NewReader(`{}`))
-		if err != nil || a.status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
+		if err != nil || a.Status != 200 || !a.Deduplicated || a.ExecutionID != s.id {
 			t.Errorf("%+v: %+v, %v", s, a, err)
 		}
 	}

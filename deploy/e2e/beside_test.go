@@ -35,7 +35,7 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 		}
 		header := map[string]string{"Content-Type": "application/json"}
 		a, err := post(t.Context(), l.webhook, header, strings.NewReader(body))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {

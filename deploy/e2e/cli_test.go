@@ -121,7 +121,7 @@ func knock(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	a, err := post(context.Background(), ts.Getenv("INGRESS")+args[0], nil, http.NoBody)
 	ts.Check(err)
-	if a.status != http.StatusNotFound {
+	if a.Status != http.StatusNotFound {
 		ts.Fatalf("POST %s: %+v", args[0], a)
 	}
 }

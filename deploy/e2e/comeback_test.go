@@ -34,7 +34,7 @@ func TestConsoleComesBack(t *testing.T) {
 	send := func() {
 		t.Helper()
 		a, err := post(t.Context(), l.webhook, nil, strings.NewReader("x"))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {

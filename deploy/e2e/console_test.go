@@ -146,7 +146,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	a, err := post(t.Context(), url,
 		map[string]string{"Content-Type": "application/json", "X-GitHub-Delivery": "delivery-1"},
 		strings.NewReader(`{"order": 12345678901234567890, "note": "<b>bold</b>"}`))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("POST to the copied URL: %+v, %v", a, err)
 	}
 	row := `[data-id="` + a.ExecutionID + `"]`
@@ -162,7 +162,7 @@ func arriveLive(t *testing.T, b *tab, url string) (executionID string) {
 	b.do(chromedp.KeyEvent(kb.Tab)) // marks the focus as set by keyboard
 	b.evaluate(`document.querySelector(` + quote(row+" .when") + `).focus() ?? ""`)
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "text/plain"},
-		strings.NewReader("second")); err != nil || a.status != 200 {
+		strings.NewReader("second")); err != nil || a.Status != 200 {
 		t.Fatalf("the second POST: %+v, %v", a, err)
 	}
 	b.text("[data-live-show]", "1 new: show")
@@ -258,7 +258,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	for range 2 {
 		header := map[string]string{"User-Agent": "a sender with " + wrong}
 		if a, err := post(t.Context(), wrong, header, strings.NewReader("12345")); err != nil ||
-			a.status != 403 {
+			a.Status != 403 {
 			t.Fatalf("a wrong token: %+v, %v", a, err)
 		}
 	}
@@ -272,7 +272,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 	b.evaluate(`document.activeElement.blur() ?? ""`)
 	b.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 	if a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
-		strings.NewReader("{")); err != nil || a.status != 400 {
+		strings.NewReader("{")); err != nil || a.Status != 400 {
 		t.Fatalf("what is not valid JSON: %+v, %v", a, err)
 	}
 	b.text("#refusals", "1 refused: json_invalid")
@@ -298,7 +298,7 @@ func refuseSome(t *testing.T, b *tab, url string) {
 func requeue(t *testing.T, b *tab, l *localProgram) {
 	t.Helper()
 	a, err := post(t.Context(), l.webhook, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"on purpose","n":5}`))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
 	recorded(t, l.client(), a.ExecutionID,
@@ -358,7 +358,7 @@ func rotate(t *testing.T, b *tab, l *localProgram, old string) {
 	}
 	for _, one := range []string{url, old} {
 		if a, err := post(t.Context(), one, nil, strings.NewReader("x")); err != nil ||
-			a.status != 200 {
+			a.Status != 200 {
 			t.Errorf("POST after the rotation: %+v, %v", a, err)
 		}
 	}
@@ -560,7 +560,7 @@ func deleteIt(t *testing.T, b *tab, l *localProgram) {
 		t.Fatal(err)
 	}
 	a, err := post(t.Context(), trigger.URL, map[string]string{"Content-Type": "application/json"}, strings.NewReader(`{"fail":"before the end"}`))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
 	recorded(t, l.client(), a.ExecutionID,
@@ -580,7 +580,7 @@ func deleteIt(t *testing.T, b *tab, l *localProgram) {
 	b.wait(`!document.querySelector('a[href="/workflows/demo"]')`)
 
 	if refused, err := post(t.Context(), trigger.URL, nil, strings.NewReader("x")); err != nil ||
-		refused.status != 404 || refused.Code != "workflow_not_found" {
+		refused.Status != 404 || refused.Code != "workflow_not_found" {
 		t.Errorf("POST after it was deleted: %+v, %v", refused, err)
 	}
 	b.visit("/executions/" + a.ExecutionID)

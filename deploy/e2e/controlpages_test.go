@@ -58,7 +58,7 @@ func launchControlled(t *testing.T) *controlled {
 			headers[pair[0]] = pair[1]
 		}
 		a, err := post(t.Context(), url, headers, strings.NewReader(body))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		recorded(t, client, a.ExecutionID, func(api.ExecutionDetail) bool { return true })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -22,7 +23,7 @@ type ledger struct {
 	acknowledged map[string]string
 }
 
-func (l *ledger) add(a answer, deliveryID string) (doubled bool) {
+func (l *ledger) add(a deliver.Answer, deliveryID string) (doubled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, ok := l.acknowledged[a.ExecutionID]
@@ -49,7 +50,7 @@ func (l *ledger) send(ctx context.Context, t *testing.T, sender, run int, url fu
 		case err != nil:
 			// The program was killed, or the test is over. Unacknowledged requests do not count.
 			return
-		case a.status == 200:
+		case a.Status == 200:
 			if l.add(a, deliveryID) {
 				t.Errorf("execution %s was given to two deliveries", a.ExecutionID)
 			}

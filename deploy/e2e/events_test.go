@@ -206,7 +206,7 @@ func (k *killable) deliver(t *testing.T, path, delivery string) (id string) {
 		a, err := post(ctx, k.url+path, map[string]string{"X-GitHub-Delivery": delivery},
 			strings.NewReader("{}"))
 		id = a.ExecutionID
-		return err == nil && a.status == http.StatusOK
+		return err == nil && a.Status == http.StatusOK
 	})
 	return id
 }

@@ -26,7 +26,7 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 		t.Helper()
 		a, err := post(t.Context(), url, map[string]string{"Content-Type": "application/json"},
 			strings.NewReader(body))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		b.visit("/executions/" + a.ExecutionID)

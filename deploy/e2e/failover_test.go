@@ -162,7 +162,7 @@ func (f *failoverRun) send(t *testing.T, url string, perSecond int) (stop func()
 					a, err := post(t.Context(), url, map[string]string{
 						"X-Webhook-Delivery-Id": delivery,
 					}, strings.NewReader("{}"))
-					if err == nil && a.status == http.StatusOK {
+					if err == nil && a.Status == http.StatusOK {
 						f.mu.Lock()
 						f.accepted[delivery] = a.ExecutionID
 						f.mu.Unlock()

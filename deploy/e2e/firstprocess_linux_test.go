@@ -52,7 +52,7 @@ func TestRunAsTheFirstProcess(t *testing.T) {
 	p.Await(`(runner is ready)`)
 	for n := range 20 {
 		a, err := post(t.Context(), i.urls[0]+path, nil, strings.NewReader(fmt.Sprint(n)))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		recorded(t, i.client, a.ExecutionID, func(e api.ExecutionDetail) bool {

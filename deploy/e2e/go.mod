@@ -8,6 +8,7 @@ require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
+	github.com/hookstart/hookstart/deploy/lab v0.0.0
 	github.com/hookstart/hookstart/deploy/local v0.0.0
 	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/executor/client v0.0.0
@@ -210,6 +211,7 @@ require (
 exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49
 
 replace (
+	github.com/hookstart/hookstart/deploy/lab => ../lab
 	github.com/hookstart/hookstart/deploy/local => ../local
 	github.com/hookstart/hookstart/executor => ../../executor
 	github.com/hookstart/hookstart/executor/client => ../../executor/client

@@ -18,7 +18,7 @@ func sendActions(t *testing.T, l *localProgram, actions ...string) {
 		a, err := post(t.Context(), l.webhook,
 			map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "pull_request"},
 			strings.NewReader(`{"action":"`+action+`","number":12345678901234567890,"repository":{"full_name":"acme/shop"}}`))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("POST: %+v, %v", a, err)
 		}
 		if a.ExecutionID != "" {

@@ -85,7 +85,7 @@ func changedByOthers(t *testing.T, b *tab, l *localProgram) {
 	}
 	b.wait(`document.querySelector("[data-switch][aria-checked=true]")`)
 	if a, err := post(t.Context(), l.webhook, nil, strings.NewReader("x")); err != nil ||
-		a.status != 200 {
+		a.Status != 200 {
 		t.Fatalf("POST to the demo: %+v, %v", a, err)
 	}
 	b.text("#tokens", "last used")

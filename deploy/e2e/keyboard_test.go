@@ -106,7 +106,7 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 		a, err := post(t.Context(), l.webhook, map[string]string{
 			"Content-Type": "application/json", "X-GitHub-Delivery": "gh-" + body[9:13],
 		}, strings.NewReader(body))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		ids = append(ids, a.ExecutionID)
@@ -189,7 +189,7 @@ func TestDialogsByKeyboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := post(t.Context(), l.webhook, nil, strings.NewReader("while it was off"))
-	if err != nil || a.status != 403 {
+	if err != nil || a.Status != 403 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	recorded(t, l.client(), a.ExecutionID,

@@ -87,7 +87,7 @@ func TestKeyFileThatOpensNothing(t *testing.T) {
 		a, err := post(t.Context(), i.urls[0]+path, map[string]string{
 			"X-Secret": "0123456789abcdef",
 		}, strings.NewReader(`{}`))
-		if err != nil || a.status != want {
+		if err != nil || a.Status != want {
 			t.Errorf("%s: %+v, %v, want %d", path, a, err, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestEventsResumeThroughARestart(t *testing.T) {
 	var ids []string
 	for range 3 { // executions that no client watches
 		a, err := post(t.Context(), i.urls[0]+path, nil, strings.NewReader(`{}`))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		recorded(t, i.client, a.ExecutionID, func(api.ExecutionDetail) bool { return true })

@@ -257,7 +257,7 @@ func sendAll(t *testing.T, url string, n int) <-chan []string {
 				a, err := post(t.Context(), url, map[string]string{
 					"X-GitHub-Delivery": fmt.Sprint(i),
 				}, strings.NewReader("{}"))
-				if err != nil || a.status != 200 {
+				if err != nil || a.Status != 200 {
 					t.Errorf("delivery %d: %+v, %v", i, a, err)
 					return
 				}

@@ -54,7 +54,7 @@ func TestNoRequestAddsASeries(t *testing.T) {
 			"Content-Type":      "application/x-" + id,
 			"X-" + id:           id,
 		}, strings.NewReader(id))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		last = a.ExecutionID

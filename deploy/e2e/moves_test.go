@@ -256,7 +256,7 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 		url := m.urls[(n+attempt)%len(m.urls)] + m.paths[workflow]
 		a, err := post(context.Background(), url, map[string]string{"X-GitHub-Delivery": delivery},
 			strings.NewReader("{}"))
-		if err == nil && a.status == http.StatusOK {
+		if err == nil && a.Status == http.StatusOK {
 			if original != "" && (!a.Deduplicated || a.ExecutionID != original) {
 				m.t.Errorf("%s: the repeat of delivery %s was answered with %+v, the original "+
 					"execution is %s", workflow, delivery, a, original)
@@ -269,8 +269,8 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 			return a.ExecutionID
 		}
 		if err == nil {
-			refused = fmt.Sprint(a.status, " ", a.Code)
-			if a.status != http.StatusServiceUnavailable {
+			refused = fmt.Sprint(a.Status, " ", a.Code)
+			if a.Status != http.StatusServiceUnavailable {
 				m.t.Errorf("%s: delivery %s was answered with %+v", workflow, delivery, a)
 				return ""
 			}

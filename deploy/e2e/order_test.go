@@ -96,7 +96,7 @@ func (o *ordered) post(url string, executions, keys int) error {
 				map[string]string{"X-GitHub-Delivery": fmt.Sprint("delivery-", n)},
 				strings.NewReader("{}"))
 			cancel()
-			if err == nil && a.status == http.StatusOK {
+			if err == nil && a.Status == http.StatusOK {
 				o.want[key] = append(o.want[key], a.ExecutionID)
 				o.keyOf[a.ExecutionID] = key
 				break

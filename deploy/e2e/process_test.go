@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/child/childtest"
@@ -112,33 +112,11 @@ func webhookPath(t *testing.T, c *apiclient.Client, id string) string {
 	return "/webhooks/" + path
 }
 
-// answer is the response that a sender gets.
-type answer struct {
-	status       int
-	ExecutionID  string `json:"executionId"`
-	Deduplicated bool   `json:"deduplicated"`
-	Code         string `json:"code"`
-}
-
-// post sends a request as a sender does. It returns an error only if the connection fails or the
-// response cannot be read.
+// post sends a delivery as a sender does.
 func post(
 	ctx context.Context, url string, header map[string]string, body io.Reader,
-) (a answer, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
-	if err != nil {
-		return a, err
-	}
-	for name, value := range header {
-		request.Header.Set(name, value)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return a, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	a.status = response.StatusCode
-	return a, json.NewDecoder(response.Body).Decode(&a)
+) (deliver.Answer, error) {
+	return deliver.Post(ctx, http.DefaultClient, url, header, body)
 }
 
 // recorded waits until an execution is recorded and satisfies ok, and returns it.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 )
@@ -72,7 +73,7 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 		delivery := fmt.Sprintf("delivery-%d", round)
 		var (
 			wg      sync.WaitGroup
-			answers [repeats]answer
+			answers [repeats]deliver.Answer
 			errs    [repeats]error
 		)
 		for n := range repeats {
@@ -85,7 +86,7 @@ func TestConcurrentRepeatsOverTwoProcesses(t *testing.T) {
 		wg.Wait()
 		originals := 0
 		for n, a := range answers {
-			if errs[n] != nil || a.status != 200 || a.ExecutionID != answers[0].ExecutionID {
+			if errs[n] != nil || a.Status != 200 || a.ExecutionID != answers[0].ExecutionID {
 				t.Fatalf("round %d: %+v, %v", round, a, errs[n])
 			}
 			if !a.Deduplicated {
@@ -115,7 +116,7 @@ func TestChangesHoldFromTheNextRequest(t *testing.T) {
 		t.Helper()
 		for _, url := range i.urls {
 			a, err := post(t.Context(), url+path, nil, strings.NewReader("{}"))
-			if err != nil || a.status != status || a.Code != code {
+			if err != nil || a.Status != status || a.Code != code {
 				t.Fatalf("turn %d: %+v, %v, want %d %s", turn, a, err, status, code)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -198,7 +199,7 @@ func TestRealInput(t *testing.T) {
 
 	for _, d := range deliveries(t) {
 		t.Run(d.name, func(t *testing.T) {
-			send := func() answer {
+			send := func() deliver.Answer {
 				t.Helper()
 				var body io.Reader = strings.NewReader(d.body)
 				if d.chunked {
@@ -211,7 +212,7 @@ func TestRealInput(t *testing.T) {
 				return a
 			}
 			a := send()
-			if a.status != http.StatusOK || a.ExecutionID == "" || a.Deduplicated {
+			if a.Status != http.StatusOK || a.ExecutionID == "" || a.Deduplicated {
 				t.Fatalf("answer %+v", a)
 			}
 			if d.id != "" {

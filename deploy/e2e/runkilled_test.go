@@ -34,7 +34,7 @@ func TestAKilledRunEndsItsProgram(t *testing.T) {
 	}
 	first := start()
 	a, err := post(t.Context(), url, nil, strings.NewReader("1"))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("POST: %+v, %v", a, err)
 	}
 	var pid int

@@ -52,7 +52,7 @@ func ended(
 ) api.ExecutionDetail {
 	t.Helper()
 	a, err := post(t.Context(), url, header, strings.NewReader(body))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("POST: %+v, %v", a, err)
 	}
 	e := recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {
@@ -234,7 +234,7 @@ func TestNodeExample(t *testing.T) {
 	url := makeQueue(t, l, "node")
 	asJSON := map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "ping"}
 	early, err := post(t.Context(), url, asJSON, strings.NewReader("0"))
-	if err != nil || early.status != 200 {
+	if err != nil || early.Status != 200 {
 		t.Fatalf("POST: %+v, %v", early, err)
 	}
 	example := launchIn(t, []string{"HOOKSTART_NATS_URL=" + l.nats}, "node", nodeExample+"/main.js")

@@ -150,7 +150,7 @@ func sendersToShow(t *testing.T, l *localProgram) {
 		"Stripe-Signature": signed.Header["Stripe-Signature"][0],
 	}, strings.NewReader(`{}`))
 	must(err)
-	if a.status != 401 {
+	if a.Status != 401 {
 		t.Fatalf("forged: %+v", a)
 	}
 	brings, err := client.Trigger(ctx, "captured", "node")

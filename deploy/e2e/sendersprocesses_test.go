@@ -40,7 +40,7 @@ func TestSendersHoldOverTwoProcesses(t *testing.T) {
 		}
 		for _, url := range i.urls {
 			if a, err := post(ctx, url+path, header, strings.NewReader("{}")); err != nil ||
-				a.status != status {
+				a.Status != status {
 				t.Fatalf("turn %d, %s: %+v, %v, want %d", turn, what, a, err, status)
 			}
 		}

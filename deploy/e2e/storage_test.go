@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -57,7 +58,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 		paths[id] = webhookPath(t, client, id)
 	}
 	body := strings.Repeat("x", 100_000)
-	send := func(ingress int, id, deliveryID, body string) answer {
+	send := func(ingress int, id, deliveryID, body string) deliver.Answer {
 		t.Helper()
 		header := map[string]string{"X-GitHub-Delivery": deliveryID}
 		a, err := post(t.Context(), urls[ingress]+paths[id], header, strings.NewReader(body))
@@ -66,7 +67,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 		}
 		return a
 	}
-	full := func(a answer) bool { return a.status == 503 && a.Code == "storage_full" }
+	full := func(a deliver.Answer) bool { return a.Status == 503 && a.Code == "storage_full" }
 	sent := 0
 	// refused sends large requests of an account until an ingress refuses one, and returns the
 	// number of accepted ones.
@@ -77,7 +78,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 			switch a := send(ingress, id, fmt.Sprint(sent), body); {
 			case full(a):
 				return accepted
-			case a.status != 200 || accepted > maxBytes/len(body):
+			case a.Status != 200 || accepted > maxBytes/len(body):
 				t.Fatalf("request %d of %s: %+v", accepted, id, a)
 			}
 		}
@@ -87,7 +88,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 		t.Helper()
 		for ingress := range urls {
 			for _, id := range []string{"middle", "light"} {
-				if a := send(ingress, id, "", "{}"); a.status != 200 {
+				if a := send(ingress, id, "", "{}"); a.Status != 200 {
 					t.Errorf("%s: %s at ingress %d: %+v", when, id, ingress, a)
 				}
 			}
@@ -99,7 +100,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	for range 60 { // alternate, so that each ingress sees only half of the requests
 		for ingress := range urls {
 			sent++
-			if a := send(ingress, "heavy", fmt.Sprint(sent), body); a.status == 200 {
+			if a := send(ingress, "heavy", fmt.Sprint(sent), body); a.Status == 200 {
 				accepted++
 			} else if !full(a) {
 				t.Fatalf("%+v", a)
@@ -112,7 +113,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	findRoom("beside a flood")
 	for ingress := range urls {
 		again := send(ingress, "heavy", "repeated", "{}")
-		if again.status != 200 || !again.Deduplicated || again.ExecutionID != original.ExecutionID {
+		if again.Status != 200 || !again.Deduplicated || again.ExecutionID != original.ExecutionID {
 			t.Errorf("a repeat: %+v, want %s", again, original.ExecutionID)
 		}
 		if n := refused(ingress, "heavy"); n > 1 {
@@ -138,7 +139,7 @@ func TestStorageIsSharedFairly(t *testing.T) {
 	_, urls[1] = startIngress()
 	// The connections of the other processes recover by themselves.
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		if a := send(0, "light", "", "{}"); a.status == 200 {
+		if a := send(0, "light", "", "{}"); a.Status == 200 {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("after a restart of NATS: %+v", a)

@@ -168,7 +168,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 		"X-Github-Delivery": "1",
 		"X-Original-Url":    "https://proxy" + path,
 	}, strings.NewReader("{}"))
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool {
@@ -197,7 +197,7 @@ func TestOneTraceFromTheSenderToTheHandler(t *testing.T) {
 	const strangersTrace = "0123456789abcdef0123456789abcdef"
 	if a, err := post(t.Context(), c.ingress+"/webhooks/none?token=wrong", map[string]string{
 		"Traceparent": "00-" + strangersTrace + "-" + senderSpan + "-01",
-	}, nil); err != nil || a.status != 404 {
+	}, nil); err != nil || a.Status != 404 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	c.stopAll()
@@ -307,7 +307,7 @@ func TestASenderThatDoesNotSample(t *testing.T) {
 		a, err := post(t.Context(), c.ingress+path, map[string]string{
 			"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-00",
 		}, nil)
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		e := recorded(t, c.client, a.ExecutionID, func(e api.ExecutionDetail) bool {
@@ -394,7 +394,7 @@ func TestSpansAreSentToACollector(t *testing.T) {
 	a, err := post(t.Context(), l.webhook, map[string]string{
 		"Traceparent": "00-" + senderTrace + "-" + senderSpan + "-01",
 	}, nil)
-	if err != nil || a.status != 200 {
+	if err != nil || a.Status != 200 {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	recorded(t, l.client(), a.ExecutionID, func(e api.ExecutionDetail) bool {

@@ -165,9 +165,9 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 			a, err := post(u.t.Context(), url+path, map[string]string{
 				"X-Webhook-Delivery-Id": delivery,
 			}, strings.NewReader(`{}`))
-			accepted := err == nil && a.status == http.StatusOK
+			accepted := err == nil && a.Status == http.StatusOK
 			u.mu.Lock()
-			u.answers[a.status]++
+			u.answers[a.Status]++
 			if accepted {
 				u.sent[delivery] = a.ExecutionID
 			}
@@ -176,7 +176,7 @@ func (u *upgraded) send(ctx context.Context, path string, sender int) {
 				u.count.Add(1)
 				break
 			}
-			refused := a.status != 0 && a.status != http.StatusServiceUnavailable
+			refused := a.Status != 0 && a.Status != http.StatusServiceUnavailable
 			if refused || u.t.Context().Err() != nil {
 				u.t.Errorf("%s: %+v, %v", delivery, a, err)
 				return

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -103,13 +104,13 @@ func TestYesterdaysMessages(t *testing.T) {
 
 	// The token and the delivery ID of the first release still work.
 	_, path, _ := strings.Cut(trigger.URL, "https://hooks.example.com")
-	send := func(delivery string) answer {
+	send := func(delivery string) deliver.Answer {
 		t.Helper()
 		a, err := post(ctx, base+path, map[string]string{
 			"X-Webhook-Delivery-Id": delivery,
 			"Content-Type":          "application/json",
 		}, strings.NewReader(`{"order": 7}`))
-		if err != nil || a.status != 200 {
+		if err != nil || a.Status != 200 {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		return a
@@ -233,7 +234,7 @@ func TestMakeYesterday(t *testing.T) {
 			"X-Webhook-Delivery-Id": delivery,
 			"Content-Type":          contentType,
 		}, strings.NewReader(body))
-		if err != nil || a.status != status {
+		if err != nil || a.Status != status {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
+	github.com/hookstart/hookstart/deploy/lab v0.0.0
 	github.com/hookstart/hookstart/deploy/local v0.0.0
 	github.com/hookstart/hookstart/executor v0.0.0
 	github.com/hookstart/hookstart/executor/client v0.0.0
@@ -89,6 +90,7 @@ require (
 )
 
 replace (
+	github.com/hookstart/hookstart/deploy/lab => ../lab
 	github.com/hookstart/hookstart/deploy/local => ../local
 	github.com/hookstart/hookstart/executor => ../../executor
 	github.com/hookstart/hookstart/executor/client => ../../executor/client

@@ -5,7 +5,6 @@ package powercut
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/retry"
@@ -56,31 +56,12 @@ func untilAnswered(ctx context.Context, call func(context.Context) error) (err e
 	return err
 }
 
-// answer is the ingress's response to one delivery.
-type answer struct {
-	status       int
-	ExecutionID  string `json:"executionId"`
-	Deduplicated bool   `json:"deduplicated"`
-	Code         string `json:"code"`
-}
-
-// post sends one delivery. It returns an error only if the connection fails or the response cannot
-// be decoded. A response with an error status is not an error.
+// post sends one delivery.
 func post(
 	ctx context.Context, client *http.Client, url, deliveryID string, body []byte,
-) (a answer, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return a, err
-	}
-	request.Header.Set("X-Webhook-Delivery-Id", deliveryID)
-	response, err := client.Do(request)
-	if err != nil {
-		return a, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	a.status = response.StatusCode
-	return a, json.NewDecoder(response.Body).Decode(&a)
+) (deliver.Answer, error) {
+	return deliver.Post(ctx, client, url, map[string]string{"X-Webhook-Delivery-Id": deliveryID},
+		bytes.NewReader(body))
 }
 
 // send posts deliveries from several concurrent senders. A sender stops when enough returns true,
@@ -101,13 +82,13 @@ func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough fun
 				case err != nil:
 					l.markUnanswered(id)
 					return // the power was cut
-				case a.status == http.StatusOK:
+				case a.Status == http.StatusOK:
 					l.accept(id, a.ExecutionID)
-				case a.status == http.StatusServiceUnavailable:
+				case a.Status == http.StatusServiceUnavailable:
 					l.markUnanswered(id)
 					retry.Sleep(ctx, unavailablePause)
 				default:
-					l.recordUnexpected("delivery %s: %d %s", id, a.status, a.Code)
+					l.recordUnexpected("delivery %s: %d %s", id, a.Status, a.Code)
 					return
 				}
 			}

@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/deploy/powercut/internal/disk"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/retry"
@@ -450,13 +451,13 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 
 // repeat sends an acknowledged delivery again. Like a sender, it retries as long as the response is
 // a 503.
-func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a answer, err error) {
+func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a deliver.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailablePause, func() bool {
 		a, err = post(ctx, repeating, l.urls[targetOf(deliveryID, len(l.urls))],
 			deliveryID, []byte("again"))
-		return err != nil || a.status != http.StatusServiceUnavailable
+		return err != nil || a.Status != http.StatusServiceUnavailable
 	})
 	return a, err
 }

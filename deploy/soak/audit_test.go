@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
 // examine finds every kind of broken promise, and reports nothing else.
 func TestExamine(t *testing.T) {
-	first, repeat := answer{ExecutionID: "x"}, answer{ExecutionID: "x", Deduplicated: true}
+	first, repeat := deliver.Answer{ExecutionID: "x"}, deliver.Answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
 	one := map[string]storedStart{"x": {marker: "m", messages: 1}}
 	for name, c := range map[string]struct {
@@ -65,7 +66,7 @@ func TestExamine(t *testing.T) {
 		"two executions told": {
 			true, func(b *ledger, d *delivery) {
 				b.recordAccepted(d, first)
-				b.recordAccepted(d, answer{ExecutionID: "y", Deduplicated: true})
+				b.recordAccepted(d, deliver.Answer{ExecutionID: "y", Deduplicated: true})
 			},
 			map[string]storedStart{"x": {marker: "m", messages: 1}, "y": {
 				marker:   "m",
@@ -142,7 +143,7 @@ func TestExamineEnds(t *testing.T) {
 		"there is no runner": {nil, execution.Queued, ""},
 	} {
 		b := newLedger()
-		b.recordAccepted(b.addDelivery("m", true), answer{ExecutionID: "x"})
+		b.recordAccepted(b.addDelivery("m", true), deliver.Answer{ExecutionID: "x"})
 		s := streamContents{
 			starts: map[string]storedStart{"x": {marker: "m", messages: 1}},
 			ends:   c.ends,

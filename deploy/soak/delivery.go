@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 )
 
 // delivery records all responses that a sender got for one delivery.
@@ -67,7 +69,7 @@ func (b *ledger) countSent() {
 }
 
 // recordAccepted records a response with status 200.
-func (b *ledger) recordAccepted(d *delivery, a answer) {
+func (b *ledger) recordAccepted(d *delivery, a deliver.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.totals.acknowledged++

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -50,7 +51,7 @@ type posted struct {
 	again  bool // whether this is the retry of a refused request
 	began  time.Time
 	took   time.Duration
-	answer answer
+	answer deliver.Answer
 	err    error
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
 	"github.com/hookstart/hookstart/shared/execution"
@@ -156,8 +157,8 @@ func (i *installation) awaitHealthy(ctx context.Context) error {
 // deliverAll sends each delivery until it gets a final response, and returns these responses by
 // delivery ID. Deliveries without a final response before the timeout are missing from the result.
 // The deliveries are spread over all queues.
-func (s *senders) deliverAll(ctx context.Context, name string) map[string]answer {
-	answers := map[string]answer{}
+func (s *senders) deliverAll(ctx context.Context, name string) map[string]deliver.Answer {
+	answers := map[string]deliver.Answer{}
 	for n := range restoreDeliveryCount {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}
 		_ = eventually(ctx, recoverTimeout, func(ctx context.Context) error {
@@ -208,7 +209,7 @@ func (i *installation) checkViewsAgree(
 
 // checkRecords returns an error if an execution has not ended, or if an accepted one is not
 // recorded exactly once with the expected status.
-func (i *installation) checkRecords(ctx context.Context, accepted map[string]answer) error {
+func (i *installation) checkRecords(ctx context.Context, accepted map[string]deliver.Answer) error {
 	records, err := readRecords(ctx, i.client())
 	if err != nil {
 		return err

@@ -2,10 +2,8 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
@@ -126,19 +125,11 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 	}
 }
 
-// answer is the response that a sender gets.
-type answer struct {
-	Status       int    `json:"-"`
-	ExecutionID  string `json:"executionId"`
-	Deduplicated bool   `json:"deduplicated"`
-	Code         string `json:"code"`
-}
-
 // attempt sends one request and records the response. final means that a sender would not retry the
 // request.
 func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
-) (a answer, final bool) {
+) (a deliver.Answer, final bool) {
 	s.book.countSent()
 	a, err := s.request(ctx, d, url+path)
 	switch {
@@ -156,31 +147,14 @@ func (s *senders) attempt(
 	}
 }
 
-func (s *senders) request(ctx context.Context, d *delivery, url string) (a answer, err error) {
+func (s *senders) request(ctx context.Context, d *delivery, url string) (a deliver.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
-		strings.NewReader(`{"marker":"`+d.marker+`"}`))
-	if err != nil {
-		return a, err
-	}
-	// Otherwise net/http might resend the request itself when a connection breaks.
-	request.GetBody = nil
-	request.Header.Set("Content-Type", "application/json")
+	header := map[string]string{"Content-Type": "application/json"}
 	if d.hasID {
-		request.Header.Set("X-GitHub-Delivery", d.marker)
+		header["X-GitHub-Delivery"] = d.marker
 	}
-	response, err := s.client.Do(request)
-	if err != nil {
-		return a, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	a.Status = response.StatusCode
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return a, err
-	}
-	return a, json.Unmarshal(text, &a)
+	return deliver.Post(ctx, s.client, url, header, strings.NewReader(`{"marker":"`+d.marker+`"}`))
 }
 
 // classifyRequestError describes a failed request. neverConnected means that no connection was

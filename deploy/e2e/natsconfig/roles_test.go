@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/deploy/lab/deliver"
 	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/client/apiclient"
@@ -422,25 +423,13 @@ func running(t *testing.T, serve func(context.Context) error) (stop func()) {
 
 func post(t *testing.T, url, deliveryID string) (status int, executionID string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
-		strings.NewReader(`{"a":1}`))
+	a, err := deliver.Post(t.Context(), http.DefaultClient, url, map[string]string{
+		"Content-Type": "application/json", "X-Webhook-Delivery-Id": deliveryID,
+	}, strings.NewReader(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Webhook-Delivery-Id", deliveryID)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct {
-		ExecutionID string `json:"executionId"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, answer.ExecutionID
+	return a.Status, a.ExecutionID
 }
 
 // logLines collects the lines that programs log at warning level and above.

@@ -1,0 +1,44 @@
+// Package deliver sends deliveries to webhooks, as senders do.
+package deliver
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+)
+
+// Answer is the response to a delivery.
+type Answer struct {
+	Status       int    `json:"-"`
+	ExecutionID  string `json:"executionId"`
+	Deduplicated bool   `json:"deduplicated"`
+	Code         string `json:"code"`
+}
+
+// Post sends a delivery once. It returns an error only if the connection fails or the response
+// cannot be read; a response with an error status is none.
+func Post(
+	ctx context.Context, client *http.Client, url string, header map[string]string, body io.Reader,
+) (a Answer, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return a, err
+	}
+	// Otherwise net/http might send the request again when a connection breaks.
+	request.GetBody = nil
+	for name, value := range header {
+		request.Header.Set(name, value)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a.Status = response.StatusCode
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(text, &a)
+}
