@@ -12,7 +12,8 @@ import (
 
 // examine finds every kind of broken promise, and reports nothing else.
 func TestExamine(t *testing.T) {
-	first, repeat := deliver.Answer{ExecutionID: "x"}, deliver.Answer{ExecutionID: "x", Deduplicated: true}
+	first := deliver.Answer{ExecutionID: "x"}
+	repeat := deliver.Answer{ExecutionID: "x", Deduplicated: true}
 	paused := []incident{{kind: "pause node", from: time.Now().Add(-time.Second)}}
 	one := map[string]storedStart{"x": {marker: "m", messages: 1}}
 	for name, c := range map[string]struct {

@@ -147,7 +147,9 @@ func (s *senders) attempt(
 	}
 }
 
-func (s *senders) request(ctx context.Context, d *delivery, url string) (a deliver.Answer, err error) {
+func (s *senders) request(
+	ctx context.Context, d *delivery, url string,
+) (deliver.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	header := map[string]string{"Content-Type": "application/json"}
