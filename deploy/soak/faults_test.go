@@ -47,7 +47,7 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report{audit: examine(s.book, streams, records, nil), aside: aside}
+	r := &report{audit: examine(s.ledger, streams, records, nil), aside: aside}
 	r.write(t.Output())
 	if err := r.err(); err != nil {
 		t.Error(err)

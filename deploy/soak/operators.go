@@ -404,7 +404,7 @@ func (o *operator) checkWebhook(
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	asked := time.Now()
-	d := o.senders.book.addDelivery(
+	d := o.senders.ledger.addDelivery(
 		fmt.Sprintf("%s-%s-%s-%d-%s", o.senders.run, o.name, name, number,
 			e.name),
 		false,

@@ -133,7 +133,7 @@ func (c *Partitions) runLoadAndPartitions(
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		showProgress(showing, c.Out, began, func() string { return f.status(s.book, all) })
+		showProgress(showing, c.Out, began, func() string { return f.status(s.ledger, all) })
 	})
 	func() {
 		starting, cancel := context.WithTimeout(ctx, c.Duration)

@@ -39,7 +39,7 @@ func newProbes(s *senders, i *installation) *probes {
 	return &probes{
 		send: func(ctx context.Context, host, number int) bool {
 			path := s.paths[rand.IntN(len(s.paths))] //nolint:gosec // not a secret
-			d := s.book.addDelivery(
+			d := s.ledger.addDelivery(
 				fmt.Sprintf("%s-probe-%s-%d", s.run, hostNames[host], number), true)
 			d.always = true
 			response, _ := s.attempt(ctx, d, path, i.ingresses[host].url)

@@ -101,7 +101,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 		return err
 	}
 	began := time.Now()
-	z := &zoneMeasurer{config: c, hosts: hosts, installation: i, book: newLedger()}
+	z := &zoneMeasurer{config: c, hosts: hosts, installation: i, ledger: newLedger()}
 	for _, latency := range c.Latencies {
 		if err := z.measure(ctx, latency); err != nil {
 			if ctx.Err() != nil {
@@ -114,7 +114,7 @@ func (c *Regions) runIn(ctx context.Context, folder string, hosts *network.Netwo
 	if err := i.awaitSettled(ctx); err != nil {
 		return err
 	}
-	if err := r.compare(ctx, i, z.book, z.incidents(), nil); err != nil {
+	if err := r.compare(ctx, i, z.ledger, z.incidents(), nil); err != nil {
 		return err
 	}
 	r.ended = i.problems()
@@ -140,7 +140,7 @@ type zoneMeasurer struct {
 	config       *Regions
 	hosts        *network.Network
 	installation *installation
-	book         *ledger
+	ledger       *ledger
 	stages       []*latencyResults
 }
 
@@ -184,7 +184,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 	if err := z.installation.makeLeader(ctx, hostNames[leader]); err != nil {
 		return err
 	}
-	senders := newSenders(z.book, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
+	senders := newSenders(z.ledger, z.installation, fmt.Sprintf("%d-%s", z.config.Seed, latency))
 	p := newProbes(senders, z.installation)
 	p.every = z.config.Every
 	measuring, stopMeasuring := context.WithCancel(ctx)

@@ -34,9 +34,9 @@ const (
 
 // senders simulates the senders that call the webhooks.
 type senders struct {
-	book  *ledger
-	urls  []string // URLs of the ingresses
-	paths []string // paths of the webhooks
+	ledger *ledger
+	urls   []string // URLs of the ingresses
+	paths  []string // paths of the webhooks
 	// queuePaths holds the path of one webhook for each queue.
 	queuePaths []string
 	client     *http.Client
@@ -44,7 +44,7 @@ type senders struct {
 }
 
 func newSenders(b *ledger, i *installation, run string) *senders {
-	s := &senders{book: b, paths: i.paths, run: run, client: &http.Client{
+	s := &senders{ledger: b, paths: i.paths, run: run, client: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 30 * time.Second},
 	}}
 	s.queuePaths = i.paths[:len(i.queues())]
@@ -85,7 +85,7 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
-		d := s.book.addDelivery(marker, hasID)
+		d := s.ledger.addDelivery(marker, hasID)
 		d.always = true
 		return d
 	}
@@ -94,7 +94,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
 	case chance < percentWithoutID+percentConcurrent:
 		d := open(true)
-		s.book.markConcurrent(d)
+		s.ledger.markConcurrent(d)
 		var both sync.WaitGroup
 		for range 2 {
 			own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // not a secret
@@ -130,19 +130,19 @@ func (s *senders) deliver(ctx context.Context, d *delivery, path string, random 
 func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
 ) (a deliver.Answer, final bool) {
-	s.book.countSent()
+	s.ledger.countSent()
 	a, err := s.request(ctx, d, url+path)
 	switch {
 	case err != nil:
 		what, neverMade := classifyRequestError(err)
-		s.book.recordFailure(d, what, neverMade)
+		s.ledger.recordFailure(d, what, neverMade)
 		return a, false
 	case a.Status == http.StatusOK:
-		s.book.recordAccepted(d, a)
+		s.ledger.recordAccepted(d, a)
 		return a, true
 	default:
 		final = a.Status < 500 && a.Status != http.StatusTooManyRequests
-		s.book.recordRefusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
+		s.ledger.recordRefusal(d, fmt.Sprintf("%d %s", a.Status, a.Code), final)
 		return a, final
 	}
 }

@@ -180,7 +180,7 @@ func (c *Config) runLoadAndFaults(
 	showing, stopShowing := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
-		showProgress(showing, c.Out, began, func() string { return status(s.book, f) })
+		showProgress(showing, c.Out, began, func() string { return status(s.ledger, f) })
 	})
 	r.untrue = runLoad(ctx, *c, i, s, f)
 	stopShowing()

@@ -41,7 +41,7 @@ func (i *installation) toggleWorkflow(
 			continue
 		}
 		for n, ingress := range i.ingresses {
-			d := s.book.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
+			d := s.ledger.addDelivery(fmt.Sprintf("%s-switch-%d-%d", s.run, number, n), false)
 			a, _ := s.attempt(ctx, d, i.toggledPath, ingress.url)
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active

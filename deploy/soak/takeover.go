@@ -77,7 +77,7 @@ type takeoverRun struct {
 	hosts         *network.Network
 	keys          *secrets
 	first, second *installation
-	book          *ledger
+	ledger        *ledger
 	copied        time.Time // when the first site stored the newest copied message
 	killed        time.Time // when the first site was lost
 	ready         time.Time // when the take-over command finished
@@ -99,7 +99,7 @@ func (c *Takeover) runIn(ctx context.Context, folder string, hosts *network.Netw
 			hosts.SetBoth(a, b, network.Condition{Delay: latency})
 		}
 	}
-	s := &takeoverRun{config: c, hosts: hosts, book: newLedger()}
+	s := &takeoverRun{config: c, hosts: hosts, ledger: newLedger()}
 	if s.keys, err = newSecrets(folder, all); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	var load sync.WaitGroup
 	defer load.Wait()
 	defer stop()
-	senders := newSenders(s.book, s.first, strconv.FormatUint(s.config.Seed, 10))
+	senders := newSenders(s.ledger, s.first, strconv.FormatUint(s.config.Seed, 10))
 	for _, e := range s.second.ingresses {
 		senders.urls = append(senders.urls, e.url)
 	}
@@ -301,7 +301,7 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 // awaitAccepted waits until the second site accepts a request.
 func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error {
 	return eventually(ctx, readyTimeout, func(ctx context.Context) error {
-		d := s.book.addDelivery(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
+		d := s.ledger.addDelivery(fmt.Sprintf("first-after-%d", time.Now().UnixNano()), true)
 		d.always = true
 		a, _ := senders.attempt(ctx, d, senders.paths[0], s.second.ingresses[0].url)
 		if a.ExecutionID == "" {
@@ -324,7 +324,7 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	}
 	var copied []*delivery
 	for id, start := range all.starts {
-		d := s.book.deliveries[start.marker]
+		d := s.ledger.deliveries[start.marker]
 		if d != nil && d.hasID && d.ended.Before(s.killed) && slices.Contains(d.executions, id) {
 			copied = append(copied, d)
 		}

@@ -55,8 +55,8 @@ func TestCountOfATakeover(t *testing.T) {
 			"wrong 1",
 		},
 	} {
-		s := &takeoverRun{book: newLedger(), killed: killed, copied: copied}
-		s.book.deliveries["m"] = c.d
+		s := &takeoverRun{ledger: newLedger(), killed: killed, copied: copied}
+		s.ledger.deliveries["m"] = c.d
 		got := s.count(c.all, c.records, c.runs, c.again)
 		text := ""
 		for _, part := range []struct {

@@ -31,7 +31,7 @@ func (s *takeoverRun) count(
 	ranAtFirst map[string]bool,
 	ranAtSecond map[string]bool,
 ) (c takeoverCost) {
-	for _, d := range s.book.deliveries {
+	for _, d := range s.ledger.deliveries {
 		before := !d.ended.After(s.killed)
 		for _, id := range d.executions {
 			if before {
@@ -104,7 +104,7 @@ func (s *takeoverRun) compare(ctx context.Context) error {
 		return err
 	}
 	c := s.count(all, records, runs, again)
-	t := s.book.currentTotals()
+	t := s.ledger.currentTotals()
 	var broken []string
 	line := func(name string, value any, why string) {
 		_, _ = fmt.Fprintf(s.config.Out, "%-14s %8v  %s\n", name, value, why)

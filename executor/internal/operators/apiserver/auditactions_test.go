@@ -63,10 +63,10 @@ func TestDeedsAreAudited(t *testing.T) {
 		return r.call(method, path, body, with(key.Secret))
 	}
 
-	type deed struct{ actor, action, node, of string } // of is the object of the action
-	var want []deed
+	type auditAction struct{ actor, action, node, of string } // of is the object of the action
+	var want []auditAction
 	did := func(key api.NewKey, action, of string) {
-		want = append(want, deed{key.ID, action, "node", of})
+		want = append(want, auditAction{key.ID, action, "node", of})
 	}
 	as(editor, "POST", "/workflows/wf/triggers/node/rerun", "").is(200)
 	did(editor, "execution.rerun", "")
@@ -96,7 +96,7 @@ func TestDeedsAreAudited(t *testing.T) {
 			did(editor, "dead-letter.dismiss", id(n))
 		}
 	}
-	want = append(want, deed{editor.ID, "dead-letter.dismiss", "", "message-77"})
+	want = append(want, auditAction{editor.ID, "dead-letter.dismiss", "", "message-77"})
 	// An action that is refused or changes nothing adds no entry.
 	as(editor, "POST", "/executions/"+id(99)+"/rerun", "").refused(404, api.CodeNotFound)
 	as(r.key("viewer", ""), "POST", "/executions/"+id(0)+"/rerun", "").refused(403,
@@ -104,10 +104,10 @@ func TestDeedsAreAudited(t *testing.T) {
 	as(other, "POST", "/dead-letters/dismiss", `{}`).is(200)
 
 	r.recordAll(time.Now())
-	var got []deed
+	var got []auditAction
 	ids := map[string]bool{}
 	for _, e := range decode[api.List[api.AuditEntry]](r.get("/audit?limit=200").is(200)).Items {
-		d := deed{e.Actor.ID, e.Action, e.NodeID, ""}
+		d := auditAction{e.Actor.ID, e.Action, e.NodeID, ""}
 		for _, c := range e.Changes {
 			switch c.Field {
 			case "executionId":
@@ -126,8 +126,8 @@ func TestDeedsAreAudited(t *testing.T) {
 		ids[e.ID] = true
 		got = append(got, d)
 	}
-	text := func(d deed) string { return fmt.Sprintf("%+v", d) }
-	sorted := func(all []deed) (texts []string) {
+	text := func(d auditAction) string { return fmt.Sprintf("%+v", d) }
+	sorted := func(all []auditAction) (texts []string) {
 		for _, d := range all {
 			texts = append(texts, text(d))
 		}

@@ -26,7 +26,7 @@ type metrics struct {
 	unreadable                 prometheus.Counter
 	refused                    prometheus.Counter
 	foreign                    prometheus.Counter
-	early, dropped             prometheus.Counter
+	pending, dropped           prometheus.Counter
 	failures                   prometheus.Counter
 	batch                      prometheus.Histogram
 	duration                   prometheus.Histogram
@@ -58,7 +58,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Help: "Executions of which progress was reported on another queue or workflow than " +
 				"theirs: a runner that is wrong, or forges.",
 		}),
-		early: prometheus.NewCounter(prometheus.CounterOpts{
+		pending: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hookstart_executor_early_progress_total",
 			Help: "Executions of which progress came before their start was recorded, and was " +
 				"kept for it.",
@@ -105,7 +105,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	m.start, m.rejection, m.progress = m.records.WithLabelValues("start"),
 		m.records.WithLabelValues("rejection"), m.records.WithLabelValues("progress")
 	registry.MustRegister(m.delay, m.streamBytes, m.streamMaxBytes)
-	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.early, m.dropped,
+	registry.MustRegister(m.records, m.unreadable, m.refused, m.foreign, m.pending, m.dropped,
 		m.failures, m.batch, m.duration, m.lag, m.progressLag)
 	return m
 }
@@ -156,7 +156,7 @@ func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Dur
 		}
 	}
 	m.foreign.Add(float64(len(applied.Foreign)))
-	m.early.Add(float64(len(applied.Unknown)))
+	m.pending.Add(float64(len(applied.Unknown)))
 	m.dropped.Add(float64(applied.Dropped))
 	m.batch.Observe(float64(len(entries)))
 	m.duration.Observe(took.Seconds())
