@@ -157,19 +157,10 @@ func describe(t *testing.T, client *apiclient.Client) {
 // auditIDs returns the IDs of the audit entries about accounts, workflows and senders.
 func auditIDs(t *testing.T, client *apiclient.Client) (ids []string) {
 	t.Helper()
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		list, err := client.Audit(t.Context(), apiclient.AuditFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			ids = append(ids, e.ID)
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return ids
-		}
+	for e := range auditEntries(t, client) {
+		ids = append(ids, e.ID)
 	}
+	return ids
 }
 
 // checkSchema validates documents against the schema that editors use.

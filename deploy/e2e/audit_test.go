@@ -137,54 +137,44 @@ func auditOnce(t *testing.T, database string) {
 	entries := map[string]int{}
 	reruns := map[string]api.AuditEntry{} // keyed by the ID of the execution
 	var last [3]string                    // the newest name in the audit log
-	page, all := apiclient.Page{Limit: api.MaxLimit}, 0
-	seen := map[string]bool{}
-	for {
-		list, err := admin.Audit(t.Context(), apiclient.AuditFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
+	all, seen := 0, map[string]bool{}
+	for e := range auditEntries(t, admin) {
+		all++
+		if seen[e.ID] || e.At.IsZero() || e.Actor.Kind == "" {
+			t.Errorf("%+v", e)
 		}
-		for _, e := range list.Items {
-			all++
-			if seen[e.ID] || e.At.IsZero() || e.Actor.Kind == "" {
-				t.Errorf("%+v", e)
-			}
-			seen[e.ID] = true
-			if e.Action == "execution.rerun" {
-				reruns[e.ID] = e
-			}
-			text := fmt.Sprintf("%+v", e)
-			for _, secret := range secrets {
-				if strings.Contains(text, secret) {
-					t.Errorf("a secret is in the audit: %s", text)
-				}
-			}
-			for _, c := range e.Changes {
-				name, ok := c.To.(string)
-				if c.Field != "name" || !ok || !strings.HasPrefix(name, "name ") {
-					continue
-				}
-				entries[name]++
-				var number, actor int
-				if _, err := fmt.Sscanf(name, "name %d of %d", &number, &actor); err != nil {
-					t.Fatal(err)
-				}
-				want := api.Actor{Kind: "key", Name: fmt.Sprint("CI ", actor-1)}
-				if actor == 0 {
-					want = api.Actor{Kind: "admin-token", Name: e.Actor.Name}
-				}
-				if e.Actor.Kind != want.Kind || e.Actor.Name != want.Name ||
-					e.Action != "workflow.update" ||
-					e.WorkflowID != fmt.Sprint("workflow-", actor) || e.AccountID != "tests" {
-					t.Errorf("%+v, want %+v", e, want)
-				}
-				if last[actor] == "" {
-					last[actor] = name
-				}
+		seen[e.ID] = true
+		if e.Action == "execution.rerun" {
+			reruns[e.ID] = e
+		}
+		text := fmt.Sprintf("%+v", e)
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("a secret is in the audit: %s", text)
 			}
 		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			break
+		for _, c := range e.Changes {
+			name, ok := c.To.(string)
+			if c.Field != "name" || !ok || !strings.HasPrefix(name, "name ") {
+				continue
+			}
+			entries[name]++
+			var number, actor int
+			if _, err := fmt.Sscanf(name, "name %d of %d", &number, &actor); err != nil {
+				t.Fatal(err)
+			}
+			want := api.Actor{Kind: "key", Name: fmt.Sprint("CI ", actor-1)}
+			if actor == 0 {
+				want = api.Actor{Kind: "admin-token", Name: e.Actor.Name}
+			}
+			if e.Actor.Kind != want.Kind || e.Actor.Name != want.Name ||
+				e.Action != "workflow.update" ||
+				e.WorkflowID != fmt.Sprint("workflow-", actor) || e.AccountID != "tests" {
+				t.Errorf("%+v, want %+v", e, want)
+			}
+			if last[actor] == "" {
+				last[actor] = name
+			}
 		}
 	}
 	wantReruns(t, admin, reruns, started)
@@ -276,20 +266,11 @@ func wantReruns(
 			}
 		}
 	}
-	page, recorded := apiclient.Page{Limit: api.MaxLimit}, 0
-	for {
-		list, err := admin.Executions(t.Context(), apiclient.ExecutionFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			recorded++
-			if _, ok := reruns[e.ExecutionID]; !ok {
-				t.Errorf("%s is recorded, and not in the audit", e.ExecutionID)
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			break
+	recorded := 0
+	for e := range executions(t, admin, apiclient.ExecutionFilter{}) {
+		recorded++
+		if _, ok := reruns[e.ExecutionID]; !ok {
+			t.Errorf("%s is recorded, and not in the audit", e.ExecutionID)
 		}
 	}
 	if recorded != len(reruns) || recorded < 50 {

@@ -304,44 +304,27 @@ func TestBackupHasTheAuditOfItsChanges(t *testing.T) {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	entries := map[string]int{} // number of audit entries by workflow
-	page := apiclient.Page{Limit: 200}
-	for {
-		list, err := to.client.Audit(t.Context(), apiclient.AuditFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			if e.Action == "workflow.create" || e.Action == "workflow.update" {
-				entries[e.WorkflowID]++
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			break
+	for e := range auditEntries(t, to.client) {
+		if e.Action == "workflow.create" || e.Action == "workflow.update" {
+			entries[e.WorkflowID]++
 		}
 	}
-	page = apiclient.Page{Limit: 200}
-	for {
-		list, err := to.client.Workflows(t.Context(), "", page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range list.Items {
-			want := 1
-			if w.ID == "counter" {
-				if want, err = strconv.Atoi(w.Name); err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%d changes of one workflow", want)
+	for w := range items(t, func(p apiclient.Page) (api.List[api.Workflow], error) {
+		return to.client.Workflows(t.Context(), "", p)
+	}) {
+		want := 1
+		if w.ID == "counter" {
+			var err error
+			if want, err = strconv.Atoi(w.Name); err != nil {
+				t.Fatal(err)
 			}
-			if entries[w.ID] != want {
-				t.Errorf("workflow %s has %d entries in the audit, want %d", w.ID, entries[w.ID],
-					want)
-			}
-			delete(entries, w.ID)
+			t.Logf("%d changes of one workflow", want)
 		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			break
+		if entries[w.ID] != want {
+			t.Errorf("workflow %s has %d entries in the audit, want %d", w.ID, entries[w.ID],
+				want)
 		}
+		delete(entries, w.ID)
 	}
 	if len(entries) > 0 {
 		t.Errorf("the audit has changes that the file has not: %v", entries)
@@ -483,21 +466,12 @@ func (i *installation) accepted(t *testing.T, of []sent) map[string]uint64 {
 		wanted[s.id] = true
 	}
 	found := map[string]uint64{}
-	page := apiclient.Page{Limit: 200}
-	for {
-		list, err := i.client.Executions(t.Context(), apiclient.ExecutionFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			if wanted[e.ExecutionID] {
-				found[e.ExecutionID] = e.StreamSequence
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return found
+	for e := range executions(t, i.client, apiclient.ExecutionFilter{}) {
+		if wanted[e.ExecutionID] {
+			found[e.ExecutionID] = e.StreamSequence
 		}
 	}
+	return found
 }
 
 func refusesBrokenFiles(t *testing.T, bin string, i *installation, file string) {

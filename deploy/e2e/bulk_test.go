@@ -130,17 +130,12 @@ func failMany(t *testing.T, js jetstream.JetStream, n int) {
 // countLetters counts the dead letters on all pages.
 func countLetters(t *testing.T, c *apiclient.Client) (n int) {
 	t.Helper()
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		list, err := c.DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n += len(list.Items)
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return n
-		}
+	for range items(t, func(p apiclient.Page) (api.List[api.DeadLetter], error) {
+		return c.DeadLetters(t.Context(), apiclient.DeadLetterFilter{}, p)
+	}) {
+		n++
 	}
+	return n
 }
 
 func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {

@@ -172,18 +172,8 @@ func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 func recordedIDs(t *testing.T, c *apiclient.Client, workflowID string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	page := apiclient.Page{Limit: 200}
-	for {
-		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID},
-			page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range list.Items {
-			counts[e.ExecutionID]++
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return counts
-		}
+	for e := range executions(t, c, apiclient.ExecutionFilter{WorkflowID: workflowID}) {
+		counts[e.ExecutionID]++
 	}
+	return counts
 }

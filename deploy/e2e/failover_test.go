@@ -183,23 +183,13 @@ func (f *failoverRun) examine(t *testing.T, c *apiclient.Client) {
 	for open := -1; open != 0 && time.Now().Before(deadline) &&
 		t.Context().Err() == nil; pause(t, 200*time.Millisecond) {
 		records, open = map[string]api.Execution{}, 0
-		for cursor := ""; ; {
-			page, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: "paid"},
-				apiclient.Page{Limit: 200, Cursor: cursor})
-			if err != nil {
-				t.Fatal(err)
+		for e := range executions(t, c, apiclient.ExecutionFilter{WorkflowID: "paid"}) {
+			if _, ok := records[e.ExecutionID]; ok {
+				t.Errorf("%s is recorded twice", e.ExecutionID)
 			}
-			for _, e := range page.Items {
-				if _, ok := records[e.ExecutionID]; ok {
-					t.Errorf("%s is recorded twice", e.ExecutionID)
-				}
-				records[e.ExecutionID] = e
-				if e.Status == "queued" || e.Status == "running" {
-					open++
-				}
-			}
-			if cursor = page.NextCursor; cursor == "" {
-				break
+			records[e.ExecutionID] = e
+			if e.Status == "queued" || e.Status == "running" {
+				open++
 			}
 		}
 		open += max(0, len(f.accepted)-len(records))

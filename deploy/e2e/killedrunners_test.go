@@ -280,26 +280,20 @@ func finalStates(
 	t *testing.T, c *apiclient.Client, workflowID string, known map[string]api.Execution,
 ) {
 	t.Helper()
-	page := apiclient.Page{Limit: api.MaxLimit}
-	for {
-		list, err := c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID},
-			page)
+	for e, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Execution], error) {
+		return c.Executions(t.Context(), apiclient.ExecutionFilter{WorkflowID: workflowID}, p)
+	}) {
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		for _, e := range list.Items {
-			e.Duplicates = 0 // repeats are counted later, even those of an execution that has ended
-			before, ended := known[e.ExecutionID]
-			switch {
-			case ended && before != e:
-				t.Errorf("a final state changed: %+v, then %+v", before, e)
-			case execution.Status(e.Status).Final():
-				known[e.ExecutionID] = e
-			}
-		}
-		if page.Cursor = list.NextCursor; page.Cursor == "" {
-			return
+		e.Duplicates = 0 // repeats are counted later, even those of an execution that has ended
+		before, ended := known[e.ExecutionID]
+		switch {
+		case ended && before != e:
+			t.Errorf("a final state changed: %+v, then %+v", before, e)
+		case execution.Status(e.Status).Final():
+			known[e.ExecutionID] = e
 		}
 	}
 }
