@@ -115,10 +115,11 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResul
 
 func writeOpenLoop(out io.Writer, names []string, loop openLoop) {
 	turns := loop.turns
-	table(out,
-		loop.what+" requests per second, in ms, "+loop.since+
-			". Median of the rounds (quartiles).",
-		"\treq/s\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after", func(w io.Writer) {
+	title := loop.what + " requests per second, in ms, " + loop.since +
+		". Median of the rounds (quartiles)."
+	table(out, title,
+		"\treq/s\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after",
+		func(w io.Writer) {
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
