@@ -32,7 +32,7 @@ type delivery struct {
 	trigger admission.Trigger    // what the request starts; zero until findTrigger
 	pass    registry.StorePermit // permit that counts the request as being stored in its stream
 	layout  stream.Layout        // the stream for the start message or the rejection
-	request sender.Request       // for the node's sender, filter and order key
+	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
 	reading bodyReservation

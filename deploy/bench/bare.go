@@ -14,7 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runBare serves the bare combination: no checks, no IDs, no metrics, no log.
+// runBare serves the variant that the others are compared with: it publishes each request, without
+// checks, IDs, metrics and a log.
 func runBare(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
@@ -24,7 +25,7 @@ func runBare(ctx context.Context, natsURL string) error {
 	return servePublisher(ctx, roleBare, nc)
 }
 
-// runEmbedded serves the bare combination with the NATS server in the same process.
+// runEmbedded serves the same requests as runBare, but with the NATS server in the same process.
 func runEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {

@@ -218,9 +218,9 @@ func (s *session) install(ctx context.Context) error {
 // for lost starts. It searches once, 10 s after its start.
 const lostStartSearchDelay = 12 * time.Second
 
-// awaitLostStartSearch waits until the executors have searched for lost starts while there are
-// none. The stream is purged after each turn, so a later search would take all starts for lost, and
-// the executor would end each execution in the middle of a turn.
+// awaitLostStartSearch waits until the executors have searched the stream for lost starts. They
+// must do so before the first turn. The stream is purged after each turn, so a search during a
+// later turn would consider the purged starts lost, and the executor would end their executions.
 func (s *session) awaitLostStartSearch(ctx context.Context) error {
 	if !slices.ContainsFunc(s.systems, func(one *system) bool { return one.records }) {
 		return nil

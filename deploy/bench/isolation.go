@@ -168,7 +168,8 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	if err := n.awaitJetStream(ctx); err != nil {
 		return err
 	}
-	// The registry must survive the freeze: without a fresh one, an ingress refuses everything.
+	// The registry must be replicated, so that it stays available while one server is frozen. An
+	// ingress whose copy of the registry is not current refuses every request.
 	if err := n.startExecutor(ctx, b, addrs[calmServer],
 		fmt.Sprintf("--replicas=%d", numServers)); err != nil {
 		return err

@@ -48,11 +48,12 @@ type tab struct {
 	base string // URL of the console
 
 	mu         sync.Mutex
-	complaints []string // the browser's complaints about the page
+	complaints []string // what the browser reported, such as a script that was blocked or failed
 }
 
-// openBrowser starts a separate browser with an empty profile. It records the browser's complaints,
-// for example about a script that was blocked or failed. contented fails the test if there are any.
+// openBrowser starts a separate browser with an empty profile. It records the errors that the
+// browser reports, for example if a script is blocked or fails. Call contented at the end: it fails
+// the test if there were any.
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),

@@ -239,7 +239,7 @@ func TestControlPages(t *testing.T) {
 	b.contented()
 }
 
-// On a later page of the queues, too, a button that was pressed does what it says.
+// The button that pauses and resumes a queue also works on the second page of the list of queues.
 func TestPauseOnALaterPage(t *testing.T) {
 	t.Parallel()
 	findChromium(t)

@@ -43,8 +43,9 @@ func targetOf(deliveryID string, targets int) int {
 // answeredFor is how long a call of the operators' API is retried while the response is a 5xx.
 const answeredFor = 2 * time.Minute
 
-// untilAnswered retries a call of the operators' API while the response is a 5xx, as operators do:
-// the programs are ready before every process confirms changes. It returns the last error.
+// untilAnswered retries a call of the operators' API while the response is a 5xx, as operators do.
+// A program reports that it is ready before all processes confirm changes, so the first calls can
+// fail. untilAnswered returns the last error.
 func untilAnswered(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, answeredFor)
 	defer cancel()

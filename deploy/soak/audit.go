@@ -7,8 +7,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// audit is the result of comparing the senders' ledger with the streams and the execution records.
-type audit struct {
+// ledgerAuditResult is the result of comparing the senders' ledger with the streams and the
+// execution records.
+type ledgerAuditResult struct {
 	deliveries int
 	executions int // executions acknowledged to senders
 	stored     int // executions in the stream, whether acknowledged or not
@@ -46,10 +47,10 @@ type audit struct {
 //     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
 //     know whether it was stored.
 //   - wrong: the recorded final status differs from the reported one.
-func examine(b *ledger, s streamContents, records map[string]record, incidents []incident) *audit {
+func examine(b *ledger, s streamContents, records map[string]record, incidents []incident) *ledgerAuditResult {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := &audit{
+	a := &ledgerAuditResult{
 		deliveries: len(b.deliveries),
 		stored:     len(s.starts),
 		recorded:   len(records),
@@ -77,7 +78,7 @@ func examine(b *ledger, s streamContents, records map[string]record, incidents [
 // examineAcknowledged checks that each execution that was acknowledged to a sender is stored and
 // recorded, and checks the responses for each delivery. It returns the IDs of the acknowledged
 // executions.
-func (a *audit) examineAcknowledged(
+func (a *ledgerAuditResult) examineAcknowledged(
 	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
 ) (acknowledged map[string]bool) {
 	acknowledged = map[string]bool{}
@@ -121,7 +122,7 @@ func (a *audit) examineAcknowledged(
 }
 
 // examineStored compares the stored executions with the deliveries that were sent.
-func (a *audit) examineStored(
+func (a *ledgerAuditResult) examineStored(
 	b *ledger, starts map[string]storedStart, records map[string]record, incidents []incident,
 	acknowledged map[string]bool,
 ) {
@@ -161,7 +162,7 @@ func (a *audit) examineStored(
 // examineQueues counts the executions in each stream. It checks that the executions of a queue with
 // an own stream are in that stream, and that each own stream has some. Queues do not move during
 // the load.
-func (a *audit) examineQueues(starts map[string]storedStart, i *installation) {
+func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *installation) {
 	a.inStreams = map[string]int{}
 	for id, s := range starts {
 		a.inStreams[s.stream]++
@@ -181,7 +182,7 @@ func (a *audit) examineQueues(starts map[string]storedStart, i *installation) {
 
 // examineFinalStatuses compares the first reported final status of each execution with its record.
 // If runners have reported any final status, every recorded execution must have one.
-func (a *audit) examineFinalStatuses(
+func (a *ledgerAuditResult) examineFinalStatuses(
 	s streamContents,
 	records map[string]record,
 	describeMarker func(marker string) string,

@@ -165,7 +165,7 @@ func recorded(ids ...string) map[string]record {
 }
 
 // found returns the names of the audit's findings. A name is repeated if there are several.
-func found(a *audit) string {
+func found(a *ledgerAuditResult) string {
 	all := slices.Repeat([]string{"lost"}, len(a.lost))
 	all = append(all, slices.Repeat([]string{"unrecorded"}, len(a.unrecorded))...)
 	all = append(all, slices.Repeat([]string{"refused"}, len(a.refused))...)
@@ -202,7 +202,7 @@ func TestExamineQueues(t *testing.T) {
 			map[string]storedStart{"a": {queue: "own-0", stream: "EXECUTIONS"}}, 1, 2,
 		},
 	} {
-		a := &audit{}
+		a := &ledgerAuditResult{}
 		if a.examineQueues(c.starts, &installation{own: c.own}); len(a.strange) != c.want {
 			t.Errorf("%s: %q", name, a.strange)
 		}

@@ -167,7 +167,7 @@ func (i *installation) prepareHosts(
 	if err != nil {
 		return err
 	}
-	return i.prepareSite(hosts, siteConfig{
+	return i.prepareSite(hosts, sharedHostConfig{
 		keys:     keys,
 		config:   config,
 		database: database.URL(),
@@ -177,7 +177,7 @@ func (i *installation) prepareHosts(
 }
 
 // prepareSite adds the processes on the hosts of a site. It sets natsURL and routes in s itself.
-func (i *installation) prepareSite(hosts []*network.Host, s siteConfig) error {
+func (i *installation) prepareSite(hosts []*network.Host, s sharedHostConfig) error {
 	programs, err := linkPrograms(i.folder)
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func clientURL(h *network.Host) string {
 	return "tls://" + net.JoinHostPort(h.Name, portClients)
 }
 
-// siteConfig holds the settings that all hosts of a site share.
-type siteConfig struct {
+// sharedHostConfig holds the settings that all hosts of a site share.
+type sharedHostConfig struct {
 	keys                    *secrets
 	natsURL, routes, config string
 	database                string
@@ -215,7 +215,7 @@ type siteConfig struct {
 	nearest                 bool     // whether an ingress uses only the NATS server on its host
 }
 
-func (i *installation) addHost(h *programHost, s siteConfig) {
+func (i *installation) addHost(h *programHost, s sharedHostConfig) {
 	reach := func(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 	everywhere := func(port string) string { return net.JoinHostPort("0.0.0.0", port) }
 	add := func(role, name string, args ...string) *process {

@@ -24,13 +24,13 @@ type probe struct {
 
 // probes continuously sends requests to the ingress, or the NATS server, of each host.
 type probes struct {
-	// send sends a request at a host and reports whether it was accepted. number counts the
-	// requests at this host from 0.
+	// send sends a request to a host and reports whether it was accepted. number counts the
+	// requests to this host from 0.
 	send  func(ctx context.Context, host, number int) bool
-	every time.Duration // interval between the probes at one host
+	every time.Duration // interval between the probes sent to one host
 
 	mu    sync.Mutex
-	each  [][]probe     // probes at each host, in the order of the responses
+	each  [][]probe     // the probes sent to each host, in the order of their responses
 	grown chan struct{} // closed and replaced when a probe is added
 }
 

@@ -17,7 +17,7 @@ type report struct {
 	seed      uint64
 	took      time.Duration
 	totals    requestTotals
-	audit     *audit
+	audit     *ledgerAuditResult
 	incidents []incident
 	ended     []string // problems with processes, such as an unexpected exit
 	stood     []string // times when recording stalled

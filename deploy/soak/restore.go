@@ -88,7 +88,7 @@ func (i *installation) restoreStoresAndCheck(
 			broken = append(broken, fmt.Sprintf("a delivery was answered %+v, then %+v", a, b))
 		}
 	}
-	s.deliverAll(ctx, "before") // senders may repeat even those that got a 200
+	s.deliverAll(ctx, "before") // a sender may repeat a delivery even after the response 200
 	if err := awaitConsumers(ctx, i.js, recordTimeout); err != nil {
 		broken = append(broken, err.Error())
 	}

@@ -158,7 +158,7 @@ func (s *takeoverRun) prepare(
 			return err
 		}
 	}
-	if err := s.first.prepareSite(first, siteConfig{
+	if err := s.first.prepareSite(first, sharedHostConfig{
 		keys:     s.keys,
 		config:   filepath.Join(s.config.NATS, "first-site.conf"),
 		database: databases[0].URL(),
@@ -169,7 +169,7 @@ func (s *takeoverRun) prepare(
 	}); err != nil {
 		return err
 	}
-	return s.second.prepareSite(second, siteConfig{
+	return s.second.prepareSite(second, sharedHostConfig{
 		keys:     s.keys,
 		config:   filepath.Join(s.config.NATS, "second-site.conf"),
 		database: databases[1].URL(),

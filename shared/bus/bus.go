@@ -37,13 +37,14 @@ type Options struct {
 	// Log receives a line if Connect has to wait, and later events of the connection. It is
 	// required.
 	Log logrus.FieldLogger
-	// Closed is called once if the connection is closed for good without a call of its Close
-	// method. The connection does not reconnect, so the program must be restarted. The error is the
-	// reason. If Closed is nil, the closing is only logged.
+	// Closed is called once if the connection is closed for good, although the program did not call
+	// its Close method. The connection does not reconnect, so the program must be restarted. The
+	// error is the reason. If Closed is nil, the connection's end is only logged.
 	Closed func(error)
 }
 
-// ErrClosed means that a connection was closed for good, but not by a call of its Close method.
+// ErrClosed means that a connection was closed for good, although the program did not call its
+// Close method.
 var ErrClosed = errors.New("the connection to NATS is closed for good")
 
 // Connect waits for a server and connects to it. If it has to wait for longer than a second, it
@@ -117,8 +118,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	}
 }
 
-// handleClosed logs and reports that the connection was closed for good without a call of its Close
-// method.
+// handleClosed logs and reports that the connection was closed for good, although the program did
+// not call its Close method.
 func (o *Options) handleClosed(nc *nats.Conn) {
 	err := ErrClosed
 	if last := nc.LastError(); last != nil {

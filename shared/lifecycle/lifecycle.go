@@ -90,7 +90,7 @@ func (p *Parts) Stop() {
 	}
 }
 
-// Part is a part that others can wait for.
+// Part is a part of the program. Other parts can wait until it is ready.
 type Part struct {
 	ready chan struct{}
 	ended chan struct{}

@@ -59,12 +59,13 @@ func (q Question) IsAnsweredBy(answer string) bool {
 	})
 }
 
-// Answerer answers questions to one ingress. It is safe for concurrent use.
+// Answerer answers the questions that one ingress receives, and refuses repeated ones. It is safe
+// for concurrent use.
 type Answerer struct {
 	key []byte
 
 	mu    sync.Mutex
-	asked [maxRememberedNonces]string // the nonces of the last questions
+	asked [maxRememberedNonces]string // the nonces of the most recent questions
 	next  int
 }
 

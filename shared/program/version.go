@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/ops"
 )
 
-// licence is the text about the license in --version, until the owner has chosen one.
+// licence is what --version prints about the license. None has been chosen yet.
 const licence = "none has been chosen yet: no permission beyond what the law gives"
 
 // Version holds flags that every program has: they print something and exit.

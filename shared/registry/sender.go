@@ -17,7 +17,8 @@ func TriggerSealPurpose(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
-// SecretSealPurpose returns the purpose for which a secret in a node's sender record is encrypted.
+// SecretSealPurpose returns the purpose to pass to package seal to encrypt or decrypt a secret in a
+// node's sender record. It contains the IDs, so an encrypted secret works only in its own place.
 func SecretSealPurpose(workflowID, nodeID, secretID string) string {
 	return "secret:" + workflowID + "." + nodeID + ":" + secretID
 }

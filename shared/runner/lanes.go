@@ -168,7 +168,7 @@ func (r *runner) runNextFrom(
 	return true, nil
 }
 
-// runHeld runs the execution that is being held, if it may begin now.
+// runHeld runs the lane's execution that is waiting in l.held, if it may begin now.
 func (r *runner) runHeld(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
@@ -439,8 +439,8 @@ func (u *inFlight) renewLease(m *message) {
 }
 
 // sendHeartbeat sends a heartbeat for a message of a lane and waits for the confirmation. isLast
-// reports whether the consumer has delivered nothing after this message, which is still pending;
-// until is the end of the lease in that case.
+// reports whether this message is still pending and is the last one that the consumer has
+// delivered. If so, until is the end of the message's lease.
 func (u *inFlight) sendHeartbeat(
 	ctx context.Context, m *message,
 ) (until time.Time, isLast bool, err error) {

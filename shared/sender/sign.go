@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Errors of Sign. Their texts are for an operator who tests a trigger.
+// Errors that Sign returns. Operators who test a trigger see their texts.
 var (
 	// ErrPublicKeyOnly means that only the provider can sign, because Hookstart has only its public
 	// key.

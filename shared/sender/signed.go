@@ -55,7 +55,7 @@ func (m *method) signedView(r *Request) *Request {
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
 	case m.scheme == schemeTwilio || m.message.has(partBody):
-		view.parseSignedBody(r)
+		view.setDocumentAndForm(r)
 	case m.message.has(partPayload):
 		text := r.payload()
 		var document gjson.Result
@@ -71,11 +71,12 @@ func (m *method) signedView(r *Request) *Request {
 	return view
 }
 
-// parseSignedBody parses a body regardless of its Content-Type: as JSON, or else as a form. The
-// form's payload field may contain JSON.
-func (r *Request) parseSignedBody(sent *Request) {
-	document := sent.json()
-	if !document.Exists() || sent.form.isDeclared() {
+// setDocumentAndForm parses the body regardless of its Content-Type: as JSON, or else as a form.
+// The form's payload field may contain JSON. original is the request that r is a view of; its JSON
+// document is reused unless its Content-Type declares a form.
+func (r *Request) setDocumentAndForm(original *Request) {
+	document := original.json()
+	if !document.Exists() || original.form.isDeclared() {
 		// Because of the headers, the body may have been interpreted differently before.
 		document = gjson.Result{}
 		if execution.ValidJSON(r.Body) {

@@ -29,20 +29,20 @@ type NATSFlags struct {
 	NATSCA    string `name:"nats-ca" help:"File with the certificate authority of the NATS servers." type:"path"`
 }
 
-// ConnectFlags limits how long a service waits when it starts. The kong variable what names what it
-// waits for in addition to NATS.
+// ConnectFlags limits how long a service waits when it starts. The kong variable "what" is the end
+// of the help text: it lists what the service waits for in addition to NATS.
 type ConnectFlags struct {
 	ConnectTimeout time.Duration `help:"How long to wait at start for NATS${what}." default:"30s"`
 }
 
 // ShutdownFlags limits how long requests in flight may continue after the context has ended. The
-// kong variable grace is the default.
+// kong variable "grace" is the default.
 type ShutdownFlags struct {
 	ShutdownTimeout time.Duration `help:"How long requests in flight may take to finish after SIGTERM." default:"${grace}"`
 }
 
-// LogFlags sets the level of the log. The kong variable line names what one line of the log
-// describes.
+// LogFlags sets the level of the log. The kong variable "line" names what one line of the log
+// describes, such as a request.
 type LogFlags struct {
 	LogLevel string `help:"error, warn, info or debug. At info, every ${line} is one line." default:"info"`
 }

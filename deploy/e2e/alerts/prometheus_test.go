@@ -156,7 +156,7 @@ func (p *prometheus) step(at time.Time) {
 	p.scrape(at)
 }
 
-// clock is a simulated clock that a test advances in steps of the interval.
+// clock is a simulated clock. A test advances it by one evaluation interval at a time.
 type clock struct {
 	p   *prometheus
 	now time.Time

@@ -65,7 +65,7 @@ type Sender struct {
 type SenderRefusal struct {
 	// At is when the request was refused.
 	At time.Time `json:"at"`
-	// Code is the code in the response.
+	// Code is the error code in the response to the refused request.
 	Code   string `json:"code" example:"signature_invalid"`
 	Reason string `json:"reason" doc:"A text for people that says why the request was refused." example:"no signature matches any of the secrets"`
 	Count  int64  `json:"count" doc:"The number of requests that were refused since the sender was set."`

@@ -28,7 +28,7 @@ func Ago(t, now time.Time) string {
 
 const day = 24 * time.Hour
 
-// Duration returns d in its largest unit, rounded down, like "3 h". Less than two days are hours.
+// Duration returns d in its largest unit, rounded down, like "3 h". It uses days from two days on.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Minute:

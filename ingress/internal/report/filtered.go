@@ -43,7 +43,7 @@ func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *Filtere
 	return f
 }
 
-// Count counts one request to an existing node.
+// Count counts one request that the node's filter excluded. The node must exist.
 func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.FilteredRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

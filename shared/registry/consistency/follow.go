@@ -185,7 +185,8 @@ func (f *Follower) noteLastSequence(info *jetstream.StreamInfo) {
 		return
 	}
 	if info.State.LastSeq < f.applied {
-		// An older copy has replaced the bucket, so f.applied is not an end of this bucket.
+		// An older copy has replaced the bucket. f.applied is a sequence of the previous bucket, so
+		// it does not tell how much of this one has been applied.
 		f.stored.load++
 		f.applied = 0
 	}

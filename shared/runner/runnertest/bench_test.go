@@ -112,7 +112,8 @@ func compare(b *testing.B, executions, places int, work func()) {
 		}
 		round++
 	}
-	// seconds: the median, because Consume sometimes forgets to ask for more (see stream.Next).
+	// The median in seconds: a mean would be distorted by the rounds in which Consume stops
+	// requesting messages for a while (see stream.Next).
 	typical := map[string]float64{}
 	for _, way := range ways {
 		slices.Sort(took[way.name])

@@ -35,7 +35,7 @@ type Disk struct {
 	root  *inode
 	// last is the inode number that was assigned last.
 	last uint64
-	// journal is shared by all folders. It is nil in the model Strict, where each folder has a
+	// journal is shared by all folders. It is nil in the Strict model, where each folder has a
 	// separate journal.
 	journal *journal
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// All queued, or all running, executions of one workflow can be canceled from a list that is
-// filtered by nothing else that the API does not know. The call selects what the list showed.
+// A list of one workflow's queued or running executions offers to cancel all of them, unless it is
+// also filtered by something that the API call does not support. The call selects what the list
+// shows.
 func TestCancelAllIsOffered(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -845,8 +845,9 @@ func TestIDsOfElements(t *testing.T) {
 	}
 }
 
-// A queue gets a stream of its own, whose settings are changed, without JavaScript. Nobody's
-// settings are overwritten unseen, and what was typed stays while the queue moves.
+// Without JavaScript, an operator can give a queue its own stream and change the stream's settings.
+// The form does not overwrite changes that it has not shown. If it is refused because the queue is
+// moving to another stream, it keeps what was typed.
 func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -73,7 +73,7 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	return got, nil
 }
 
-// others is the name of the part for all other causes.
+// others is the name of the chart's part that sums up all less frequent causes.
 const others = "others"
 
 // causeParts returns the most frequent causes as parts. If there are too many causes, the last part

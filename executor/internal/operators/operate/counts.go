@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// ActivityCount counts the executions that were accepted within one interval.
-type ActivityCount struct {
+// ExecutionCounts counts the executions that were accepted within one interval.
+type ExecutionCounts struct {
 	At                      time.Time // the start of the interval
 	Total, Failed, Rejected int64
 }
@@ -24,22 +24,22 @@ type ActivityCount struct {
 // Total, so they may include executions that failed in the meantime.
 func (s *Service) Activity(
 	ctx context.Context, caller Caller, filter ExecutionFilter, steps int, step time.Duration,
-) ([]ActivityCount, error) {
+) ([]ExecutionCounts, error) {
 	return read(ctx, s, caller, newRule("Activity", accessToAccountOrAll(&filter.AccountID)),
-		func(ctx context.Context) ([]ActivityCount, error) {
+		func(ctx context.Context) ([]ExecutionCounts, error) {
 			wanted := filter
 			wanted.Since = time.Now().UTC().Truncate(step).Add(-time.Duration(steps-1) * step)
-			activity := make([]ActivityCount, steps)
+			activity := make([]ExecutionCounts, steps)
 			for i := range activity {
 				activity[i].At = wanted.Since.Add(time.Duration(i) * step)
 			}
 			for _, part := range []struct {
 				status execution.Status
-				count  func(*ActivityCount) *int64
+				count  func(*ExecutionCounts) *int64
 			}{
-				{"", func(a *ActivityCount) *int64 { return &a.Total }},
-				{execution.Failed, func(a *ActivityCount) *int64 { return &a.Failed }},
-				{execution.Rejected, func(a *ActivityCount) *int64 { return &a.Rejected }},
+				{"", func(a *ExecutionCounts) *int64 { return &a.Total }},
+				{execution.Failed, func(a *ExecutionCounts) *int64 { return &a.Failed }},
+				{execution.Rejected, func(a *ExecutionCounts) *int64 { return &a.Rejected }},
 			} {
 				wanted.Status = part.status
 				counts, err := s.config.Store.CountByTime(ctx, wanted, step)

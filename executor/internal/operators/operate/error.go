@@ -21,7 +21,7 @@ import (
 
 // Error describes why a call failed. All of it except Cause may be shown to operators.
 type Error struct {
-	Code string // a code of package api, for programs
+	Code string // one of the codes in package api; programs check it
 	// Detail describes what happened and what to do about it. "" means the code's general text.
 	Detail string
 	Fields []api.FieldError // the invalid fields, if Code is api.CodeInvalid
@@ -45,9 +45,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// ChangedSince returns the error of a change that was refused because somebody else has changed the
-// same setting meanwhile. If this executor's copy of the registry is not current, the change is
-// tried again with a current one.
+// ChangedSince returns the error for a change that is refused because somebody else has changed the
+// same setting in the meantime. If this executor's copy of the registry was stale, the registry's
+// editor updates the copy and tries the change again.
 func ChangedSince(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }

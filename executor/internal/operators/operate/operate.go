@@ -80,8 +80,8 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Service implements the operations. It is safe for concurrent use. Every error of its methods is
-// an *Error.
+// Service implements the operations. It is safe for concurrent use. Every error that its methods
+// return is an *Error.
 type Service struct {
 	config  Config
 	starts  *starts.Streams

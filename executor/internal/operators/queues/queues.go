@@ -285,7 +285,7 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	if err != nil {
 		return err
 	}
-	for _, at := range layoutsOf(settings.Name, names) {
+	for _, at := range layoutsOfQueue(settings.Name, names) {
 		found, err := w.readStreamState(ctx, at, settings.Name)
 		if err != nil {
 			return err
@@ -300,9 +300,9 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 	return nil
 }
 
-// layoutsOf returns the streams that hold a queue's start messages, given the names of the existing
-// streams.
-func layoutsOf(queue string, names []string) []stream.Layout {
+// layoutsOfQueue returns the streams that hold a queue's start messages, given the names of the
+// existing streams.
+func layoutsOfQueue(queue string, names []string) []stream.Layout {
 	if slices.Contains(names, stream.OwnStreamName(queue)) {
 		return []stream.Layout{{}, {Own: true}}
 	}

@@ -57,8 +57,8 @@ type Result struct {
 	At time.Time
 }
 
-// Ingresses lists the running ingresses. *consistency.Membership implements it.
-type Ingresses interface {
+// IngressLister lists the running ingresses. *consistency.Membership implements it.
+type IngressLister interface {
 	// IngressSettings returns the settings of the running ingresses.
 	IngressSettings() []*consistency.IngressSettings
 }
@@ -66,7 +66,7 @@ type Ingresses interface {
 // Checker checks the public URL. It is safe for concurrent use.
 type Checker struct {
 	configured string
-	ingresses  Ingresses
+	ingresses  IngressLister
 	client     *http.Client
 
 	mu   sync.Mutex // also held during a check, so that concurrent callers share one check
@@ -75,7 +75,7 @@ type Checker struct {
 
 // New returns a Checker for the executor's public URL or, if that is empty, for that of a running
 // ingress.
-func New(publicURL string, ingresses Ingresses) *Checker {
+func New(publicURL string, ingresses IngressLister) *Checker {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DisableKeepAlives: true, // every probe connects anew, as a sender's first request does

@@ -269,8 +269,8 @@ func TestALostRegistryIsRestored(t *testing.T) {
 	}
 }
 
-// While programs are running, an earlier copy replaces the storage of NATS, and a new ingress
-// starts. An executor restores the registry.
+// While the services are running, an older copy replaces the storage of NATS, and then a new
+// ingress starts. An executor restores the registry.
 func TestAnOlderRegistryIsRestored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -41,8 +41,8 @@ const (
 	kindRejection
 	kindProgress
 	kindUnreadable // it cannot be decoded
-	// A marker: a message without content, from which this stream's deduplication recognizes a
-	// delivery whose start message is in another stream. It is not recorded.
+	// A marker: an empty message with the ID of a delivery whose start message is in another
+	// stream. It lets this stream deduplicate that delivery, too. It is not recorded.
 	kindDedupMarker
 )
 

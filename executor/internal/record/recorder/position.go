@@ -382,7 +382,8 @@ func firstMissing(ctx context.Context, p *position, ranges []store.HandledRange)
 			next = ranges[i].Last + 1
 			continue
 		}
-		// Messages that were deleted or dropped before their delivery are in no range.
+		// A message that was deleted or dropped before it was delivered is in none of the ranges,
+		// and is not missing. Find the first message that still exists.
 		sequence, err := firstSequenceFrom(ctx, p.stream, next)
 		if err != nil || sequence == 0 || sequence > last {
 			return 0, err

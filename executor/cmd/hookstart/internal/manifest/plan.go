@@ -259,7 +259,7 @@ func (w Workflow) fields() fields {
 			f[at+".samplePayload"] = compact(t.SamplePayload)
 		}
 		if len(t.Filter) > 0 {
-			f[at+".filter"] = sortedMembers(t.Filter)
+			f[at+".filter"] = canonicalFilterJSON(t.Filter)
 		}
 		if t.OrderKey != "" {
 			f[at+".orderKey"] = t.OrderKey
@@ -280,9 +280,9 @@ func (a Answer) String() string {
 	return text
 }
 
-// sortedMembers returns a filter with its members sorted by name, so that two filters can be
-// compared. A filter that is not JSON is returned unchanged.
-func sortedMembers(f Filter) string {
+// canonicalFilterJSON returns the JSON of a filter with its members sorted by name, so that two
+// filters can be compared. A filter that is not JSON is returned unchanged.
+func canonicalFilterJSON(f Filter) string {
 	decoder := json.NewDecoder(bytes.NewReader(f))
 	decoder.UseNumber()
 	var conditions any
