@@ -71,9 +71,9 @@ func TestAnExecutionBesideItsList(t *testing.T) {
 	b.evaluate(`scrollTo(0, 0); ""`)
 	b.click(row(29))
 	b.text(".beside #failure", "and more")
-	b.click(`.beside [data-run-again$="/requeue"]`)
-	b.text(".beside [data-said]", "Started on the same request.")
-	b.click(".beside [data-said] a")
+	b.click(".beside #retry")
+	b.text(".beside #again-said", "Started on the same request.")
+	b.click(".beside #again-said a")
 	b.text(".beside main, .beside .facts", "a retry of "+ids[29])
 	b.evaluate(`history.back(); ""`) // as the browser's button does
 	b.wait(`!document.querySelector(".beside") && window.stayed`)

@@ -203,7 +203,7 @@ func showIt(b *tab, executionID string) {
 // the editor validates the payload while it is being typed.
 func runAgain(b *tab, executionID string) {
 	b.t.Helper()
-	if offered := b.evaluate(`String(document.querySelectorAll("[data-run-again]").length)`); offered != "0" {
+	if offered := b.evaluate(`String(document.querySelectorAll("#run-again, #retry").length)`); offered != "0" {
 		b.t.Errorf("of a queued execution without a sample payload, %s buttons are there", offered)
 	}
 	b.visit("/workflows/new-orders")
@@ -231,10 +231,10 @@ func runAgain(b *tab, executionID string) {
 	b.wait(`document.querySelectorAll(".execution").length === 3`)
 
 	b.visit("/executions/" + executionID)
-	b.text("[data-run-again]", "Run again on the sample payload")
-	b.click("[data-run-again]")
-	b.text("[data-said]", "Started on the sample payload")
-	b.click("[data-said] a")
+	b.text("#run-again", "Run again on the sample payload")
+	b.click("#run-again")
+	b.text("#again-said", "Started on the sample payload")
+	b.click("#again-said a")
 	b.text("#input-tree", "true")
 	b.text("main", executionID)
 	b.visit("/executions/" + executionID)
@@ -305,14 +305,14 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 		func(e api.ExecutionDetail) bool { return e.Status == "failed" })
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "Retry takes the place of this execution")
-	b.click(`[data-run-again$="/requeue"]`)
-	b.text("[data-said]", "Started on the same request.")
-	b.click("[data-said] a")
+	b.click("#retry")
+	b.text("#again-said", "Started on the same request.")
+	b.click("#again-said a")
 	b.text("#input-tree", "on purpose")
 	b.text("main", "a retry of "+a.ExecutionID)
 	b.visit("/executions/" + a.ExecutionID)
 	b.text("main", "Retried as")
-	b.wait(`!document.querySelector('[data-run-again$="/requeue"]')`)
+	b.wait(`!document.querySelector("#retry")`)
 
 	// The requeued execution fails for the same reason, and is requeued from the list of dead
 	// letters.
@@ -325,9 +325,9 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.text(".dead-letters", "on purpose")
 	b.see(`.dead-letters a[href="/executions/` + again + `"]`)
 	b.click(".dead-letters [data-once]")
-	b.text(".dead-letters [data-said]", "Started. Show it")
+	b.text(".dead-letters .said", "Started. Show it")
 	b.text(".dead-letters [data-once][aria-disabled=true]", "Retried")
-	b.click(".dead-letters [data-said] a")
+	b.click(".dead-letters .said a")
 	b.text("main", "a retry of "+again)
 
 	// This execution fails, too, and is requeued from the list of executions.
@@ -338,9 +338,9 @@ func requeue(t *testing.T, b *tab, l *localProgram) {
 	b.visit("/executions?status=failed")
 	b.text(`[data-id="`+third+`"] .why`, "on purpose")
 	b.click(`[data-id="` + third + `"] [data-once]`)
-	b.text("[data-said]", "Started on the same request. Show it")
+	b.text("#again-list-said", "Started on the same request. Show it")
 	b.text(`[data-id="`+third+`"] [data-once][aria-disabled=true]`, "Retried")
-	b.click("[data-said] a")
+	b.click("#again-list-said a")
 	b.text("main", "a retry of "+third)
 }
 

@@ -174,16 +174,16 @@ func (c *controlled) states(t *testing.T) []controlState {
 		}},
 		{"execution-queued", "/executions/" + c.nightly[1], nil, says("#again", "Cancel")},
 		{"execution-canceled", "/executions/" + c.nightly[0], nil, func(b *tab) {
-			b.click("[data-cancel]")
-			b.text("[data-said]", "It is canceled.")
+			b.click("#cancel")
+			b.text("#again-said", "It is canceled.")
 			b.text("#status", "Canceled")
 			b.text("#steps", "by an operator")
 		}},
 		{"execution-cancel-asked", "/executions/" + c.ordered[0], nil, func(b *tab) {
-			b.click("[data-cancel]")
-			b.text("[data-said]", "It runs, and is asked to end.")
+			b.click("#cancel")
+			b.text("#again-said", "It runs, and is asked to end.")
 			b.text("#steps", "Cancel asked")
-			b.wait(`!document.querySelector("[data-cancel]")`)
+			b.wait(`!document.querySelector("#cancel")`)
 		}},
 		{"workflow-off", "/workflows/off", nil, says("#over", "executions still wait")},
 		{
@@ -361,11 +361,11 @@ func TestControlByKeyboard(t *testing.T) {
 	}
 
 	b.visit("/executions/" + l.nightly[0])
-	to("[data-cancel]")
+	to("#cancel")
 	press(kb.Enter)
 	b.text("#status", "Canceled")
-	b.text("[data-said]", "It is canceled.")
-	focused("[data-said]")
+	b.text("#again-said", "It is canceled.")
+	focused("#again-said")
 
 	b.visit("/executions?of=nightly&status=queued")
 	to("[data-cancel-all] button")

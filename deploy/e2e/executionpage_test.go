@@ -69,7 +69,7 @@ func TestAnExecutionsPageFollowsIt(t *testing.T) {
 	b.text("#steps", "for the runner's result")
 	goOn <- struct{}{}
 	b.text("#failure", "on purpose")
-	b.see(`#again [data-run-again$="/requeue"]`)
+	b.see("#again #retry")
 	b.contented()
 	stop()
 	if err := <-ended; err != nil {

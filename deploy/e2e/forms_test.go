@@ -59,7 +59,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.wait(`"ready" in document.documentElement.dataset`)
 	b.click(`[form="two:delete"]`)
 	b.text("dialog[open]", "Delete “two”?")
-	b.wait(`document.querySelector("dialog").matches(":modal")`)
+	b.wait(`document.querySelector("dialog[open]").matches(":modal")`)
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.wait(`!document.querySelector("dialog[open]")`)
 

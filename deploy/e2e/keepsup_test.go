@@ -116,7 +116,7 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 		const old = await (await real(rows)).text();
 		window.fetch = (...request) => {
 			if (request[0] !== rows) return real(...request);
-			if (document.querySelector("#executions [data-said]").innerText.includes("Started")) {
+			if (document.querySelector("#again-list-said").innerText.includes("Started")) {
 				window.fetch = real;
 				window.oldShown = true;
 			}
@@ -124,15 +124,15 @@ func ownIsShown(t *testing.T, b *tab, l *localProgram) {
 		};
 		return "";
 	})()`)
-	b.click("[data-id] [data-run-again]")
-	b.click("dialog[open] [value=rerun]")
+	b.click(`[data-id] [id$=":run-again"]`)
+	b.click(`dialog[open] [formaction$="/rerun"]`)
 	// Put the pointer and the focus back into the list, so that it holds back new rows.
-	hover(b, "[data-id] [data-run-again]")
+	hover(b, `[data-id] [id$=":run-again"]`)
 	b.wait(`window.oldShown`)
 	b.evaluate(`document.dispatchEvent(new Event("visibilitychange")), ""`) // makes the page fetch the list once more
 	b.wait(newest + ` !== ` + quote(before))
 	own := b.evaluate(newest)
-	b.wait(`document.querySelector("[data-live-show]").hidden && document.activeElement.matches("[data-run-again]")`)
+	b.wait(`document.querySelector("[data-live-show]").hidden && document.activeElement.matches("[id$=':run-again']")`)
 
 	others, err := l.client().RerunTrigger(t.Context(), "demo", "webhook")
 	if err != nil {
@@ -166,14 +166,14 @@ func failuresGo(b *tab) {
 	b.wait(fragmentsAreThere)
 	const fail = `window.realFetch ??= fetch; window.fetch = () => Promise.reject(new Error("no network")); ""`
 	const reach = `window.fetch = window.realFetch; ""`
-	const said = `document.querySelector("#executions [data-said]")`
+	const said = `document.querySelector("#again-list-said")`
 	b.evaluate(fail)
-	b.click("[data-id] [data-run-again]")
+	b.click(`[data-id] [id$=":run-again"]`)
 	b.wait(said + `.innerText.includes("cannot be reached")`)
 	b.evaluate(reach)
 	b.wait(said + `.innerText === ""`)
 	b.evaluate(fail)
-	b.click("[data-id] [data-run-again]")
+	b.click(`[data-id] [id$=":run-again"]`)
 	b.wait(said + `.innerText.includes("cannot be reached")`)
 	b.evaluate(reach)
 	b.click("[data-send-test]")

@@ -110,7 +110,7 @@ func TestScreenshots(t *testing.T) {
 				name: "execution-run-again", path: "/executions/" + ids["succeeded"],
 				do: func(b *tab) {
 					b.click("#input-raw-tab")
-					b.click("[data-run-again$='/replay']")
+					b.click("#run-again")
 					b.see("dialog[open]")
 				},
 			},

@@ -42,6 +42,17 @@ func IDForReplay(executionID, key string) string {
 	return hashUUID("replay", executionID, "", key)
 }
 
+// IDForRerun returns the ID of the execution that a rerun of an execution with an idempotency key
+// starts on the sample payload.
+func IDForRerun(executionID, key string) string {
+	return hashUUID("rerun", executionID, "", key)
+}
+
+// IDForTriggerRerun is like IDForRerun, for a rerun of a trigger node.
+func IDForTriggerRerun(workflowID, nodeID, key string) string {
+	return hashUUID("trigger-rerun", workflowID, nodeID, key)
+}
+
 // hashUUID returns a UUID that is a hash of its arguments. Only the last argument may contain a
 // NUL, so that different arguments never result in the same concatenation.
 func hashUUID(kind, workflowID, nodeID, deliveryID string) string {

@@ -77,7 +77,7 @@ func (s *server) routeRestarts(to, fixedPaths huma.API) { //nolint:funlen // the
 			"Neither the plan nor `active` keeps it from starting.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, func(ctx context.Context, caller operate.Caller, in *ExecutionID) (api.Started, error) {
-		return s.Operate.RerunExecution(ctx, caller, in.ID)
+		return s.Operate.RerunExecution(ctx, caller, in.ID, "")
 	})
 	register(to, operationSpec{
 		method:  http.MethodPost,

@@ -111,7 +111,7 @@ func (s *server) routeTriggerTests(to huma.API) {
 			"tried before it is activated.",
 		codes: []string{api.CodeNotFound, api.CodeSamplePayloadMissing},
 	}, func(ctx context.Context, caller operate.Caller, in *TriggerID) (api.Started, error) {
-		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID)
+		return s.Operate.RerunTrigger(ctx, caller, in.ID, in.NodeID, "")
 	})
 	register(to, operationSpec{
 		method:  http.MethodPost,

@@ -16,6 +16,8 @@ type deadLetterList struct {
 	Filter    deadLetterFilter
 	Workflows []linkChoice // suggestions for the filter
 	Rows      []deadLetterRow
+	Of        string   // the dead letter whose form was refused
+	Said      formText // what the page says about the refusal
 }
 
 // deadLetterFilter is the filter of the page. Empty fields do not filter.
@@ -56,6 +58,32 @@ func (l deadLetterList) Selected() api.SelectDeadLetters {
 	}
 }
 
+func (c *Console) showDeadLetters() http.HandlerFunc {
+	return pageHandler(c, "dead-letters", page{Title: "Dead letters", Section: "dead-letters"},
+		c.deadLetterList)
+}
+
+// requeueLetterForm returns the form that requeues a dead letter. Its page, which may have been
+// loaded long ago, says at the top why it was refused.
+func (c *Console) requeueLetterForm() *form {
+	return &form{
+		name:      "requeue",
+		of:        []string{"id"},
+		operation: "RequeueExecution",
+		page:      listFormPage("/dead-letters"),
+		show:      c.showDeadLetters(),
+		save: func(r *http.Request, p *posted) (string, error) {
+			id := r.PathValue("id")
+			started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
+			done := "Started."
+			if operate.IsMessageID(id) {
+				done = "Recorded."
+			}
+			return p.setStarted(started, done), err
+		},
+	}
+}
+
 type deadLetterRow struct {
 	api.DeadLetter
 	operate.ExecutionOrigin
@@ -77,7 +105,10 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	if err != nil {
 		return list, err
 	}
-	list = deadLetterList{listPage: at, Filter: filter}
+	list = deadLetterList{listPage: at, Filter: filter, Said: formText{ID: "dead-letters-said"}}
+	if p := postedOf(ctx); p != nil {
+		list.Of, list.Said.Text, list.Said.Focus = r.PathValue("id"), p.Message, true
+	}
 	if list.Workflows, _, err = c.suggestions(ctx); err != nil {
 		return list, err
 	}

@@ -27,6 +27,7 @@ type executionPage struct {
 	Recognized operate.RecognizedProvider
 	OrderKey   string    // "" means that the execution is not ordered
 	Output     *document // nil means no output
+	Form       formView  // the forms of the execution
 }
 
 // step is a step in the life of an execution.
@@ -114,6 +115,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	p = executionPage{
 		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
 		OrderKey: detail.OrderKey,
+		Form:     viewForm(ctx, formName("again", id), map[string]string{keyField: newKey()}),
 	}
 	if p.ExecutionOrigin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
@@ -126,7 +128,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		if err != nil && !isNotFound(err) { // it may have been deleted a moment ago
 			return p, err
 		}
-		p.HasSample = len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
+		p.HasSample = hasSample(node)
 	}
 	if detail.Output != nil {
 		p.Output = newDocument("output", detail.Output, wholeRecord(id))

@@ -66,12 +66,14 @@ const shownPrefix = "shown."
 // posted is a form that was posted, and after a failure, what the page says about it. The zero
 // value is a form that was not posted.
 type posted struct {
-	form   *form
-	name   string            // as formName returns it
-	all    url.Values        // what was posted; values has the first value of each field
-	next   string            // where the browser goes after success; "" means to the page
-	values map[string]string // what the page shows again, if it is not what the server has now
-	status int               // status of the response after a failure
+	form *form
+	name string     // as formName returns it
+	all  url.Values // what was posted; values has the first value of each field
+	next string     // where the browser goes after success; "" means to the page
+	// started is the ID of the execution that the form has started, or "". next is its page then.
+	started string
+	values  map[string]string // what the page shows again, if it is not what the server has now
+	status  int               // status of the response after a failure
 
 	Code     string // code of the failure; "" means that there was none
 	Message  string // what the form says about the failure
@@ -185,6 +187,11 @@ func (c *Console) forms() map[string]*form {
 		"/workflows/{id}/answer":         c.answerForm(),
 		"/workflows/{id}/rotate":         c.rotateForm(),
 		"/new-workflow/create":           c.newWorkflowForm(),
+		"/executions/{id}/cancel":        c.cancelForm(),
+		"/executions/{id}/requeue":       c.requeueForm(),
+		"/executions/{id}/replay":        c.replayForm(),
+		"/executions/{id}/rerun":         c.rerunForm(),
+		"/dead-letters/{id}/requeue":     c.requeueLetterForm(),
 		"/accounts/{id}/plan":            c.planForm(),
 		"/accounts/{id}/delete":          c.deleteAccountForm(),
 		"/accounts/{id}/events":          c.eventsForm(),
@@ -240,7 +247,7 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			p.name, p.status = "", http.StatusOK
 			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
 		case err == nil && acceptsJSON(r):
-			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done})
+			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done, p.started})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
@@ -270,6 +277,8 @@ func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err e
 type saved struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done
+	// Started is the ID of the execution that was started.
+	Started string `json:"started,omitempty"`
 }
 
 // acceptsJSON reports whether a script has sent the request, and not the browser by itself.

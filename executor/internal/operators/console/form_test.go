@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/console"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -90,6 +91,30 @@ func (r *rig) postAgain(
 		values.Set(name, value)
 	}
 	return r.call(http.MethodPost, action, values, session)
+}
+
+// press presses a button of a page, as a browser without JavaScript does. part is a part of the
+// button's tag.
+func (r *rig) press(page answer, part string, session ...func(*http.Request)) answer {
+	r.t.Helper()
+	action, values := r.buttonIn(page.body, part)
+	return r.call(http.MethodPost, action, values, session...)
+}
+
+// buttonIn returns the address to which a button posts its form, and what a browser without
+// JavaScript posts.
+func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
+	r.t.Helper()
+	tag := regexp.MustCompile(`<button [^>]*` + part + `[^>]*>`).FindString(page)
+	if tag == "" {
+		r.t.Fatalf("the page has no button with %s:\n%.2000s", part, page)
+	}
+	of := attributesOf(tag)
+	action, values = r.formIn(page, of["form"])
+	if of["name"] != "" {
+		values.Set(of["name"], of["value"])
+	}
+	return cmp.Or(of["formaction"], action), values
 }
 
 // done follows the redirect after a form was saved, and returns what the page says.
@@ -330,6 +355,8 @@ func TestFormsAreProtected(t *testing.T) {
 	if len(keys) != 1 {
 		t.Fatalf("there are %d keys", len(keys))
 	}
+	queued, failed := r.execution("orders", "{}"), r.ended("orders", execution.Failed)
+	messages := r.messages()
 	protected := map[string]bool{}
 	for _, form := range [][4]string{
 		{workflow, "settings-form", "name", "Changed"},
@@ -351,9 +378,22 @@ func TestFormsAreProtected(t *testing.T) {
 		{"/queues", "default:stream-form", "bytes", "1000"},
 		{"/queues", "default:drop-form", "do", "drop"},
 		{"/queues", "default:main:limit-form", "limit", "5"},
+		{"/executions/" + queued, `id="cancel"`},
+		{"/executions/" + failed, `id="retry"`},
+		{"/executions/" + failed, `id="run-again"`},
+		{"/executions/" + failed, `id="run-again"`, "", "rerun"},
+		{"/executions", `id="` + failed + `:retry"`},
+		{"/dead-letters", `id="` + failed + `:retry"`},
 	} {
-		action, values := r.formIn(r.get(form[0], session).body, form[1])
-		values.Set(form[2], form[3])
+		page := r.get(form[0], session).body
+		var action string
+		var values url.Values
+		if form[2] != "" {
+			action, values = r.formIn(page, form[1])
+			values.Set(form[2], form[3])
+		} else if action, values = r.buttonIn(page, form[1]); form[3] == "rerun" {
+			action = strings.Replace(action, "replay", "rerun", 1)
+		}
 		path, _, _ := strings.Cut(action, "?")
 		protected[path] = true
 		for what, c := range map[string]struct {
@@ -379,7 +419,9 @@ func TestFormsAreProtected(t *testing.T) {
 			wantSecured(t, what, a)
 		}
 	}
-	ids := strings.NewReplacer("/workflows/{id}", workflow, "/accounts/{id}", "/accounts/on-free",
+	ids := strings.NewReplacer("/executions/{id}/cancel", "/executions/"+queued+"/cancel",
+		"/executions/{id}", "/executions/"+failed, "/dead-letters/{id}", "/dead-letters/"+failed,
+		"/workflows/{id}", workflow, "/accounts/{id}", "/accounts/on-free",
 		"/keys/{id}", "/keys/"+keys[0].ID, "{queue}", "default", "{group}", "main")
 	for path := range console.FormOperations() {
 		if !protected[ids.Replace(path)] {
@@ -389,6 +431,10 @@ func TestFormsAreProtected(t *testing.T) {
 	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active ||
 		w.Triggers[0].OrderKey != "" || r.Token(t, "orders", "node") != token {
 		t.Errorf("it is %+v", w)
+	}
+	if e, err := r.store.Get(t.Context(), queued); err != nil || !e.CancelRequestedAt.IsZero() ||
+		r.messages() != messages {
+		t.Errorf("an execution was started or canceled: %+v, %v", e, err)
 	}
 	if _, changed := r.Directory.Queue("default"); changed {
 		t.Error("the queue was changed")

@@ -40,6 +40,7 @@ var formats = template.FuncMap{
 	"streamForm": func(row queueRow, list queueList) streamFormData {
 		return streamFormData{row, list}
 	},
+	"newKey":    newKey,
 	"lifetimes": func() []timeChoice { return lifetimes },
 	"pauses":    func() []timeChoice { return pauses },
 	"graces":    func() []timeChoice { return graces },

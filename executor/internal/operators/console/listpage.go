@@ -2,6 +2,7 @@ package console
 
 import (
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,8 +33,12 @@ func fetchList[T any](
 	at.Begin = queryText(query)
 	list, ignored, err := fetchPage(after, listRows, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
+	here := maps.Clone(query)
 	if !at.First {
-		at.Here = "?" + queryText(url.Values{"after": {after}})
+		here.Set("after", after)
+	}
+	if len(here) > 0 {
+		at.Here = "?" + queryText(here)
 	}
 	if list.NextCursor != "" {
 		query.Set("after", list.NextCursor)
@@ -46,8 +51,8 @@ func fetchList[T any](
 // a form.
 func listFormPage(path string) func(*http.Request) string {
 	return func(r *http.Request) string {
-		if after := r.URL.Query().Get("after"); after != "" {
-			return path + "?" + url.Values{"after": {after}}.Encode()
+		if query := r.URL.Query(); len(query) > 0 {
+			return path + "?" + query.Encode()
 		}
 		return path
 	}

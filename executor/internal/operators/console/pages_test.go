@@ -512,9 +512,9 @@ func TestPagesOfDeadLetters(t *testing.T) {
 	first := r.get("/dead-letters", session)
 	wantSecured(t, "dead letters", first)
 	for part, want := range map[string]int{
-		"<tr ": 26, "data-run-again": 22, "its trigger node is gone": 2,
+		"<tr ": 26, `:retry"`: 22, "its trigger node is gone": 2,
 		"the message cannot be decoded": 1, "not protobuf": 1, "executions.start.q.w.n": 1,
-		`/api/v1/executions/id-029/requeue`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
+		`/dead-letters/id-029/requeue"`: 1, `href="/executions/id-031"`: 1, `href="/workflows/deleted-one"`: 0, "&lt;script&gt;": 22, "failed after 1.5 s": 24,
 		token: 0, webhook.TokenPrefix: 0, "<script>alert": 0, `rel="next"`: 1, ">Newest<": 0,
 	} {
 		if got := strings.Count(first.body, part); got != want {
@@ -660,14 +660,14 @@ func TestExecutionsOfADeletedWorkflow(t *testing.T) {
 	}
 	for path := range pages {
 		if body := r.get(path, session).body; !strings.Contains(body, `href="/workflows/gone`) ||
-			!strings.Contains(body, "data-run-again") {
+			!strings.Contains(body, `run-again"`) {
 			t.Errorf("%s has no link to the workflow, or nothing that runs it again", path)
 		}
 	}
 	r.check(r.DeleteWorkflow(t.Context(), "gone"))
 	for path, says := range pages {
 		if body := r.get(path, session).body; strings.Contains(body, `href="/workflows/gone`) ||
-			strings.Contains(body, "data-run-again") ||
+			strings.Contains(body, `run-again"`) ||
 			!strings.Contains(body, says) {
 			t.Errorf("%s, when the workflow is deleted: %s", path, body)
 		}

@@ -58,6 +58,8 @@ type page struct {
 	Caller   operate.Caller
 	Refresh  string // URL that the browser loads immediately; "" means none
 	Done     string // message about a form that has just been saved, shown once; "" means none
+	// RunAgain is set if the page asks what an execution runs again on.
+	RunAgain *runAgainChoice
 	Body     any
 }
 
@@ -95,6 +97,7 @@ func parsePages(assetsPath string, viewer viewer) pages {
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
+	p.RunAgain = questionOf[runAgainChoice](r.Context())
 	if failed := postedOf(r.Context()); failed != nil && status == http.StatusOK {
 		status = failed.status
 	} else if p.SignedIn && status == http.StatusOK && r.Method == http.MethodGet {

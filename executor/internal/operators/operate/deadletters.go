@@ -22,6 +22,13 @@ const (
 	reportIDPrefix  = "report-"
 )
 
+// IsMessageID reports whether a dead letter with the given ID is a message that was put aside, and
+// not an execution.
+func IsMessageID(id string) bool {
+	_, ok := parseMessageKey(id)
+	return ok
+}
+
 // parseMessageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
 // has neither prefix. If the sequence is invalid, StreamSequence is 0.
 func parseMessageKey(id string) (key store.MessageKey, ok bool) {

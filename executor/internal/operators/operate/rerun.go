@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/audit"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -21,9 +22,10 @@ import (
 )
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
-// has stored the start message.
+// has stored the start message. A repeated call with the same idempotency key returns the first
+// call's execution. Without a key (""), each call starts another execution.
 func (s *Service) RerunTrigger(
-	ctx context.Context, caller Caller, workflowID, nodeID string,
+	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {
 	return change(
 		ctx,
@@ -34,24 +36,34 @@ func (s *Service) RerunTrigger(
 		func(
 			ctx context.Context,
 		) (none api.Started, err error) {
+			if err := checkIdempotencyKey(key); err != nil {
+				return none, err
+			}
 			trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
 			if err != nil {
 				return none, err
 			}
-			return s.rerun(ctx, trigger, "")
+			as := ""
+			if key != "" {
+				as = execution.IDForTriggerRerun(workflowID, nodeID, key)
+			}
+			return s.rerun(ctx, trigger, as, "")
 		},
 	)
 }
 
 // RerunExecution starts a new execution at an execution's trigger node, with the node's sample
-// payload.
+// payload. The idempotency key is as for RerunTrigger.
 func (s *Service) RerunExecution(
-	ctx context.Context, caller Caller, id string,
+	ctx context.Context, caller Caller, id, key string,
 ) (api.Started, error) {
 	r := newRule("RerunExecution", accessToExecution(id))
 	return change(ctx, s, caller, r, 2*readTimeout, func(
 		ctx context.Context,
 	) (none api.Started, err error) {
+		if err := checkIdempotencyKey(key); err != nil {
+			return none, err
+		}
 		record, err := s.record(ctx, id)
 		if err != nil {
 			return none, err
@@ -60,7 +72,11 @@ func (s *Service) RerunExecution(
 		if err != nil {
 			return none, err
 		}
-		return s.rerun(ctx, trigger, record.ID)
+		as := ""
+		if key != "" {
+			as = execution.IDForRerun(record.ID, key)
+		}
+		return s.rerun(ctx, trigger, as, record.ID)
 	})
 }
 
@@ -82,9 +98,19 @@ func (s *Service) triggerOf(
 	return trigger, err
 }
 
+// rerun starts an execution with the sample payload. as is its ID: if an execution with that ID has
+// been started, rerun starts nothing. "" means a new ID.
 func (s *Service) rerun(
-	ctx context.Context, trigger *edit.TriggerInfo, rerunOf string,
+	ctx context.Context, trigger *edit.TriggerInfo, as, rerunOf string,
 ) (none api.Started, err error) {
+	once := as != ""
+	if once {
+		// The stream keeps message IDs only for the deduplication window; the database keeps them
+		// longer.
+		if _, err := s.config.Store.Get(ctx, as); !errors.Is(err, store.ErrNotFound) {
+			return api.Started{ExecutionID: as}, err
+		}
+	}
 	where := fmt.Sprintf("trigger node %q of workflow %q", trigger.NodeID, trigger.Workflow.ID)
 	if trigger.SamplePayload == nil {
 		return none, fmt.Errorf("%s: %w", where, errNoSamplePayload)
@@ -93,16 +119,16 @@ func (s *Service) rerun(
 	if err != nil {
 		return none, fmt.Errorf("the sample payload of %s: %w", where, err)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return none, fmt.Errorf("make an execution ID: %w", err)
+	if !once {
+		fresh, err := uuid.NewV7()
+		if err != nil {
+			return none, fmt.Errorf("make an execution ID: %w", err)
+		}
+		as = fresh.String()
 	}
-	_, err = s.start(ctx, trigger, execution.Start{
-		ID:      id.String(),
-		RerunOf: rerunOf,
-		Payload: payload,
-	}, false)
-	return api.Started{ExecutionID: id.String()}, err
+	_, err = s.start(ctx, trigger, execution.Start{ID: as, RerunOf: rerunOf, Payload: payload},
+		once)
+	return api.Started{ExecutionID: as}, err
 }
 
 // start publishes a start message at a trigger node, and returns when the stream has stored it. If

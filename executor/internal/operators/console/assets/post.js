@@ -1,11 +1,14 @@
 // Forms that are posted to the console. Without this script, the browser shows the response as a new page. With it, the
 // page stays and shows what the response says about the form, in the element whose ID is the form's ID with "-said", or
-// in the one that the form names. If the response asks for confirmation in an open dialog, the page opens that dialog.
+// in the one that the button or the form names. data-refused names the element of the response that says why the form
+// was refused, if it has another ID. If the response asks for confirmation in an open dialog, the page opens that
+// dialog. With data-once, a button works one time, and then says that.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { chosen } from "./confirm.js";
 import { goOn, hideDone } from "./done.js";
-import { fail } from "./failures.js";
+import { fail, succeed } from "./failures.js";
 import { refreshFragments } from "./fragments.js";
+import { sayStarted } from "./started.js";
 
 export function watchPosts() {
   document.addEventListener("submit", (event) => {
@@ -20,7 +23,7 @@ const posted = "posted"; // a dialog's return value if it was closed because its
 
 async function post(form, button) {
   const id = form.getAttribute("id"); // form.id is the form's field of that name, if it has one
-  const said = document.getElementById(form.dataset.said ?? `${id}-said`);
+  const said = document.getElementById(button.dataset.said ?? form.dataset.said ?? `${id}-said`);
   hideDone();
   try {
     const asked = busy(button, () => changing(() => ask(form, button)));
@@ -49,7 +52,8 @@ async function post(form, button) {
 // ask posts a form. It returns what the response says if the form was saved, or the page in the response.
 async function ask(form, button) {
   const body = new URLSearchParams(new FormData(form, button));
-  const response = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } })
+  const address = button.getAttribute("formaction") ?? form.getAttribute("action");
+  const response = await fetch(address, { method: "POST", body, headers: { Accept: "application/json" } })
     .catch(() => undefined);
   const text = await response?.text().catch(() => undefined);
   if (text === undefined) {
@@ -66,7 +70,7 @@ async function ask(form, button) {
 }
 
 // showSaved loads the page that shows the result, or refreshes the part of this page that does.
-async function showSaved(form, button, said, { page, done }) {
+async function showSaved(form, button, said, { page, done, started }) {
   if (form.dataset.inPlace === "page") {
     for (const control of form.elements) { // or the browser would ask whether to leave what is not saved
       control.defaultValue = control.value;
@@ -75,8 +79,31 @@ async function showSaved(form, button, said, { page, done }) {
     goOn(page, done);
     return;
   }
-  said.hidden = true;
+  if (started) {
+    sayStarted(said, started, done);
+    renewKey(form);
+    if (button.dataset.once) { // it may have the focus, and keeps it
+      button.textContent = button.dataset.once;
+      button.setAttribute("aria-disabled", "true");
+    }
+    return;
+  }
+  if (said.matches(".refusal")) {
+    said.hidden = true;
+  } else {
+    succeed(said, done);
+  }
   await refreshFragments(button);
+  if (document.activeElement === document.body && !said.hidden) { // the button is gone, and had the focus
+    said.focus();
+  }
+}
+
+// renewKey changes the idempotency key of a form that has started an execution, so that it can start another.
+function renewKey(form) {
+  if (form.elements.key) {
+    form.elements.key.value = crypto.getRandomValues(new Uint32Array(4)).join("-");
+  }
 }
 
 // refuse shows why the form was not saved, according to the same form in the response, or to an error page.
@@ -86,7 +113,7 @@ async function refuse(form, said, response, page) {
     await confirm(form, document.getElementById(question.id), question);
     return;
   }
-  const text = page.getElementById(said.id);
+  const text = page.getElementById(form.dataset.refused ?? said.id);
   const message = (text?.querySelector("[data-text]") ?? text)?.textContent.trim();
   if (!message) {
     const why = page.querySelector("main .problem")?.textContent ?? `The executor answered ${response.status}.`;
@@ -103,9 +130,13 @@ async function refuse(form, said, response, page) {
   form.querySelector("[aria-invalid=true]")?.focus();
 }
 
-// confirm asks the question in the response. One of the buttons posts the form again.
+// confirm asks the question in the response. One of the buttons posts the form again, also if the form has another ID
+// in the response.
 async function confirm(form, dialog, question) {
   dialog.replaceChildren(...question.childNodes);
+  for (const button of dialog.querySelectorAll("[form]")) {
+    button.setAttribute("form", form.getAttribute("id"));
+  }
   if (await chosen(dialog) !== posted) {
     form.reset();
   }

@@ -1,7 +1,7 @@
 // The sample payload: checked as one types, saved as it was written, sent as a test.
 import { Problem, busy, call, send } from "./api.js";
 import { fail, succeed } from "./failures.js";
-import { started } from "./run-again.js";
+import { sayStarted } from "./started.js";
 
 const maxBytes = 512 * 1024;
 
@@ -46,7 +46,7 @@ export function watchSample() {
     }
     const { executionId } = await call("POST", path + "/rerun");
     check();
-    started(said, executionId);
+    sayStarted(said, executionId, "Started on the sample payload.");
   };
   const doing = (button, work) => async (event) => {
     event.preventDefault();
@@ -85,7 +85,7 @@ export function watchSample() {
       throw new Problem(sent.status, sent.code, refusalOf(sent));
     }
     if (sent.executionId) {
-      started(said, sent.executionId, "Sent as " + form.dataset.signed + " does, and accepted.");
+      sayStarted(said, sent.executionId, "Sent as " + form.dataset.signed + " does, and accepted.");
     } else if (sent.filtered) {
       const link = document.createElement("a");
       link.href = "#filter-title";

@@ -1,0 +1,132 @@
+package console
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/url"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// The forms of an execution cancel it or run it again. Its page has one form element for all of
+// them, and so has a list of executions: each button has the address to which it posts that form.
+// The form has an idempotency key in a hidden field, so that the same form starts only one
+// execution, however often it is posted. post.js renews the key after the execution was started.
+
+// keyField is the hidden field with the idempotency key.
+const keyField = "key"
+
+// newKey returns an idempotency key for a form.
+func newKey() string { return rand.Text() }
+
+// executionPath returns the path of an execution's page.
+func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
+
+// executionForm returns a form of an execution. Also if a list has posted it, the execution's page
+// shows why it was refused.
+func (c *Console) executionForm(
+	operation string, save func(r *http.Request, p *posted, id string) (string, error),
+) *form {
+	return &form{
+		name:      "again",
+		of:        []string{"id"},
+		operation: operation,
+		page:      func(r *http.Request) string { return executionPath(r.PathValue("id")) },
+		show:      c.showExecution,
+		save: func(r *http.Request, p *posted) (string, error) {
+			return save(r, p, r.PathValue("id"))
+		},
+	}
+}
+
+// key returns the form's idempotency key.
+func (p *posted) key() (string, error) {
+	if p.values[keyField] == "" {
+		return "", errIncomplete()
+	}
+	return p.values[keyField], nil
+}
+
+// setStarted records the execution that the form has started, and returns the message about it.
+func (p *posted) setStarted(started api.Started, done string) string {
+	p.started, p.next = started.ExecutionID, executionPath(started.ExecutionID)
+	return done
+}
+
+const (
+	onSameRequest = "Started on the same request."
+	onSample      = "Started on the sample payload."
+)
+
+func (c *Console) cancelForm() *form {
+	return c.executionForm("CancelExecution", func(
+		r *http.Request, _ *posted, id string,
+	) (string, error) {
+		e, err := c.Operate.CancelExecution(r.Context(), signin.Caller(r.Context()), id)
+		if execution.Status(e.Status) == execution.Canceled {
+			return "It is canceled.", err
+		}
+		return "It runs, and is asked to end.", err
+	})
+}
+
+func (c *Console) requeueForm() *form {
+	return c.executionForm("RequeueExecution", func(
+		r *http.Request, p *posted, id string,
+	) (string, error) {
+		started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
+		return p.setStarted(started, onSameRequest), err
+	})
+}
+
+// runAgainChoice is the template data of the dialog in which the operator chooses what an execution
+// runs again on.
+type runAgainChoice struct{ ID string }
+
+// replayForm returns the form that runs an execution again on its request. If the trigger node has
+// a sample payload, the operator chooses first.
+func (c *Console) replayForm() *form {
+	return c.executionForm("ReplayExecution", func(
+		r *http.Request, p *posted, id string,
+	) (string, error) {
+		ctx, caller := r.Context(), signin.Caller(r.Context())
+		key, err := p.key()
+		if err != nil {
+			return "", err
+		}
+		e, err := c.Operate.Execution(ctx, caller, id)
+		if err != nil {
+			return "", err
+		}
+		node, err := c.Operate.Trigger(ctx, caller, e.WorkflowID, e.NodeID)
+		if err == nil && hasSample(node) {
+			err = p.confirm(&runAgainChoice{id})
+		}
+		if err != nil {
+			return "", err
+		}
+		started, err := c.Operate.ReplayExecution(ctx, caller, id, key)
+		return p.setStarted(started, onSameRequest), err
+	})
+}
+
+// hasSample reports whether a trigger node has a sample payload.
+func hasSample(node api.Trigger) bool {
+	return len(node.SamplePayload) > 0 && string(node.SamplePayload) != "null"
+}
+
+// rerunForm returns the form that runs an execution again on the sample payload.
+func (c *Console) rerunForm() *form {
+	return c.executionForm("RerunExecution", func(
+		r *http.Request, p *posted, id string,
+	) (string, error) {
+		key, err := p.key()
+		if err != nil {
+			return "", err
+		}
+		started, err := c.Operate.RerunExecution(r.Context(), signin.Caller(r.Context()), id, key)
+		return p.setStarted(started, onSample), err
+	})
+}
