@@ -86,9 +86,9 @@ type Config struct {
 	OnReady func(Listening) `kong:"-"`
 }
 
-// hookstart-local has the flags below, too. They are split into several types because its --help
-// lists them in another order. Where the help texts of the two programs differ, hookstart-local
-// fills in the difference as kong variables, with the struct tag "set".
+// hookstart-local also has the flags below. They are split into several types because its --help
+// lists them in a different order. Where the help texts of the two programs differ, they contain
+// kong variables, which each program sets with the struct tag "set".
 
 // SignInFlags sets who may sign in to the console besides holders of the admin token, and which web
 // pages may call the API. The identity provider must know the console's redirect URI: the console's

@@ -92,12 +92,12 @@ func (c *Config) allDeliveryIDHeaders() []string {
 	return append(webhook.PriorityDeliveryIDHeaders(), c.DeliveryIDHeaders...)
 }
 
-// A message needs space in addition to the body: for the request line and headers (at most 32 KB)
-// encoded as protobuf, for IDs, and for NATS headers. With many short parameters the encoding is up
-// to three times as long as the request line and headers.
+// The bytes that a message needs in addition to the body: for the request line and headers (at most
+// 32 KB) encoded as protobuf, for IDs, and for NATS headers. With many short parameters, the
+// encoding is up to three times as long as the request line and headers.
 const (
-	messageOverhead = 64 << 10  // enough for an ordinary request
-	mostOverhead    = 160 << 10 // enough for any request
+	usualMessageOverhead = 64 << 10  // enough for an ordinary request
+	maxMessageOverhead   = 160 << 10 // enough for any request
 )
 
 // Check validates c. Its error is a human-readable single line. Run also calls Check.

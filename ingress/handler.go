@@ -169,7 +169,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID strin
 	h.beginEvent(d.e, r, webhookRoute)
 	defer h.finishEvent(w, r, d.e)
 	h.respond(d, h.decide(d, workflowID))
-	d.reading.release() // before finishEvent, which may drain a body
+	d.reading.release() // not later, because finishEvent may have to drain a long body
 }
 
 // serveOtherMethod responds to a request whose method is not POST. If the node's sender uses that

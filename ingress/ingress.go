@@ -122,12 +122,12 @@ func (e *endpoint) connect(ctx context.Context) error {
 		return err
 	}
 	maxBody, maxPayload := e.config.MaxBodyBytes, e.NATS.MaxPayload()
-	if room := maxPayload - messageOverhead; maxBody > room {
+	if room := maxPayload - usualMessageOverhead; maxBody > room {
 		return fmt.Errorf("--max-body-bytes %d does not fit into a NATS message: the server's "+
 			"max_payload is %d; lower the one to %d or raise the other",
 			maxBody, maxPayload, room)
 	}
-	if room := maxPayload - mostOverhead; maxBody > room {
+	if room := maxPayload - maxMessageOverhead; maxBody > room {
 		e.Log.Warnf("--max-body-bytes %d leaves little room in a NATS message of %d bytes: a "+
 			"body of that length with thousands of query parameters is refused as too large; %d "+
 			"always fits",

@@ -20,7 +20,7 @@ type outputResponse struct {
 	status      int
 	custom      bool        // the output sets the status
 	headers     http.Header // further headers, keyed by canonical name
-	contentType []string    // nil if headers has it or there is no body
+	contentType []string    // the Content-Type; nil if headers has one, or there is no body
 	body        []byte
 }
 

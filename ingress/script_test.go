@@ -158,8 +158,9 @@ func (s *situations) scriptOrder(ts *testscript.TestScript, neg bool, args []str
 	ts.Setenv("OTHER", "/webhooks/"+workflow+"?token="+s.token["other"])
 }
 
-// putSettings replaces the settings of a workflow's node, which is in the pro account. The workflow
-// gets further nodes with the same settings. If neg is set, they must be refused.
+// putSettings replaces the nodes of a workflow in the account "pro": the workflow gets the node
+// "node" and the nodes in others, all with the same settings. If neg is true, the settings must be
+// refused.
 func (s *situations) putSettings(
 	ts *testscript.TestScript, neg bool, workflow string, settings edit.TriggerSettings,
 	others ...string,

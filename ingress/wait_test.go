@@ -306,7 +306,8 @@ func TestAWaitEndsWithItsSenderOrItsIngress(t *testing.T) {
 	await("the ingress still waits", func() bool {
 		return strings.Contains(s.log.String(), "answer=gone")
 	})
-	// The only slot is free again, so this request waits. It ends when the ingress shuts down.
+	// Only one request may wait at a time. The first one is gone, so this one waits. It is answered
+	// when the ingress shuts down.
 	answered := make(chan received, 1)
 	go func() {
 		response, err := post(t.Context())

@@ -31,8 +31,8 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedTurnResult holds the results of a turn in which one workflow was flooded: those of the
-// calm workflows, and those of the flood.
+// floodedTurnResult holds the results of a turn in which one workflow was flooded. turnResult
+// describes the requests to the other workflows, and flood the requests to the flooded one.
 type floodedTurnResult struct {
 	turnResult
 	flood burstResult

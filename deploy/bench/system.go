@@ -426,8 +426,8 @@ func awaitNone(
 // consumerName names a consumer of a stream.
 type consumerName struct{ stream, name string }
 
-// unrecorded returns the number of messages that are not recorded yet: starts and, with a runner,
-// also executions that have not run and their reports.
+// unrecorded returns how many messages still have to be processed: starts that are not recorded
+// and, if there is a runner, executions that have not run and reports that are not recorded.
 func (s *system) unrecorded(ctx context.Context) (int, error) {
 	var consumers []consumerName
 	if s.records {

@@ -65,7 +65,7 @@ type timeline struct {
 	from, to   int64
 	goroutines map[trace.GoID]*goroutine
 	stopped    []span // when the world was stopped
-	marking    []span // when the garbage collector marked
+	marking    []span // when the garbage collector was marking objects
 	procs      int    // GOMAXPROCS
 	delayed    time.Duration
 }
@@ -250,8 +250,8 @@ func matchConnections(requests []observedRequest, serving []*goroutine) map[int]
 	return found
 }
 
-// messagePathFuncs describes the functions of the goroutines that handle a message or its
-// acknowledgement.
+// messagePathFuncs maps the main function of each goroutine that handles a message or its
+// acknowledgement to a description.
 var messagePathFuncs = map[string]string{
 	"nats%2ego.(*Conn).flusher":     "client's writer",
 	"nats%2ego.(*Conn).readLoop":    "client's reader",
@@ -318,7 +318,8 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 	return all
 }
 
-// idleActivity is the activity of Ps that ran no goroutine.
+// idleActivity is the activity to which the time is attributed in which a P (a processor of the Go
+// scheduler) ran no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes adds the time for which the process ran each goroutine in an interval, divided

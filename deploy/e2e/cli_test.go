@@ -205,7 +205,7 @@ func TestHelpExamples(t *testing.T) {
 			}
 			if strings.HasPrefix(example[1], "hookstart-local ") ||
 				strings.HasPrefix(example[1], "hookstart admin restore ") {
-				// This example needs another installation.
+				// These examples do not run against the demo installation of this test.
 				continue
 			}
 			if strings.HasSuffix(example[1], " key_q2VnT0pXbWs") {

@@ -39,7 +39,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	to("[data-switch]")
 	press(" ")
 	b.text("#state", "Inactive")
-	press(" ") // the focus has not moved
+	press(" ") // the focus is still on the switch, although the page has changed
 	b.text("#state", "Active")
 	to("[data-show-token]")
 	press(kb.Enter)

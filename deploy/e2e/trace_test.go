@@ -351,8 +351,8 @@ func TestARerunIsTraced(t *testing.T) {
 	}
 }
 
-// The programs send their spans to the address in the standard environment variables, and the last
-// ones at shutdown. The sent data contains no token.
+// The programs send their spans to the address in the standard environment variables. At shutdown,
+// they send those that are left. The sent data contains no token.
 func TestSpansAreSentToACollector(t *testing.T) {
 	t.Parallel()
 	var (

@@ -51,8 +51,8 @@ func (l *ledger) nextDelivery() string {
 	return fmt.Sprintf("%s-%d", l.prefix, l.last)
 }
 
-// accept records that a delivery was answered with 200. Two different execution IDs for one
-// delivery are a fault.
+// accept records that a delivery was answered with 200. If an earlier response to the delivery had
+// a different execution ID, accept records that as a fault.
 func (l *ledger) accept(deliveryID, executionID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -52,8 +52,8 @@ type Config struct {
 	// CutsPerDisk is the number of cuts after which the test continues with a new, empty disk. 0
 	// means 10.
 	CutsPerDisk int `kong:"-"`
-	// worst drops everything that was not synced, so that the control loses data after only a few
-	// cuts.
+	// worst makes each cut drop everything that was not synced. The control sets it, because it
+	// must lose data within a few cuts.
 	worst bool
 }
 

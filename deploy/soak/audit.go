@@ -47,7 +47,9 @@ type ledgerAuditResult struct {
 //     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
 //     know whether it was stored.
 //   - wrong: the recorded final status differs from the reported one.
-func examine(b *ledger, s streamContents, records map[string]record, incidents []incident) *ledgerAuditResult {
+func examine(
+	b *ledger, s streamContents, records map[string]record, incidents []incident,
+) *ledgerAuditResult {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &ledgerAuditResult{

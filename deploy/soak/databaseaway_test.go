@@ -32,7 +32,8 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error(err)
 	}
 	second.kill()
-	retry.Sleep(t.Context(), *away-time.Second) // an executor waits for its database for 30 s only
+	// Start the second executor just before the database is back: it waits for it for only 30 s.
+	retry.Sleep(t.Context(), *away-time.Second)
 	if err := second.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 
 const adminToken = "the-admin-token-of-the-soak"
 
-// processCounts is the number of processes of each kind, and their database.
+// processCounts holds the number of processes of each kind, and settings of their storage.
 type processCounts struct {
 	nodes, ingresses, executors, runners int
 
@@ -505,7 +505,7 @@ func (i *installation) close() {
 	}
 }
 
-// problems returns the problems of all processes.
+// problems returns what went wrong in all processes, such as unexpected exits.
 func (i *installation) problems() (all []string) {
 	for _, p := range i.processes() {
 		all = append(all, p.complaints()...)

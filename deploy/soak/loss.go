@@ -23,8 +23,8 @@ const (
 	longestRollback  = 15 * time.Second
 )
 
-// maxUnreportedAcks is the maximum number of executions that a runner takes without sending a
-// readable report.
+// maxUnreportedAcks is the maximum number of executions that a simulated faulty runner acknowledges
+// without a readable report.
 const maxUnreportedAcks = 10
 
 // unreadableReport is the data of a message that cannot be decoded as a report.

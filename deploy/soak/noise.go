@@ -9,7 +9,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// unknownReportsPerFault is the number of reports about unknown executions per fault.
+// unknownReportsPerFault is the number of reports that injectUnknownReports publishes.
 const unknownReportsPerFault = 500
 
 // injectUnknownReports publishes reports about executions that do not exist, as a faulty runner

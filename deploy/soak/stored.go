@@ -31,7 +31,7 @@ type storedStart struct {
 	marker   string
 	messages int    // not counting the copies that executors or a takeover add for runners
 	queue    string // the queue of the execution
-	stream   string // the stream of its last message
+	stream   string // the stream that holds the last of these messages
 }
 
 // readStreams reads every start and every report in the streams.

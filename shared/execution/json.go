@@ -184,8 +184,9 @@ func skipPlain(text []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(text); i += 8 {
 		word := binary.LittleEndian.Uint64(text[i:])
-		// The high bit of a byte becomes 1 if the byte is not ASCII, below a space, a quote or a
-		// backslash. A borrow changes only bytes after the first such byte.
+		// In special, the high bit of a byte is 1 if the byte needs a check: it is not ASCII, is
+		// less than a space, or is a quote or a backslash. A subtraction's borrow can change only
+		// bytes after the first such byte, so the first one found is correct.
 		special := (word | (word - ' '*ones) | ((word ^ '"'*ones) - ones) |
 			((word ^ '\\'*ones) - ones)) & highs
 		if special != 0 {

@@ -46,7 +46,7 @@ func (v value) equals(l *literal) bool {
 		return v.kind == kindBool && (v.json[0] == 't') == l.truth
 	case kindNull:
 		return v.kind == kindNull
-	case kindAbsent, kindOther: // a literal is of another kind
+	case kindAbsent, kindOther: // no literal is of these kinds
 	}
 	return false
 }

@@ -235,8 +235,8 @@ type pendingMoves struct {
 	settled chan struct{}  // closed and replaced whenever a queue has drained
 }
 
-// trackMove tracks a change of the queue's target, made by revision, until it is in force. It waits
-// for that in the background.
+// trackMove counts the queue as pending for the revision that changed its target, until no request
+// uses the old target any more. It waits for that in the background.
 func (d *pendingMoves) trackMove(q *queueGate, revision uint64) {
 	if q.isIdle() {
 		return

@@ -38,7 +38,7 @@ func FuzzDecodePlainWorkflow(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
-		f.Add(append(data, data...)) // the last value of a field counts, and messages are merged
+		f.Add(append(data, data...)) // repeated fields: the last value counts; messages are merged
 	}
 	f.Add([]byte("\x0a\x01\xff"))             // not UTF-8
 	f.Add([]byte("\x4a\x04\x1a\x02\x0a\x00")) // not a valid hash

@@ -402,7 +402,7 @@ func (t *tables) recomputeActive(accountID string) {
 
 // webhookOf returns the Webhook for a workflow's record.
 func (t *tables) webhookOf(r *Workflow) *Webhook {
-	// Most workflows have one node with one token. One allocation is enough for those.
+	// Most workflows have one node with one token. For them, one allocation holds everything.
 	whole := &struct {
 		Webhook
 		node  [1]TriggerNode

@@ -142,7 +142,7 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the keys that are new.
+// catchUp reads the IDs of the executions that have been canceled since the last call.
 func (c *cancellations) catchUp() error {
 	for {
 		c.mu.Lock()

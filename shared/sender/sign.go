@@ -34,7 +34,7 @@ var (
 type SignedRequest struct {
 	Header map[string][]string // all headers, including the signature's
 	Query  string              // as sent; for Twilio, with the hash of a body that is not a form
-	Body   []byte              // differs from the original if the signature is in the body
+	Body   []byte              // the given body, or one with the signature in it
 }
 
 // Sign signs a request as the sender would, with its newest secret, to test a trigger. Verify

@@ -182,7 +182,7 @@ func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue strin
 		}
 		info := consumer.CachedInfo()
 		if info.Config.FilterSubject != QueueFilterSubject(queue) {
-			continue // it belongs to another queue or to a lane
+			continue // the consumer belongs to another queue or to a lane
 		}
 		g := RunnerGroup{Queue: queue, Group: group}
 		if _, err := EnsureRunnerConsumer(ctx, js, g, g.OwnConfig(info)); err != nil {

@@ -49,7 +49,7 @@ func newPrometheus(t *testing.T, targets ...target) *prometheus {
 		Queryable:  db,
 		QueryFunc:  rules.EngineQueryFunc(engine, db),
 		Context:    t.Context(),
-		// The tests read the alerts from the state of the rules.
+		// No notifications are needed: the tests read the alerts from the state of the rules.
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 	})
 	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false,

@@ -531,7 +531,7 @@ func TestDenied(t *testing.T) {
 // without restrictions in the streams' account.
 func TestEveryAttemptWouldBeSeen(t *testing.T) {
 	t.Parallel()
-	for i := range 4 { // a quarter each, because the setup takes a while
+	for i := range 4 { // four parallel tests, because setting up a target is slow
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			var victim *target

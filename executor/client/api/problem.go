@@ -70,7 +70,7 @@ const (
 	CodeNotFailed            = "not_failed"             // the execution has not failed
 	CodeInputExpired         = "input_expired"          // the stream no longer has the message
 	CodeNotFinished          = "not_finished"           // the execution has not ended yet
-	CodeAlreadyEnded         = "already_ended"          // an ended execution is not canceled
+	CodeAlreadyEnded         = "already_ended"          // the execution to cancel has already ended
 	CodeBodyNotKept          = "body_not_kept"          // the rejected body was not stored
 	CodeAccountNotEmpty      = "account_not_empty"      // the account has workflows or keys
 	CodeChangedSince         = "changed_since"          // If-Match or If-None-Match does not hold

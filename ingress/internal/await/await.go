@@ -51,9 +51,9 @@ type Reason string
 // Reasons why a Wait is over.
 const (
 	ReasonExecutionEnded Reason = "ended"    // the execution has finished
-	ReasonTimeLimit      Reason = "limit"    // the limit has been reached
+	ReasonTimeLimit      Reason = "limit"    // the request's time limit has been reached
 	ReasonStopping       Reason = "stopping" // the ingress is shutting down
-	ReasonTooManyWaits   Reason = "full"     // too many requests are waiting, so this one did not
+	ReasonTooManyWaits   Reason = "full"     // it did not wait: too many other requests are waiting
 	ReasonSenderGone     Reason = "gone"     // the sender has closed the connection
 )
 

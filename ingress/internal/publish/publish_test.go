@@ -361,7 +361,7 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	}()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for nc.Stats().OutMsgs < before+2 { // the message has been sent again
+	for nc.Stats().OutMsgs < before+2 { // until the message has been sent twice
 		<-tick.C
 	}
 	server.Resume()

@@ -34,7 +34,7 @@ func (r *Redactor) Query() map[string][]string {
 // kept as sent.
 func nonTokenParameters(raw string) map[string][]string {
 	var others map[string][]string
-	var room []string // backing array for the values, because most names have only one
+	var room []string // one backing array for the values of all names: most names have one value
 	for raw != "" {
 		var pair, rest string
 		pair, rest, _ = strings.Cut(raw, "&")

@@ -55,8 +55,8 @@ func TestTheHeaviestAreRefusedFirst(t *testing.T) {
 	}
 }
 
-// Accounts below their share fill the stream up to the last twentieth while a heavier one is
-// refused.
+// When the stream is nearly full, an account that uses more than an equal share is refused. An
+// account that uses less can store messages until it has used its share.
 func TestAnEqualShare(t *testing.T) {
 	t.Parallel()
 	s := space(0)
@@ -195,7 +195,7 @@ func TestCountsExpire(t *testing.T) {
 		}
 		s.Reserve("new"+strconv.Itoa(step), 1)
 	}
-	for _, id := range []string{"new", "newer"} { // so that it is known what the stream holds
+	for _, id := range []string{"new", "newer"} { // now it is known who uses the stream's content
 		s.ReceiveUsage(id, 45_000)
 	}
 	s.SetUsage(limit, 91_000, week, at)

@@ -78,7 +78,7 @@ func TestAChangeWaitsForAnIngressThatLagsButNotForOneThatLeft(t *testing.T) {
 	r.CreateWorkflow(t, "wf", "free", false)
 
 	slow.Hold.Lock()
-	// In this time the change can be stored, but the process slow does not apply it.
+	// Six seconds are enough to store the change, but the ingress slow cannot apply it.
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	_, err := r.Activate(ctx, "wf")

@@ -57,7 +57,7 @@ func ActorOf(ctx context.Context) Actor {
 // AuditEntry is the audit entry of one change.
 type AuditEntry struct {
 	ID         string        `json:"id"`
-	At         time.Time     `json:"at,omitzero"` // when the change was stored; zero in the header
+	At         time.Time     `json:"at,omitzero"` // when it was stored; zero in a message's header
 	Actor      Actor         `json:"actor"`
 	Action     string        `json:"action"` // such as workflow.activate
 	AccountID  string        `json:"accountId,omitempty"`

@@ -183,7 +183,7 @@ func TestAWorkflowThatCameBackUnheardKeepsItsSecrets(t *testing.T) {
 			holding = true
 			r.check(r.create(r.Editor))
 		case holding:
-			release() // the process catches up, or deletes without knowing
+			release() // now the process can learn that the workflow exists again
 		}
 	}
 	follower, err := consistency.Follow(t.Context(), steps{r.JetStream, before}, late,

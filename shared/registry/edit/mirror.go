@@ -72,7 +72,8 @@ type MirrorMonitor struct {
 	conn    *nats.Conn
 	prefix  string // of the API of the copy's account
 	mirrors jetstream.JetStream
-	// catchUp returns nil if the leader of the original has confirmed that it reaches a majority.
+	// catchUp returns nil only if the original has a leader that can reach a majority of its
+	// replicas.
 	catchUp func(context.Context) error
 	log     logrus.FieldLogger
 

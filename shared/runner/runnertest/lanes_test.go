@@ -18,8 +18,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// begins records what handlers of ordered executions do. It fails the test if two executions with
-// the same key run at the same time.
+// begins records which ordered executions begin, and in which order. It fails the test if two
+// executions with the same key run at the same time.
 type begins struct {
 	t *testing.T
 
@@ -116,7 +116,8 @@ func TestAFailingExecutionHoldsUpItsKey(t *testing.T) {
 	ingress := runnertest.NewIngress(t, nc)
 	fails := ingress.Start(t, runnertest.Post{OrderKey: "a", WorkflowID: "fails"})
 	var behind, other string
-	for n := 0; behind == "" || other == ""; n++ { // one key in the same lane and one in another
+	// Start an execution in the lane of the one that fails, and an execution in another lane.
+	for n := 0; behind == "" || other == ""; n++ {
 		key := fmt.Sprint(n)
 		same := execution.LaneOf("workflow", key) == execution.LaneOf("fails", "a")
 		switch {

@@ -381,7 +381,8 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 		}
 	}
 
-	// A report, and the same report for an execution without a record.
+	// Two reports were put aside: one about the execution, and one about an execution that has no
+	// record.
 	step := failure(1, "it broke")
 	reported := r.message(stream.ProgressMessage("default", "wf", "node", "", step))
 	step.ID = id(2)

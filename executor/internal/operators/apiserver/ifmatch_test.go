@@ -52,7 +52,8 @@ func TestAWorkflowIsReplacedAsItWasRead(t *testing.T) {
 		})
 	}
 	create("/workflows/wf", "other", "*").refused(412, api.CodeChangedSince)
-	// The same applies to a workflow of another account, although it is active and could not move.
+	// If-None-Match is checked first: a request that would also move the workflow to another
+	// account, which is not possible while it is active, gets the same response.
 	r.account("globex", "pro")
 	elsewhere := strings.Replace(body("other"), `"acme"`, `"globex"`, 1)
 	r.call(http.MethodPut, "/workflows/wf", elsewhere, func(r *http.Request) {
@@ -116,8 +117,8 @@ func TestEveryChangeOfAWorkflowTakesIfMatch(t *testing.T) {
 	}
 }
 
-// Repeating an activation or deactivation with the same If-Match is not a conflict, because the
-// client may not know that the first call succeeded.
+// A client can repeat an activation or deactivation with the same If-Match, because it may not know
+// that the first call succeeded.
 func TestASwitchWithIfMatchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := start(t)

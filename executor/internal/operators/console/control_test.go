@@ -38,7 +38,8 @@ func TestCancelAllIsOffered(t *testing.T) {
 	}
 }
 
-// The page of a workflow that was switched off leads to its executions that still wait.
+// The page of an inactive workflow has a link to its executions that are still queued, if there are
+// any.
 func TestAWorkflowThatIsOffLeadsToWhatWaits(t *testing.T) {
 	t.Parallel()
 	r := start(t)

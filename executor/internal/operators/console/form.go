@@ -26,7 +26,7 @@ import (
 // response after success.
 type form struct {
 	name string   // identifies the form among those of its page
-	of   []string // path values of the object, if the page has such a form for several
+	of   []string // path values that identify the object, if the page has this form for several
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
@@ -68,8 +68,8 @@ const shownPrefix = "shown."
 type posted struct {
 	form *form
 	name string     // as formName returns it
-	all  url.Values // what was posted; values has the first value of each field
-	next string     // where the browser goes after success; "" means to the page
+	all  url.Values // all values that were posted; values has the first of each field
+	next string     // URL to redirect to after success; "" means the form's own page
 	// started is the ID of the execution that the form has started, or "". next is its page then.
 	started string
 	values  map[string]string // what the page shows again, if it is not what the server has now
@@ -79,7 +79,7 @@ type posted struct {
 	Message  string // what the form says about the failure
 	problems map[string]string
 	theirs   map[string]string // the current values, if somebody else has changed one
-	made     any               // what the change has made, if only this response may show it
+	made     any               // what the change created, such as a token that is shown only once
 	question any               // data of the dialog in which the page asks for confirmation
 }
 

@@ -285,7 +285,8 @@ func TestSettingsThatSomebodyElseHasChanged(t *testing.T) {
 	const path, form = "/workflows/orders", "settings-form"
 	page := r.get(path, session)
 	r.change("orders", func(spec *edit.WorkflowSpec) { spec.Queue = "theirs" })
-	// What was not changed in the form stays as it is now.
+	// Saving changes only the fields that were edited in the form. The queue, which was not, keeps
+	// the value that somebody else has set since the page was loaded.
 	a := r.postAgain(page, form, map[string]string{"name": "Mine"}, session)
 	r.done(a, session)
 	if w := r.workflow("orders"); w.Name != "Mine" || w.Queue != "theirs" {
@@ -573,7 +574,8 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// What a trigger node does with requests is set and taken away without JavaScript.
+// Without JavaScript, an operator can set and remove a trigger node's filter, order key and answer,
+// and rotate its token.
 func TestHandlingWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -724,8 +726,8 @@ func TestQueuesWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// A form on a later page of the queues returns to that page. With JavaScript too, the browser loads
-// the page again then, because only the first page is kept up to date.
+// After a form on the second page of the list of queues was posted, the browser shows that page
+// again. It reloads the page even with JavaScript, because scripts update only the first page.
 func TestLaterPageOfQueues(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -71,7 +71,7 @@ func TestSteps(t *testing.T) {
 			FinishedAt: at(7),
 		},
 	}
-	// A runner can be faster than the recorder.
+	// A runner can be faster than the recorder, so an execution can end before it is recorded.
 	if known, waiting := steps(r, at(1)); names(known) != "Received Stored Started Succeeded "+
 		"Recorded " || waiting != "" || known[2].After != 2*time.Millisecond {
 		t.Errorf("%+v, %q", known, waiting)

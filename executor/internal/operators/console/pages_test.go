@@ -568,7 +568,7 @@ func TestPlanChange(t *testing.T) {
 	r.CreateWorkflow(t, "inactive", "pro", false)
 	session := r.signIn()
 	code := regexp.MustCompile(`<code class="muted">([a-z]+)</code>`)
-	// ask posts the form of the plan, and returns the dialog that asks for confirmation.
+	// ask posts the form that changes the plan, and returns the dialog that asks for confirmation.
 	ask := func(account, from, to string) (dialog string, status int) {
 		t.Helper()
 		a := r.call(http.MethodPost, "/accounts/"+account+"/plan",

@@ -27,7 +27,7 @@ const DefaultNodeID = "events"
 // ExecutionInput is the input of an execution started by an event.
 type ExecutionInput struct {
 	Kind        string    `json:"kind"`
-	At          time.Time `json:"at"` // when it happened; the last one of several causes
+	At          time.Time `json:"at"` // when the event's cause, or the last of its causes, happened
 	AccountID   string    `json:"accountId"`
 	WorkflowID  string    `json:"workflowId,omitempty"`
 	ExecutionID string    `json:"executionId,omitempty"`

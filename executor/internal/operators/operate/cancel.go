@@ -204,8 +204,8 @@ func (s *Service) cancelEntry(
 	}
 }
 
-// cancel performs the three steps for the given records. It returns how many executions it ended,
-// and for how many nobody had requested cancellation before.
+// cancel performs the three steps for the given records. canceled is the number of executions that
+// it ended. requested is the number of executions whose cancellation nobody had requested before.
 func (s *Service) cancel(
 	ctx context.Context, records []store.Record, entry func(id string) store.AuditEntry,
 ) (canceled, requested int, err error) {

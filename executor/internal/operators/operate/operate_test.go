@@ -28,7 +28,7 @@ func TestEveryCallNeedsACaller(t *testing.T) {
 			continue
 		}
 		if name == "NoteSignIn" {
-			continue // has no result; records a sign-in or a refused one
+			continue // records a sign-in, whether or not it succeeded, and returns nothing
 		}
 		role, listed := least[name]
 		delete(least, name)

@@ -59,7 +59,7 @@ type BlockingExecution struct {
 	OrderKey    string
 	ExecutionID string
 	AcceptedAt  time.Time
-	Waiting     uint64 // number of executions behind it in the lane, with any order key
+	Waiting     uint64 // how many executions, with any order key, wait behind this one in its lane
 }
 
 // queueLane selects the start messages in one stream that wait in one lane of a queue, or that wait

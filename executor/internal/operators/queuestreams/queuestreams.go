@@ -47,10 +47,10 @@ type Mover struct {
 	config Config
 
 	mu      sync.Mutex
-	driving map[string]*sync.Mutex       // by queue; held by the goroutine that moves the queue
-	seen    map[string]firstSeenRevision // by queue or workflow: its last revision seen
-	empty   map[string]time.Time         // by queue: when its own stream was first seen empty
-	moving  map[string]time.Time         // by queue or workflow: when its move was first seen
+	driving map[string]*sync.Mutex       // for each queue: held by the goroutine that moves it
+	seen    map[string]firstSeenRevision // for each queue or workflow: the newest known revision
+	empty   map[string]time.Time         // for each queue: when its own stream was found empty
+	moving  map[string]time.Time         // for each queue or workflow: when its move was noticed
 }
 
 // firstSeenRevision is a revision of a record, and when this process first saw it.

@@ -41,8 +41,8 @@ const (
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of one step.
 	stepTimeout = 10 * time.Second
-	// maxAnswerAge is how old the answer which revision is the newest may be when older ones are
-	// deleted. It is exceeded if the process was frozen.
+	// maxAnswerAge is the maximum age of a response that says which revision is the newest. If the
+	// response is older, for example because the process was frozen, nothing is deleted.
 	maxAnswerAge = 3 * time.Second
 )
 

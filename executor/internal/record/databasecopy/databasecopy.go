@@ -64,7 +64,7 @@ type RegistryCopy struct {
 	reached map[string]uint64
 	moved   chan struct{}     // closed and replaced when reached changes
 	restart map[string]func() // functions that restart a bucket's mirror, by bucket
-	// trouble is the error of the last comparison; nil if the registry is usable.
+	// trouble is the reason why the last comparison found the registry unusable, or nil.
 	trouble error
 
 	// older is when a cluster began to report an older registry; zero if it does not report one.

@@ -15,8 +15,7 @@ import (
 const (
 	rewindCauseDatabase = "database" // the database lacks acknowledged messages
 	rewindCauseStream   = "stream"   // the stream was restored to an earlier state
-	// The stream was rolled back to a state before messages that a group of runners had
-	// acknowledged.
+	// The stream was rolled back: it lacks messages that a group of runners has acknowledged.
 	rewindCauseRunners = "runners"
 )
 

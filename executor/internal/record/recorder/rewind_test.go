@@ -331,8 +331,8 @@ func TestAMissingReportRunsNothingAgain(t *testing.T) {
 	}
 }
 
-// Executions that were acknowledged without a report are found even under steady load, although
-// some messages are always unrecorded.
+// The recorder finds an execution that a runner acknowledged without a report. It does so even
+// under steady load, when at any time some messages are not yet recorded.
 func TestAMissingReportIsFoundUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := start(t)

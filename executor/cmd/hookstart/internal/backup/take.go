@@ -275,7 +275,7 @@ func (i Installation) writeAuditHistory(
 		}
 		next = msg.Sequence + 1
 		e, exists, err := edit.DecodeEntry(msg.Header)
-		if err != nil || !exists { // executors could not decode it either
+		if err != nil || !exists { // executors skip an entry that they cannot decode, too
 			continue
 		}
 		changes := ""

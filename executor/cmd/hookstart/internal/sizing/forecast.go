@@ -72,8 +72,8 @@ func medianDailyGrowth(days []float64) float64 {
 // messages.
 type RetainedAmount struct {
 	Now    float64 // the current amount
-	PerDay float64 // amount that arrives in a day
-	Growth float64 // growth of PerDay from one day to the next
+	PerDay float64 // the amount that now arrives per day
+	Growth float64 // how much PerDay increases per day
 	// Keep is the number of days for which everything is kept. 0 means forever.
 	Keep float64
 	// Span is the number of days in which the current amount arrived. 0 means that all of it has
