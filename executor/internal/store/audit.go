@@ -1,6 +1,23 @@
 package store
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// AuditLog keeps audit entries. The auditor copies entries into it from the registry's history, and
+// operate reads them and adds its own. Apply, RequestCancel, Dismiss and SaveRegistryCopy also add
+// entries, in the transaction of the change. PruneAudit deletes old ones.
+type AuditLog interface {
+	// AddAudit adds audit entries in one transaction. An entry whose ID exists already does not
+	// change.
+	AddAudit(ctx context.Context, entries []AuditEntry) error
+
+	// ListAudit returns at most limit entries after a position, newest first: by At, then by ID,
+	// both descending.
+	ListAudit(ctx context.Context, filter AuditFilter, after AuditPosition,
+		limit int) ([]AuditEntry, error)
+}
 
 // AuditEntry describes one action, who performed it, and when. It holds no secret.
 type AuditEntry struct {
@@ -30,18 +47,4 @@ type AuditFilter struct {
 type AuditPosition struct {
 	At time.Time
 	ID string
-}
-
-// DismissedEntries returns the audit entries for the dead letters that Dismiss removed.
-func DismissedEntries(
-	ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry,
-) []AuditEntry {
-	entries := make([]AuditEntry, 0, len(ids)+len(messages))
-	for _, id := range ids {
-		entries = append(entries, audit(id, MessageKey{}))
-	}
-	for _, key := range messages {
-		entries = append(entries, audit("", key))
-	}
-	return entries
 }

@@ -1,6 +1,26 @@
 package store
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// Backups writes and restores backups. operate uses it. A backup holds what BackupPart has fields
+// for; it lacks what Events, Sessions, RegistryCopy and Handled keep.
+type Backups interface {
+	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
+	// hundred rows, oldest records first. It returns an error from write unchanged. It holds no
+	// locks while write runs, so other callers can write in the meantime.
+	Backup(ctx context.Context, write func(BackupPart) error) error
+
+	// Restore writes a part of a backup in one transaction. Records, reports and messages that
+	// already exist do not change, but counts are added to existing counts. Restore each part only
+	// once, into a store for which IsEmpty returned true before the first part.
+	Restore(ctx context.Context, part BackupPart) error
+
+	// IsEmpty reports whether there are no records and no counts of accepted requests.
+	IsEmpty(ctx context.Context) (bool, error)
+}
 
 // BackupPart is a part of a store's content, in a form that every driver reads and writes. A backup
 // is a sequence of parts. Backups keep the JSON of a part for years, so fields may be added but

@@ -1,12 +1,34 @@
 package store
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
 )
+
+// Counts reads the numbers of accepted and other requests, which Recording and Reports add up while
+// they write. operate uses it. The numbers have rows of their own, which PruneCounts deletes.
+type Counts interface {
+	// Refusals returns the sums of one workflow's refusals by code, starting with the minute of
+	// since, most recently refused first. A workflowID of "" selects the refusals without a
+	// workflow.
+	Refusals(ctx context.Context, workflowID string, since time.Time) ([]RefusalSum, error)
+
+	// AllRefusals returns the sums of refusals by workflow ("" for none) and code, starting with
+	// the minute of since. It returns at most limit sums after a position, ordered by Last.At,
+	// workflow and code, all descending. It reads every row from since on, regardless of limit.
+	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
+		limit int) ([]WorkflowRefusalSum, error)
+
+	// Minutes returns the counts of all requests, starting with the minute of since, oldest first.
+	// Accepted requests are the records inserted by Apply. Deduplicated and filtered requests come
+	// from the reports passed to AddDuplicates and AddFiltered. Refused requests are counted by
+	// code. Minutes reads a few rows for each minute, regardless of the number of requests.
+	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
+}
 
 // Refusal counts one workflow's requests that were refused with one code within one minute.
 type Refusal struct {

@@ -2,8 +2,29 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
+
+// Handled keeps which stream messages are recorded or put aside; Recording adds them. With it the
+// recorder detects that the database has lost transactions, for example because an older backup or
+// a lagging standby has replaced it.
+type Handled interface {
+	// HandledRanges returns which messages of a stream have been recorded or put aside: the
+	// ranges of all batches committed to this database, merged and in order. A database that has
+	// lost transactions has also lost their ranges. created identifies the stream; ranges with
+	// another identity are deleted.
+	HandledRanges(ctx context.Context, stream, created string) ([]HandledRange, error)
+
+	// ForgetHandled removes the messages at and after a sequence from the ranges that HandledRanges
+	// returns for a stream.
+	ForgetHandled(ctx context.Context, stream, created string, from uint64) error
+
+	// Reconnected returns a channel that receives a value when the store has opened a connection
+	// that may lead to a different server than before. Several connections may cause a single
+	// value. A nil channel means that this cannot happen.
+	Reconnected() <-chan struct{}
+}
 
 // HandledRange is a range of adjacent stream messages that have been handled, that is, recorded or
 // put aside.

@@ -1,9 +1,39 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"time"
 )
+
+// RegistryCopy keeps the installation's identity and a copy of the registry, from which a lost
+// registry is restored. Package databasecopy uses it.
+type RegistryCopy interface {
+	// Installation returns the installation's identity, or "" if the database has none.
+	Installation(ctx context.Context) (string, error)
+
+	// AdoptInstallation stores an identity if the database has none, and returns the identity that
+	// the database has afterwards.
+	AdoptInstallation(ctx context.Context, id string) (inForce string, err error)
+
+	// RegistryPosition returns the position of the database's copy of a registry bucket.
+	RegistryPosition(ctx context.Context, bucket string) (RegistryPosition, error)
+
+	// SaveRegistryCopy adds revisions of a registry bucket to the database's copy of it, in order,
+	// with their audit entries, and advances the copy's position, in one transaction. An earlier
+	// revision of a record does not replace a later one, and the position never goes back. The copy
+	// must already have reached the position after; otherwise, SaveRegistryCopy fails with
+	// ErrRegistryGap and stores nothing.
+	SaveRegistryCopy(
+		ctx context.Context, bucket string, records []RegistryRecord, entries []AuditEntry,
+		after uint64, upTo RegistryPosition,
+	) error
+
+	// RegistryRecords returns at most limit records from the database's copy of a registry bucket,
+	// sorted by key, starting after afterKey. Deleted records are included.
+	RegistryRecords(ctx context.Context, bucket, afterKey string, limit int) ([]RegistryRecord,
+		error)
+}
 
 // RegistryRecord is the newest revision of a registry record in NATS.
 type RegistryRecord struct {

@@ -255,7 +255,7 @@ func (s *Service) dismissFiltered(
 	last := store.DeadLetter{}
 	for result.Dismissed < MaxBulkItems && time.Now().Before(deadline) {
 		limit := min(bulkBatchSize, MaxBulkItems-result.Dismissed)
-		found, err := store.DeadLetters(ctx, s.config.Store, filter, last, limit)
+		found, err := store.ListDeadLetters(ctx, s.config.Store, filter, last, limit)
 		if err != nil {
 			return result, err
 		}

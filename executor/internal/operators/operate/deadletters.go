@@ -59,7 +59,7 @@ func (s *Service) DeadLetters(
 			if err != nil {
 				return none, err
 			}
-			found, err := store.DeadLetters(ctx, s.config.Store, filter, last, page.Limit+1)
+			found, err := store.ListDeadLetters(ctx, s.config.Store, filter, last, page.Limit+1)
 			if err != nil {
 				return none, err
 			}

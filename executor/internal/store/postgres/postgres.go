@@ -97,7 +97,7 @@ var errStandby = errors.New("the server is a standby that is not promoted, and t
 	"promote it, or let the database URL lead to the primary (several hosts with " +
 	"target_session_attrs=read-write)")
 
-// Ping implements store.Store. An empty query is not enough, because a standby would also answer
+// Ping implements store.Database. An empty query is not enough, because a standby would also answer
 // it.
 func (s *Store) Ping(ctx context.Context) error {
 	var version int64
@@ -119,10 +119,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Schema implements store.Store.
+// Schema implements store.Database.
 func (s *Store) Schema() int64 { return s.schema }
 
-// Reconnected implements store.Store.
+// Reconnected implements store.Handled.
 func (s *Store) Reconnected() <-chan struct{} { return s.reconnected }
 
 // Close implements store.Store.

@@ -58,7 +58,7 @@ func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
 	return nil
 }
 
-// GetAside implements store.Store.
+// GetAside implements store.AsideMessages.
 func (s *Store) GetAside(ctx context.Context, key store.MessageKey) (store.AsideMessage, error) {
 	found, err := Collect(ctx, s.db, "get unreadable", asideMessageTable.scan,
 		asideMessageTable.selectClause()+`WHERE `+MessageKeyCondition, MessageKeyArgs(key)...)
@@ -71,7 +71,7 @@ func (s *Store) GetAside(ctx context.Context, key store.MessageKey) (store.Aside
 	return found[0].AsideMessage, nil
 }
 
-// ListAside implements store.Store.
+// ListAside implements store.AsideMessages.
 func (s *Store) ListAside(
 	ctx context.Context, filter store.AsideFilter, after store.AsidePosition, limit int,
 ) ([]store.AsideMessage, error) {
@@ -101,14 +101,4 @@ func (s *Store) ListAside(
 		messages = append(messages, message.AsideMessage)
 	}
 	return messages, err
-}
-
-// CountDeadLetters implements store.Store.
-func (s *Store) CountDeadLetters(ctx context.Context, limit int) (n int, err error) {
-	err = s.db.Read(ctx, "count dead letters", func(row Row) error { return row.Scan(&n) },
-		`SELECT count(*) FROM (
-			SELECT 1 FROM executions WHERE `+s.dialect.DeadLetter+`
-			UNION ALL SELECT 1 FROM unreadable WHERE dismissed_at IS NULL
-			LIMIT ?) AS letters`, limit)
-	return n, err
 }

@@ -24,13 +24,13 @@ var auditTable = table[store.AuditEntry]{
 	part:     func(p *store.BackupPart) *[]store.AuditEntry { return &p.Audit },
 }
 
-// AddAudit implements store.Store.
+// AddAudit implements store.AuditLog.
 func (s *Store) AddAudit(ctx context.Context, entries []store.AuditEntry) error {
 	return s.db.Write(ctx, "add audit",
 		func(tx Tx) error { return auditTable.insert(ctx, tx, entries) })
 }
 
-// ListAudit implements store.Store.
+// ListAudit implements store.AuditLog.
 func (s *Store) ListAudit(
 	ctx context.Context, filter store.AuditFilter, after store.AuditPosition, limit int,
 ) ([]store.AuditEntry, error) {
@@ -49,7 +49,7 @@ func (s *Store) ListAudit(
 		append(where.Args, max(limit, 0))...)
 }
 
-// PruneAudit implements store.Store.
+// PruneAudit implements store.Pruner.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time, limit int) (int, error) {
 	return s.prune(ctx, "prune audit", PruningLock, func(tx Tx) (int64, error) {
 		return tx.Exec(ctx,

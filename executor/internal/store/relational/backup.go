@@ -82,7 +82,7 @@ func Pages[T any](
 	}, query)
 }
 
-// Backup implements store.Store.
+// Backup implements store.Backups.
 func (s *Store) Backup(ctx context.Context, write func(store.BackupPart) error) error {
 	var refused error // the error returned by write, if any
 	parts := store.NewBackupWriter(func(part store.BackupPart) error {
@@ -106,7 +106,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.BackupPart) error) 
 	return err
 }
 
-// Restore implements store.Store.
+// Restore implements store.Backups.
 func (s *Store) Restore(ctx context.Context, part store.BackupPart) error {
 	part = part.Sanitized()
 	if err := s.db.Prepare(ctx, "restore", part.Records); err != nil {
@@ -125,7 +125,7 @@ func (s *Store) Restore(ctx context.Context, part store.BackupPart) error {
 	})
 }
 
-// IsEmpty implements store.Store.
+// IsEmpty implements store.Backups.
 func (s *Store) IsEmpty(ctx context.Context) (empty bool, err error) {
 	err = s.db.Read(ctx, "is empty", func(row Row) error { return row.Scan(&empty) },
 		`SELECT NOT EXISTS (SELECT 1 FROM executions) AND NOT EXISTS (SELECT 1 FROM minutes

@@ -31,7 +31,7 @@ var refusalTable = table[store.Refusal]{
 	part:  func(p *store.BackupPart) *[]store.Refusal { return &p.Refusals },
 }
 
-// AddRefusals implements store.Store.
+// AddRefusals implements store.Reports.
 func (s *Store) AddRefusals(
 	ctx context.Context, reportID string, at time.Time, refused []store.Refusal,
 ) error {
@@ -44,7 +44,7 @@ func (s *Store) AddRefusals(
 	})
 }
 
-// Refusals implements store.Store.
+// Refusals implements store.Counts.
 func (s *Store) Refusals(
 	ctx context.Context, workflowID string, since time.Time,
 ) ([]store.RefusalSum, error) {
@@ -58,7 +58,7 @@ func (s *Store) Refusals(
 	return sums, err
 }
 
-// AllRefusals implements store.Store.
+// AllRefusals implements store.Counts.
 func (s *Store) AllRefusals(
 	ctx context.Context, since time.Time, after store.RefusalPosition, limit int,
 ) ([]store.WorkflowRefusalSum, error) {
@@ -95,13 +95,13 @@ func scanMinute(row Row) (c store.MinuteCount, err error) {
 	return c, err
 }
 
-// Minutes implements store.Store.
+// Minutes implements store.Counts.
 func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
 	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+groupByMinute,
 		since.Truncate(time.Minute))
 }
 
-// PruneCounts implements store.Store.
+// PruneCounts implements store.Pruner.
 func (s *Store) PruneCounts(ctx context.Context, before time.Time, keep, limit int) (int, error) {
 	before = store.CeilTime(before)
 	return s.prune(ctx, "prune counts", PruningLock, func(tx Tx) (int64, error) {

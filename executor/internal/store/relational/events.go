@@ -68,7 +68,7 @@ func collectInTx[T any](
 	return found, err
 }
 
-// DecideEvents implements store.Store.
+// DecideEvents implements store.Events.
 func (s *Store) DecideEvents(
 	ctx context.Context, now, since time.Time, decide func(
 		causes []store.EventCause, decided []store.Event,
@@ -111,7 +111,7 @@ func (s *Store) DecideEvents(
 	})
 }
 
-// HasEventCauses implements store.Store.
+// HasEventCauses implements store.Events.
 func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 	err = s.db.Read(ctx, "has event causes", func(row Row) error {
 		return row.Scan(&exist)
@@ -119,13 +119,13 @@ func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 	return exist, err
 }
 
-// UnpublishedEvents implements store.Store.
+// UnpublishedEvents implements store.Events.
 func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
 	return Collect(ctx, s.db, "unpublished events", eventTable.scan,
 		eventTable.selectClause()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
 }
 
-// MarkEventsPublished implements store.Store.
+// MarkEventsPublished implements store.Events.
 func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error {
 	if len(ids) == 0 {
 		return nil
@@ -142,13 +142,13 @@ func (s *Store) MarkEventsPublished(ctx context.Context, ids []string, at time.T
 	})
 }
 
-// EventConditions implements store.Store.
+// EventConditions implements store.Events.
 func (s *Store) EventConditions(ctx context.Context) ([]store.OngoingCondition, error) {
 	return Collect(ctx, s.db, "event conditions", ongoingConditionTable.scan,
 		ongoingConditionTable.selectClause()+`ORDER BY account_id, kind, subject`)
 }
 
-// ChangeEventConditions implements store.Store.
+// ChangeEventConditions implements store.Events.
 func (s *Store) ChangeEventConditions(
 	ctx context.Context,
 	changes []store.OngoingConditionChange,
@@ -184,7 +184,7 @@ func (s *Store) ChangeEventConditions(
 	})
 }
 
-// AcquireEventLead implements store.Store.
+// AcquireEventLead implements store.Events.
 func (s *Store) AcquireEventLead(
 	ctx context.Context, caller string, now, until time.Time,
 ) (bool, error) {

@@ -45,7 +45,7 @@ func (f filteredRequestsField) Scan(from any) error {
 	}
 }
 
-// AddFiltered implements store.Store.
+// AddFiltered implements store.Reports.
 func (s *Store) AddFiltered(
 	ctx context.Context, reportID string, at time.Time, added []store.FilteredRequests,
 ) error {
@@ -78,7 +78,7 @@ func (s *Store) AddFiltered(
 	})
 }
 
-// Filtered implements store.Store.
+// Filtered implements store.Senders.
 func (s *Store) Filtered(
 	ctx context.Context,
 	workflowID, nodeID string,

@@ -24,7 +24,7 @@ var handledRangeTable = table[store.HandledRange]{
 // a stream. Ranges that are not adjacent cannot be merged, however many they are.
 const mergeThreshold = 64
 
-// HandledRanges implements store.Store.
+// HandledRanges implements store.Handled.
 func (s *Store) HandledRanges(
 	ctx context.Context,
 	stream, created string,
@@ -54,7 +54,7 @@ func (s *Store) HandledRanges(
 	)
 }
 
-// ForgetHandled implements store.Store.
+// ForgetHandled implements store.Handled.
 func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from uint64) error {
 	_, err := s.replaceHandledRanges(ctx, stream, created,
 		func(ranges []store.HandledRange) []store.HandledRange {

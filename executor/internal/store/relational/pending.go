@@ -82,7 +82,7 @@ func keepPending(
 	return dropped + int(n), err
 }
 
-// PrunePending implements store.Store.
+// PrunePending implements store.Pruner.
 func (s *Store) PrunePending(ctx context.Context, before time.Time) (int, error) {
 	// Hold the lock exclusively, like keepPending: two transactions that delete rows in different
 	// orders could deadlock.

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Get implements store.Store.
+// Get implements store.Records.
 func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
 	records, err := s.records(ctx, "get", `WHERE e.id = ?`, ExecutionID(id))
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, id string) (store.Record, error) {
 	return records[0], nil
 }
 
-// GetMany implements store.Store.
+// GetMany implements store.Records.
 func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, error) {
 	if len(ids) > store.MaxGetMany {
 		return nil,
@@ -35,14 +35,14 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 	return s.records(ctx, "get many", `WHERE e.id = ANY (?::bytea[])`, ExecutionIDs(ids))
 }
 
-// List implements store.Store.
+// List implements store.Records.
 func (s *Store) List(
 	ctx context.Context, filter store.Filter, after store.Position, limit int,
 ) ([]store.Record, error) {
 	return s.list(ctx, "list", NewestFirst, filter, after, limit)
 }
 
-// ListOldest implements store.Store.
+// ListOldest implements store.Records.
 func (s *Store) ListOldest(
 	ctx context.Context, filter store.Filter, after store.Position, limit int,
 ) ([]store.Record, error) {
@@ -83,7 +83,7 @@ func (s *Store) list(
 	return records, nil
 }
 
-// CountByTime implements store.Store.
+// CountByTime implements store.Records.
 func (s *Store) CountByTime(
 	ctx context.Context, filter store.Filter, step time.Duration,
 ) ([]store.IntervalCount, error) {

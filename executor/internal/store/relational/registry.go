@@ -19,7 +19,7 @@ var registryCopyTable = table[store.RegistryRecord]{
 		WHERE excluded.revision > registry_copy.revision`,
 }
 
-// Installation implements store.Store.
+// Installation implements store.RegistryCopy.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {
 	err = s.db.Read(ctx, "installation", func(row Row) error {
 		return row.Scan(&id)
@@ -27,7 +27,7 @@ func (s *Store) Installation(ctx context.Context) (id string, err error) {
 	return id, err
 }
 
-// AdoptInstallation implements store.Store.
+// AdoptInstallation implements store.RegistryCopy.
 func (s *Store) AdoptInstallation(ctx context.Context, id string) (inForce string, err error) {
 	return write(ctx, s, "adopt installation", func(tx Tx) (inForce string, err error) {
 		if _, err := tx.Exec(ctx,
@@ -42,7 +42,7 @@ func (s *Store) AdoptInstallation(ctx context.Context, id string) (inForce strin
 	})
 }
 
-// RegistryPosition implements store.Store.
+// RegistryPosition implements store.RegistryCopy.
 func (s *Store) RegistryPosition(
 	ctx context.Context, bucket string,
 ) (at store.RegistryPosition, err error) {
@@ -53,7 +53,7 @@ func (s *Store) RegistryPosition(
 	return at, err
 }
 
-// SaveRegistryCopy implements store.Store.
+// SaveRegistryCopy implements store.RegistryCopy.
 func (s *Store) SaveRegistryCopy(
 	ctx context.Context, bucket string, records []store.RegistryRecord, entries []store.AuditEntry,
 	after uint64, upTo store.RegistryPosition,
@@ -115,7 +115,7 @@ func (s *Store) SaveRegistryCopy(
 	})
 }
 
-// RegistryRecords implements store.Store.
+// RegistryRecords implements store.RegistryCopy.
 func (s *Store) RegistryRecords(
 	ctx context.Context, bucket, afterKey string, limit int,
 ) ([]store.RegistryRecord, error) {

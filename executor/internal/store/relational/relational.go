@@ -173,7 +173,7 @@ func New(db Database, dialect Dialect) Store {
 // Observe implements store.Store.
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 
-// SetFailureCause implements store.Store.
+// SetFailureCause implements store.Events.
 func (s *Store) SetFailureCause(cause func(store.Failure) *store.EventCause) { s.failure = cause }
 
 // FinishOperation calls the observer for an operation, and returns err with the names of the driver

@@ -51,7 +51,7 @@ func (s *Store) applyOnce(
 	})
 }
 
-// AddDuplicates implements store.Store.
+// AddDuplicates implements store.Reports.
 func (s *Store) AddDuplicates(
 	ctx context.Context, reportID string, at time.Time, counts map[string]int64,
 ) error {
@@ -74,37 +74,4 @@ func (s *Store) AddDuplicates(
 		}
 		return tx.AddMinutes(ctx, store.DeduplicatedMinute(at, counts))
 	})
-}
-
-var tokenUseTable = table[store.TokenUse]{
-	name:    "token_uses",
-	columns: "token_id, last_used_at",
-	fields:  func(u *store.TokenUse) []any { return []any{&u.TokenID, timeField{&u.At}} },
-	conflict: `ON CONFLICT (token_id) DO UPDATE SET last_used_at = excluded.last_used_at
-		WHERE excluded.last_used_at > token_uses.last_used_at`,
-	order: "token_id",
-	part:  func(p *store.BackupPart) *[]store.TokenUse { return &p.TokenUses },
-}
-
-// AddTokenUses implements store.Store.
-func (s *Store) AddTokenUses(ctx context.Context, uses []store.TokenUse) error {
-	return s.db.Write(ctx, "add token uses", func(tx Tx) error {
-		return tokenUseTable.insert(ctx, tx, store.StorableTokenUses(uses))
-	})
-}
-
-// TokensLastUsed implements store.Store.
-func (s *Store) TokensLastUsed(
-	ctx context.Context, tokenIDs []string,
-) (map[string]time.Time, error) {
-	uses, err := Collect(ctx, s.db, "tokens last used", tokenUseTable.scan,
-		tokenUseTable.selectClause()+`WHERE token_id = ANY (?)`, store.SanitizeTexts(tokenIDs))
-	if err != nil {
-		return nil, err
-	}
-	used := make(map[string]time.Time, len(uses))
-	for _, u := range uses {
-		used[u.TokenID] = u.At
-	}
-	return used, nil
 }

@@ -36,7 +36,7 @@ var senderTable = table[store.SenderObservation]{
 	part:  func(p *store.BackupPart) *[]store.SenderObservation { return &p.Senders },
 }
 
-// AddSenders implements store.Store.
+// AddSenders implements store.Reports.
 func (s *Store) AddSenders(
 	ctx context.Context, reportID string, at time.Time, seen []store.SenderObservation,
 ) error {
@@ -46,7 +46,7 @@ func (s *Store) AddSenders(
 	})
 }
 
-// SenderObservation implements store.Store.
+// SenderObservation implements store.Senders.
 func (s *Store) SenderObservation(
 	ctx context.Context, workflowID, nodeID string,
 ) (store.SenderObservation, error) {
@@ -59,13 +59,13 @@ func (s *Store) SenderObservation(
 	return found[0], nil
 }
 
-// RefusedSenders implements store.Store.
+// RefusedSenders implements store.Senders.
 func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderObservation, error) {
 	return Collect(ctx, s.db, "senders refused", senderTable.scan,
 		senderTable.selectClause()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }
 
-// ForgetSender implements store.Store.
+// ForgetSender implements store.Senders.
 func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) error {
 	return s.db.Write(ctx, "forget sender", func(tx Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM senders_seen WHERE workflow_id = ? AND node_id = ?`,

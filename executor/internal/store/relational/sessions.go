@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// EndSession implements store.Store.
+// EndSession implements store.Sessions.
 func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time) error {
 	return s.db.Write(ctx, "end session", func(tx Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM ended_sessions WHERE until < ?`,
@@ -21,7 +21,7 @@ func (s *Store) EndSession(ctx context.Context, id string, until, now time.Time)
 	})
 }
 
-// SessionEnded implements store.Store.
+// SessionEnded implements store.Sessions.
 func (s *Store) SessionEnded(ctx context.Context, id string) (bool, error) {
 	found, err := Collect(ctx, s.db, "session ended", func(row Row) (id string, err error) {
 		err = row.Scan(&id)

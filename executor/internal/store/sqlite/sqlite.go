@@ -84,7 +84,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	return s, nil
 }
 
-// Ping implements store.Store.
+// Ping implements store.Database.
 func (s *Store) Ping(ctx context.Context) error {
 	s.underway.RLock()
 	defer s.underway.RUnlock()
@@ -101,10 +101,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Schema implements store.Store.
+// Schema implements store.Database.
 func (s *Store) Schema() int64 { return s.schema }
 
-// Size implements store.Store.
+// Size implements store.Database.
 func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	size, err := s.Store.Size(ctx)
 	if err == nil {
@@ -113,7 +113,7 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.Store. It returns nil: the file cannot change to another database.
+// Reconnected implements store.Handled. It returns nil: the file cannot change to another database.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.

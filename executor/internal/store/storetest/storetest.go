@@ -33,7 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"registry":     registryTests,
 		"values":       valueTests,
 		"decided":      handledTests,
-		"cancel":       cancelTests,
+		"context":      contextTests,
 		"events":       eventTests,
 		"size":         sizeTests,
 		"concurrent":   concurrentTests,

@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-var cancelTests = map[string]func(*testing.T, store.Store){
+var contextTests = map[string]func(*testing.T, store.Store){
 	"a cancelled call does nothing": func(t *testing.T, s store.Store) {
 		record(t, s, nthRecord(1))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ func CheckSchema(version, supported int64) error {
 	return nil
 }
 
-// DatabaseSchema implements store.Store.
+// DatabaseSchema implements store.Database.
 func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 	found, err := Collect(ctx, s.db, "schema", func(row Row) (version int64, err error) {
 		err = row.Scan(&version)
@@ -30,4 +30,13 @@ func (s *Store) DatabaseSchema(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return found[0], nil
+}
+
+// Size implements store.Database. Free is -1; a driver that knows the free disk space sets it.
+func (s *Store) Size(ctx context.Context) (store.Size, error) {
+	size := store.Size{Driver: s.dialect.Name, Free: -1}
+	err := s.db.Read(ctx, "size", func(row Row) error {
+		return row.Scan(&size.Bytes, &size.Reusable, &size.Records, timeField{&size.Oldest})
+	}, s.dialect.Size)
+	return size, err
 }

@@ -1,10 +1,55 @@
 package store
 
 import (
+	"context"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
 )
+
+// Events keeps operator events, from their causes until they have been published, and the ongoing
+// conditions. Package events uses it; operate shows the conditions. Recording stores the causes for
+// executions that end as failed, as SetFailureCause asks.
+type Events interface {
+	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
+	// EndLost ends as failed, or nil if no event is wanted. The transaction that ends the execution
+	// stores the cause; if a cause with the ID exists, it stays unchanged. Call SetFailureCause
+	// before Apply and EndLost, or not at all.
+	SetFailureCause(cause func(Failure) *EventCause)
+
+	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
+	// causes, at most MaxCausesPerDecision, and with the events decided since a time, oldest first
+	// and without their inputs. decide returns the events to store, and the IDs of the causes that
+	// these events report or that no event will report. If an event's ID already exists, the stored
+	// event is kept. No two callers receive the same causes. DecideEvents also deletes published
+	// events that are older than EventRetention.
+	DecideEvents(
+		ctx context.Context, now, since time.Time, decide func(
+			causes []EventCause, decided []Event,
+		) (events []Event, used []string),
+	) error
+
+	// HasEventCauses reports whether there are undecided causes.
+	HasEventCauses(ctx context.Context) (bool, error)
+
+	// UnpublishedEvents returns at most limit unpublished events, oldest first.
+	UnpublishedEvents(ctx context.Context, limit int) ([]Event, error)
+
+	// MarkEventsPublished marks events as published.
+	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error
+
+	// EventConditions returns all conditions.
+	EventConditions(ctx context.Context) ([]OngoingCondition, error)
+
+	// ChangeEventConditions stores the beginning and end of conditions, in one transaction. If two
+	// callers make the same change, its cause is stored once.
+	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
+
+	// AcquireEventLead acquires or renews a lease for detecting conditions, and reports whether the
+	// caller holds it. Only one caller holds the lease at a time. The lease expires at the time
+	// until of that caller's last successful call.
+	AcquireEventLead(ctx context.Context, caller string, now, until time.Time) (bool, error)
+}
 
 // EventCause is one occurrence that an operator event may report to an account's operators. The
 // store keeps it until an event reports it, or until it is decided that no event will.

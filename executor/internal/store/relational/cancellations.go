@@ -8,7 +8,7 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RequestCancel implements store.Store.
+// RequestCancel implements store.Cancellations.
 func (s *Store) RequestCancel(
 	ctx context.Context, ids []string, at time.Time, entry func(id string) store.AuditEntry,
 ) (requested []string, err error) {
@@ -51,7 +51,7 @@ func (s *Store) RequestCancel(
 	})
 }
 
-// Cancel implements store.Store.
+// Cancel implements store.Cancellations.
 func (s *Store) Cancel(
 	ctx context.Context, ids []string, at time.Time,
 ) (canceled []string, err error) {

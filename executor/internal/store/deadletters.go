@@ -6,6 +6,34 @@ import (
 	"time"
 )
 
+// DeadLetters counts the dead letters, and keeps what operators decide about them. The list of dead
+// letters is made of Records and AsideMessages: see ListDeadLetters. operate uses DeadLetters, and
+// the executor counts them for a metric.
+type DeadLetters interface {
+	// CountDeadLetters counts the dead letters, stopping at limit.
+	CountDeadLetters(ctx context.Context, limit int) (int, error)
+
+	// MarkRequeued sets RequeuedAs on failed or canceled records, and returns the IDs of the
+	// records that it changed. RequeuedAs is set only once: of several concurrent callers, only one
+	// gets the ID back. Records in other states do not change; dismissed records may be marked.
+	MarkRequeued(ctx context.Context, requeued []Requeue) (marked []string, err error)
+
+	// Dismiss removes failed records and messages put aside from the dead letters, and returns the
+	// IDs and keys of those that it removed. It ignores anything that is not a dead letter, and
+	// keeps the contents of records and messages. In the same transaction it adds an audit entry
+	// for each removed dead letter, which audit creates from the record's ID or the message's key.
+	Dismiss(
+		ctx context.Context, ids []string, messages []MessageKey, at time.Time, audit func(
+			id string, message MessageKey,
+		) AuditEntry,
+	) (dismissed []string, messageKeys []MessageKey, err error)
+}
+
+// Requeue names the execution that was started to replace a record's execution.
+type Requeue struct {
+	ID, As string // the ID of the record, and that of the execution replacing it
+}
+
 // DeadLetter is an execution or a message that needs an operator, because no runner or recorder
 // will process it again. Exactly one field is set.
 type DeadLetter struct {
@@ -44,11 +72,14 @@ func (d DeadLetter) SortTime() time.Time {
 	return d.Message.At
 }
 
-// DeadLetters returns at most limit dead letters after last, newest first by At. At equal times,
-// records come before messages. It uses only the fields of last that determine the order. The zero
-// DeadLetter returns the first page.
-func DeadLetters(
-	ctx context.Context, s Store, filter DeadLetterFilter, last DeadLetter, limit int,
+// ListDeadLetters returns at most limit dead letters after last, newest first by SortTime. At equal
+// times, records come before messages. It uses only the fields of last that determine the order.
+// The zero DeadLetter returns the first page.
+func ListDeadLetters(
+	ctx context.Context, s interface {
+		Records
+		AsideMessages
+	}, filter DeadLetterFilter, last DeadLetter, limit int,
 ) ([]DeadLetter, error) {
 	var ofRecords Position
 	var ofMessages AsidePosition
@@ -90,4 +121,18 @@ func DeadLetters(
 		}
 	}
 	return merged, nil
+}
+
+// DismissedEntries returns the audit entries for the dead letters that Dismiss removed.
+func DismissedEntries(
+	ids []string, messages []MessageKey, audit func(id string, message MessageKey) AuditEntry,
+) []AuditEntry {
+	entries := make([]AuditEntry, 0, len(ids)+len(messages))
+	for _, id := range ids {
+		entries = append(entries, audit(id, MessageKey{}))
+	}
+	for _, key := range messages {
+		entries = append(entries, audit("", key))
+	}
+	return entries
 }

@@ -1,10 +1,25 @@
 package store
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 )
+
+// Tokens keeps when tokens and operators' keys were last used. Recording adds the uses of tokens,
+// and the keyring of operate those of keys. operate and package events read them.
+type Tokens interface {
+	// TokensLastUsed returns when each token was last used for a webhook request: the AcceptedAt of
+	// the newest record, including rejected ones. The map lacks tokens that were never used. The
+	// store keeps the time when it deletes the record, so pruning does not make a used token look
+	// unused.
+	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
+
+	// AddTokenUses adds uses that have no record, such as those of operators' keys, to the result
+	// of TokensLastUsed. A use that is older than the stored one is ignored.
+	AddTokenUses(ctx context.Context, uses []TokenUse) error
+}
 
 // TokenUse is the most recent use of a token.
 type TokenUse struct {

@@ -239,7 +239,7 @@ func deadLetters(
 	var last store.DeadLetter
 	before := time.Time{}
 	for {
-		page, err := store.DeadLetters(t.Context(), s, filter, last, size)
+		page, err := store.ListDeadLetters(t.Context(), s, filter, last, size)
 		if err != nil {
 			t.Fatal(err)
 		}

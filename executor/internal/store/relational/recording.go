@@ -7,7 +7,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Apply implements store.Store.
+// Apply implements store.Recording.
 func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
 	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.Recovered)+
 		len(batch.Audit)+len(batch.Handled) == 0 {
@@ -75,7 +75,7 @@ func (s *Store) apply(
 	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
 }
 
-// EndLost implements store.Store.
+// EndLost implements store.Recording.
 func (s *Store) EndLost(
 	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
@@ -94,64 +94,5 @@ func (s *Store) EndLost(
 		}
 		return ended, s.storeCauses(ctx, tx,
 			store.LostExecutionFailures(standing, ended, at, reason))
-	})
-}
-
-// MarkRequeued implements store.Store.
-func (s *Store) MarkRequeued(
-	ctx context.Context, requeued []store.Requeue,
-) (marked []string, err error) {
-	if len(requeued) == 0 {
-		return nil, nil
-	}
-	return write(ctx, s, "mark requeued", func(tx Tx) ([]string, error) {
-		return tx.MarkRequeued(ctx, requeued)
-	})
-}
-
-// Dismiss implements store.Store.
-func (s *Store) Dismiss(
-	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time, entry func(
-		id string, message store.MessageKey,
-	) store.AuditEntry,
-) (dismissed []string, messageKeys []store.MessageKey, err error) {
-	if len(ids)+len(messages) == 0 {
-		return nil, nil, nil
-	}
-	err = s.db.Write(ctx, "dismiss", func(tx Tx) (err error) {
-		if dismissed, messageKeys, err = tx.Dismiss(ctx, ids, messages,
-			store.StoredTime(at)); err != nil {
-			return err
-		}
-		return auditTable.insert(ctx, tx, store.DismissedEntries(dismissed, messageKeys, entry))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return dismissed, messageKeys, nil
-}
-
-// Prune implements store.Store.
-func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
-	before = store.CeilTime(before)
-	return s.prune(ctx, "prune", PruningLock, func(tx Tx) (pruned int64, err error) {
-		if limit > 0 {
-			if pruned, err = tx.PruneRecords(ctx, before, limit); err != nil {
-				return 0, err
-			}
-		}
-		for _, query := range []string{
-			// These counts belong to executions that were never recorded. A count that has a record
-			// is deleted together with the record, however old the count is.
-			`DELETE FROM duplicate_counts WHERE counted_at < ? AND NOT EXISTS (SELECT 1
-				FROM executions e WHERE e.id = duplicate_counts.id)`,
-			`DELETE FROM duplicate_reports WHERE reported_at < ?`,
-			`DELETE FROM unreadable WHERE at < ?`,
-		} {
-			if _, err := tx.Exec(ctx, query, before); err != nil {
-				return 0, err
-			}
-		}
-		return pruned, nil
 	})
 }

@@ -1,9 +1,29 @@
 package store
 
 import (
+	"context"
 	"slices"
 	"time"
 )
+
+// Senders reads, by trigger node, what Reports has added about the node's sender and about the
+// requests that did not match its filter. operate and package events use it; operate also forgets
+// what is known about a sender when the node gets another one or none.
+type Senders interface {
+	// SenderObservation returns what requests have revealed so far about the sender of one node, or
+	// the zero value if there were no requests.
+	SenderObservation(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
+
+	// RefusedSenders returns the observations of senders whose requests were refused.
+	RefusedSenders(ctx context.Context) ([]SenderObservation, error)
+
+	// ForgetSender deletes the observation that SenderObservation returns for the node.
+	ForgetSender(ctx context.Context, workflowID, nodeID string) error
+
+	// Filtered returns how many requests the filter of one node has rejected so far, and the most
+	// recent of them. It returns the zero value if there were none.
+	Filtered(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
+}
 
 // SenderObservation holds what requests have revealed about the sender configured on one trigger
 // node. Its JSON is part of backups: see BackupPart.

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Database describes the database itself. The executor asks it whether it is ready and announces
+// the schema; operate shows size and schema.
+type Database interface {
+	// Ping returns nil if the database responds and accepts writes; a standby is an error.
+	Ping(ctx context.Context) error
+
+	// Size returns the size of the database. It reads few rows, even in a large database.
+	Size(ctx context.Context) (Size, error)
+
+	// Schema returns the schema version that this program uses. If another version of the program
+	// has migrated the tables to a schema that this program cannot use, Ping and every method that
+	// writes return a *NewerSchemaError.
+	Schema() int64
+
+	// DatabaseSchema returns the schema version of the database.
+	DatabaseSchema(ctx context.Context) (int64, error)
+}
+
+// Size is the size of a database.
+type Size struct {
+	Driver string // sqlite or postgres
+	// Bytes is the size of all tables and indexes, including free space within them.
+	Bytes int64
+	// Reusable is the part of Bytes that is free for new rows. 0 also means unknown.
+	Reusable int64
+	// Free is the number of bytes by which the database can still grow on its disk. -1 means
+	// unknown, because the database is on another machine.
+	Free int64
+	// Records is the number of records; an estimate if the database is large.
+	Records int64
+	// Oldest is the AcceptedAt of the oldest record. Zero means that there are no records.
+	Oldest time.Time
+}
+
+// NewerSchemaError means that another version of the program has migrated the database to a schema
+// that this program cannot use. Retrying does not help; use the newer version.
+type NewerSchemaError struct {
+	Has   int64 // the schema version of the database
+	Knows int64 // the schema version that this program uses
+}
+
+// Error implements error.
+func (e *NewerSchemaError) Error() string {
+	return fmt.Sprintf("another version of the program has migrated the database: its schema has "+
+		"version %d and this program knows %d; "+
+		"use the newer program, or restore an older backup", e.Has, e.Knows)
+}
