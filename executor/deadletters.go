@@ -30,9 +30,9 @@ func newDeadLetterGauge(registerer prometheus.Registerer) *deadLetterGauge {
 }
 
 // watch updates the gauge periodically until ctx is done.
-func (d *deadLetterGauge) watch(ctx context.Context, records store.Store) {
+func (d *deadLetterGauge) watch(ctx context.Context, letters store.DeadLetters) {
 	retry.Every(ctx, deadLetterCountInterval, func() {
-		if n, err := records.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {
+		if n, err := letters.CountDeadLetters(ctx, maxCountedDeadLetters); err == nil {
 			d.number.Set(float64(n))
 		}
 	})

@@ -140,7 +140,7 @@ func (e *executor) run(ctx context.Context) error {
 	// Background tasks stop before the resources that they use are closed.
 	e.startRecording(ctx)
 	e.startMaintenance(ctx)
-	e.prune(ctx)
+	e.prune(ctx, e.records)
 
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {

@@ -39,21 +39,21 @@ func nextBatchSize(limit int, took time.Duration) int {
 const countsRetention = 7 * 24 * time.Hour
 
 // prune starts the tasks that delete data past its retention.
-func (e *executor) prune(ctx context.Context) {
-	records, c := e.records, e.config
+func (e *executor) prune(ctx context.Context, pruner store.Pruner) {
+	c := e.config
 	e.startPruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
-		return records.Prune(ctx, time.Now().Add(-c.Retention), limit)
+		return pruner.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
 	// Delete reports whose start messages expired without being recorded.
 	e.startPruning(
 		ctx,
 		"reports of unknown executions",
 		func(ctx context.Context, _ int) (int, error) {
-			return records.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
+			return pruner.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
 		},
 	)
 	e.startPruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
-		return records.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusalRows,
+		return pruner.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusalRows,
 			limit)
 	})
 	if c.AuditRetention > 0 {
@@ -61,7 +61,7 @@ func (e *executor) prune(ctx context.Context) {
 			ctx,
 			"entries of the audit",
 			func(ctx context.Context, limit int) (int, error) {
-				return records.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
+				return pruner.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
 			},
 		)
 	}

@@ -25,7 +25,7 @@ import (
 func checks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
 	copied *databasecopy.RegistryCopy,
-	records store.Store, c Config, log logrus.FieldLogger,
+	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
 	known := &knownStreams{js: js, config: c, log: log, reached: map[string]streamPosition{}}
 	own := &queueStreamConsumerCheck{js: js, missed: map[string]bool{}}
@@ -42,7 +42,7 @@ func checks(
 		{Part: "executor registry copy", Ask: func(context.Context) error {
 			return copied.UnusableReason()
 		}},
-		{Part: "executor database", Ask: records.Ping},
+		{Part: "executor database", Ask: database.Ping},
 	}
 }
 

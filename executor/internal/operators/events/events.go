@@ -48,7 +48,12 @@ const (
 
 // Config holds the dependencies of an Events, which does not own them.
 type Config struct {
-	Store     store.Store
+	Store interface {
+		store.Events
+		store.Records
+		store.Senders
+		store.Tokens
+	}
 	Directory *edit.Directory
 	JetStream jetstream.JetStream
 	Queues    *queues.Watch

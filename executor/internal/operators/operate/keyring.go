@@ -35,7 +35,7 @@ const (
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
-	store     store.Store
+	tokens    store.Tokens
 	log       logrus.FieldLogger
 	now       func() time.Time
 
@@ -46,12 +46,12 @@ type Keyring struct {
 // NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Uses are
 // stored only while Run is running.
 func NewKeyring(
-	editor *edit.Editor, directory *edit.Directory, records store.Store, log logrus.FieldLogger,
+	editor *edit.Editor, directory *edit.Directory, tokens store.Tokens, log logrus.FieldLogger,
 ) *Keyring {
 	return &Keyring{
 		editor:    editor,
 		directory: directory,
-		store:     records,
+		tokens:    tokens,
 		log:       log,
 		now:       time.Now,
 		used:      map[string]time.Time{},
@@ -151,7 +151,7 @@ func (k *Keyring) lastUsed(ctx context.Context, ids []string) (map[string]time.T
 	for i, id := range ids {
 		names[i] = lastUseKey(id)
 	}
-	stored, err := k.store.TokensLastUsed(ctx, names)
+	stored, err := k.tokens.TokensLastUsed(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (k *Keyring) storeLastUses(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := k.store.AddTokenUses(ctx, uses); err != nil {
+	if err := k.tokens.AddTokenUses(ctx, uses); err != nil {
 		k.mu.Lock() // retried later
 		defer k.mu.Unlock()
 		maps.Copy(used, k.used)

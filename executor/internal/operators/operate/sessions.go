@@ -11,10 +11,10 @@ import (
 
 // RevokedSessions records which console sessions were ended before they expired. The list is in the
 // database, so that every executor rejects these sessions, even after a restart.
-type RevokedSessions struct{ store store.Store }
+type RevokedSessions struct{ store store.Sessions }
 
 // NewRevokedSessions returns the RevokedSessions stored in a database.
-func NewRevokedSessions(records store.Store) *RevokedSessions { return &RevokedSessions{records} }
+func NewRevokedSessions(ended store.Sessions) *RevokedSessions { return &RevokedSessions{ended} }
 
 // End ends a session that would otherwise expire at until. When it returns without an error, every
 // executor rejects the session.

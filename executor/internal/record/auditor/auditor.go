@@ -48,14 +48,14 @@ const (
 
 // Auditor copies audit entries. Several Auditors, in several executors, share the work.
 type Auditor struct {
-	js    jetstream.JetStream
-	store store.Store
-	log   logrus.FieldLogger
+	js       jetstream.JetStream
+	auditLog store.AuditLog
+	log      logrus.FieldLogger
 }
 
-// New returns an Auditor that copies entries from the registry's streams into s.
-func New(js jetstream.JetStream, s store.Store, log logrus.FieldLogger) *Auditor {
-	return &Auditor{js: js, store: s, log: log}
+// New returns an Auditor that copies entries from the registry's streams into an audit log.
+func New(js jetstream.JetStream, auditLog store.AuditLog, log logrus.FieldLogger) *Auditor {
+	return &Auditor{js: js, auditLog: auditLog, log: log}
 }
 
 // Run copies the entries of one registry stream until the context is done. It survives failures of
@@ -129,7 +129,7 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		entry.At = meta.Timestamp
-		if err := a.store.AddAudit(ctx, []store.AuditEntry{audit.ToStoreEntry(entry)}); err != nil {
+		if err := a.auditLog.AddAudit(ctx, []store.AuditEntry{audit.ToStoreEntry(entry)}); err != nil {
 			return err
 		}
 	}

@@ -42,8 +42,8 @@ func buckets() []string { return []string{registry.SecretsBucket, registry.Bucke
 type Config struct {
 	// JetStream provides the registry's buckets.
 	JetStream jetstream.JetStream
-	// Store is the database, which holds the copy of the registry.
-	Store store.Store
+	// Store holds the copy of the registry.
+	Store store.RegistryCopy
 	// Follower follows the registry's bucket.
 	Follower *consistency.Follower
 	// Ensure creates the registry's buckets if they do not exist.

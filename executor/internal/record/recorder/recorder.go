@@ -39,7 +39,7 @@ const (
 // Config configures a Recorder. The first five fields are required.
 type Config struct {
 	JetStream jetstream.JetStream
-	Store     store.Store
+	Store     Store
 	Changes   *changes.Notifier // is told which records have changed
 	Ops       *ops.Ops
 	Log       logrus.FieldLogger
@@ -70,12 +70,21 @@ type Config struct {
 	Redelivered      func(consumer string) error
 }
 
+// Store is what a Recorder uses of the database.
+type Store interface {
+	store.Recording
+	store.Records
+	store.AsideMessages
+	store.Reports
+	store.Handled
+}
+
 // Recorder records the streams' messages. Several recorders in several executors share the work.
 type Recorder struct {
 	config  Config
 	timing  timing
 	js      jetstream.JetStream
-	store   store.Store
+	store   Store
 	ready   *ops.Readiness
 	changes *changes.Notifier
 	metrics *metrics
