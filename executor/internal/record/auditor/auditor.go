@@ -129,7 +129,8 @@ func (a *Auditor) copyEntry(ctx context.Context, msg jetstream.Msg) error {
 			return err
 		}
 		entry.At = meta.Timestamp
-		if err := a.auditLog.AddAudit(ctx, []store.AuditEntry{audit.ToStoreEntry(entry)}); err != nil {
+		stored := []store.AuditEntry{audit.ToStoreEntry(entry)}
+		if err := a.auditLog.AddAudit(ctx, stored); err != nil {
 			return err
 		}
 	}
