@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// One short round of every variant.
+// One short round measures every variant and prints the table.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -142,7 +142,7 @@ func TestAnswerLength(t *testing.T) {
 		ok + `{"success":true}`: len(ok) + 16,
 		ok + `{"success"`:       0,
 		ok[:20]:                 0,
-		ok + `{"deduplicated"`:  0, // not all of it is there
+		ok + `{"deduplicated"`:  0, // the response is incomplete
 	} {
 		status := 0
 		if want > 0 {
@@ -191,7 +191,7 @@ func TestPercentileOfNone(t *testing.T) {
 	}
 }
 
-// The other measurements, with tiny loads.
+// Every other measurement runs with a tiny load and prints its table.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	load := LoadOptions{Connections: 4, BodyBytes: 512}
@@ -268,8 +268,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Beside each trouble, the calm queue is not refused anything, and the other queue is in that
-// trouble.
+// For each kind of trouble, the other queue is in that trouble, and no request to the calm queue is
+// refused.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

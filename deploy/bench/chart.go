@@ -25,7 +25,7 @@ var chartTemplate = template.Must(template.New("chart").Funcs(template.FuncMap{
 // The dimensions of the chart in pixels.
 const (
 	chartWidth        = 760
-	chartBarsX        = 190 // left end of the bars; the names are before it
+	chartBarsX        = 190 // left end of the bars; the names are to the left of it
 	chartMaxBarWidth  = 490 // length of the longest bar
 	chartRowHeight    = 30
 	panelHeaderHeight = 46

@@ -101,8 +101,8 @@ func (c condition) String() string {
 type isolationTurn struct {
 	turnResult
 	troubled   burstResult // the requests to the troubled queue
-	unrecorded int         // calm start messages that were not recorded at the end
-	backlog    int         // the same of the troubled queue
+	unrecorded int         // start messages of the calm queue that were not recorded at the end
+	backlog    int         // start messages of the troubled queue that were not recorded at the end
 }
 
 // Run measures and writes the table to c.Out.

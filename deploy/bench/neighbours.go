@@ -90,7 +90,7 @@ type neighboursRun struct {
 	*Neighbours
 	*system
 	flooded           target
-	calmIDs, floodIDs uint64 // delivery IDs used so far; each load has its own thread
+	calmIDs, floodIDs uint64 // how many delivery IDs each of the two loads has used so far
 }
 
 func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnResult, err error) {

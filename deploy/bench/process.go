@@ -92,7 +92,7 @@ func (p *process) awaitLine(ctx context.Context, matches func(string) bool) erro
 // launcher starts the processes of one variant.
 type launcher struct {
 	bin      string // folder of the programs; "" means that this binary acts as all of them
-	other    string // the same for another build
+	other    string // like bin, for another build of the programs to compare with
 	folder   string
 	name     string
 	profiles string // folder for CPU profiles; "" means that none are written

@@ -203,7 +203,7 @@ func (s *system) findRecordedTimes(ctx context.Context, samples []sampledRequest
 		if err != nil {
 			return fmt.Errorf("the record of request %d: %w", sample.number, err)
 		}
-		began := record.RecordedAt.Add(time.Microsecond) // it is cut to whole microseconds
+		began := record.RecordedAt.Add(time.Microsecond) // RecordedAt is truncated to microseconds
 		n, _ := slices.BinarySearchFunc(batches, began, time.Time.Compare)
 		if n == len(batches) {
 			return fmt.Errorf("the executor's log has no batch of %s", record.RecordedAt)

@@ -275,7 +275,7 @@ func (cl *cluster) awaitJetStream(ctx context.Context) (err error) {
 // replicas is 0.
 func (cl *cluster) makeQueues(ctx context.Context, replicas int64) error {
 	queues := numServers
-	if replicas != 1 { // all workflows are in one queue
+	if replicas != 1 { // only unreplicated streams are spread over several queues
 		queues = 1
 	}
 	if err := cl.makeWorkflows(ctx, 1); err != nil {

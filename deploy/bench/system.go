@@ -22,9 +22,9 @@ import (
 
 // target is where requests are sent to.
 type target struct {
-	addr, path string // address, and the path with the query
-	first      int    // the number of the first workflow, which replaces the one in the path
-	signed     bool   // the requests are signed as Stripe's, and go to one workflow
+	addr, path string // HOST:PORT, and the path with the query of the first workflow's webhook
+	first      int    // the number of the first workflow; each request has its number in the path
+	signed     bool   // whether all requests go to one workflow and are signed like Stripe's
 	bearer     string // token in the header Authorization; "" means that it is in the path
 }
 
@@ -33,8 +33,8 @@ type system struct {
 	name string
 	target
 	processes []*process
-	nats      *process // the process that is only a NATS server; nil means that there is none
-	executor  *process // the process that is only an executor; nil means that there is none
+	nats      *process // the separate process of the NATS server; nil means that there is none
+	executor  *process // the separate process of the executor; nil means that there is none
 	apiAddr   string   // address of the operators' API
 	node      nodeSettings
 	// readyAfter is how long the ingress took to become ready, if it is a separate process.
@@ -42,8 +42,8 @@ type system struct {
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	records bool // an executor is running
-	runs    bool // a runner is running, too
+	records bool // whether an executor is running
+	runs    bool // whether a runner is running
 
 	// remove deletes the files that remain after the processes have ended. nil means that there are
 	// none.
@@ -488,7 +488,7 @@ func (s *system) close() {
 		s.nc.Close()
 	}
 	for _, p := range slices.Backward(s.processes) {
-		p.stop() // not killed: it may have a profile to write
+		p.stop() // do not kill the process: it may still have to write a profile
 	}
 	if s.remove != nil {
 		_ = s.remove()

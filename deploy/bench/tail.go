@@ -298,7 +298,7 @@ func writeTail(
 		group := &groups[1]
 		if n < slow {
 			group = &groups[0]
-		} else if n%20 != 0 { // of the others, only one in 20 is measured
+		} else if n%20 != 0 { // of the requests that are not slow, measure only one in 20
 			continue
 		}
 		group.add(o, serving[o.connection], front, all)

@@ -177,7 +177,7 @@ func (r *Release) pack(
 	}
 	for _, packager := range []string{"deb", "rpm"} {
 		if packager == "rpm" {
-			config["license"] = "NONE" // for Debian it is in the copyright file
+			config["license"] = "NONE" // Debian packages have no such field, but a copyright file
 		}
 		inJSON, err := json.Marshal(config) // JSON is YAML, too
 		if err != nil {

@@ -170,7 +170,7 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 				}
 			}
 		}
-		source = "" // the next line gives its own file
+		source = "" // each line names the file for its own functions
 	}
 	if checked < 40 {
 		t.Errorf("%d functions found", checked)

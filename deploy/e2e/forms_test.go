@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// What a form says in the browser is true in the rare cases, too: after a change was made but the
-// page cannot be loaded, after the subject of the form has changed, and after two questions or a
+// A form's message in the browser is correct even in rare cases: if a change was made but the page
+// cannot be loaded, if the object of the form has changed meanwhile, and after two questions or a
 // conflict.
 func TestFormsInTheBrowser(t *testing.T) {
 	t.Parallel()

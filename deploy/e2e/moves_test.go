@@ -72,7 +72,7 @@ type moving struct {
 	api     string
 	urls    []string // URLs of the ingresses
 	paths   map[string]string
-	folder  string // for one file per execution, written by the program of hookstart run
+	folder  string // where the program that hookstart run runs writes one file per execution
 	command string // path of the program hookstart
 
 	mu        sync.Mutex

@@ -233,7 +233,7 @@ func TestKeysInTheConsole(t *testing.T) {
 	b.text("dialog[open]", "CI of team A")
 	b.click(`dialog[open] [value="yes"]`)
 	b.text("[data-done]", "is revoked")
-	other.page("Sign in") // the end of its event stream is enough; there is no other request
+	other.page("Sign in") // the page notices that its event stream has ended; it makes no request
 	b.contented()
 }
 

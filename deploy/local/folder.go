@@ -88,7 +88,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		return nil, fmt.Errorf("--nats-addr %q is not HOST:PORT", c.NATSAddr)
 	}
 	if host == "" {
-		host = "0.0.0.0" // as for the other addresses: all interfaces
+		host = "0.0.0.0" // all interfaces, as in the addresses of the other listeners
 	}
 	port, err := strconv.Atoi(portText)
 	if err != nil || port < 0 || port > 65535 {

@@ -55,7 +55,7 @@ func recoverNATS(
 			failed++
 			continue
 		case checkFreeSpace(storeDir) != nil:
-			outSince = time.Time{} // a restart would only fail again
+			outSince = time.Time{} // there is too little disk space, so a restart would fail, too
 			continue
 		case outSince.IsZero():
 			outSince = time.Now()

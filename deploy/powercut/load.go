@@ -115,7 +115,8 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix, q
 			},
 		}
 		for _, step := range steps {
-			l.forget(id) // either state is correct until the change is confirmed
+			// Until the change is confirmed, both the old and the new state are correct.
+			l.forget(id)
 			c, err := step()
 			if err != nil {
 				return

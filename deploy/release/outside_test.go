@@ -202,7 +202,7 @@ func TestWhatTheModulesBring(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		imports string
-		brings  []string // prefixes of all modules that it pulls in
+		brings  []string // prefixes of all modules that the import adds to the new module's go.sum
 		has     string
 	}{
 		{"shared/runner", []string{

@@ -142,7 +142,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 		add("cut between nodes", slot, shortestFault, longestFault,
 			breakLinks(links, (*link.Link).Cut))
 		if n == f.random.IntN(len(nodes)) {
-			continue // fewer of these, because they take the longest
+			continue // each of the following faults takes long, so leave them out for one node
 		}
 		add("pause node", slot, shortestFault, longestFault, pauseProcess(p.process))
 		add("silence between nodes", slot, shortestFault, longestFault,

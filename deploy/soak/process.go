@@ -25,7 +25,7 @@ const restartPause = 500 * time.Millisecond
 // process is one of the programs. It can be restarted with the same arguments.
 type process struct {
 	name string
-	args []string     // the first one is its role
+	args []string     // the first argument is the role that the process has
 	log  string       // the file for its output
 	host *programHost // the host to run on; nil means this machine
 	env  []string     // NAME=value, added to this process's environment; used only with a host

@@ -156,7 +156,7 @@ type latencyResults struct {
 
 // zoneCut is the measurement of one interval in which a zone was cut off.
 type zoneCut struct {
-	what      string // which zone it was: leaders or other
+	what      string // "leaders" if the zone had the leaders of the streams; otherwise "other"
 	zone      int
 	from, to  time.Time
 	remaining acceptedShare // requests at the ingresses of the other zones

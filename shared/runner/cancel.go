@@ -50,7 +50,7 @@ type cancellations struct {
 	nc *nats.Conn
 
 	mu     sync.Mutex
-	next   *bucketRead         // not begun yet; nil if no call is waiting for it
+	next   *bucketRead         // the next read, which has not begun; nil if no call waits for it
 	asking bool                // whether the bucket is being read
 	ids    map[string]struct{} // the IDs of the canceled executions
 	// last is the revision of the newest key that has been read.

@@ -209,7 +209,9 @@ func (r *runner) mayBegin(
 			case !phase.HasOwnStream(), phase.NewestLayout() != layout:
 				return true
 			case !layout.Own && l.own.consumer == nil:
-				return false // older executions wait where this runner does not look yet
+				// Older executions wait in the queue's own stream, which this runner does not
+				// consume yet.
+				return false
 			}
 			var drained bool
 			other := stream.Layout{Own: !layout.Own}

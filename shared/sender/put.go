@@ -82,7 +82,7 @@ func (s source) set(r *Request, value string) error {
 		return s.setJSON(r, value)
 	case fromForm:
 		return s.setField(r, value)
-	case fromQuery, fromSignature: // no preset has a signature or an ID there
+	case fromQuery, fromSignature: // no preset puts a signature or an ID into these places
 	}
 	return ErrUnsupportedBody
 }

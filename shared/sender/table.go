@@ -40,9 +40,9 @@ type Preset struct {
 type SecretInfo struct {
 	// Label is the name of the secret on the provider's pages.
 	Label    string
-	Public   bool // whether it is a public key, which may be shown
-	Choose   bool // whether the operator chooses it and enters it at the provider
-	Captured bool // whether the provider sends it; a Config may then have none at first
+	Public   bool // whether the secret is a public key, which may be shown
+	Choose   bool // whether the operator chooses the secret and enters it at the provider
+	Captured bool // whether the provider sends the secret; if so, a Config may have none at first
 	Max      int  // maximum number of secrets that are valid at the same time
 }
 
@@ -54,7 +54,7 @@ type Setting struct {
 	Label string `json:"label"`
 	// Required means that a Config without the setting is refused.
 	Required bool `json:"required"`
-	Secret   bool `json:"secret"` // whether its value is never shown again
+	Secret   bool `json:"secret"` // whether the setting's value is never shown again
 	// Default is the value if a Config does not contain the setting. "" means none.
 	Default string   `json:"default"`
 	Values  []string `json:"values"` // the valid values; empty means that any value is valid

@@ -368,7 +368,7 @@ func (r *request) plain() *request {
 		for part := range strings.SplitSeq(value, ",") {
 			name, text, ok := strings.Cut(strings.TrimSpace(part), "=")
 			if !ok {
-				continue // the signature has another form
+				continue // this part of the header does not have the form NAME=VALUE
 			}
 			if name == "v1" || name == "sha256" {
 				text = strings.ToLower(text)

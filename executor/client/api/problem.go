@@ -50,25 +50,25 @@ func IsCode(err error, code string) bool {
 const (
 	CodeUnauthorized         = "unauthorized"           // the call has no valid token or key
 	CodeForbidden            = "forbidden"              // the caller may not make the call
-	CodeNotFound             = "not_found"              // no such record for this caller
+	CodeNotFound             = "not_found"              // it does not exist, or may not be seen
 	CodeMethodNotAllowed     = "method_not_allowed"     // the path has no such method
 	CodeInvalid              = "invalid"                // see Problem.Errors
 	CodeBodyTooLarge         = "body_too_large"         // the body of the call is too long
 	CodePlanLimitExceeded    = "plan_limit_exceeded"    // the plan's active workflows are used up
 	CodeWebhooksNotInPlan    = "webhooks_not_in_plan"   // the plan has no webhook triggers
 	CodeSamplePayloadMissing = "sample_payload_missing" // the node has no sample payload
-	CodeTooManyTokens        = "too_many_tokens"        // the node has the maximum number of them
+	CodeTooManyTokens        = "too_many_tokens"        // the node has too many valid tokens
 	CodeTooManySecrets       = "too_many_secrets"       // the sender has the maximum of secrets
-	CodeTooManyStreams       = "too_many_streams"       // the caller has the maximum of them open
-	CodeLastSecret           = "last_secret"            // no request could be verified without it
+	CodeTooManyStreams       = "too_many_streams"       // the caller has too many event streams
+	CodeLastSecret           = "last_secret"            // a sender's last secret is not removed
 	CodeIngressTooOld        = "ingress_too_old"        // an ingress is too old for the change
 	CodeQueueMoves           = "queue_moves"            // the queue is moving to another stream
 	CodeStreamFull           = "stream_full"            // the stream has no space for the change
-	CodeSecretsKeyMissing    = "secrets_key_missing"    // the executor has no key to seal it with
+	CodeSecretsKeyMissing    = "secrets_key_missing"    // the executor has no key to seal secrets
 	CodeSenderCannotSign     = "sender_cannot_sign"     // no test request can be made
 	CodeEndpointUnreachable  = "endpoint_unreachable"   // the endpoint did not answer the test
 	CodeNotFailed            = "not_failed"             // the execution has not failed
-	CodeInputExpired         = "input_expired"          // the stream no longer has the message
+	CodeInputExpired         = "input_expired"          // the start message is no longer stored
 	CodeNotFinished          = "not_finished"           // the execution has not ended yet
 	CodeAlreadyEnded         = "already_ended"          // the execution to cancel has already ended
 	CodeBodyNotKept          = "body_not_kept"          // the rejected body was not stored
@@ -76,8 +76,8 @@ const (
 	CodeChangedSince         = "changed_since"          // If-Match or If-None-Match does not hold
 	CodeUndecodable          = "undecodable"            // the message cannot be decoded
 	CodeRefused              = "refused"                // the database refuses the message
-	CodeNotEmpty             = "not_empty"              // the installation is not a new one
-	CodeNotConfirmed         = "not_confirmed"          // stored, but not yet in force everywhere
+	CodeNotEmpty             = "not_empty"              // a backup is restored only into a new one
+	CodeNotConfirmed         = "not_confirmed"          // stored, but not in force everywhere yet
 	CodeUnavailable          = "unavailable"            // NATS or the database is unreachable
 	CodeInternal             = "internal"               // the executor's log has the cause
 )

@@ -102,7 +102,7 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	first := <-w.Changed
 	other := listen(t, server.Connect(t))
 	defer other.Stop()
-	before.Stop() // b changes while it is stopped
+	before.Stop() // the record b changes while this executor is stopped
 	heard := watch(t, other)
 	if err := other.Publish([]string{"b"}); err != nil {
 		t.Fatal(err)

@@ -122,7 +122,7 @@ type Follower struct {
 // end has been applied. This is certain only for a bucket without replicas, which is on one server.
 // With several servers, the consumer's server may lag behind.
 type bucketEnd struct {
-	load int // the number of the load to which the sequence belongs
+	load int // counts how often the bucket was loaded or replaced before it had this sequence
 	last uint64
 }
 

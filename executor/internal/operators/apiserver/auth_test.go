@@ -157,7 +157,7 @@ func TestSessionsLetBrowsersIn(t *testing.T) {
 	r.get("/plans").is(200)
 }
 
-// A token in the wrong place is not logged, either: the rig checks the log for it.
+// A token in the wrong place, such as a path or a query, is not logged. The rig checks the log.
 func TestMisplacedTokensAreNotLogged(t *testing.T) {
 	t.Parallel()
 	r := start(t)

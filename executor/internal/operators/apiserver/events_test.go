@@ -123,7 +123,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// More records have changed than one write looks up.
+// The event stream sends every change, even if more records change at once than one query reads.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t)

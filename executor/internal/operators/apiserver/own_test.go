@@ -83,7 +83,7 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	r.workflow("wf", "acme", "node")
 	r.startAt(stream.Layout{}, 1, `{"in":"shared"}`)
 	r.ownStreams()
-	r.startAt(own, 2, `{"in":"own"}`) // with the same sequence
+	r.startAt(own, 2, `{"in":"own"}`) // has the same sequence as the message in the shared stream
 	for n, want := range map[int]string{1: "shared", 2: "own"} {
 		if got := r.get("/executions/" + id(n)).is(200); !strings.Contains(string(got.body),
 			`"in":"`+want+`"`) {

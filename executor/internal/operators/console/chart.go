@@ -23,7 +23,7 @@ type chart struct {
 	Bars    []bar
 	Step    time.Duration // time that a bar covers
 	Max     int64         // total of the tallest bar
-	Missing bool          // the database was too slow
+	Missing bool          // the counts could not be read because the database was too slow
 }
 
 // chartPart is a category that a chart counts.

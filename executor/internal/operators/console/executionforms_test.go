@@ -138,7 +138,7 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		`name="key" value="`+values.Get("key")+`"`)
 }
 
-// A script is told which execution a form has started.
+// The response to a form that a script has posted names the execution that the form started.
 func TestStartedExecutionForAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

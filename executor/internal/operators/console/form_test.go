@@ -763,7 +763,8 @@ func TestLaterPageOfQueues(t *testing.T) {
 	}
 }
 
-// A script is told what was done and which page shows it. What was not saved is a page to it, too.
+// The response to a form that a script has posted is JSON with what was done and the page to show.
+// If the change was refused, the response is the page with the form, as without a script.
 func TestFormPostedByAScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -802,7 +803,7 @@ func TestConflictWithALaggingCopy(t *testing.T) {
 	}
 }
 
-// Browsers remove line breaks and change their form. A name that has them is not edited by that.
+// Browsers remove or convert the line breaks in a name. This does not count as an edit of the name.
 func TestNameWithLineBreaks(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -818,7 +819,7 @@ func TestNameWithLineBreaks(t *testing.T) {
 	if w := r.workflow("orders"); w.Name != name || w.Queue != "quick" {
 		t.Errorf("it is %+v", w)
 	}
-	// The HTML parser makes CRLF one line feed.
+	// The HTML parser converts CRLF to a line feed.
 	a = r.post("/workflows/orders", "settings-form", map[string]string{
 		"shown.name": "two\nlines ", "name": "one line",
 	}, session)
@@ -827,8 +828,8 @@ func TestNameWithLineBreaks(t *testing.T) {
 	}
 }
 
-// A form with a single setting that was not edited is not reported as saved if the setting is
-// another one by now.
+// If a form was not edited, but its setting has changed since the page was loaded, the form reports
+// a conflict instead of success.
 func TestUneditedFormOfAStalePage(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -21,7 +21,7 @@ type keyList struct {
 	More     bool // there are more accounts than the form lists
 	New      formView
 	Made     *api.NewKey // the key that was just created; only that response contains its secret
-	ToRevoke *api.Key    // the key about which the page asks
+	ToRevoke *api.Key    // the key that the page asks the operator to confirm revoking
 }
 
 type keyRow struct {

@@ -19,7 +19,7 @@ type listPage struct {
 	First   bool
 	Ignored []string     // descriptions of the invalid parts of the query, for display
 	Begin   template.URL // query of the first page
-	Here    template.URL // query that forms of this page have in their addresses, with its "?"
+	Here    template.URL // query of this page, with its "?"; it is part of the forms' addresses
 	Older   template.URL // query of the next page; "" means that this is the last page
 }
 

@@ -16,7 +16,7 @@ import (
 type refusals struct {
 	WorkflowID string
 	Rows       []refusal
-	Missing    bool // the database was too slow
+	Missing    bool // the refusals could not be read because the database was too slow
 }
 
 type refusal struct {

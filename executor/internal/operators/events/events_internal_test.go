@@ -520,7 +520,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 		},
 	})
 	now := time.Now()
-	r.lookAt(now) // it has never received a request
+	r.lookAt(now) // the sender has never sent a request
 	var history []time.Time
 	for hours := range 30 {
 		history = append(history, now.Add(time.Duration(-hours)*time.Hour))

@@ -47,8 +47,10 @@ type Group struct {
 	// MaxInFlight is the limit set by an operator; 0 means none.
 	MaxInFlight int64
 	// Held are the executions that block others with an order key, at most one per lane.
-	Held  []BlockingExecution
-	lanes []queueLane // lanes with waiting start messages, and those without a key, in all streams
+	Held []BlockingExecution
+	// lanes holds, for each stream, the lanes with waiting start messages, and the messages without
+	// an order key.
+	lanes []queueLane
 }
 
 // BlockingExecution is an execution with an order key that a runner has received and that has not

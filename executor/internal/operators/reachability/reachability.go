@@ -34,7 +34,7 @@ const (
 	StateRedirected        State = "redirected"
 	StateOtherProgram      State = "stranger" // another program responds
 	StateOtherInstallation State = "another"  // another installation of hookstart responds
-	StateUnknown           State = "unknown"  // it could not be checked
+	StateUnknown           State = "unknown"  // the public URL could not be checked
 )
 
 const (

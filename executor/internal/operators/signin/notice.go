@@ -18,7 +18,7 @@ const (
 type notice struct {
 	Text    string `json:"text"`
 	Ends    int64  `json:"ends"`    // Unix seconds
-	Session string `json:"session"` // nonce of the session for which it is
+	Session string `json:"session"` // nonce of the session in which the notice is shown
 }
 
 // SetNotice stores a message in a cookie, for the next page that the browser loads in this session.

@@ -56,7 +56,7 @@ type OIDC struct {
 	mu       sync.Mutex
 	provider *oidc.Provider
 	away     error     // error of the last attempt to fetch the configuration
-	until    time.Time // time before which there is no further attempt
+	until    time.Time // the earliest time of the next attempt
 }
 
 // providerRetryInterval is the minimum interval between attempts to fetch the provider's

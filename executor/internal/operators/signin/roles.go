@@ -16,7 +16,7 @@ type RoleRule struct {
 	Claim     string       // name of the claim
 	Value     string       // value of the claim, or an element of it if it is a list
 	Role      operate.Role // role of matching users
-	AccountID string       // only account that they have access to; "" means all accounts
+	AccountID string       // the only account that matching users can access; "" means all
 }
 
 // ParseRoleRule parses a rule such as groups=team-a:editor@acme or email=eve@example.com:admin. The

@@ -128,7 +128,7 @@ func (s sessions) accepts(value string) bool {
 	return valid && of.Kind == operate.CallerKindAdminToken
 }
 
-// A notice is shown once, soon, and only in the session in which it was set.
+// A notice is shown once, within a short time, and only in the session in which it was set.
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

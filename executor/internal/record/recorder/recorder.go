@@ -40,7 +40,7 @@ const (
 type Config struct {
 	JetStream jetstream.JetStream
 	Store     Store
-	Changes   *changes.Notifier // is told which records have changed
+	Changes   *changes.Notifier // receives the IDs of the records that have changed
 	Ops       *ops.Ops
 	Log       logrus.FieldLogger
 
@@ -105,14 +105,14 @@ type Recorder struct {
 // timing holds the durations that tests shorten; defaultTiming returns those of production.
 type timing struct {
 	deliverAgain     time.Duration // AckWait of the consumers
-	ackWait          time.Duration // after it, a transaction makes the executor not ready
-	applyTimeout     time.Duration // maximum of one transaction
-	poisonRetryDelay time.Duration // until a suspected poison message is delivered again
-	consumerPoll     time.Duration // between two looks at a consumer
-	databaseCompare  time.Duration // between two comparisons of the database with the streams
-	lostSearchDelay  time.Duration // from the start, or a reconnect, to EndLost's search
-	lostRecheckDelay time.Duration // until a missing start message is looked up again
-	catchUpPoll      time.Duration // between two looks at what is not recorded yet
+	ackWait          time.Duration // duration of a transaction that makes the executor not ready
+	applyTimeout     time.Duration // maximum duration of a transaction
+	poisonRetryDelay time.Duration // delay before a suspected poison message is delivered again
+	consumerPoll     time.Duration // interval between two queries of a consumer
+	databaseCompare  time.Duration // interval between comparisons of the database with the streams
+	lostSearchDelay  time.Duration // time from the start, or a reconnect, to EndLost's search
+	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
+	catchUpPoll      time.Duration // interval at which EndLost checks whether all is recorded
 	// lostSearchInterval returns the time between two searches. maxAge is the stream's.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }

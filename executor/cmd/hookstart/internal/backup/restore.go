@@ -416,7 +416,7 @@ func (i Installation) restoreStream(
 // backupPublisher publishes the messages of a backup to a stream, in order.
 type backupPublisher struct {
 	js    jetstream.JetStream
-	exact bool          // whether a message stored with another sequence than next is an error
+	exact bool          // whether it is an error if a message gets another sequence than next
 	dedup time.Duration // the stream's deduplication window
 	next  uint64        // sequence of the next message
 	gaps  []uint64      // sequences of filler messages, to be deleted
