@@ -447,10 +447,9 @@ func (e *executor) checkEncryptionKeys(ctx context.Context) error {
 	if !e.keys.CanSeal() {
 		return nil
 	}
-	found, err := e.editor.CountDecryptable(
-		ctx,
-		func(s registry.DecryptionCounts) bool { return s.Opened > 0 },
-	)
+	found, err := e.editor.CountDecryptable(ctx, func(s registry.DecryptionCounts) bool {
+		return s.Opened > 0
+	})
 	if err != nil {
 		return err
 	}

@@ -45,25 +45,19 @@ func (e *executor) prune(ctx context.Context, pruner store.Pruner) {
 		return pruner.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
 	// Delete reports whose start messages expired without being recorded.
-	e.startPruning(
-		ctx,
-		"reports of unknown executions",
+	e.startPruning(ctx, "reports of unknown executions",
 		func(ctx context.Context, _ int) (int, error) {
 			return pruner.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
-		},
-	)
+		})
 	e.startPruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
 		return pruner.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusalRows,
 			limit)
 	})
 	if c.AuditRetention > 0 {
-		e.startPruning(
-			ctx,
-			"entries of the audit",
+		e.startPruning(ctx, "entries of the audit",
 			func(ctx context.Context, limit int) (int, error) {
 				return pruner.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
-			},
-		)
+			})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/retry"
@@ -366,6 +367,23 @@ func (s *session) runTurn(
 		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	return t, target.clearStreamsAndLogs(ctx)
+}
+
+// start calls run in the background. The returned function waits for its results. If g is nil, they
+// are zero.
+func (g *generator) start(
+	burst time.Duration, rate float64,
+) (wait func() (burstResult, error)) {
+	var result burstResult
+	var err error
+	var done sync.WaitGroup
+	if g != nil {
+		done.Go(func() { result, err = g.run(burst, rate) })
+	}
+	return func() (burstResult, error) {
+		done.Wait()
+		return result, err
+	}
 }
 
 var errInterrupted = errors.New("interrupted: there is no table")

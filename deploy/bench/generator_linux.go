@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -165,23 +164,6 @@ func (g *generator) run(burst time.Duration, rate float64) (burstResult, error) 
 	}
 	slices.Sort(l.latencies)
 	return l.burstResult, nil
-}
-
-// start calls run in the background. The returned function waits for its results. If g is nil, they
-// are zero.
-func (g *generator) start(
-	burst time.Duration, rate float64,
-) (wait func() (burstResult, error)) {
-	var result burstResult
-	var err error
-	var done sync.WaitGroup
-	if g != nil {
-		done.Go(func() { result, err = g.run(burst, rate) })
-	}
-	return func() (burstResult, error) {
-		done.Wait()
-		return result, err
-	}
 }
 
 // generatorRun is one run of a generator.

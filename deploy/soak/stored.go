@@ -118,11 +118,9 @@ func (all *streamContents) add(event stream.DecodedMessage, name string, at time
 
 // awaitConsumers waits until executors and runners have processed everything in the streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
-	return eventually(
-		ctx,
-		timeout,
-		func(ctx context.Context) error { return checkCaughtUp(ctx, js) },
-	)
+	return eventually(ctx, timeout, func(ctx context.Context) error {
+		return checkCaughtUp(ctx, js)
+	})
 }
 
 // checkCaughtUp returns an error that names a durable consumer that lags behind, or nil if there is

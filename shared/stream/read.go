@@ -2,10 +2,13 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 // readTimeout is how long Read waits for the next message, which should be available.
@@ -20,21 +23,14 @@ func Read(
 	each func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error,
 ) error {
 	failed := func(err error) error { return fmt.Errorf("read %s: %w", name, err) }
-	from, err := js.Stream(ctx, name)
+	last, isEnd, err := lastMessage(ctx, js, name, config.FilterSubjects)
 	if err != nil {
 		return failed(err)
 	}
-	last := from.CachedInfo().State.LastSeq
-	consumer, err := from.OrderedConsumer(ctx, config)
-	if err != nil {
-		return failed(err)
-	}
-	if info, err := consumer.Info(ctx); err != nil {
-		return failed(err)
-	} else if info.NumPending == 0 {
+	if last == 0 {
 		return nil
 	}
-	messages, err := consumer.Messages()
+	messages, err := orderedMessages(ctx, js, name, config)
 	if err != nil {
 		return failed(err)
 	}
@@ -56,8 +52,56 @@ func Read(
 		if err := each(msg, meta); err != nil {
 			return err
 		}
-		if meta.Sequence.Stream == last || meta.NumPending == 0 {
+		if meta.Sequence.Stream == last || !isEnd && meta.NumPending == 0 {
 			return nil
 		}
 	}
+}
+
+// orderedMessages returns an iterator over the messages that a config selects.
+func orderedMessages(
+	ctx context.Context, js jetstream.JetStream, name string,
+	config jetstream.OrderedConsumerConfig,
+) (jetstream.MessagesContext, error) {
+	consumer, err := js.OrderedConsumer(ctx, name, config)
+	if err != nil {
+		return nil, err
+	}
+	return consumer.Messages()
+}
+
+// lastMessage returns the sequence of the last message of a stream, or of the last one on any of
+// the subjects, according to the stream's leader. 0 means that there is none. The server of a
+// consumer may be behind the leader, so that its number of pending messages is too small. If the
+// newest message was deleted, lastMessage returns its sequence, and isEnd is false: no message with
+// that sequence will be received.
+func lastMessage(
+	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
+) (last uint64, isEnd bool, err error) {
+	info, err := js.Stream(ctx, name)
+	if err != nil {
+		return 0, false, err
+	}
+	state := info.CachedInfo().State
+	if state.Msgs == 0 {
+		return 0, false, nil
+	}
+	all := len(subjects) == 0
+	if all {
+		subjects = []string{">"}
+	}
+	for _, subject := range subjects {
+		msg, err := leader.Get(ctx, js.Conn(), name, leader.Query{LastBySubject: subject})
+		switch {
+		case errors.Is(err, leader.ErrNoMessage):
+		case err != nil:
+			return 0, false, err
+		default:
+			last, isEnd = max(last, msg.Sequence), true
+		}
+	}
+	if all && last == 0 { // NATS looks for the newest sequence only
+		last = state.LastSeq
+	}
+	return last, isEnd, nil
 }

@@ -56,6 +56,16 @@ func TestRead(t *testing.T) {
 	if got, err := read(more, "s.b", "s.c"); got != "s.b s.c" || err != nil {
 		t.Errorf("two subjects: %q, %v", got, err)
 	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteMsg(ctx, info.State.LastSeq); err != nil { // s.b
+		t.Fatal(err)
+	}
+	if got, err := read(more); !strings.HasSuffix(got, " s.a") || err != nil {
+		t.Errorf("the newest message deleted: %q, %v", got, err)
+	}
 	if err := s.Purge(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,6 @@ func Post(
 	if err != nil {
 		return a, err
 	}
-	// Otherwise net/http might send the request again when a connection breaks.
-	request.GetBody = nil
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}

@@ -19,7 +19,7 @@ func Ago(t, now time.Time) string {
 	// Rounded, because a moment has passed since t was chosen: 90 days would be shown as 89.
 	switch d = -d; {
 	case d >= 2*day:
-		d = d.Round(day)
+		d = d.Round(time.Hour)
 	case d > time.Hour:
 		d = d.Round(time.Minute)
 	}

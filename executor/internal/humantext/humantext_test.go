@@ -26,6 +26,7 @@ func TestAgo(t *testing.T) {
 		-2*time.Hour + 40*time.Second:    "in 1 h",
 		-2*time.Hour + 20*time.Second:    "in 2 h",
 		-48*time.Hour + time.Second:      "in 2 days",
+		-61 * time.Hour:                  "in 2 days",
 		-90*24*time.Hour + time.Minute:   "in 90 days",
 	} {
 		if got := Ago(now.Add(-back), now); got != want {

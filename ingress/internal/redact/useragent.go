@@ -1,24 +1,33 @@
 package redact
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
-// maxUserAgent is the maximum length of a User-Agent, in bytes. A longer one is replaced as a
-// whole: no sender needs that length, and replacing a token of one letter would make it longer.
+// maxUserAgent is how many bytes of a User-Agent are redacted. There is a limit, because replacing
+// a token of one letter makes the text longer. Callers keep much less.
 const maxUserAgent = 1 << 10
 
-// UserAgent returns r's User-Agent with every token redacted, valid or not. It is stricter than a
+// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is stricter than a
 // Redactor, because it is stored for refused requests, whose tokens are often incomplete or
 // mistyped. It redacts a value in the place of a token even if the value is short. It replaces the
-// whole text if the text contains the prefix of tokens, or is longer than maxUserAgent.
+// whole text if the text contains the prefix of tokens, or may contain a part of a long value.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {
 		return ""
 	}
-	if len(text) > maxUserAgent {
-		return replacement
-	}
 	strict := Redactor{request: r, shortest: 1}
+	if len(text) > maxUserAgent {
+		strict.findValues()
+		if slices.ContainsFunc(strict.values, func(value string) bool {
+			return len(value) > maxUserAgent/2
+		}) {
+			return replacement // the value may be cut off, and would not be found
+		}
+		text = text[:maxUserAgent]
+	}
 	text = strict.Text(text)
 	if hasTokenPrefix(text) {
 		return replacement // it contains a token that is not this request's

@@ -145,10 +145,8 @@ func (e *Editor) tryStore(
 		ctx, cancel = context.WithDeadline(ctx, by)
 		defer cancel()
 	}
-	if err := e.EnsureCurrent(
-		ctx,
-	); err != nil { // while the registry is being restored, nothing else is stored in it
-		return 0, err
+	if err := e.EnsureCurrent(ctx); err != nil {
+		return 0, err // while the registry is being restored, nothing else is stored in it
 	}
 	for attempt, caughtUp := 0, false; ; attempt++ {
 		before := e.follower.Revision()

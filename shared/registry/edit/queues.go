@@ -35,6 +35,15 @@ func (e *Editor) CheckQueue(ctx context.Context, name string) error {
 		return err
 	}
 	q, _ := e.queue(name)
+	err := holds(q)
+	if err == nil || !dependsOnDirectory(err) {
+		return err
+	}
+	// The directory may lack a change that the caller has seen.
+	if err := e.follower.CatchUp(ctx); err != nil {
+		return err
+	}
+	q, _ = e.queue(name)
 	return holds(q)
 }
 

@@ -224,9 +224,7 @@ func (e *Editor) PutWorkflow(
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
-	w, _, err := e.replaceWorkflow(
-		ctx,
-		id,
+	w, _, err := e.replaceWorkflow(ctx, id,
 		func(have *registry.Workflow) (spec WorkflowSpec, err error) {
 			if have == nil {
 				return spec, workflowNotFound(id)
@@ -237,8 +235,7 @@ func (e *Editor) ChangeWorkflow(
 			}
 			spec.ID = id
 			return spec, spec.check()
-		},
-	)
+		})
 	return w, err
 }
 

@@ -162,15 +162,8 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("PatchAccount", accessToAccount(id)),
-		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) (none api.Account, err error) {
+	return change(ctx, s, caller, newRule("PatchAccount", accessToAccount(id)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.Account, err error) {
 			a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
 				put := api.PutAccount{Name: *name, Plan: *plan}
 				if err := patch(&put); err != nil {
@@ -186,8 +179,7 @@ func (s *Service) PatchAccount(
 				return none, err
 			}
 			return apiAccount(a), nil
-		},
-	)
+		})
 }
 
 // PutAccount creates or replaces an account. If mustBeNew is true, it does not replace an existing
@@ -203,15 +195,8 @@ func (s *Service) PutAccount(
 			return nil
 		})
 	}
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("PutAccount", accessToAccount(id)),
-		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) (none PutResult[api.Account], err error) {
+	return change(ctx, s, caller, newRule("PutAccount", accessToAccount(id)), s.config.ChangeTimeout,
+		func(ctx context.Context) (none PutResult[api.Account], err error) {
 			plan, err := s.resolvePlan(id, put.Plan)
 			if err != nil {
 				return none, err
@@ -221,8 +206,7 @@ func (s *Service) PutAccount(
 				return none, err
 			}
 			return PutResult[api.Account]{apiAccount(account), created}, nil
-		},
-	)
+		})
 }
 
 // resolvePlan returns the plan that a call names. If it names none, resolvePlan returns the
@@ -287,13 +271,9 @@ func registryRateLimit(l *api.RateLimit) *registry.RateLimit {
 // DeleteAccount deletes an account that has no workflows and no keys. The records of its executions
 // are kept.
 func (s *Service) DeleteAccount(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("DeleteAccount", accessToAccount(id)),
+	return s.changeNoResult(ctx, caller, newRule("DeleteAccount", accessToAccount(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAccount(ctx, id)
-		},
-	)
+		})
 }

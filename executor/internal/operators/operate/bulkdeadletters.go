@@ -58,12 +58,8 @@ func (s DeadLetterSelection) split() (executions []string, messages []store.Mess
 func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
-		bulkTimeout,
+	return change(ctx, s, caller,
+		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
 				return none, err
@@ -78,8 +74,7 @@ func (s *Service) RequeueDeadLetters(
 				err = b.requeueFiltered(ctx, selected.Filter)
 			}
 			return api.Requeued{Requeued: b.started, Left: b.skipped(), More: b.more}, err
-		},
-	)
+		})
 }
 
 func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSelection) error {
@@ -198,12 +193,8 @@ func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.Mess
 func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
-		bulkTimeout,
+	return change(ctx, s, caller,
+		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {
 				return result, err
@@ -213,8 +204,7 @@ func (s *Service) DismissDeadLetters(
 				return result, err
 			}
 			return s.dismissFiltered(ctx, selected.Filter)
-		},
-	)
+		})
 }
 
 func (s *Service) dismissSelected(

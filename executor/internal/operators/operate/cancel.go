@@ -119,12 +119,8 @@ func (c CancelSelection) check() error {
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)),
-		bulkTimeout,
+	return change(ctx, s, caller,
+		newRule("CancelExecutions", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (done api.Canceled, err error) {
 			if err := selected.check(); err != nil {
 				return done, err
@@ -187,8 +183,7 @@ func (s *Service) CancelExecutions(
 				}
 			}
 			return done, nil
-		},
-	)
+		})
 }
 
 // cancelEntry returns a function that creates the audit entry for the record with a given ID.

@@ -37,29 +37,21 @@ func (s *Service) Events(ctx context.Context, caller Caller, accountID string) (
 func (s *Service) PutEvents(
 	ctx context.Context, caller Caller, accountID string, put api.PutEvents,
 ) (PutResult[api.Events], error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("PutEvents", accessToAccount(accountID)),
+	return change(ctx, s, caller, newRule("PutEvents", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Events], err error) {
-			account, created, err := s.config.Editor.PutEventSubscription(
-				ctx,
-				accountID,
+			account, created, err := s.config.Editor.PutEventSubscription(ctx, accountID,
 				registry.EventSubscription{
 					WorkflowID:  put.WorkflowID,
 					Kinds:       put.Kinds,
 					SilentAfter: seconds(put.SilentAfterSeconds),
-				},
-			)
+				})
 			if err != nil {
 				return none, err
 			}
 			events, err := s.eventsOf(ctx, account)
 			return PutResult[api.Events]{events, created}, err
-		},
-	)
+		})
 }
 
 // IfEvents returns a context for a conditional change to an account's operator event settings. The
@@ -87,15 +79,11 @@ func seconds(n int64) time.Duration {
 // RemoveEvents removes an account's operator event settings, so that its events no longer start a
 // workflow.
 func (s *Service) RemoveEvents(ctx context.Context, caller Caller, accountID string) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("RemoveEvents", accessToAccount(accountID)),
+	return s.changeNoResult(ctx, caller, newRule("RemoveEvents", accessToAccount(accountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveEventSubscription(ctx, accountID)
-		},
-	)
+		})
 }
 
 func (s *Service) eventsOf(ctx context.Context, a *registry.Account) (api.Events, error) {

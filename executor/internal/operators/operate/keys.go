@@ -62,7 +62,10 @@ func (s *Service) Keys(
 // Key returns a key, without the time of its last use.
 func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, error) {
 	return read(ctx, s, caller, newRule("Key", accessToAllAccounts),
-		func(context.Context) (none api.Key, err error) {
+		func(ctx context.Context) (none api.Key, err error) {
+			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
+				return none, err
+			}
 			key, ok := s.config.Directory.APIKey(id)
 			if !ok {
 				return none, notFound("key", id, "")
@@ -76,15 +79,8 @@ func (s *Service) Key(ctx context.Context, caller Caller, id string) (api.Key, e
 func (s *Service) CreateKey(
 	ctx context.Context, caller Caller, put api.PutKey,
 ) (api.NewKey, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("CreateKey", accessToAllAccounts),
-		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) (none api.NewKey, err error) {
+	return change(ctx, s, caller, newRule("CreateKey", accessToAllAccounts), s.config.ChangeTimeout,
+		func(ctx context.Context) (none api.NewKey, err error) {
 			if err := s.checkKey(put); err != nil {
 				return none, err
 			}
@@ -99,8 +95,7 @@ func (s *Service) CreateKey(
 				return none, err
 			}
 			return api.NewKey{Key: keyOf(made, time.Time{}), Secret: text}, nil
-		},
-	)
+		})
 }
 
 func (s *Service) checkKey(put api.PutKey) error {
@@ -129,17 +124,11 @@ func (s *Service) checkKey(put api.PutKey) error {
 
 // RevokeKey revokes a key. When it returns without an error, no executor accepts the key any more.
 func (s *Service) RevokeKey(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("RevokeKey", accessToAllAccounts),
+	return s.changeNoResult(ctx, caller, newRule("RevokeKey", accessToAllAccounts),
 		s.config.ChangeTimeout,
-		func(
-			ctx context.Context,
-		) error {
+		func(ctx context.Context) error {
 			return s.config.Editor.DeleteAPIKey(ctx, id)
-		},
-	)
+		})
 }
 
 func keyOf(k *registry.APIKey, lastUsed time.Time) api.Key {

@@ -82,11 +82,7 @@ const defaultBulkIdempotencyKey = "all"
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)),
+	return change(ctx, s, caller, newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)),
 		bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
@@ -104,8 +100,7 @@ func (s *Service) ReplayRejected(
 			})
 			err = b.startMatching(ctx, filter)
 			return api.Replayed{Replayed: b.started, Left: b.skipped(), More: b.more}, err
-		},
-	)
+		})
 }
 
 // restartExecution starts an execution with another execution's request. The new ID is also the

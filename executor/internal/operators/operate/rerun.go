@@ -27,15 +27,8 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {
-	return change(
-		ctx,
-		s,
-		caller,
-		newRule("RerunTrigger", accessToWorkflow(workflowID)),
-		readTimeout,
-		func(
-			ctx context.Context,
-		) (none api.Started, err error) {
+	return change(ctx, s, caller, newRule("RerunTrigger", accessToWorkflow(workflowID)), readTimeout,
+		func(ctx context.Context) (none api.Started, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err
 			}
@@ -48,8 +41,7 @@ func (s *Service) RerunTrigger(
 				as = execution.IDForTriggerRerun(workflowID, nodeID, key)
 			}
 			return s.rerun(ctx, trigger, as, "")
-		},
-	)
+		})
 }
 
 // RerunExecution starts a new execution at an execution's trigger node, with the node's sample

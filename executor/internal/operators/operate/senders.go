@@ -148,18 +148,14 @@ func (s *Service) PutSender(
 func (s *Service) RemoveSender(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("RemoveSender", accessToWorkflow(workflowID)),
+	return s.changeNoResult(ctx, caller, newRule("RemoveSender", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			if err := s.config.Editor.RemoveSender(ctx, workflowID, nodeID); err != nil {
 				return err
 			}
 			return s.config.Store.ForgetSender(ctx, workflowID, nodeID)
-		},
-	)
+		})
 }
 
 // AddSenderSecret adds a secret to a node's sender.
@@ -187,15 +183,11 @@ func (s *Service) AddSenderSecret(
 func (s *Service) RemoveSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
 ) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("RemoveSenderSecret", accessToWorkflow(workflowID)),
+	return s.changeNoResult(ctx, caller, newRule("RemoveSenderSecret", accessToWorkflow(workflowID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
-		},
-	)
+		})
 }
 
 // loadAPISender converts a sender to the API's form, with the times of its last requests.

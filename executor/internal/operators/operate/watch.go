@@ -27,11 +27,7 @@ type Subscription struct {
 // first batch after that time instead. If Watch succeeds, the caller must call Cancel once. A
 // caller can have at most MaxEventStreams watches.
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
-	return read(
-		ctx,
-		s,
-		caller,
-		newRule("Watch", accessUnrestricted),
+	return read(ctx, s, caller, newRule("Watch", accessUnrestricted),
 		func(context.Context) (Subscription, error) {
 			end, err := s.streams.begin(caller)
 			if err != nil {
@@ -51,8 +47,7 @@ func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Su
 				end()
 			}
 			return watching, nil
-		},
-	)
+		})
 }
 
 // ChangedExecutions returns the current records for some IDs, oldest first. If accountID or

@@ -260,15 +260,11 @@ func (s *Service) changeWorkflow(
 
 // DeleteWorkflow deletes a workflow with its tokens and sample payloads.
 func (s *Service) DeleteWorkflow(ctx context.Context, caller Caller, id string) error {
-	return s.changeNoResult(
-		ctx,
-		caller,
-		newRule("DeleteWorkflow", accessToWorkflow(id)),
+	return s.changeNoResult(ctx, caller, newRule("DeleteWorkflow", accessToWorkflow(id)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.DeleteWorkflow(ctx, id)
-		},
-	)
+		})
 }
 
 // Activate makes a workflow's webhooks start executions.

@@ -127,9 +127,24 @@ func (m *Mover) MoveToOwn(ctx context.Context, queue string, spec edit.QueueStre
 		return err
 	}
 	if _, err := m.config.Editor.SetQueueStream(ctx, queue, spec); err != nil {
+		if errors.Is(err, edit.ErrChangedSince) {
+			return errors.Join(err, m.restoreLimits(ctx, queue))
+		}
 		return err
 	}
 	return m.completeMove(ctx, queue)
+}
+
+// restoreLimits gives a queue's own stream the limits in its record again, after a change that was
+// refused because somebody else had changed the record between the check and the change.
+func (m *Mover) restoreLimits(ctx context.Context, queue string) error {
+	q, ok := m.config.Directory.Queue(queue)
+	if !ok || q.Record.Stream == nil {
+		return nil
+	}
+	return retryTransient(ctx, func() error {
+		return m.ensureOwnStreams(ctx, queue, q.Record.Stream)
+	})
 }
 
 // check validates the settings, by themselves and against those of the shared stream.

@@ -558,6 +558,22 @@ func TestSettingsAreChecked(t *testing.T) {
 	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
 		t.Errorf("a refused change has changed the stream: %v", err)
 	}
+	// Somebody else changes the queue between the check and the change.
+	calls := 0
+	ctx = edit.IfQueue(t.Context(), func(*registry.Queue) error {
+		if calls++; calls == 1 {
+			return nil
+		}
+		return fmt.Errorf("%w: %w", changed, edit.ErrChangedSince)
+	})
+	if err := m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
+		changed) {
+		t.Errorf("a change with a condition that holds at first: %v", err)
+	}
+	own, err = f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
+	if err != nil || own.CachedInfo().Config.MaxBytes != 2<<20 {
+		t.Errorf("a change that was refused late has changed the stream: %v", err)
+	}
 }
 
 // A queue can leave its own stream even if it is full. In the meantime, another queue keeps

@@ -45,8 +45,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 		for round := range 10 {
 			stream := fmt.Sprint("stream-", round)
 			for n := range uint64(ranges) {
-				apply(t, s,
-					store.Batch{Handled: []store.HandledRange{handledRange(stream, 2*n+1, 2*n+1)}})
+				once := handledRange(stream, 2*n+1, 2*n+1)
+				// Added twice, so that merging saves rows.
+				apply(t, s, store.Batch{Handled: []store.HandledRange{once, once}})
 			}
 			inParallel(t, 4, func(worker int) error {
 				if worker == 0 {

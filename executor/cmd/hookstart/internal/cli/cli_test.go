@@ -23,15 +23,8 @@ func run(
 	s := httptest.NewServer(server)
 	defer s.Close()
 	var out, err strings.Builder
-	code = Run(
-		ctx,
-		append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"),
-		StdStreams{
-			In:  strings.NewReader(""),
-			Out: &out,
-			Err: &err,
-		},
-	)
+	code = Run(ctx, append(args, "--api-url", s.URL, "--admin-token", "the-admin-token"),
+		StdStreams{In: strings.NewReader(""), Out: &out, Err: &err})
 	if strings.Contains(out.String()+err.String(), "the-admin-token") {
 		t.Error("the admin token is shown")
 	}

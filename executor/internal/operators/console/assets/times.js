@@ -25,7 +25,7 @@ function relative(at) {
   }
   // Rounded: what was asked to last 90 days does not end in 89 a moment later.
   const left = -seconds;
-  const unit = left >= 2 * day ? day : left > hour ? 60 : 1;
+  const unit = left >= 2 * day ? hour : left > hour ? 60 : 1;
   return `in ${duration(Math.round(left / unit) * unit)}`;
 }
 
