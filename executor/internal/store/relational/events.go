@@ -83,13 +83,8 @@ func (s *Store) DecideEvents(
 		if err != nil || len(causes) == 0 {
 			return err
 		}
-		decided, err := collectInTx(
-			ctx,
-			tx,
-			eventTable,
-			`WHERE decided_at >= ? ORDER BY decided_at, id`,
-			store.CeilTime(since),
-		)
+		decided, err := collectInTx(ctx, tx, eventTable,
+			`WHERE decided_at >= ? ORDER BY decided_at, id`, store.CeilTime(since))
 		if err != nil {
 			return err
 		}

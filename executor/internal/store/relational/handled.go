@@ -29,14 +29,8 @@ func (s *Store) HandledRanges(
 	ctx context.Context,
 	stream, created string,
 ) ([]store.HandledRange, error) {
-	rows, err := Collect(
-		ctx,
-		s.db,
-		"decided",
-		handledRangeTable.scan,
-		handledRangeTable.selectClause()+`WHERE stream = ?`,
-		stream,
-	)
+	rows, err := Collect(ctx, s.db, "decided", handledRangeTable.scan,
+		handledRangeTable.selectClause()+`WHERE stream = ?`, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -44,14 +38,10 @@ func (s *Store) HandledRanges(
 	if len(rows)-len(ranges) < mergeThreshold && !foreign {
 		return ranges, nil
 	}
-	return s.replaceHandledRanges(
-		ctx,
-		stream,
-		created,
+	return s.replaceHandledRanges(ctx, stream, created,
 		func(ranges []store.HandledRange) []store.HandledRange {
 			return ranges
-		},
-	)
+		})
 }
 
 // ForgetHandled implements store.Handled.

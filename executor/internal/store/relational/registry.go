@@ -101,16 +101,10 @@ func (s *Store) SaveRegistryCopy(
 		if err := auditTable.insert(ctx, tx, entries); err != nil {
 			return err
 		}
-		_, err := tx.Exec(
-			ctx,
+		revision := store.StoredSequence(upTo.Revision)
+		_, err := tx.Exec(ctx,
 			`UPDATE registry_position SET revision = ?, at = ? WHERE bucket = ? AND revision < ?`,
-			store.StoredSequence(
-				upTo.Revision,
-			),
-			store.StoredTime(upTo.At),
-			store.SanitizeText(bucket),
-			store.StoredSequence(upTo.Revision),
-		)
+			revision, store.StoredTime(upTo.At), store.SanitizeText(bucket), revision)
 		return err
 	})
 }
