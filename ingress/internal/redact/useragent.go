@@ -9,10 +9,11 @@ import (
 // a token of one letter makes the text longer. Callers keep much less.
 const maxUserAgent = 1 << 10
 
-// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is stricter than a
-// Redactor, because it is stored for refused requests, whose tokens are often incomplete or
-// mistyped. It redacts a value in the place of a token even if the value is short. It replaces the
-// whole text if the text contains the prefix of tokens, or may contain a part of a long value.
+// UserAgent returns the beginning of r's User-Agent, with every token redacted, valid or not. It is
+// stricter than a Redactor, because it is stored for refused requests, whose tokens are often
+// incomplete or mistyped. It redacts a value in the place of a token even if the value is short. It
+// replaces the whole text if the text contains the prefix of tokens, or may contain a part of a
+// long value.
 func UserAgent(r *http.Request) string {
 	text := r.Header.Get("User-Agent")
 	if text == "" {
