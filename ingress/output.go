@@ -159,8 +159,8 @@ func readHeader(header json.RawMessage) (values []string, ok bool) {
 	return values, true
 }
 
-// jsonText returns text as a JSON string.
-func jsonText(text string) []byte {
+// encodeJSONString returns text as a JSON string.
+func encodeJSONString(text string) []byte {
 	encoded, err := json.Marshal(text)
 	if err != nil {
 		panic(err) // strings always marshal

@@ -13,7 +13,7 @@ import (
 // ID is determined only after the request has been verified.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	if !d.isRead && !unknown && !h.idInBody(d) {
+	if !d.isRead && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkID(d); out != nil {
 			return out
 		}
@@ -68,8 +68,8 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 	return nil
 }
 
-// idInBody reports whether the delivery ID may have to be read from the body.
-func (h *handler) idInBody(d *delivery) bool {
+// mayHaveIDInBody reports whether the delivery ID may have to be read from the body.
+func (h *handler) mayHaveIDInBody(d *delivery) bool {
 	s := d.sender()
 	return s != nil && s.DeliveryIDInBody() && d.firstHeader(h.firstIDHeaders) == ""
 }

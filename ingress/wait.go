@@ -142,7 +142,7 @@ func (h *handler) respondResult(d *delivery, out outcome) {
 		body = append(append(body, `,"output":`...), out.waited.Output...)
 	}
 	if out.waited.Error != "" {
-		body = append(append(body, `,"error":`...), jsonText(out.waited.Error)...)
+		body = append(append(body, `,"error":`...), encodeJSONString(out.waited.Error)...)
 	}
 	body = append(body, '}')
 	status := http.StatusOK

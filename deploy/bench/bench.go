@@ -237,7 +237,7 @@ func (s *session) awaitLostStartSearch(ctx context.Context) error {
 // openLoop is the measurement of all variants at a constant rate.
 type openLoop struct {
 	what  string // describes the rate
-	since string // from when on the latency of a request counts
+	since string // describes when the latency of a request begins to count
 	rates map[string]float64
 	turns map[string][]turnResult
 }

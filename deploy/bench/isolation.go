@@ -20,10 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// Isolation measures what a queue with its own stream notices of another such queue that is in
-// trouble. The leaders of their streams are on different NATS servers of a cluster. One ingress,
-// beside the calm queue's leader, gets the requests of both. The struct tags define the program's
-// flags.
+// Isolation measures how much trouble in one queue affects another queue, the calm one. Each queue
+// has its own stream, and the leaders of the streams are on different NATS servers of a cluster.
+// One ingress, next to the leader of the calm queue's stream, gets the requests for both queues.
+// The struct tags define the program's flags.
 type Isolation struct {
 	Rounds    int           `help:"How often the calm queue has a turn alone, and one beside each trouble." default:"8"`
 	LagRounds int           `help:"In how many of the rounds the other queue's consumer also lags, which takes minutes each time." default:"3"`
@@ -244,8 +244,8 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	return err
 }
 
-// runTurns prepares a condition, measures the calm queue beside it, and ends the condition. With
-// conditionRecordingLag it measures beside conditionLagging, too.
+// runTurns establishes a condition, measures the calm queue under it, and ends the condition. After
+// conditionRecordingLag it also measures under conditionLagging.
 func (n *isolationRun) runTurns(
 	ctx context.Context, which condition, turns *[numConditions]isolationTurn,
 ) (err error) {
@@ -284,7 +284,7 @@ func (n *isolationRun) runTurns(
 		turns[conditionLagging], err = n.measure(ctx, 0, nothing, n.checkLag(ctx))
 	case conditionAlone:
 		turns[which], err = n.measure(ctx, 0, nothing, nothing)
-	case conditionLagging, numConditions: // measured with conditionRecordingLag, if at all
+	case conditionLagging, numConditions: // conditionLagging follows conditionRecordingLag
 	}
 	if err != nil {
 		return err

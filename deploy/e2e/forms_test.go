@@ -43,7 +43,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
 
-	// The form is gone from the response. The reason is shown all the same.
+	// The page no longer has the element of the form, but still shows why the form was refused.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)
 	b.click(`tr:has([id="demo:stream"]) .limit:has([id="demo:stream-form"]) summary`)
@@ -52,7 +52,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click(`[id="demo:set-stream"]`)
 	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
 
-	// A question that the browser has shown as a page is replaced by the next one.
+	// The browser has shown a question as a new page. The next question replaces it.
 	b.visit("/accounts")
 	b.evaluate(`document.getElementById("one:delete").submit(); ""`)
 	b.text("dialog[open]", "Delete “one”?")
@@ -63,7 +63,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.wait(`!document.querySelector("dialog[open]")`)
 
-	// After a conflict, the plan to which the form returns is the present one.
+	// Resetting a form after a conflict selects the current plan, not the one first loaded.
 	b.visit("/accounts")
 	plan("one", "pro")
 	const choice = "#account-one .plan select"

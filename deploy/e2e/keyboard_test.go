@@ -87,7 +87,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-delete]")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
-	b.evaluate(`String(document.querySelector("dialog[open]").dispatchEvent(new Event("close")))`) // as if late, from the first opening
+	// Simulate a late close event of the first opening. The dialog must ignore it.
+	b.evaluate(`String(document.querySelector("dialog[open]").dispatchEvent(new Event("close")))`)
 	to("dialog [value=yes]")
 	press(kb.Enter)
 	b.page("Workflows")

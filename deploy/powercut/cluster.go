@@ -109,7 +109,7 @@ func newCluster(
 }
 
 // clusterTimeout is how long the servers may take to elect their leaders, and the programs to find
-// them and become ready. It takes seconds, but minutes on a machine that is too busy to elect.
+// them and become ready. This usually takes seconds, but on a very busy machine it takes minutes.
 const clusterTimeout = 5 * time.Minute
 
 func (c *cluster) addMachine(

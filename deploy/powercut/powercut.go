@@ -133,9 +133,9 @@ func Run(ctx context.Context, c Config) (err error) {
 // maxClusterControl is the maximum number of power cuts in the control with several servers.
 const maxClusterControl = 3
 
-// control returns the configuration of the control. It limits the cuts of several servers. Without
-// syncs, these lose everything at each cut and are then as good as new; the control is not meant to
-// test what three disks have kept by chance.
+// control returns the configuration of the control. With several servers, there are few cuts, each
+// on new disks, and each drops everything that was not synced. Otherwise, the result would depend
+// on the data that the disks keep by chance.
 func (c Config) control() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControl), 1, true

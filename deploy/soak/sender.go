@@ -28,7 +28,7 @@ const (
 // and that are sent again after their acknowledgement.
 const (
 	percentWithoutID   = 20
-	percentConcurrent  = 4
+	percentSentTwice   = 4
 	percentRedelivered = 6
 )
 
@@ -92,7 +92,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 	switch chance := random.IntN(100); {
 	case chance < percentWithoutID:
 		s.attempt(ctx, open(false), path, s.urls[random.IntN(len(s.urls))])
-	case chance < percentWithoutID+percentConcurrent:
+	case chance < percentWithoutID+percentSentTwice:
 		d := open(true)
 		s.ledger.markConcurrent(d)
 		var both sync.WaitGroup
@@ -101,7 +101,7 @@ func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand)
 			both.Go(func() { s.deliver(ctx, d, path, own) })
 		}
 		both.Wait()
-	case chance < percentWithoutID+percentConcurrent+percentRedelivered:
+	case chance < percentWithoutID+percentSentTwice+percentRedelivered:
 		d := open(true)
 		s.deliver(ctx, d, path, random)
 		s.deliver(ctx, d, path, random)

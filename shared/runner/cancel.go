@@ -39,9 +39,9 @@ const (
 	// maxCancelReadFailures applies to a runner that has never received a response. After that many
 	// failed requests, it runs executions without looking for cancellations.
 	maxCancelReadFailures = 3
-	// cancelRetryDelay is how long a runner then waits before it looks for cancellations again.
-	// Either the executor is too old to have the bucket, or the runner's NATS account may not read
-	// it.
+	// cancelRetryDelay is how long such a runner waits before it looks for cancellations again. The
+	// executor may be too old to have the bucket, or the runner's NATS account may lack permission
+	// to read it.
 	cancelRetryDelay = 30 * time.Second
 )
 

@@ -84,7 +84,7 @@ func (e *Editor) replaceAccount(
 		if ok && registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if err := checkIfAccount(ctx, have.Record); err != nil {
+		if err := checkAccountCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+id, a, have.Revision)
@@ -104,7 +104,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 		case e.directory.isInUse(id):
 			return 0, fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty)
 		}
-		if err := checkIfAccount(ctx, have.Record); err != nil {
+		if err := checkAccountCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		deleted = have.Record

@@ -75,7 +75,7 @@ func (e *Editor) changeEventSubscription(
 		if registry.Equal(a, have.Record) {
 			return have.Revision, errUnchanged
 		}
-		if err := checkIfAccount(ctx, have.Record); err != nil {
+		if err := checkAccountCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		return e.put(ctx, e.registry, registry.AccountPrefix+accountID, a, have.Revision)

@@ -70,7 +70,7 @@ const (
 // down.
 type MirrorMonitor struct {
 	conn    *nats.Conn
-	prefix  string // of the API of the copy's account
+	prefix  string // JetStream API prefix of the copy's account
 	mirrors jetstream.JetStream
 	// catchUp returns nil only if the original has a leader that can reach a majority of its
 	// replicas.

@@ -13,21 +13,21 @@ import (
 // MaxInFlight is the maximum value of a group's limit on its executions in flight.
 const MaxInFlight = 1_000_000
 
-// ifQueueKey is the context key of the condition that IfQueue sets.
-type ifQueueKey struct{}
+// queueConditionKey is the context key of the condition that WithQueueCondition sets.
+type queueConditionKey struct{}
 
-// IfQueue returns a context in which changes of a queue's settings fail with the error that holds
-// returns for the existing settings. They are empty if the queue has none. holds may be called more
-// than once.
-func IfQueue(ctx context.Context, holds func(*registry.Queue) error) context.Context {
-	return context.WithValue(ctx, ifQueueKey{}, holds)
+// WithQueueCondition returns a context for a conditional change of a queue's settings. The change
+// calls check with the existing settings, which are empty if the queue has none. If check returns
+// an error, the change fails with that error. check may be called more than once.
+func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) context.Context {
+	return context.WithValue(ctx, queueConditionKey{}, check)
 }
 
-// CheckQueue returns the error of the condition that IfQueue set, for the current settings of a
-// queue, or nil if the context has no condition. Call it before effects that precede the change of
-// the record; the change checks the condition again.
+// CheckQueue returns the error of the condition that WithQueueCondition set, for the current
+// settings of a queue, or nil if the context has no condition. Call it before effects that precede
+// the change of the record; the change checks the condition again.
 func (e *Editor) CheckQueue(ctx context.Context, name string) error {
-	holds, ok := ctx.Value(ifQueueKey{}).(func(*registry.Queue) error)
+	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (e *Editor) CheckQueue(ctx context.Context, name string) error {
 		return err
 	}
 	q, _ := e.queue(name)
-	err := holds(q)
+	err := check(q)
 	if err == nil || !dependsOnDirectory(err) {
 		return err
 	}
@@ -44,7 +44,7 @@ func (e *Editor) CheckQueue(ctx context.Context, name string) error {
 		return err
 	}
 	q, _ = e.queue(name)
-	return holds(q)
+	return check(q)
 }
 
 // queue returns a copy of a queue's settings and their revision. If the queue has no record, it
@@ -125,8 +125,8 @@ func (e *Editor) changeQueue(
 	err = e.change(ctx, func() (uint64, error) {
 		var revision uint64
 		q, revision = e.queue(name)
-		if holds, ok := ctx.Value(ifQueueKey{}).(func(*registry.Queue) error); ok {
-			if err := holds(q); err != nil {
+		if check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error); ok {
+			if err := check(q); err != nil {
 				return 0, err
 			}
 		}

@@ -30,32 +30,33 @@ type WorkflowSpec struct {
 	IfNew bool
 }
 
-// ifUpdatedAtKey is the context key of the time that WithUpdatedAtCondition sets.
-type ifUpdatedAtKey struct{}
+// updatedAtConditionKey is the context key of the time that WithUpdatedAtCondition sets.
+type updatedAtConditionKey struct{}
 
 // WithUpdatedAtCondition returns a context in which changes of a workflow fail with ErrChangedSince
 // unless the workflow was last changed at the given time, to the microsecond. A change does not
 // fail if the workflow is already as requested, which makes it idempotent. The zero time allows any
 // version.
 func WithUpdatedAtCondition(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, ifUpdatedAtKey{}, at)
+	return context.WithValue(ctx, updatedAtConditionKey{}, at)
 }
 
-// ifAccountKey is the context key of the condition that IfAccount sets.
-type ifAccountKey struct{}
+// accountConditionKey is the context key of the condition that WithAccountCondition sets.
+type accountConditionKey struct{}
 
-// IfAccount returns a context in which a change of an account fails with the error that holds
-// returns for the existing account, which is nil if there is none. A change does not fail if the
-// account is already as requested. holds may be called more than once.
-func IfAccount(ctx context.Context, holds func(*registry.Account) error) context.Context {
-	return context.WithValue(ctx, ifAccountKey{}, holds)
+// WithAccountCondition returns a context for a conditional change of an account. The change calls
+// check with the existing account, or with nil if there is none. If check returns an error, the
+// change fails with that error, unless the account is already as requested. check may be called
+// more than once.
+func WithAccountCondition(ctx context.Context, check func(*registry.Account) error) context.Context {
+	return context.WithValue(ctx, accountConditionKey{}, check)
 }
 
-// checkIfAccount checks the condition of IfAccount for an account that is about to be changed. a is
-// nil if there is no account.
-func checkIfAccount(ctx context.Context, a *registry.Account) error {
-	if holds, ok := ctx.Value(ifAccountKey{}).(func(*registry.Account) error); ok {
-		return holds(a)
+// checkAccountCondition checks the condition of WithAccountCondition for an account that is about
+// to be changed. a is nil if there is no account.
+func checkAccountCondition(ctx context.Context, a *registry.Account) error {
+	if check, ok := ctx.Value(accountConditionKey{}).(func(*registry.Account) error); ok {
+		return check(a)
 	}
 	return nil
 }
@@ -63,7 +64,7 @@ func checkIfAccount(ctx context.Context, a *registry.Account) error {
 // checkUnchanged checks the condition of WithUpdatedAtCondition for a workflow that is about to be
 // changed. w is nil if there is no workflow.
 func checkUnchanged(ctx context.Context, w *registry.Workflow) error {
-	at, _ := ctx.Value(ifUpdatedAtKey{}).(time.Time)
+	at, _ := ctx.Value(updatedAtConditionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
 		return nil
 	}

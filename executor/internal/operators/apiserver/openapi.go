@@ -116,7 +116,7 @@ type operationSpec struct {
 func (c operationSpec) leastRole() operate.Role {
 	least, ok := operate.RoleOfRoute(c.id)
 	if !ok {
-		panic("no operation of package operate has the ID " + c.id) // would show at every start
+		panic("no operation of package operate has the ID " + c.id) // it would panic at every start
 	}
 	return least
 }

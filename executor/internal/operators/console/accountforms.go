@@ -161,7 +161,7 @@ func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
 	}
 	maps.Copy(p.values, eventsFields(&put))
 	caller, id := signin.Caller(r.Context()), r.PathValue("id")
-	ctx := operate.IfEvents(r.Context(), func(now *api.PutEvents) error {
+	ctx := operate.WithEventsCondition(r.Context(), func(now *api.PutEvents) error {
 		return p.checkUnchanged(eventsFields(now))
 	})
 	if remove {

@@ -675,7 +675,7 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 		len(r.Directory.APIKeys("", 10)) > 0 {
 		t.Errorf("it says %q", said)
 	}
-	a = r.postAgain(page, form, nil, session) // of a key that is gone
+	a = r.postAgain(page, form, nil, session) // the form of a key that no longer exists
 	wantSays(t, a, http.StatusNotFound, "There is no key")
 }
 

@@ -24,7 +24,7 @@ func (c *Console) nodeForm(
 	set func(*posted, *api.TriggerSettings) error, saved, gone string,
 ) *form {
 	f.operation, f.single, f.whole = "PatchTrigger", true, true
-	f.maxBytes = 2 * maxTriedForm // as shown, and as typed
+	f.maxBytes = 2 * maxTriedForm // the form contains the text twice: as shown and as edited
 	f.page, f.show = workflowFormPage, c.showWorkflow
 	f.save = func(r *http.Request, p *posted) (string, error) {
 		done := saved

@@ -81,7 +81,7 @@ func (c *Console) groupForm() *form {
 				limit = &n
 			}
 			queue, group := r.PathValue("queue"), r.PathValue("group")
-			ctx := operate.IfQueueGroup(r.Context(), group, func(now *int64) error {
+			ctx := operate.WithQueueGroupCondition(r.Context(), group, func(now *int64) error {
 				return p.checkUnchanged(map[string]string{"limit": limitText(now)})
 			})
 			_, err := c.Operate.SetQueueGroup(ctx, signin.Caller(ctx), queue, group, limit)
@@ -172,7 +172,7 @@ func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
 		}
 	}
 	queue := r.PathValue("queue")
-	ctx := operate.IfQueueStream(r.Context(), func(now *api.PutQueueStream) error {
+	ctx := operate.WithQueueStreamCondition(r.Context(), func(now *api.PutQueueStream) error {
 		return p.checkUnchanged(streamFields(now))
 	})
 	_, err := c.Operate.SetQueueStream(ctx, signin.Caller(ctx), queue, put)

@@ -120,8 +120,8 @@ func invalidField(field, problem string) error {
 	}
 }
 
-// workflowSwitchForm returns the form of a workflow's switch, whose button says what it is switched
-// to.
+// workflowSwitchForm returns the form that activates or deactivates a workflow. The value of its
+// button determines which.
 func (c *Console) workflowSwitchForm() *form {
 	return &form{
 		name:      "switch",

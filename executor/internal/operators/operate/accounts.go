@@ -149,7 +149,7 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 	if etag == "" {
 		return ctx
 	}
-	return edit.IfAccount(ctx, func(a *registry.Account) error {
+	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil || AccountETag(apiAccount(a)) != etag {
 			return edit.ErrChangedSince
 		}
@@ -188,7 +188,7 @@ func (s *Service) PutAccount(
 	ctx context.Context, caller Caller, id string, put api.PutAccount, mustBeNew bool,
 ) (PutResult[api.Account], error) {
 	if mustBeNew {
-		ctx = edit.IfAccount(ctx, func(a *registry.Account) error {
+		ctx = edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 			if a != nil {
 				return edit.ErrChangedSince
 			}

@@ -30,7 +30,8 @@ func IsMessageID(id string) bool {
 }
 
 // parseMessageKey parses the ID of a dead letter that is a message put aside. ok is false if the ID
-// has neither prefix. If the sequence is invalid, StreamSequence is 0.
+// begins neither with messageIDPrefix nor with reportIDPrefix. If the sequence is invalid,
+// StreamSequence is 0.
 func parseMessageKey(id string) (key store.MessageKey, ok bool) {
 	number, ok := strings.CutPrefix(id, messageIDPrefix)
 	if !ok {

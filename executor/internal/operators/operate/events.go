@@ -54,15 +54,16 @@ func (s *Service) PutEvents(
 		})
 }
 
-// IfEvents returns a context for a conditional change to an account's operator event settings. The
-// change fails with the error that holds returns for the current settings, which are nil if the
-// events start no workflow. holds may be called more than once.
-func IfEvents(ctx context.Context, holds func(*api.PutEvents) error) context.Context {
-	return edit.IfAccount(ctx, func(a *registry.Account) error {
+// WithEventsCondition returns a context for a conditional change to an account's operator event
+// settings. The change calls check with the current settings, or with nil if the events start no
+// workflow. If check returns an error, the change fails with that error. check may be called more
+// than once.
+func WithEventsCondition(ctx context.Context, check func(*api.PutEvents) error) context.Context {
+	return edit.WithAccountCondition(ctx, func(a *registry.Account) error {
 		if a == nil {
-			return holds(nil)
+			return check(nil)
 		}
-		return holds(apiEventSetting(a.Events))
+		return check(apiEventSetting(a.Events))
 	})
 }
 

@@ -14,9 +14,9 @@ type Operation struct {
 }
 
 // operations is the only place that says which role an operation needs. The methods of Service look
-// up their rule by name, and the API's routes by ID. Nobody may call a method that is not in the
-// table. Each method itself says which objects a caller has access to, because that depends on its
-// arguments.
+// up their rule by name, and the API's routes by ID. A method that is not in the table rejects
+// every caller. Each method itself checks which objects the caller has access to, because that
+// depends on the method's arguments.
 var operations = []Operation{
 	{"Account", "get-account", RoleViewer},
 	{"Accounts", "list-accounts", RoleViewer},

@@ -251,30 +251,30 @@ func (s *Service) SetQueueGroup(
 	return api.QueueGroup{Group: group, MaxInFlight: maxInFlight}, nil
 }
 
-// IfQueueGroup returns a context for a conditional change to a queue. The change fails with the
-// error that holds returns for the limit of a group, which is nil if there is none. holds may be
-// called more than once.
-func IfQueueGroup(
-	ctx context.Context, group string, holds func(maxInFlight *int64) error,
+// WithQueueGroupCondition returns a context for a conditional change to a queue. The change calls
+// check with the current limit of the group, or with nil if it has none. If check returns an error,
+// the change fails with that error. check may be called more than once.
+func WithQueueGroupCondition(
+	ctx context.Context, group string, check func(maxInFlight *int64) error,
 ) context.Context {
-	return edit.IfQueue(ctx, func(q *registry.Queue) error {
+	return edit.WithQueueCondition(ctx, func(q *registry.Queue) error {
 		for _, g := range q.Groups {
 			if g.Group == group && g.MaxInFlight > 0 {
-				return holds(&g.MaxInFlight)
+				return check(&g.MaxInFlight)
 			}
 		}
-		return holds(nil)
+		return check(nil)
 	})
 }
 
-// IfQueueStream is like IfQueueGroup, for the settings of a queue's own stream, which are nil if
-// the queue has none.
-func IfQueueStream(ctx context.Context, holds func(*api.PutQueueStream) error) context.Context {
-	return edit.IfQueue(ctx, func(q *registry.Queue) error {
+// WithQueueStreamCondition is like WithQueueGroupCondition, but check is called with the settings
+// of the queue's own stream, or with nil if the queue has none.
+func WithQueueStreamCondition(ctx context.Context, check func(*api.PutQueueStream) error) context.Context {
+	return edit.WithQueueCondition(ctx, func(q *registry.Queue) error {
 		if q.Stream == nil {
-			return holds(nil)
+			return check(nil)
 		}
-		return holds(&api.PutQueueStream{
+		return check(&api.PutQueueStream{
 			MaxBytes: q.Stream.MaxBytes, MaxAgeSeconds: int64(q.Stream.MaxAge / time.Second),
 			Replicas: q.Stream.Replicas, PlacementTags: q.Stream.PlacementTags,
 		})

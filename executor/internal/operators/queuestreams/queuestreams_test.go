@@ -544,7 +544,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	// A refused condition leaves the stream as it is.
 	changed := errors.New("somebody else has changed it")
-	ctx := edit.IfQueue(t.Context(), func(q *registry.Queue) error {
+	ctx := edit.WithQueueCondition(t.Context(), func(q *registry.Queue) error {
 		if q.Stream == nil || q.Stream.MaxBytes != 3<<20 {
 			return changed
 		}
@@ -560,7 +560,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	// Somebody else changes the queue between the check and the change.
 	calls := 0
-	ctx = edit.IfQueue(t.Context(), func(*registry.Queue) error {
+	ctx = edit.WithQueueCondition(t.Context(), func(*registry.Queue) error {
 		if calls++; calls == 1 {
 			return nil
 		}

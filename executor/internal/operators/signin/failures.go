@@ -21,8 +21,8 @@ const (
 	// undelayedFailures is the number of failures from one source that get a response without a
 	// delay, because people mistype tokens and clients may still have old ones.
 	undelayedFailures = 20
-	// minDelay is the delay of the first failure after those. The delay doubles with each further
-	// failure, up to maxDelay.
+	// minDelay is the delay of the first failure after the undelayed ones. The delay doubles with
+	// each further failure, up to maxDelay.
 	minDelay = 100 * time.Millisecond
 	maxDelay = 3 * time.Second
 	// failureRetention is how long after its last failure a source's failures are kept.

@@ -82,10 +82,10 @@ func (c *Client) Post(ctx context.Context, r Request) (Response, error) {
 	if err != nil {
 		return Response{}, withoutURL(err)
 	}
-	return read(response, text), nil
+	return parseResponse(response, text), nil
 }
 
-func read(response *http.Response, text []byte) Response {
+func parseResponse(response *http.Response, text []byte) Response {
 	a := Response{
 		Status:      response.StatusCode,
 		ExecutionID: response.Header.Get(webhook.HeaderExecutionID),

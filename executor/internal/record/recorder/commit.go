@@ -11,9 +11,9 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// redelivered returns the IDs of executions whose messages were delivered more than once. The
+// redeliveredIDs returns the IDs of executions whose messages were delivered more than once. The
 // executor that recorded them may have been killed before it announced the changes.
-func redelivered(entries []*entry) (ids []string) {
+func redeliveredIDs(entries []*entry) (ids []string) {
 	for _, e := range entries {
 		if e.verdict == verdictRecorded && e.meta.NumDelivered > 1 {
 			if id := cmp.Or(e.record.ID, e.progress.ID); id != "" {
@@ -71,8 +71,8 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 	return all
 }
 
-// apply runs one transaction. timedOut reports whether its context expired because of applyTimeout
-// or for another reason.
+// apply runs one transaction. timedOut reports whether its context ended, because of applyTimeout
+// or because ctx ended.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
 ) (applied store.Applied, timedOut bool, err error) {

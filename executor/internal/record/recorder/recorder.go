@@ -194,7 +194,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 	applied := r.commit(ctx, entries)
 	// Announce before acknowledging: if this executor is killed in between, the recorded messages
 	// are redelivered and announced then.
-	if err := r.changes.Publish(append(applied.Changed, redelivered(entries)...)); err != nil {
+	if err := r.changes.Publish(append(applied.Changed, redeliveredIDs(entries)...)); err != nil {
 		r.log.WithError(err).Debug("watchers were not told of changes")
 	}
 	connection := r.connectionNumber()
