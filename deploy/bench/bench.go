@@ -215,8 +215,8 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lostStartSearchDelay is how long after its start an executor has certainly finished its search
-// for lost starts. It searches once, 10 s after its start.
+// lostStartSearchDelay is the time after which a new executor has certainly finished its search for
+// lost starts. It searches once, 10 s after it was started.
 const lostStartSearchDelay = 12 * time.Second
 
 // awaitLostStartSearch waits until the executors have searched the stream for lost starts. They

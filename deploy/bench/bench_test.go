@@ -118,7 +118,7 @@ func TestVegeta(t *testing.T) {
 		Workflows:   10,
 		Variants:    []string{"hookstart-bearer", "hookstart-stripe"},
 		Seed:        1,
-		Profile:     t.TempDir(), // so that the programs need not be built
+		Profile:     t.TempDir(), // with a profile, this test binary acts as all programs
 	})
 	if err != nil || !strings.Contains(out.String(), "sent by vegeta") {
 		t.Errorf("%v\n%s", err, &out)

@@ -225,7 +225,8 @@ func leaderOf(name string) int {
 // move to their servers.
 const placeTimeout = time.Minute
 
-// placeLeaders waits until leaderOf is true of all streams, and all replicas are up to date.
+// placeLeaders waits until each stream is led by the server that leaderOf returns for it, and all
+// replicas are up to date.
 func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()

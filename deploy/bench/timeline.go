@@ -318,8 +318,7 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 	return all
 }
 
-// idleActivity is the activity to which the time is attributed in which a P (a processor of the Go
-// scheduler) ran no goroutine.
+// idleActivity names the time in which a P (a processor of the Go scheduler) ran no goroutine.
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes adds the time for which the process ran each goroutine in an interval, divided

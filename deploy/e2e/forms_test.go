@@ -30,7 +30,7 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b := openBrowser(t, l.executor)
 	signedInAt(b, "/workflows/demo")
 
-	// The page after a change does not decide what is said about the change.
+	// The message about a successful change is shown even if the page cannot be loaded afterwards.
 	b.evaluate(`{
 		const fetch = window.fetch;
 		window.fetch = async (path, options) => {

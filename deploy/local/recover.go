@@ -37,7 +37,7 @@ func recoverNATS(
 		failed    int  // number of consecutive checks that found the server unhealthy
 		restarted bool // whether the server was restarted since it was last healthy
 		// outSince is when the server was first found unhealthy although its disk had room. Zero
-		// means that this is not the case.
+		// means that the server is healthy or that its disk is full.
 		outSince time.Time
 	)
 	for {

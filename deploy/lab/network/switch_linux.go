@@ -110,7 +110,8 @@ func (w *oneWayLink) set(c Condition) {
 	w.condition = c
 }
 
-// cut makes the link lose every packet, or ends that. The delay and the loss rate stay unchanged.
+// cut makes the link lose every packet if cut is true, and otherwise makes it work again. The delay
+// and the loss rate stay unchanged.
 func (w *oneWayLink) cut(cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

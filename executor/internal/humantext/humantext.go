@@ -42,8 +42,8 @@ func Duration(d time.Duration) string {
 	}
 }
 
-// PerWindow returns the end of a rate with a window of that many seconds: "/s", "/min" or "/h".
-// ok is false if the window is none of these three units.
+// PerWindow returns the suffix of a rate whose window is a second, a minute or an hour: "/s",
+// "/min" or "/h". ok is false for any other window.
 func PerWindow(seconds int64) (text string, ok bool) {
 	switch seconds {
 	case 1:
@@ -58,7 +58,7 @@ func PerWindow(seconds int64) (text string, ok bool) {
 }
 
 // DecimalBytes returns a number of bytes exactly, in the largest decimal unit that divides it: KB,
-// MB, GB or TB. The unit is empty if that is the byte.
+// MB, GB or TB. The unit is "" if the number is not a multiple of 1,000.
 func DecimalBytes(n int64) (count int64, unit string) {
 	for _, larger := range [...]string{"KB", "MB", "GB", "TB"} {
 		if n < 1000 || n%1000 != 0 {

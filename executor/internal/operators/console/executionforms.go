@@ -24,8 +24,8 @@ func newKey() string { return rand.Text() }
 // executionPath returns the path of an execution's page.
 func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
 
-// executionForm returns a form of an execution. Also if a list has posted it, the execution's page
-// shows why it was refused.
+// executionForm returns a form of an execution. If the form is refused, the execution's page shows
+// why, even if the form was posted from a list.
 func (c *Console) executionForm(
 	operation string, save func(r *http.Request, p *posted, id string) (string, error),
 ) *form {

@@ -138,7 +138,7 @@ func (v formView) Has(field, value string, current bool) bool {
 	return slices.Contains(v.all[field], value)
 }
 
-// Checked reports whether a checkbox is checked. Browsers do not post one that is not.
+// Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes.
 func (v formView) Checked(field string) bool {
 	_, edited := v.values[shownPrefix+field]
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
@@ -205,8 +205,8 @@ func (c *Console) forms() map[string]*form {
 	}
 }
 
-// routeForms adds the handlers of the forms. A form's address that is loaded like a page leads to
-// the page of the form.
+// routeForms adds the handlers of the forms. A GET request for a form's address is redirected to
+// the page with the form.
 func (c *Console) routeForms(mux *http.ServeMux) {
 	for path, f := range c.forms() {
 		mux.HandleFunc(path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {

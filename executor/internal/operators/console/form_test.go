@@ -254,7 +254,7 @@ func TestSettingsWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", w)
 	}
 
-	// Without what the page has shown, a form could overwrite what nobody has seen.
+	// A form without the values that the page has shown might overwrite a change that nobody saw.
 	a = r.call(http.MethodPost, "/workflows/orders/settings", url.Values{"name": {"x"}}, session)
 	wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
 	a = r.call(http.MethodPost, "/workflows/orders/settings",
@@ -526,7 +526,7 @@ func TestAccountsWithoutJavaScript(t *testing.T) {
 		r.account("on-pro").Plan != "free" {
 		t.Errorf("%s: %s", a.location, said)
 	}
-	// The page that was open still shows the plan before.
+	// The page that was opened before the change still shows the old plan.
 	a = r.postAgain(page, "on-pro:plan", map[string]string{"plan": "ultra"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the plan to “free”")
 	if plan := r.account("on-pro").Plan; plan != "free" {
@@ -605,7 +605,7 @@ func TestHandlingWithoutJavaScript(t *testing.T) {
 		!n.Answer.Raw {
 		t.Errorf("it is %+v", n)
 	}
-	// The first page did not show them.
+	// The page that was loaded first does not show the new settings, so it must not replace them.
 	a = r.postAgain(page, "order-form", map[string]string{"place": "ptr:/b"}, session)
 	wantSays(t, a, http.StatusConflict, "somebody else has changed the order key to “ptr:/a”")
 	a = r.postAgain(page, "answer-form", map[string]string{"wait": "7"}, session)

@@ -23,8 +23,8 @@ func (c *Console) queueForm(f form) *form {
 	return &f
 }
 
-// pauseForm returns the form that pauses a queue for a number of seconds, or until it is resumed if
-// that is 0, and resumes it. Its button says which.
+// pauseForm returns the form that pauses or resumes a queue, depending on its button. A pause lasts
+// the given number of seconds; 0 means until the queue is resumed.
 func (c *Console) pauseForm() *form {
 	return c.queueForm(form{
 		name:      "pause",
