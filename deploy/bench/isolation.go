@@ -496,7 +496,7 @@ func (c *Isolation) write(rounds [][numConditions]isolationTurn) {
 	title := fmt.Sprintf("A queue with its own stream (%d of %d servers) gets %g requests per "+
 		"second; another such queue is in trouble. Median of the rounds of %s (quartiles), ms. "+
 		"Seed %d.", c.Replicas, numServers, c.Rate, c.Burst, c.Seed)
-	table(c.Out, title, "the calm queue\trounds\tp50\tp99\tp50 x alone\tp99 x alone\trefused"+
+	writeTable(c.Out, title, "the calm queue\trounds\tp50\tp99\tp50 x alone\tp99 x alone\trefused"+
 		"\tnot recorded at the end", func(w io.Writer) {
 		for which := range numConditions {
 			turns, alone := turnsOf(rounds, which)

@@ -141,7 +141,7 @@ func (c *Neighbours) write(alone []turnResult, beside []floodedTurnResult) {
 		"gets %g, %g times its limit. Median of %d rounds of %s (quartiles), ms.",
 		c.Workflows, c.Rate, c.Flood*float64(c.Limit), c.Flood, c.Rounds, c.Burst)
 	percentiles := []float64{0.5, 0.99}
-	table(c.Out, title, "the calm ones\tp50\tp99", func(w io.Writer) {
+	writeTable(c.Out, title, "the calm ones\tp50\tp99", func(w io.Writer) {
 		row := func(name string, numbers func(q float64) quartiles) {
 			_, _ = fmt.Fprint(w, name)
 			for _, q := range percentiles {

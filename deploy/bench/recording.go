@@ -245,7 +245,7 @@ func writeRecording(
 		byQuarter[quarter] = append(byQuarter[quarter], took)
 		all = append(all, took)
 	}
-	table(out,
+	writeTable(out,
 		fmt.Sprintf("From the answer until the record is committed, ms, of one request in %d; "+
 			"below 0: it was recorded first.", sample),
 		"\tsamples\tp50\tp99\tmost\tnot recorded yet at the end", func(w io.Writer) {

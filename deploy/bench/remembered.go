@@ -55,7 +55,7 @@ func (c *DeliveryIDCost) Run(ctx context.Context) error {
 		}
 		rows[withID] = k
 	}
-	table(c.Out,
+	writeTable(c.Out,
 		fmt.Sprintf("A NATS server with %d messages of %d bytes of body. Median of %d restarts "+
 			"(quartiles).", c.Messages, c.BodyBytes, c.Restarts),
 		"delivery IDs\tMB resident\tMB in use\tin use after a restart\tseconds until the stream "+

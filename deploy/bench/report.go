@@ -67,7 +67,7 @@ func durationQuantileMS(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[at]) / float64(time.Millisecond)
 }
 
-func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
+func writeTable(out io.Writer, title string, header string, rows func(w io.Writer)) {
 	_, _ = fmt.Fprintf(out, "\n%s\n\n", title)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, header)
@@ -76,7 +76,7 @@ func table(out io.Writer, title string, header string, rows func(w io.Writer)) {
 }
 
 func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResult) {
-	table(out,
+	writeTable(out,
 		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
 			"CPU of all server processes.",
 		"\treq/s\tCPU ms/1,000\tof it NATS\texecutor\tp50 ms\tp99 ms\treq/s x bare\tCPU x bare",
@@ -117,7 +117,7 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoop) {
 	turns := loop.turns
 	title := loop.what + " requests per second, in ms, " + loop.since +
 		". Median of the rounds (quartiles)."
-	table(out, title,
+	writeTable(out, title,
 		"\treq/s\tp50\tp99\tp99.9\tp99 x bare\tp99.9 x bare\tall recorded after",
 		func(w io.Writer) {
 			for _, name := range names {

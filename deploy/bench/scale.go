@@ -409,7 +409,7 @@ func (c *Scale) write(layouts []*scaleVariant) {
 	if c.CPU > 0 {
 		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
 	}
-	table(c.Out,
+	writeTable(c.Out,
 		fmt.Sprintf("Acknowledged deliveries, %s. Median of %d rounds of %s (quartiles).", bound,
 			c.Rounds, c.Burst),
 		"\tdeliveries/s\t× one stream\tms of NATS CPU per 1,000\tcores used, by the busiest server"+

@@ -309,7 +309,7 @@ func writeTail(
 		milliseconds(requests[len(requests)/2].took()), percent,
 		milliseconds(requests[slow-1].took()))
 	rows := func(title string, names []string, of func(stageBreakdown) activityTimes) {
-		table(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
+		writeTable(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
 			func(w io.Writer) {
 				for _, row := range names {
 					s, o := of(slowest)[row], of(others)[row]
@@ -326,7 +326,7 @@ func writeTail(
 		func(b stageBreakdown) activityTimes { return b.ack })
 	rows("What the process runs while the request waits to run:", slowest.occupied.largest(12),
 		func(b stageBreakdown) activityTimes { return b.occupied })
-	table(out, "Processes:",
+	writeTable(out, "Processes:",
 		"\tready goroutines wait, p50, p99 ms\tGC cycles\tmarking, of the time"+
 			"\tworld stopped, times, longest ms\tthreads wait for a CPU, of one",
 		func(w io.Writer) {

@@ -58,7 +58,7 @@ type (
 	}
 )
 
-const unasserted = "NOASSERTION"
+const spdxNoAssertion = "NOASSERTION"
 
 var invalidIDChars = regexp.MustCompile(`[^A-Za-z0-9.]+`) //nolint:gochecknoglobals // a constant
 
@@ -77,11 +77,11 @@ func (r *Release) writeSBOM(name string, content []byte, binaries []string) erro
 		ID:               "SPDXRef-File",
 		Version:          r.Version,
 		FileName:         name,
-		DownloadLocation: unasserted,
+		DownloadLocation: spdxNoAssertion,
 		Checksums:        []spdxChecksum{{"SHA256", sha256Hex(content)}},
-		LicenseConcluded: unasserted,
+		LicenseConcluded: spdxNoAssertion,
 		LicenseDeclared:  "NONE",
-		Copyright:        unasserted,
+		Copyright:        spdxNoAssertion,
 		Purpose:          "ARCHIVE",
 	}
 	document.Packages = append(document.Packages, whole)
@@ -131,7 +131,7 @@ func (r *Release) programPackages(
 	name := filepath.Base(binary)
 	version, licence := r.Version, "NONE"
 	if !isOurs(info.Path) {
-		version, licence = info.Main.Version, unasserted
+		version, licence = info.Main.Version, spdxNoAssertion
 	}
 	program = goPackage(info.Path, version)
 	program.Name, program.ID, program.Purpose = name,
@@ -159,10 +159,10 @@ func goPackage(path, version string) spdxPackage {
 		Name:             path,
 		ID:               "SPDXRef-Module-" + id,
 		Version:          version,
-		DownloadLocation: unasserted,
-		LicenseConcluded: unasserted,
-		LicenseDeclared:  unasserted,
-		Copyright:        unasserted,
+		DownloadLocation: spdxNoAssertion,
+		LicenseConcluded: spdxNoAssertion,
+		LicenseDeclared:  spdxNoAssertion,
+		Copyright:        spdxNoAssertion,
 		References: []spdxReference{
 			{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:golang/%s@%s", path, version)},
 		},

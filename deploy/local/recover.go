@@ -15,11 +15,11 @@ import (
 
 const (
 	healthEvery = time.Second
-	// transient is the number of consecutive health checks that may fail before the server is
-	// restarted.
-	transient = 2
-	// room is the free disk space, in bytes, that the server needs before it is restarted.
-	room = 8 << 20
+	// maxTransientFailures is the number of consecutive health checks that may fail before the
+	// server is restarted.
+	maxTransientFailures = 2
+	// minFreeBytes is the free disk space, in bytes, that the server needs before it is restarted.
+	minFreeBytes = 8 << 20
 	// giveUpAfter is how long the server may be unhealthy without its disk being full. After that
 	// the process exits, so that its supervisor restarts it.
 	giveUpAfter = time.Minute
@@ -51,7 +51,8 @@ func recoverNATS(
 		case health == nil:
 			failed, restarted, outSince = 0, false, time.Time{}
 			continue
-		case failed < transient: // the server is also briefly unhealthy while a stream is deleted
+		// The server is also briefly unhealthy while a stream is deleted.
+		case failed < maxTransientFailures:
 			failed++
 			continue
 		case checkFreeSpace(storeDir) != nil:
@@ -84,7 +85,7 @@ func checkFreeSpace(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(make([]byte, room))
+	_, err = file.Write(make([]byte, minFreeBytes))
 	if err == nil {
 		err = file.Sync()
 	}

@@ -22,7 +22,7 @@ import (
 // These are the IDs of the only account, of a workflow that receives deliveries, and of its node.
 const (
 	accountID, workflowID, nodeID = "powercut", "load", "node"
-	senders                       = 8
+	numSenders                    = 8
 )
 
 // unavailablePause is how long a sender waits after a 503.
@@ -70,7 +70,7 @@ func post(
 // have stopped.
 func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough func() bool) {
 	var all sync.WaitGroup
-	for sender := range senders {
+	for sender := range numSenders {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(sender))) //nolint:gosec // not a secret
 			client := &http.Client{Transport: &http.Transport{}}
@@ -222,6 +222,6 @@ func lostWorkflows(
 	return lost, nil
 }
 
-// repeating uses a new connection for each request, because the ingress is killed between
+// newConnectionClient uses a new connection for each request, because the ingress is killed between
 // requests.
-var repeating = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+var newConnectionClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

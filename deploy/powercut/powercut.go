@@ -375,12 +375,12 @@ func (l *diskRun) checkDurability(ctx context.Context) error {
 	before := l.ledger.len()
 	sending, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	enough := before + 2*senders
+	enough := before + 2*numSenders
 	send(sending, l.ledger, l.urls, l.luck.Uint64(),
 		func() bool { return l.ledger.len() >= enough })
 	if l.ledger.len() < enough {
 		l.ledger.recordUnexpected("after a cut, %d of %d new deliveries were accepted",
-			l.ledger.len()-before, 2*senders)
+			l.ledger.len()-before, 2*numSenders)
 	}
 	starts, err := readStarts(ctx, l.natsURL(), l.targets())
 	if err != nil {
@@ -455,7 +455,7 @@ func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a deliver.Answ
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailablePause, func() bool {
-		a, err = post(ctx, repeating, l.urls[targetOf(deliveryID, len(l.urls))],
+		a, err = post(ctx, newConnectionClient, l.urls[targetOf(deliveryID, len(l.urls))],
 			deliveryID, []byte("again"))
 		return err != nil || a.Status != http.StatusServiceUnavailable
 	})

@@ -40,7 +40,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		cmd.Env = Environment()
 	}
 	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = attributes()
+		cmd.SysProcAttr = sysProcAttr()
 	}
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)

@@ -4,6 +4,6 @@ package child
 
 import "syscall"
 
-// attributes makes a child the leader of a new process group, which the terminal's Ctrl-C does not
+// sysProcAttr makes a child the leader of a new process group, which the terminal's Ctrl-C does not
 // reach. The child does not end when this process is killed; only Linux supports that.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// attributes makes a child the leader of a new process group, which the terminal's Ctrl-C does not
+// sysProcAttr makes a child the leader of a new process group, which the terminal's Ctrl-C does not
 // reach. The kernel kills the child when this process ends, even by SIGKILL.
-func attributes() *syscall.SysProcAttr {
+func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// attributes returns no attributes: a child does not end with its parent on systems other than
+// sysProcAttr returns no attributes: a child does not end with its parent on systems other than
 // Unix.
-func attributes() *syscall.SysProcAttr { return nil }
+func sysProcAttr() *syscall.SysProcAttr { return nil }
 
 // signalGroup kills the leader alone: this system has neither process groups nor SIGTERM.
 func signalGroup(leader *os.Process, _ syscall.Signal) { _ = leader.Kill() }

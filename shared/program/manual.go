@@ -38,7 +38,7 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 		}
 	}
 	page.macro("SH", "OPTIONS")
-	page.flags(visible(app.Flags))
+	page.flags(visibleFlags(app.Flags))
 	page.macro("SH", "ENVIRONMENT")
 	page.text("Each option is also an environment variable, which is named beside it; an option " +
 		"on the command line wins.")
@@ -51,12 +51,12 @@ func writeManual(w io.Writer, app *kong.Application, version string) error {
 // itself.
 func flagsOf(leaf *kong.Node) (all [][]*kong.Flag) {
 	for node := leaf; node != nil && node.Parent != nil; node = node.Parent {
-		all = append(all, visible(node.Flags))
+		all = append(all, visibleFlags(node.Flags))
 	}
 	return all
 }
 
-func visible(flags []*kong.Flag) (shown []*kong.Flag) {
+func visibleFlags(flags []*kong.Flag) (shown []*kong.Flag) {
 	for _, flag := range flags {
 		if !flag.Hidden {
 			shown = append(shown, flag)

@@ -60,7 +60,7 @@ func (r *StartEncoder) MessageAt(p Layout, s execution.Start) (*nats.Msg, error)
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
 	}
 	if r.values == nil {
-		r.msg.Header, r.values = headers()
+		r.msg.Header, r.values = newHeaders()
 	}
 	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
 	r.msg.Subject, r.msg.Reply, r.msg.Data = p.SubjectOf(&s), "", data
@@ -150,9 +150,9 @@ func (l Layout) ProgressMessage(
 // Content-Type and trace.
 type headerValues [5]string
 
-// headers returns a nats.Header whose values are in one array. This needs one allocation instead of
-// the five that Header.Set needs.
-func headers() (nats.Header, *headerValues) {
+// newHeaders returns a nats.Header whose values are in one array. This needs one allocation instead
+// of the five that Header.Set needs.
+func newHeaders() (nats.Header, *headerValues) {
 	values := new(headerValues)
 	return nats.Header{
 		HeaderExecutionID: values[0:1:1],
@@ -164,7 +164,7 @@ func headers() (nats.Header, *headerValues) {
 }
 
 func headersOf(executionID, workflowID, nodeID, trace string) nats.Header {
-	header, values := headers()
+	header, values := newHeaders()
 	*values = headerValues{executionID, workflowID, nodeID, contentType, trace}
 	return header
 }

@@ -71,7 +71,7 @@ func ensureProgress(ctx context.Context, js jetstream.JetStream, s Settings) err
 	// operator has set since.
 	want.MaxBytes, want.MaxAge = existing.CachedInfo().Config.MaxBytes,
 		existing.CachedInfo().Config.MaxAge
-	return reconcile(ctx, js, existing.CachedInfo().Config, want)
+	return addMissingSubjects(ctx, js, existing.CachedInfo().Config, want)
 }
 
 // tooLarge reports whether the server refused a stream because its size limit exceeds the available

@@ -182,21 +182,22 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Settings) error {
 	if err != nil {
 		return err
 	}
-	if err := reconcile(ctx, js, existing.CachedInfo().Config, want); err != nil {
+	if err := addMissingSubjects(ctx, js, existing.CachedInfo().Config, want); err != nil {
 		return err
 	}
 	return ensureProgress(ctx, js, s)
 }
 
-// reconcile adds the subjects that an existing stream lacks. If the stream differs in anything
-// else, it changes nothing and returns an error. Several executors may do this at the same time.
-func reconcile(
+// addMissingSubjects adds the subjects that an existing stream lacks. If the stream differs in
+// anything else, it changes nothing and returns an error. Several executors may do this at the same
+// time.
+func addMissingSubjects(
 	ctx context.Context, js jetstream.JetStream, have, want jetstream.StreamConfig,
 ) error {
 	missing := difference(want.Subjects, have.Subjects)
 	have.Subjects = append(slices.Clone(have.Subjects), missing...)
-	if differences := mismatches(have, want); len(differences) > 0 {
-		return mismatch(want.Name, differences)
+	if differences := configDifferences(have, want); len(differences) > 0 {
+		return settingsMismatch(want.Name, differences)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -205,7 +206,7 @@ func reconcile(
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == CodeInvalidConfig {
 		// For example, the stream may already have a wildcard that contains the subject.
-		return mismatch(want.Name, []string{
+		return settingsMismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),
 		})
@@ -224,7 +225,7 @@ func difference(all, excluded []string) []string {
 	})
 }
 
-func mismatch(name string, differences []string) error {
+func settingsMismatch(name string, differences []string) error {
 	return fmt.Errorf("the stream %s %w: %s; configure it as it is, or change age, size and "+
 		"dedup window with `hookstart admin stream`",
 		name, ErrSettingsMismatch, strings.Join(differences, ", "))
@@ -247,7 +248,7 @@ func Differences(
 	case ReportsName:
 		want = reportsConfig(s.Replicas)
 	}
-	return mismatches(have, want), nil
+	return configDifferences(have, want), nil
 }
 
 // serverLimit returns a limit in the server's notation, in which -1 means no limit.
@@ -258,7 +259,7 @@ func serverLimit[N int32 | int64](limit N) N {
 	return limit
 }
 
-func mismatches(have, want jetstream.StreamConfig) []string {
+func configDifferences(have, want jetstream.StreamConfig) []string {
 	var all []string
 	check := func(what string, have, want any) {
 		if have != want {

@@ -154,7 +154,7 @@ func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 	sh := &locked.State
 	h := s.usageOf(sh, accountID)
 	if free <= limit/thresholdDenominator*(thresholdDenominator-sharingThreshold) {
-		signal(s.Crossed)
+		trySignal(s.Crossed)
 		if !s.fits(h, limit, free) {
 			return false
 		}
@@ -240,11 +240,11 @@ func (s *StreamSpace) count(sh *shard, h *accountUsage, bytes, untold int64) {
 	s.used.Add(bytes)
 	s.counted.Add(bytes)
 	if untold > 0 && s.untold.Add(untold) >= s.limit.Load()/announceThresholdDivisor {
-		signal(s.Announce)
+		trySignal(s.Announce)
 	}
 }
 
-func signal(c chan<- struct{}) {
+func trySignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -65,7 +65,7 @@ func (e *Editor) Trigger(ctx context.Context, workflowID, nodeID string) (*Trigg
 	for _, t := range secrets.Tokens {
 		known[registry.HashToken(t.Text)] = t
 	}
-	for _, hash := range unexpired(node.Tokens, e.now()) {
+	for _, hash := range unexpiredTokens(node.Tokens, e.now()) {
 		t, ok := known[hash.Hash]
 		if !ok {
 			continue
@@ -121,7 +121,7 @@ func (e *Editor) RotateToken(
 		now := e.now()
 		var old []registry.NodeToken
 		if keepOld > 0 {
-			old = unexpired(node.Tokens, now)
+			old = unexpiredTokens(node.Tokens, now)
 		}
 		if len(old) >= MaxTokensPerNode {
 			return 0,
@@ -144,8 +144,8 @@ func (e *Editor) RotateToken(
 	})
 }
 
-// unexpired returns the tokens that have not expired at now.
-func unexpired(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
+// unexpiredTokens returns the tokens that have not expired at now.
+func unexpiredTokens(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
 	var list []registry.NodeToken
 	for _, t := range tokens {
 		if t.IsValid(now) {

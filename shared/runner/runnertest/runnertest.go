@@ -150,7 +150,7 @@ func (i *Ingress) Start(tb testing.TB, p Post) (executionID string) {
 		DeliveryID: p.DeliveryID,
 		AcceptedAt: time.Now(),
 		Payload:    payload,
-		Headers:    canonical(p.Headers),
+		Headers:    canonicalHeaders(p.Headers),
 		Query:      p.Query,
 		OrderKey:   p.OrderKey,
 	}
@@ -188,8 +188,8 @@ func (i *Ingress) Cancel(tb testing.TB, executionID string) {
 	}
 }
 
-// canonical returns the headers with canonical names, as an ingress does.
-func canonical(headers execution.Values) execution.Values {
+// canonicalHeaders returns the headers with canonical names, as an ingress does.
+func canonicalHeaders(headers execution.Values) execution.Values {
 	all := execution.Values{}
 	for name, values := range headers {
 		name = textproto.CanonicalMIMEHeaderKey(name)

@@ -110,7 +110,7 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 	}
 	var mark []store.Requeue
 	stored := 0
-	for chunk := range slices.Chunk(indexes(records), bulkWorkers) {
+	for chunk := range slices.Chunk(allIndexes(records), bulkWorkers) {
 		if err = b.startInOrder(ctx, chunk, records, known, starts, func(i int, fresh bool) {
 			if fresh {
 				stored++
@@ -131,7 +131,7 @@ func (b *bulkRestart) startBatch(ctx context.Context, records []store.Record) er
 	return errors.Join(err, markErr)
 }
 
-func indexes(records []store.Record) []int {
+func allIndexes(records []store.Record) []int {
 	all := make([]int, len(records))
 	for i := range all {
 		all[i] = i

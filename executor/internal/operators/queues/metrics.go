@@ -62,14 +62,14 @@ func (w *Watch) Collect(to chan<- prometheus.Metric) {
 		if hasDefault = hasDefault || q.Name == execution.DefaultQueue; i >= maxQueuesWithMetrics {
 			continue
 		}
-		collect(q, now, gauge)
+		collectQueue(q, now, gauge)
 	}
 	if !hasDefault {
-		collect(Queue{Name: execution.DefaultQueue}, now, gauge)
+		collectQueue(Queue{Name: execution.DefaultQueue}, now, gauge)
 	}
 }
 
-func collect(
+func collectQueue(
 	q Queue, now time.Time, gauge func(d *prometheus.Desc, value float64, labels ...string),
 ) {
 	gauge(waitingDesc, float64(q.Waiting), q.Name)

@@ -292,7 +292,7 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 		if err != nil {
 			return err
 		}
-		if err := w.enforce(ctx, settings, limits(settings), found.consumers); err != nil {
+		if err := w.enforce(ctx, settings, groupLimits(settings), found.consumers); err != nil {
 			return err
 		}
 	}
@@ -323,8 +323,8 @@ func (w *Watch) readStreamState(
 	return &streamState{at, in, consumers}, err
 }
 
-// limits returns the groups' in-flight limits, keyed by group.
-func limits(settings *registry.Queue) map[string]int64 {
+// groupLimits returns the groups' in-flight limits, keyed by group.
+func groupLimits(settings *registry.Queue) map[string]int64 {
 	all := map[string]int64{}
 	for _, g := range settings.Groups {
 		all[g.Group] = g.MaxInFlight
@@ -421,7 +421,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 			slices.Contains(named, settings.Name) {
 			continue // read by queueWithOwnStream
 		}
-		if err := w.enforce(ctx, settings, limits(settings), shared.consumers); err != nil {
+		if err := w.enforce(ctx, settings, groupLimits(settings), shared.consumers); err != nil {
 			return nil, err
 		}
 	}

@@ -95,7 +95,7 @@ func truncateForDisplay(text string, width int) string {
 
 // oneLine replaces the characters in text that would break the line or that a terminal would
 // interpret.
-func oneLine(text string) string { return strings.Map(visible, text) }
+func oneLine(text string) string { return strings.Map(makeVisible, text) }
 
 // visibleLines is like oneLine, but keeps line breaks.
 func visibleLines(text string) string {
@@ -103,14 +103,14 @@ func visibleLines(text string) string {
 		if r == '\n' {
 			return r
 		}
-		return visible(r)
+		return makeVisible(r)
 	}, text)
 }
 
 // These two characters are part of words and emoji, and no terminal interprets them.
 const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
-func visible(r rune) rune {
+func makeVisible(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // including the no-break space, which some terminals cannot show
 		return ' '

@@ -116,7 +116,7 @@ func tiers(account *jetstream.AccountInfo) []Tier {
 	for name, t := range all {
 		tier := Tier{
 			Name:         name,
-			Bytes:        signed(t.Store),
+			Bytes:        toInt64(t.Store),
 			MaxBytes:     max(t.Limits.MaxStore, 0), // -1: no limit
 			Streams:      t.Streams,
 			MaxStreams:   max(t.Limits.MaxStreams, 0),
@@ -143,8 +143,8 @@ func readStream(
 	s = Stream{
 		Name:     name,
 		Kind:     kind,
-		Messages: signed(info.State.Msgs),
-		Bytes:    signed(info.State.Bytes),
+		Messages: toInt64(info.State.Msgs),
+		Bytes:    toInt64(info.State.Bytes),
 		MaxBytes: max(info.Config.MaxBytes, 0), // -1: no limit
 		MaxAge:   info.Config.MaxAge,
 		Replicas: info.Config.Replicas,
@@ -248,5 +248,5 @@ func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
 	return nil
 }
 
-// signed converts a count from NATS to int64. Such counts are always below 2^63.
-func signed(n uint64) int64 { return int64(n) } //nolint:gosec // see above
+// toInt64 converts a count from NATS to int64. Such counts are always below 2^63.
+func toInt64(n uint64) int64 { return int64(n) } //nolint:gosec // see above

@@ -118,7 +118,7 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 	})
 	r.Days, r.Complete = all.Days, all.Days >= 7
 	r.PerSecond = all.PerDay / day.Seconds()
-	r.BusiestHour, r.BusiestPerSecond = busiest(size.Hours)
+	r.BusiestHour, r.BusiestPerSecond = busiestHour(size.Hours)
 	if all.KnowsGrowth() {
 		growth := relativeGrowth(all)
 		r.GrowthPerDay = &growth
@@ -169,8 +169,8 @@ func relativeGrowth(w WeekStats) float64 {
 	return w.Growth / w.PerDay
 }
 
-// busiest returns the hour with the most deliveries, and the mean rate in that hour.
-func busiest(hours []api.SizeHour) (at time.Time, perSecond float64) {
+// busiestHour returns the hour with the most deliveries, and the mean rate in that hour.
+func busiestHour(hours []api.SizeHour) (at time.Time, perSecond float64) {
 	for _, h := range hours {
 		if rate := float64(h.Accepted+h.Deduplicated) / time.Hour.Seconds(); rate > perSecond {
 			at, perSecond = h.At, rate

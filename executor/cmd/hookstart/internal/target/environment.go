@@ -38,7 +38,7 @@ func environmentOf(e runner.Execution) []string {
 		variablePrefix + "QUERY":        valuesJSON(e.Query),
 		"TRACEPARENT":                   e.Trace,
 	}
-	for name, value := range attributes(e) {
+	for name, value := range executionHeaders(e) {
 		variables[variablePrefix+variableName(name)] = value
 	}
 	addVariables(variables, variablePrefix+"HEADER_", unambiguousHeaders(e.Headers),
@@ -57,9 +57,9 @@ func environmentOf(e runner.Execution) []string {
 	return list
 }
 
-// attributes returns the values that describe an execution, keyed by header name. Values may be
-// empty.
-func attributes(e runner.Execution) map[string]string {
+// executionHeaders returns the values that describe an execution, keyed by header name. Values may
+// be empty.
+func executionHeaders(e runner.Execution) map[string]string {
 	return map[string]string{
 		"Execution-Id": e.ID,
 		"Account-Id":   e.AccountID,

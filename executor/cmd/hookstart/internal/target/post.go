@@ -144,7 +144,7 @@ func (p *Post) setHeaders(header http.Header, e runner.Execution) {
 	set("User-Agent", "hookstart")
 	set("Hookstart-Query", url.Values(e.Query).Encode())
 	set("Traceparent", e.Trace)
-	for name, value := range attributes(e) {
+	for name, value := range executionHeaders(e) {
 		set("Hookstart-"+name, value)
 	}
 }
