@@ -30,10 +30,10 @@ func TestConnectSlack(t *testing.T) {
 	choose("slack")(b)
 	b.text("[data-preset-fields] .steps", "Copy the Signing Secret and paste it here first")
 	picture(b, "choose")
-	b.click("[data-set-sender] button") // without a secret
+	b.click("#sender-form button") // without a secret
 	b.wait(`document.querySelector("#sender-secret:invalid") !== null`)
 	b.write("#sender-secret", secret)
-	b.click("[data-set-sender] button")
+	b.click("#sender-form button")
 	b.text("[data-done]", "The sender is set")
 	b.text("#sender-seen", "Verified")
 	url := copied(b, "webhook-url")
@@ -90,8 +90,8 @@ func TestConnectSlack(t *testing.T) {
 	picture(b, "set")
 	tryOut(b)
 
-	b.click("[data-remove-sender]")
-	b.click("[data-remove-sender-dialog] button.danger")
+	b.click("#remove-sender")
+	b.click("dialog[open] button.danger")
 	b.text("[data-done]", "The sender is removed")
 	if status, answer := post(`{"type":"event_callback","event_id":"Ev2"}`,
 		"another-signing-secret"); status != http.StatusOK {

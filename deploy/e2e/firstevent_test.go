@@ -67,11 +67,11 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	set := func(preset, secret string) {
 		t.Helper()
 		b.wait(fragmentsAreThere)
-		b.evaluate(`document.querySelector("[data-set-sender]").parentElement.open = true; ""`)
+		b.evaluate(`document.querySelector("#sender-form").parentElement.open = true; ""`)
 		b.write("#preset", preset)
 		b.see("#sender-secret")
 		b.write("#sender-secret", secret)
-		b.click("[data-set-sender] .primary")
+		b.click("#sender-form .primary")
 		b.text("[data-done]", "The sender is set")
 		if text := b.text("#sender-seen", "not yet"); strings.Contains(text, "refused") {
 			t.Errorf("what was seen of the sender before is said of %s: %s", preset, text)
@@ -108,9 +108,9 @@ func TestFirstVerifiedEvents(t *testing.T) {
 	verified()
 	b.visit("/workflows/events")
 	b.wait(fragmentsAreThere)
-	b.evaluate(`document.querySelector("[data-add-secret]").parentElement.open = true; ""`)
+	b.evaluate(`document.querySelector("#new-secret-form").parentElement.open = true; ""`)
 	b.write("#new-secret", "whsec_the-next-of-stripe")
-	b.click("[data-add-secret] .primary")
+	b.click("#new-secret-form .primary")
 	b.text("[data-done]", "The new secret works")
 	want("signed with the secret before",
 		post("stripe", "whsec_the-first-of-stripe", `{"id":"evt_2"}`), http.StatusOK)

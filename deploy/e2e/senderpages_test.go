@@ -25,7 +25,7 @@ type senderState struct {
 // choose returns a step that opens the choice of senders and types the given name.
 func choose(name string) func(*tab) {
 	return func(b *tab) {
-		b.evaluate(`document.querySelector("[data-set-sender]").parentElement.open = true; ""`)
+		b.evaluate(`document.querySelector("#sender-form").parentElement.open = true; ""`)
 		b.write("#preset", name)
 	}
 }
@@ -57,8 +57,8 @@ func senderStates() []senderState {
 		{"choose-refused", "none", func(b *tab) {
 			choose("discord")(b)
 			b.write("#sender-secret", "no key")
-			b.click("[data-set-sender] .primary")
-			b.text("[data-set-sender] [data-refusal]", "the public key must be hex")
+			b.click("#sender-form .primary")
+			b.text("#sender-form-said", "the public key must be hex")
 		}},
 		{"stripe", "stripe", open},
 		{"stripe-rotate", "stripe", func(b *tab) {
@@ -66,8 +66,8 @@ func senderStates() []senderState {
 			choose("stripe")(b)
 			b.see("#sender-secret")
 		}},
-		{"stripe-end", "stripe", dialog("[data-end-secret]")},
-		{"stripe-remove", "stripe", dialog("[data-remove-sender]")},
+		{"stripe-end", "stripe", dialog("[id$=':end']")},
+		{"stripe-remove", "stripe", dialog("#remove-sender")},
 		{"discord", "discord", open},
 		{"discord-test", "discord", func(b *tab) {
 			b.click("[data-send-test]")
@@ -274,27 +274,27 @@ func TestSenderByKeyboard(t *testing.T) {
 	b.text("[data-sample-said]", "It does not meet the filter, so it starts nothing.")
 
 	b.visit("/workflows/demo")
-	to("details:has([data-add-secret]) summary")
+	to("details:has(#new-secret-form) summary")
 	press(kb.Enter)
 	to("#new-secret")
 	press("whsec_the-next-one" + kb.Enter)
 	b.text("[data-done]", "The new secret works")
-	to("li:nth-child(2) [data-end-secret]")
+	to("li:nth-child(2) [id$=':end']")
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
 	press(kb.Escape)
-	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-end-secret]")`)
+	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[id$=':end']")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
 	to("dialog[open] [value=yes]")
 	press(kb.Enter)
 	b.text("[data-done]", "The secret has ended")
 
-	to("[data-remove-sender]")
+	to("#remove-sender")
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
 	press(kb.Escape)
-	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("[data-remove-sender]")`)
+	b.wait(`!document.querySelector("dialog[open]") && document.activeElement.matches("#remove-sender")`)
 	press(kb.Enter)
 	b.wait(`document.activeElement.matches("dialog[open] [value=no]")`)
 	to("dialog[open] [value=yes]")

@@ -294,6 +294,15 @@ func (e *Editor) RevealCapturedSecrets(
 	return texts, err
 }
 
+type ifSenderKey struct{}
+
+// IfSender returns a context in which a change of a node's sender fails with the error that holds
+// returns for the existing sender, which is nil if there is none. A change does not fail if the
+// sender is already as requested. holds may be called more than once.
+func IfSender(ctx context.Context, holds func(*registry.Sender) error) context.Context {
+	return context.WithValue(ctx, ifSenderKey{}, holds)
+}
+
 // senderChange returns the new sender record, or nil to remove the sender. It must not modify
 // before, which is nil if there is no sender.
 type senderChange func(before *registry.Sender) (after *registry.Sender, err error)
@@ -332,6 +341,11 @@ func (e *Editor) changeSender(
 		}
 		if err := checkUnchanged(ctx, have.Record); err != nil {
 			return 0, err
+		}
+		if holds, ok := ctx.Value(ifSenderKey{}).(func(*registry.Sender) error); ok {
+			if err := holds(before.Sender); err != nil {
+				return 0, err
+			}
 		}
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)

@@ -73,6 +73,7 @@ func (c *Console) routes() http.Handler {
 			func(r *http.Request) (refusals, error) {
 				return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
 			}),
+		"GET /fragments/sender":   fragment(c, "fragment", "preset-fields", c.senderFields),
 		"GET /fragments/workflow": c.workflowFragment,
 		"/":                       c.showNotFound,
 	} {

@@ -42,8 +42,8 @@ type form struct {
 	words *strings.Replacer
 	// labels maps fields of the operators' API to what the form's message calls them.
 	labels map[string]string
-	// single means that the form has only one field to fill in, and that the form's message
-	// describes the problem with it.
+	// single means that the form's message describes the problem with a field, because the form has
+	// only one to fill in, or because it names one problem at a time.
 	single   bool
 	maxBytes int64                      // maximum size; 0 means maxFormBytes
 	page     func(*http.Request) string // returns the path and query of the page
@@ -179,29 +179,33 @@ func (v formView) At(id, field string) formText {
 // forms returns the forms by the path to which they are posted.
 func (c *Console) forms() map[string]*form {
 	return map[string]*form{
-		"/workflows/{id}/settings":       c.workflowSettingsForm(),
-		"/workflows/{id}/switch":         c.workflowSwitchForm(),
-		"/workflows/{id}/delete":         c.deleteWorkflowForm(),
-		"/workflows/{id}/filter":         c.filterForm(),
-		"/workflows/{id}/order":          c.orderForm(),
-		"/workflows/{id}/answer":         c.answerForm(),
-		"/workflows/{id}/rotate":         c.rotateForm(),
-		"/new-workflow/create":           c.newWorkflowForm(),
-		"/executions/{id}/cancel":        c.cancelForm(),
-		"/executions/{id}/requeue":       c.requeueForm(),
-		"/executions/{id}/replay":        c.replayForm(),
-		"/executions/{id}/rerun":         c.rerunForm(),
-		"/dead-letters/{id}/requeue":     c.requeueLetterForm(),
-		"/accounts/{id}/plan":            c.planForm(),
-		"/accounts/{id}/delete":          c.deleteAccountForm(),
-		"/accounts/{id}/events":          c.eventsForm(),
-		"/new-account":                   c.newAccountForm(),
-		"/queues/{queue}/pause":          c.pauseForm(),
-		"/queues/{queue}/stream":         c.streamForm(),
-		"/queues/{queue}/drop-stream":    c.dropStreamForm(),
-		"/queues/{queue}/groups/{group}": c.groupForm(),
-		"/new-key":                       c.newKeyForm(),
-		"/keys/{id}/revoke":              c.revokeForm(),
+		"/workflows/{id}/settings":             c.workflowSettingsForm(),
+		"/workflows/{id}/switch":               c.workflowSwitchForm(),
+		"/workflows/{id}/delete":               c.deleteWorkflowForm(),
+		"/workflows/{id}/filter":               c.filterForm(),
+		"/workflows/{id}/order":                c.orderForm(),
+		"/workflows/{id}/answer":               c.answerForm(),
+		"/workflows/{id}/rotate":               c.rotateForm(),
+		"/workflows/{id}/sender":               c.senderForm(),
+		"/workflows/{id}/new-secret":           c.newSecretForm(),
+		"/workflows/{id}/remove-sender":        c.removeSenderForm(),
+		"/workflows/{id}/secrets/{secret}/end": c.endSecretForm(),
+		"/new-workflow/create":                 c.newWorkflowForm(),
+		"/executions/{id}/cancel":              c.cancelForm(),
+		"/executions/{id}/requeue":             c.requeueForm(),
+		"/executions/{id}/replay":              c.replayForm(),
+		"/executions/{id}/rerun":               c.rerunForm(),
+		"/dead-letters/{id}/requeue":           c.requeueLetterForm(),
+		"/accounts/{id}/plan":                  c.planForm(),
+		"/accounts/{id}/delete":                c.deleteAccountForm(),
+		"/accounts/{id}/events":                c.eventsForm(),
+		"/new-account":                         c.newAccountForm(),
+		"/queues/{queue}/pause":                c.pauseForm(),
+		"/queues/{queue}/stream":               c.streamForm(),
+		"/queues/{queue}/drop-stream":          c.dropStreamForm(),
+		"/queues/{queue}/groups/{group}":       c.groupForm(),
+		"/new-key":                             c.newKeyForm(),
+		"/keys/{id}/revoke":                    c.revokeForm(),
 	}
 }
 

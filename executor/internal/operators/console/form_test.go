@@ -356,6 +356,10 @@ func TestFormsAreProtected(t *testing.T) {
 	if len(keys) != 1 {
 		t.Fatalf("there are %d keys", len(keys))
 	}
+	const stripe = "/workflows/stripe"
+	r.CreateWorkflow(t, "stripe", "free", false)
+	secret := r.setStripe("stripe")
+	sender := r.workflow("stripe").Trigger("node").Sender
 	queued, failed := r.execution("orders", "{}"), r.ended("orders", execution.Failed)
 	messages := r.messages()
 	protected := map[string]bool{}
@@ -367,6 +371,10 @@ func TestFormsAreProtected(t *testing.T) {
 		{workflow, "order-form", "place", "ptr:/a"},
 		{workflow, "answer-form", "wait", "5"},
 		{workflow, "rotate-form", "grace", "0"},
+		{stripe, "sender-form", "settings.toleranceSeconds", "600"},
+		{stripe, "new-secret-form", "secret", "whsec_a-third-secret"},
+		{stripe, `id="remove-sender"`},
+		{stripe, `id="` + secret + `:end"`},
 		{"/new-workflow", "new-workflow", "id", "made"},
 		{accounts, "on-free:plan", "plan", "pro"},
 		{accounts, "on-free:delete", "confirmed", "yes"},
@@ -420,7 +428,11 @@ func TestFormsAreProtected(t *testing.T) {
 			wantSecured(t, what, a)
 		}
 	}
-	ids := strings.NewReplacer("/executions/{id}/cancel", "/executions/"+queued+"/cancel",
+	ids := strings.NewReplacer("/workflows/{id}/sender", stripe+"/sender",
+		"/workflows/{id}/new-secret", stripe+"/new-secret",
+		"/workflows/{id}/remove-sender", stripe+"/remove-sender",
+		"/workflows/{id}/secrets/{secret}", stripe+"/secrets/"+secret,
+		"/executions/{id}/cancel", "/executions/"+queued+"/cancel",
 		"/executions/{id}", "/executions/"+failed, "/dead-letters/{id}", "/dead-letters/"+failed,
 		"/workflows/{id}", workflow, "/accounts/{id}", "/accounts/on-free",
 		"/keys/{id}", "/keys/"+keys[0].ID, "{queue}", "default", "{group}", "main")
@@ -432,6 +444,9 @@ func TestFormsAreProtected(t *testing.T) {
 	if w := r.workflow("orders"); w.Name == "Changed" || !w.Active ||
 		w.Triggers[0].OrderKey != "" || r.Token(t, "orders", "node") != token {
 		t.Errorf("it is %+v", w)
+	}
+	if now := r.workflow("stripe").Trigger("node").Sender; !now.Equal(sender) {
+		t.Errorf("the sender is %+v", now)
 	}
 	if e, err := r.store.Get(t.Context(), queued); err != nil || !e.CancelRequestedAt.IsZero() ||
 		r.messages() != messages {

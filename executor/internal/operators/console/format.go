@@ -40,10 +40,11 @@ var formats = template.FuncMap{
 	"streamForm": func(row queueRow, list queueList) streamFormData {
 		return streamFormData{row, list}
 	},
-	"newKey":    newKey,
-	"lifetimes": func() []timeChoice { return lifetimes },
-	"pauses":    func() []timeChoice { return pauses },
-	"graces":    func() []timeChoice { return graces },
+	"newKey":     newKey,
+	"secretEnds": func() []timeChoice { return secretEnds },
+	"lifetimes":  func() []timeChoice { return lifetimes },
+	"pauses":     func() []timeChoice { return pauses },
+	"graces":     func() []timeChoice { return graces },
 }
 
 // timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's

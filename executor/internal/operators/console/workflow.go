@@ -82,6 +82,14 @@ type trigger struct {
 	Presets    []api.SenderPreset // all presets
 
 	FilterForm, OrderForm, AnswerForm, RotateForm formView
+
+	// SenderForm sets the sender, NewSecretForm adds a secret, and EndForm ends a secret or removes
+	// the sender.
+	SenderForm, NewSecretForm, EndForm formView
+	PresetFields                       presetFields
+	// SecretToEnd and SenderToRemove are set if the page asks about them.
+	SecretToEnd    *secretToEnd
+	SenderToRemove *api.Sender
 }
 
 // maxOthers is the maximum number of other active workflows that are listed.
@@ -233,6 +241,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 			t.Preset = p
 		}
 	}
+	t.setSenderForms(ctx)
 	for i := range t.Tokens {
 		t.Tokens[i].Token = "" // ensures that no template can show it
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/sender"
 )
@@ -142,6 +143,18 @@ func (s *Service) PutSender(
 			wire, err := s.loadAPISender(ctx, info)
 			return PutResult[api.Sender]{Value: wire, Created: created}, err
 		})
+}
+
+// IfSender returns a context in which PutSender fails with the error that holds returns for the
+// existing sender, without its secrets. It is nil if there is none. holds may be called more than
+// once.
+func IfSender(ctx context.Context, holds func(*api.PutSender) error) context.Context {
+	return edit.IfSender(ctx, func(s *registry.Sender) error {
+		if s == nil {
+			return holds(nil)
+		}
+		return holds(&api.PutSender{Preset: s.Preset, Settings: s.Settings})
+	})
 }
 
 // RemoveSender removes a node's sender and the observations about it. The node keeps its token.

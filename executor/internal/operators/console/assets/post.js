@@ -163,7 +163,7 @@ function adopt(form, answered) {
       mine.value = theirs.value;
     } else if (mine.matches("select")) {
       setDefault(mine, answered.elements[`shown.${mine.name}`]?.value);
-    } else if (mine.matches("input:not([type=checkbox]), textarea") && mine.value !== theirs.value) {
+    } else if (mine.matches("input:not([type=checkbox], [type=password]), textarea") && mine.value !== theirs.value) {
       mine.value = mine.defaultValue = theirs.value;
     }
   }

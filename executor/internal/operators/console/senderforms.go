@@ -1,0 +1,282 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+)
+
+// maxSenderForm is the maximum size, in bytes, of a form with a secret. A secret can have up to 4
+// KiB, and URL encoding can triple that.
+const maxSenderForm = 32 << 10
+
+// presetFields is the template data of the part of the form of a sender that depends on the preset.
+type presetFields struct {
+	WorkflowID, NodeID string
+	Preset             api.SenderPreset // the zero value means that none was chosen
+	Unknown            bool             // no preset has a name like the one that was typed
+	Has                bool             // the node's sender has this preset
+	Form               formView
+}
+
+// Source returns the URL from which sender.js loads the part for another preset.
+func (f presetFields) Source() string {
+	return "/fragments/sender?" +
+		url.Values{"workflow": {f.WorkflowID}, "node": {f.NodeID}}.Encode()
+}
+
+// settingPrefix is the prefix of the fields for the settings of a preset.
+const settingPrefix = "settings."
+
+// presetInput is the template data of the field for a setting of a preset.
+type presetInput struct {
+	api.PresetSetting
+	Field string
+	Form  formView
+}
+
+// Value returns what the field contains.
+func (i presetInput) Value() string {
+	if i.Values == nil {
+		return i.Form.Value(i.Field)
+	}
+	return cmp.Or(i.Form.Value(i.Field), i.Default)
+}
+
+// Inputs returns the fields of the settings that are required, or of the others.
+func (f presetFields) Inputs(required bool) (inputs []presetInput) {
+	for _, s := range f.Preset.Settings {
+		if s.Required == required {
+			s.Required = required && (!f.Has || !s.Secret)
+			inputs = append(inputs, presetInput{s, settingPrefix + s.Name, f.Form})
+		}
+	}
+	return inputs
+}
+
+// presetNamed returns the preset with an ID, a title or an alias. begins reports whether there is
+// one whose ID or title contains the name.
+func presetNamed(
+	presets []api.SenderPreset, name string,
+) (found api.SenderPreset, begins bool) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	for _, p := range presets {
+		title := strings.ToLower(p.Title)
+		if name == p.ID || name == title || slices.Contains(p.Aliases, name) {
+			return p, true
+		}
+		begins = begins || strings.Contains(p.ID, name) || strings.Contains(title, name)
+	}
+	return found, begins
+}
+
+// senderText returns a sender in words, without its secrets. It is "" if there is none.
+func senderText(s *api.PutSender) string {
+	if s == nil {
+		return ""
+	}
+	texts := []string{s.Preset}
+	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
+		texts = append(texts, name+": "+s.Settings[name])
+	}
+	return strings.Join(texts, ", ")
+}
+
+// setSenderForms sets the forms that concern the node's sender, and their parts.
+func (t *trigger) setSenderForms(ctx context.Context) {
+	current := map[string]string{}
+	if t.Sender != nil {
+		current["sender"] = senderText(&api.PutSender{
+			Preset: t.Sender.Preset, Settings: t.Sender.Settings,
+		})
+	}
+	t.SenderForm = viewForm(ctx, "sender", current)
+	t.NewSecretForm = viewForm(ctx, "new-secret", map[string]string{"ends": "86400"})
+	t.EndForm = viewForm(ctx, "end", nil)
+	t.SecretToEnd = questionOf[secretToEnd](ctx)
+	t.SenderToRemove = questionOf[api.Sender](ctx)
+	t.PresetFields = t.presetFields(t.SenderForm.Value("preset"))
+}
+
+// presetFields returns the part of the form of a sender for the preset with a name.
+func (t *trigger) presetFields(name string) presetFields {
+	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
+	preset, begins := presetNamed(t.Presets, name)
+	if f.Preset, f.Unknown = preset, !begins; preset.ID == "" || t.Sender == nil ||
+		preset.ID != t.Sender.Preset {
+		return f
+	}
+	f.Has, f.Form.current = true, maps.Clone(f.Form.current)
+	for setting, value := range t.Sender.Settings {
+		f.Form.current[settingPrefix+setting] = value
+	}
+	return f
+}
+
+// senderFields renders the part of the form of a sender for the preset that was typed.
+func (c *Console) senderFields(r *http.Request) (presetFields, error) {
+	query := r.URL.Query()
+	t, err := c.trigger(r.Context(), query.Get("workflow"), query.Get("node"))
+	return t.presetFields(query.Get("preset")), err
+}
+
+// senderForm returns the form that sets a trigger node's sender. What it asks for depends on the
+// preset: it is not saved before it has shown the fields of the preset.
+func (c *Console) senderForm() *form {
+	return &form{
+		name:      "sender",
+		operation: "PutSender",
+		single:    true,
+		whole:     true,
+		settings: []setting{{"sender", []string{"sender"}, func(values []string) string {
+			if values[0] == "" {
+				return "none"
+			}
+			return quoted(values)
+		}}},
+		fields:   map[string]string{"secrets": "secret"},
+		maxBytes: maxSenderForm,
+		page:     workflowFormPage,
+		show:     c.showWorkflow,
+		save:     c.saveSender,
+	}
+}
+
+func (c *Console) saveSender(r *http.Request, p *posted) (string, error) {
+	ctx, caller := r.Context(), signin.Caller(r.Context())
+	presets, err := c.Operate.SenderPresets(ctx, caller)
+	if err != nil {
+		return "", err
+	}
+	preset, _ := presetNamed(presets.Items, p.values["preset"])
+	if preset.ID != "" && p.values["of"] != preset.ID {
+		return "", &operate.Error{
+			Code:   codeConfirm,
+			Detail: "Not set yet: see what is asked for " + preset.Title + ", then set the sender.",
+		}
+	}
+	put := api.PutSender{
+		Preset:   cmp.Or(preset.ID, strings.TrimSpace(p.values["preset"])),
+		Settings: map[string]string{},
+	}
+	for _, s := range preset.Settings {
+		if value := p.values[settingPrefix+s.Name]; value != "" {
+			put.Settings[s.Name] = value
+		}
+	}
+	wanted := maps.Clone(put.Settings)
+	maps.DeleteFunc(wanted, func(name, _ string) bool { return isSecretSetting(preset, name) })
+	p.values["sender"] = senderText(&api.PutSender{Preset: put.Preset, Settings: wanted})
+	if secret := p.values["secret"]; secret != "" {
+		put.Secrets = []string{secret}
+	}
+	ctx = operate.IfSender(ctx, func(now *api.PutSender) error {
+		return p.checkUnchanged(map[string]string{"sender": senderText(now)})
+	})
+	_, err = c.Operate.PutSender(ctx, caller, r.PathValue("id"), r.URL.Query().Get("node"), put)
+	return "The sender is set: from the next request on.", withSettingLabels(err, preset)
+}
+
+func isSecretSetting(preset api.SenderPreset, name string) bool {
+	return slices.ContainsFunc(preset.Settings, func(s api.PresetSetting) bool {
+		return s.Name == name && s.Secret
+	})
+}
+
+// withSettingLabels returns the error of a call with the labels of the settings in what it says
+// about them.
+func withSettingLabels(err error, preset api.SenderPreset) error {
+	refused, ok := errors.AsType[*operate.Error](err)
+	if !ok {
+		return err
+	}
+	labelled := *refused
+	labelled.Fields = slices.Clone(refused.Fields)
+	for i, field := range labelled.Fields {
+		for _, s := range preset.Settings {
+			if field.Field == settingPrefix+s.Name {
+				labelled.Fields[i].Problem = s.Label + ": " + field.Problem
+			}
+		}
+	}
+	return &labelled
+}
+
+// newSecretForm returns the form that adds a secret to a trigger node's sender.
+func (c *Console) newSecretForm() *form {
+	return &form{
+		name:      "new-secret",
+		operation: "AddSenderSecret",
+		single:    true,
+		fields:    map[string]string{"secrets": "secret"},
+		maxBytes:  maxSenderForm,
+		page:      workflowFormPage,
+		show:      c.showWorkflow,
+		save: func(r *http.Request, p *posted) (string, error) {
+			add := api.AddSenderSecret{Secret: p.values["secret"]}
+			if text := p.values["ends"]; text != "" {
+				seconds, err := strconv.ParseInt(text, 10, 32)
+				if err != nil {
+					return "", errIncomplete()
+				}
+				add.EndOthersAfterSeconds = &seconds
+			}
+			_, err := c.Operate.AddSenderSecret(r.Context(), signin.Caller(r.Context()),
+				r.PathValue("id"), r.URL.Query().Get("node"), add)
+			return "The new secret works. Give it to the sender now.", err
+		},
+	}
+}
+
+// secretEnds are the choices of when the other secrets end.
+var secretEnds = []timeChoice{
+	{"0", "end at once"},
+	{"3600", "work for 1 hour more"},
+	{"86400", "work for 1 day more"},
+	{"", "stay"},
+}
+
+// endForm returns a form that ends something of a trigger node's sender, after a question.
+func (c *Console) endForm(
+	operation string, save func(r *http.Request, p *posted) (string, error),
+) *form {
+	return &form{
+		name: "end", operation: operation, page: workflowFormPage, show: c.showWorkflow, save: save,
+	}
+}
+
+// secretToEnd is the template data of the dialog that asks whether to end a secret.
+type secretToEnd struct{ ID string }
+
+func (c *Console) endSecretForm() *form {
+	return c.endForm("RemoveSenderSecret", func(r *http.Request, p *posted) (string, error) {
+		secret := r.PathValue("secret")
+		err := p.confirm(&secretToEnd{secret})
+		if err == nil {
+			err = c.Operate.RemoveSenderSecret(r.Context(), signin.Caller(r.Context()),
+				r.PathValue("id"), r.URL.Query().Get("node"), secret)
+		}
+		return "The secret has ended.", err
+	})
+}
+
+func (c *Console) removeSenderForm() *form {
+	return c.endForm("RemoveSender", func(r *http.Request, p *posted) (string, error) {
+		err := p.confirm(&api.Sender{})
+		if err == nil {
+			err = c.Operate.RemoveSender(r.Context(), signin.Caller(r.Context()),
+				r.PathValue("id"), r.URL.Query().Get("node"))
+		}
+		return "The sender is removed: the token alone opens it.", err
+	})
+}

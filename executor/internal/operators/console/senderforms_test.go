@@ -1,0 +1,138 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
+)
+
+// useKeys gives the registry an encryption key, which secrets of senders need.
+func (r *rig) useKeys() {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "keys")
+	r.check(os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600))
+	keys, err := seal.ReadFile(path)
+	r.check(err)
+	r.WithKeys(keys)
+}
+
+// setStripe makes Stripe the sender of a workflow's node, with two secrets. It returns the ID of
+// the older one.
+func (r *rig) setStripe(workflowID string) string {
+	r.t.Helper()
+	r.useKeys()
+	_, _, err := r.PutSender(r.t.Context(), workflowID, "node", edit.SenderSpec{
+		Preset: "stripe", Secrets: []string{"whsec_a-first-secret", "whsec_another-secret"},
+		Settings: map[string]string{"toleranceSeconds": "400"},
+	})
+	r.check(err)
+	return r.workflow(workflowID).Trigger("node").Sender.Secrets[1].ID
+}
+
+// A sender is chosen, changed and removed without JavaScript. The form asks for what a preset
+// needs before it sets the sender, and does not overwrite what somebody else has set.
+func TestSenderWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	r.useKeys()
+	session := r.signIn()
+	const path, form = "/workflows/orders?node=node", "sender-form"
+	sender := func() *registry.Sender { return r.workflow("orders").Trigger("node").Sender }
+	page := r.get(path, session)
+	a := r.postAgain(page, form, map[string]string{"preset": "Nobody"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="Nobody"`, "No preset has this name.")
+	a = r.postAgain(page, form, map[string]string{"preset": " Stripe"}, session)
+	wantSays(t, a, http.StatusConflict, "Not set yet: see what is asked for Stripe",
+		`name="of" value="stripe"`, `name="settings.toleranceSeconds"`,
+		`spellcheck="false"  type="password" required>`)
+	asked := a
+	a = r.postAgain(a, form, nil, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "it needs a secret: ")
+	a = r.postAgain(a, form, map[string]string{
+		"secret": "whsec_a-secret", "settings.toleranceSeconds": "x",
+	}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="x" aria-invalid="true"`)
+	if strings.Contains(a.body, "whsec_a-secret") || sender() != nil {
+		t.Errorf("it is %+v, or the page has the secret", sender())
+	}
+	a = r.postAgain(a, form, map[string]string{
+		"secret": "whsec_a-secret", "settings.toleranceSeconds": "600",
+	}, session)
+	if said := r.done(a, session); said != "The sender is set: from the next request on." ||
+		a.location != path {
+		t.Errorf("%s: %s", a.location, said)
+	}
+	if s := sender(); s.Preset != "stripe" || s.Settings["toleranceSeconds"] != "600" ||
+		len(s.Secrets) != 1 {
+		t.Errorf("it is %+v", s)
+	}
+
+	// The settings that are there are shown before they are replaced. The secret stays.
+	a = r.post(path, form, map[string]string{"preset": "stripe"}, session)
+	wantSays(t, a, http.StatusConflict, `value="600"`, "(empty: those that are there stay)")
+	mine := r.postAgain(a, form, map[string]string{"settings.toleranceSeconds": "500"}, session)
+	r.done(mine, session)
+	if s := sender(); s.Settings["toleranceSeconds"] != "500" || len(s.Secrets) != 1 {
+		t.Errorf("it is %+v", s)
+	}
+	a = r.postAgain(a, form, map[string]string{"settings.toleranceSeconds": "450"}, session)
+	wantSays(t, a, http.StatusConflict,
+		"somebody else has changed the sender to “stripe, toleranceSeconds: 500”", `value="450"`)
+	a = r.postAgain(asked, form, map[string]string{"secret": "whsec_a-third-secret"}, session)
+	wantSays(t, a, http.StatusConflict, "changed the sender to “stripe, ")
+	if s := sender(); s.Settings["toleranceSeconds"] != "500" || len(s.Secrets) != 1 {
+		t.Errorf("a conflict has made it %+v", s)
+	}
+
+	// For JavaScript, the server renders the fields of what was typed.
+	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strIpe", session)
+	wantSays(t, a, http.StatusOK, `data-of="stripe"`, `value="500"`)
+	a = r.get("/fragments/sender?workflow=orders&node=node&preset=strip", session)
+	if wantSays(t, a, http.StatusOK, `data-of=""`); strings.Contains(a.body, "No preset") {
+		t.Error(a.body)
+	}
+}
+
+// Secrets of a sender are added and ended, and the sender is removed, without JavaScript.
+func TestSecretsWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	older := r.setStripe("orders")
+	const path, form = "/workflows/orders?node=node", "new-secret-form"
+	sender := func() *registry.Sender { return r.workflow("orders").Trigger("node").Sender }
+	a := r.post(path, form, map[string]string{"secret": "whsec_ space ", "ends": "3600"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "the secret begins or ends with white space",
+		`<option value="3600" selected>`)
+	a = r.postAgain(a, form, map[string]string{"secret": "whsec_a-third-secret", "ends": ""},
+		session)
+	if said := r.done(a, session); !strings.HasPrefix(said, "The new secret works.") ||
+		len(sender().Secrets) != 3 {
+		t.Errorf("%s: %+v", said, sender())
+	}
+	confirm := `form="end-form"[^>]* name="confirmed" value="yes"`
+	a = r.press(r.get(path, session), `id="`+older+`:end"`, session)
+	wantSays(t, a, http.StatusConflict, `aria-labelledby="end-title" open>`, "End this secret?")
+	if r.done(r.press(a, confirm, session), session); len(sender().Secrets) != 2 {
+		t.Errorf("it is %+v", sender())
+	}
+	a = r.press(a, confirm, session)
+	wantSays(t, a, http.StatusNotFound, "There is no secret")
+	a = r.press(r.get(path, session), `id="remove-sender"`, session)
+	wantSays(t, a, http.StatusConflict, "Remove the sender?")
+	if r.done(r.press(a, confirm, session), session); sender() != nil {
+		t.Errorf("it is %+v", sender())
+	}
+	values := url.Values{"confirmed": {"yes"}}
+	a = r.call(http.MethodPost, "/workflows/orders/remove-sender?node=node", values, session)
+	wantSays(t, a, http.StatusNotFound, "There is no sender")
+}
