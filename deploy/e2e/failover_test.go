@@ -69,7 +69,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 		check(t, pair.StartStandby(t.Context()))
 		pause(t, lag/2) // both databases record the executions of this interval
 		check(t, pair.StopStandby())
-		pause(t, lag) // only the primary records those of this interval
+		pause(t, lag) // only the primary records the executions of this interval
 		before := []int{len(executors[0].Output()), len(executors[1].Output())}
 		check(t, pair.FailOver(t.Context()))
 		promoted := time.Now()

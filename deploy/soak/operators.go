@@ -39,7 +39,8 @@ const (
 	planWithoutWebhooks = "none"
 )
 
-const operatedNode = "node"
+// operatedNodeID is the ID of the trigger node of the workflows that operators change.
+const operatedNodeID = "node"
 
 // operators change the registry through random executors. Each operator has a separate account.
 // After each confirmed change, they query every ingress and every executor. A service may respond
@@ -226,11 +227,11 @@ func (o *operator) put(ctx context.Context, client *apiclient.Client) error {
 		AccountID: o.name,
 		Name:      o.name,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-		Triggers:  []api.PutTrigger{{NodeID: operatedNode}},
+		Triggers:  []api.PutTrigger{{NodeID: operatedNodeID}},
 	}); err != nil {
 		return err
 	}
-	t, err := client.Trigger(ctx, o.name, operatedNode)
+	t, err := client.Trigger(ctx, o.name, operatedNodeID)
 	if err != nil {
 		return err
 	}
@@ -290,7 +291,7 @@ func (o *operator) setPlan(plan string) func(context.Context, *apiclient.Client)
 }
 
 func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) error {
-	t, err := client.RotateToken(ctx, o.name, operatedNode, 0)
+	t, err := client.RotateToken(ctx, o.name, operatedNodeID, 0)
 	if err != nil {
 		return err
 	}
@@ -307,7 +308,7 @@ func (o *operator) rotateToken(ctx context.Context, client *apiclient.Client) er
 func (o *operator) learnToken(ctx context.Context) error {
 	return eventually(ctx, learnTokenTimeout, func(ctx context.Context) error {
 		e := o.installation.executors[o.random.IntN(len(o.installation.executors))]
-		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNode)
+		t, err := apiclient.New(e.url, adminToken).Trigger(ctx, o.name, operatedNodeID)
 		switch {
 		case err != nil:
 			return err
@@ -449,7 +450,7 @@ func (o *operator) checkExecutor(ctx context.Context, e *service, strict bool) {
 	if o.exists {
 		o.checkResponse(ctx, e, strict, "the token", "the newest",
 			func(ctx context.Context) (string, error) {
-				t, err := client.Trigger(ctx, o.name, operatedNode)
+				t, err := client.Trigger(ctx, o.name, operatedNodeID)
 				switch t.Token {
 				case o.token:
 					return "the newest", err

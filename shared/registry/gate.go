@@ -111,7 +111,7 @@ func (q *queueGate) leave(epoch uint32) {
 	}
 }
 
-// isIdle reports whether no requests are inside.
+// isIdle reports whether every request that has called enter has also called leave.
 func (q *queueGate) isIdle() bool { return q.inside[0].Load() == 0 && q.inside[1].Load() == 0 }
 
 // awaitIdle starts a new epoch and waits until all requests of the previous epoch have called

@@ -41,9 +41,10 @@ func TestSystemd(t *testing.T) {
 		case "hookstart":
 			checkRunner(t, strings.Fields(command[2]))
 		default:
+			// checkProgram requires an address that is reachable from outside of a container. The
+			// units use the default address, which is reachable only from the same machine.
 			if !checkProgram(t, command[1],
 				append(strings.Fields(command[2]), "--ops-addr=0.0.0.0:0"), env) {
-				// On a separate machine the default is right.
 				t.Errorf("no such program: %s", command[1])
 			}
 		}

@@ -285,7 +285,7 @@ type saved struct {
 	Started string `json:"started,omitempty"`
 }
 
-// acceptsJSON reports whether a script has sent the request, and not the browser by itself.
+// acceptsJSON reports whether the request was sent by a script, which accepts only JSON.
 func acceptsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }

@@ -62,9 +62,9 @@ const (
 	batchPauseRatio = 3
 	// maxPauseAfterBatch is the maximum pause. It is well below ackWait.
 	maxPauseAfterBatch = 100 * time.Millisecond
-	// noPauseBacklog is the number of waiting messages from which on there is no pause. Below it,
-	// the pause gets shorter as the number grows, so that the recorder keeps up with a load that
-	// lasts longer than a burst.
+	// noPauseBacklog is the number of waiting messages at which the recorder no longer pauses.
+	// Below it, the pause gets shorter as the number grows, so that the recorder keeps up with a
+	// load that lasts longer than a burst.
 	noPauseBacklog = 30_000
 )
 

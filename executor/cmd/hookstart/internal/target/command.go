@@ -82,7 +82,7 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 		p.drain()
 		return nil,
 			runner.Permanent(
-				errors.New(withOutput(fmt.Sprintf("did not end within %s and was stopped",
+				errors.New(describeWithOutput(fmt.Sprintf("did not end within %s and was stopped",
 					c.Timeout), p.stderr.String())),
 			)
 	case <-ctx.Done():
@@ -125,7 +125,7 @@ func (c *Command) result(p *process) (any, error) {
 	case !exited:
 		return nil, fmt.Errorf("wait for the program: %w", err)
 	}
-	failure := errors.New(withOutput(describe(exit), p.stderr.String()))
+	failure := errors.New(describeWithOutput(describe(exit), p.stderr.String()))
 	if exit.ExitCode() == retryExitCode {
 		return nil, failure
 	}

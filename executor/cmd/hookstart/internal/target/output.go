@@ -43,8 +43,9 @@ func outputTooLong(maxBytes int64) error {
 		"and write a reference", maxBytes))
 }
 
-// withOutput returns what, a description of a failure, followed by the target's output, if any.
-func withOutput(what, output string) string {
+// describeWithOutput returns what, a description of a failure, followed by the target's output, if
+// any.
+func describeWithOutput(what, output string) string {
 	if output = strings.TrimSpace(output); output == "" {
 		return what
 	}

@@ -89,7 +89,7 @@ func (p *Post) result(response *http.Response, body []byte) (any, error) {
 		}
 		return outputOf(body), nil
 	}
-	failure := errors.New(withOutput(p.URL.Host+" answered "+response.Status,
+	failure := errors.New(describeWithOutput(p.URL.Host+" answered "+response.Status,
 		string(body[:min(len(body), maxQuotedBytes)])))
 	switch {
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly,
