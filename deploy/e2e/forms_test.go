@@ -43,6 +43,29 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
 
+	// A gateway's error is no success, although it is JSON. What the page says is seen from each row.
+	b.visit("/queues")
+	b.wait(fragmentsAreThere)
+	b.evaluate(`{
+		const filler = document.createElement("div");
+		filler.style.height = "3000px";
+		document.getElementById("queue-said").after(filler);
+		const fetch = window.fetch;
+		window.fetch = async (path, options) => options?.method !== "POST"
+			? fetch(path, options) : new Response('{"message":"x"}', {
+				status: 503, headers: { "Content-Type": "application/json" },
+			});
+		""
+	}`)
+	b.click(`[id="demo:pause"]`)
+	b.text("#queue-said", "The executor answered 503.")
+	if at := b.evaluate(`{
+		const { top, bottom } = document.getElementById("queue-said").getBoundingClientRect();
+		String(scrollY > 500 && top >= 0 && bottom <= innerHeight);
+	}`); at != "true" {
+		t.Error("what the page says cannot be seen")
+	}
+
 	// The page no longer has the element of the form, but still shows why the form was refused.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)

@@ -694,6 +694,23 @@ func TestKeysWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusNotFound, "There is no key")
 }
 
+// A key that was made is shown even if the other keys cannot be listed.
+func TestNewKeyWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	page := r.get("/keys", session)
+	r.uses.gone.Store(true)
+	a := r.postAgain(page, "new-key", map[string]string{"name": "CI", "role": "viewer"}, session)
+	wantSays(t, a, http.StatusOK, "The key of “CI”", operate.KeyPrefix,
+		"The keys cannot be listed now.")
+	if keys := r.Directory.APIKeys("", 10); len(keys) != 1 {
+		t.Errorf("the keys are %+v", keys)
+	}
+	wantSays(t, r.get("/keys", session), http.StatusServiceUnavailable)
+}
+
 // A queue is paused and resumed, and a group of runners limited, without JavaScript.
 func TestQueuesWithoutJavaScript(t *testing.T) {
 	t.Parallel()

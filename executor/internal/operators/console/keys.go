@@ -21,6 +21,7 @@ type keyList struct {
 	More     bool // there are more accounts than the form lists
 	New      formView
 	Made     *api.NewKey // the key that was just created; only that response contains its secret
+	Unlisted bool        // the keys cannot be listed now, but Made can be shown
 	ToRevoke *api.Key    // the key that the page asks the operator to confirm revoking
 }
 
@@ -37,10 +38,11 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 		func(p operate.Page) (api.List[api.Key], error) {
 			return c.Operate.Keys(ctx, caller, "", p)
 		})
-	if err != nil {
+	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[api.Key](ctx)
+	list.listPage, list.Unlisted = at, err != nil
+	if list.Unlisted && list.Made == nil {
 		return list, err
 	}
-	list.listPage = at
 	now := time.Now()
 	for _, key := range found {
 		list.Rows = append(list.Rows, keyRow{
@@ -51,7 +53,6 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 		})
 	}
 	list.New = viewForm(ctx, "new-key", map[string]string{"expires": "7776000"})
-	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[api.Key](ctx)
 	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.Page{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
@@ -59,6 +60,9 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			ID:   account.ID,
 			Name: nameOr(account.Name, account.ID),
 		})
+	}
+	if list.Made != nil { // no other page can show its secret
+		err = nil
 	}
 	return list, err
 }

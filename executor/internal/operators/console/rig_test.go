@@ -1,13 +1,16 @@
 package console_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -40,6 +43,7 @@ type rig struct {
 	t      *testing.T
 	calls  *operate.Service
 	store  store.Store
+	uses   *keyUses
 	server *httptest.Server
 	log    *logtest.Buffer
 }
@@ -60,7 +64,8 @@ func start(t *testing.T) *rig {
 	log.SetLevel(logrus.TraceLevel)
 
 	checker := reachability.New("https://hooks.example.com", r.Membership)
-	keyring := operate.NewKeyring(r.Editor, r.Directory, records, log)
+	r.uses = &keyUses{Store: records}
+	keyring := operate.NewKeyring(r.Editor, r.Directory, r.uses, log)
 	waits, err := queues.New(queues.Config{
 		Conn:      nc,
 		JetStream: r.JetStream,
@@ -121,6 +126,21 @@ func start(t *testing.T) *rig {
 		}
 	})
 	return r
+}
+
+// keyUses is the store of the keys' last uses. It can be made unavailable.
+type keyUses struct {
+	store.Store
+	gone atomic.Bool
+}
+
+func (s *keyUses) TokensLastUsed(
+	ctx context.Context, ids []string,
+) (map[string]time.Time, error) {
+	if s.gone.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return s.Store.TokensLastUsed(ctx, ids)
 }
 
 func (r *rig) check(err error) {

@@ -63,7 +63,7 @@ async function ask(form, button) {
     signIn();
     throw new Problem(401, "unauthorized", "The session has expired. Sign in, then repeat the change.");
   }
-  if (response.headers.get("Content-Type") === "application/json") {
+  if (response.ok && response.headers.get("Content-Type") === "application/json") { // not a gateway's refusal
     return { saved: JSON.parse(text) };
   }
   return { response, page: new DOMParser().parseFromString(text, "text/html") };
