@@ -167,7 +167,7 @@ func (c *Config) validate() error {
 	case strings.TrimSpace(c.AdminToken) != c.AdminToken:
 		return errors.New("--admin-token must not begin or end with white space: no client could " +
 			"send it")
-	case !strings.HasPrefix(c.DatabaseURL, sqlitePrefix) && !isPostgres(c.DatabaseURL):
+	case !strings.HasPrefix(c.DatabaseURL, sqliteURLPrefix) && !isPostgres(c.DatabaseURL):
 		return errors.New("--database-url must be sqlite:PATH or postgres://…")
 	case isPostgres(c.DatabaseURL) && c.OpenPostgres == nil:
 		return errors.New("--database-url must be sqlite:PATH: this program has no driver for " +

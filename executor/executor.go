@@ -496,7 +496,7 @@ func withAPI(api, pages http.Handler) http.Handler {
 	})
 }
 
-const sqlitePrefix = "sqlite:"
+const sqliteURLPrefix = "sqlite:"
 
 func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
@@ -505,7 +505,7 @@ func isPostgres(url string) bool {
 // openStore opens the database. It waits for a PostgreSQL server until starting is done. SQLite's
 // file needs no waiting, but it may be migrated, which may take longer than that.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
-	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqlitePrefix)
+	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqliteURLPrefix)
 	if !isSQLite {
 		return c.OpenPostgres(starting, c.DatabaseURL)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	pruneEvery = 10 * time.Minute
+	pruneInterval = 10 * time.Minute
 	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. A database with a single
 	// writer can record only between two batches, so if a batch takes longer than
 	// maxPruneBatchDuration, the next one is smaller.
@@ -75,7 +75,7 @@ func pruneLoop(
 	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
 ) {
 	limit := maxPruneBatch
-	retry.Every(ctx, pruneEvery, func() {
+	retry.Every(ctx, pruneInterval, func() {
 		deleted := 0
 		for more := true; more && ctx.Err() == nil; {
 			began := time.Now()

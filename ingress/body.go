@@ -17,8 +17,8 @@ const (
 	bodyBufferGrowth  = 4
 )
 
-// rateGrace is how long a body may take before its average rate must reach MinBodyRate.
-const rateGrace = 5 * time.Second
+// bodyRateGracePeriod is how long a body may take before its average rate must reach MinBodyRate.
+const bodyRateGracePeriod = 5 * time.Second
 
 // bodyReservation tracks a body that is being read and its share of the limits.
 type bodyReservation struct {
@@ -136,9 +136,9 @@ func bodyReadRefusal(err error) *admission.Refusal {
 	return &admission.Refusal{Code: webhook.CodeBodyUnreadable}
 }
 
-// maxDiscard is the maximum number of bytes that are drained from a body to keep the connection
-// usable.
-const maxDiscard = 256 << 10
+// maxDiscardedBodyBytes is the maximum number of bytes that are drained from a body to keep the
+// connection usable.
+const maxDiscardedBodyBytes = 256 << 10
 
 // allowEarlyResponse allows the response to be sent before the body has been read. Otherwise
 // net/http would first read the body of a request that was refused because of its headers, and
@@ -158,7 +158,7 @@ func (h *handler) discardBody(w http.ResponseWriter, r *http.Request) {
 	if control.Flush() != nil || control.SetReadDeadline(time.Now().Add(h.bodyTimeout)) != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if _, err := io.CopyN(io.Discard, r.Body, maxDiscard); !errors.Is(err, io.EOF) {
+	if _, err := io.CopyN(io.Discard, r.Body, maxDiscardedBodyBytes); !errors.Is(err, io.EOF) {
 		panic(http.ErrAbortHandler) // closes the connection without a log entry
 	}
 }

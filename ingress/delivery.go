@@ -63,12 +63,12 @@ type outcome struct {
 	waited *waitResult
 }
 
-var spareDeliveries = sync.Pool{New: func() any {
+var deliveryPool = sync.Pool{New: func() any {
 	return &delivery{buffers: newBuffers()}
 }}
 
 func acquireDelivery(w http.ResponseWriter, r *http.Request) *delivery {
-	d, ok := spareDeliveries.Get().(*delivery)
+	d, ok := deliveryPool.Get().(*delivery)
 	if !ok {
 		panic("the pool holds deliveries only")
 	}
@@ -83,7 +83,7 @@ func (d *delivery) release() {
 	kept := d.buffers
 	kept.reset()
 	*d = delivery{buffers: kept}
-	spareDeliveries.Put(d)
+	deliveryPool.Put(d)
 }
 
 // sender returns the node's sender, or nil if the node has none.

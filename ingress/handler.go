@@ -110,7 +110,7 @@ func newHandler(c Config, h handler) *handler {
 	h.firstIDHeaders, h.otherIDHeaders = canonicalNames(webhook.PriorityDeliveryIDHeaders()),
 		canonicalNames(c.DeliveryIDHeaders)
 	h.maxBody, h.bodyTimeout, h.minBodyRate = c.MaxBodyBytes, c.BodyTimeout, c.MinBodyRate
-	h.rateGrace, h.responseTimeout = rateGrace, responseTimeout
+	h.rateGrace, h.responseTimeout = bodyRateGracePeriod, responseTimeout
 	h.shares = newFairShare(c.MaxInFlight, c.MaxBufferedBytes)
 	return &h
 }

@@ -162,7 +162,7 @@ func (h *handler) respond(d *delivery, out outcome) {
 // respondAsSenderRequires writes the response that the sender requires instead of the default one.
 func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *event, out outcome) {
 	a, header := out.response, w.Header()
-	header["Cache-Control"] = cacheNothing
+	header["Cache-Control"] = noStoreHeader
 	if a.ContentType != "" {
 		header.Set("Content-Type", a.ContentType)
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -217,7 +217,7 @@ func (h *handler) refuse(
 	// Never send 100 Continue. If the rest of the body is too long to drain, announce that the
 	// connection will be closed. A reset while the client is still sending could destroy the
 	// response.
-	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscard
+	ends := p.close || r.Header.Get("Expect") != "" || r.ContentLength > maxDiscardedBodyBytes
 	e.unread = e.unread && !ends
 	if ends {
 		header.Set("Connection", "close")
@@ -247,7 +247,7 @@ func ceilSeconds(d time.Duration) int64 {
 // Header values that never change. They are shared and must not be modified.
 var (
 	contentTypeJSON = []string{"application/json"}
-	cacheNothing    = []string{"no-store"}
+	noStoreHeader   = []string{"no-store"}
 )
 
 // respondAccepted writes the 200 response: this request, or an earlier one with the same delivery
@@ -262,7 +262,7 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 		body = append(body, `"}`...)
 	}
 	header := w.Header()
-	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
 	d.idOut[0] = executionID
 	// net/http copies headers when the body is written.
 	header[webhook.HeaderExecutionID] = d.idOut[:]
@@ -275,7 +275,7 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 // therefore started nothing.
 func (h *handler) respondFiltered(d *delivery) {
 	header := d.w.Header()
-	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, cacheNothing
+	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
 	h.extendWriteDeadline(d.w, d.e)
 	_, _ = d.w.Write(append(d.out[:0], `{"success":true,"filtered":true}`...))
 	d.e.status, d.e.filtered = http.StatusOK, true

@@ -174,7 +174,7 @@ func (h *handler) write(d *delivery, out outcome, status int, contentType []stri
 		header["Content-Type"] = contentType
 	}
 	if header["Cache-Control"] == nil {
-		header["Cache-Control"] = cacheNothing
+		header["Cache-Control"] = noStoreHeader
 	}
 	header["X-Content-Type-Options"] = noSniff
 	header[webhook.HeaderExecutionID] = []string{out.executionID}

@@ -100,9 +100,9 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// leadInTime is the duration of the unmeasured beginning of each turn: its connections are new, and
-// the processes were idle during the turns of the other variants.
-const leadInTime = 200 * time.Millisecond
+// unmeasuredLeadInTime is the duration of the unmeasured beginning of each turn: its connections
+// are new, and the processes were idle during the turns of the other variants.
+const unmeasuredLeadInTime = 200 * time.Millisecond
 
 // lastResponseTimeout is how long to wait for the last responses after a burst.
 const lastResponseTimeout = 10 * time.Second
@@ -359,7 +359,7 @@ func (s *session) runTurn(
 		cpuAfter, err := target.cpuUsed()
 		return turnResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
-	if _, err := measure(min(leadInTime, burst)); err != nil {
+	if _, err := measure(min(unmeasuredLeadInTime, burst)); err != nil {
 		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	t, err := measure(burst)

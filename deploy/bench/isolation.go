@@ -221,14 +221,14 @@ func leaderOf(name string) int {
 	}
 }
 
-// placeTimeout is how long the replicas may take to catch up after a freeze, and the leaders to
-// move to their servers.
-const placeTimeout = time.Minute
+// leaderPlacementTimeout is how long the replicas may take to catch up after a freeze, and the
+// leaders to move to their servers.
+const leaderPlacementTimeout = time.Minute
 
 // placeLeaders waits until each stream is led by the server that leaderOf returns for it, and all
 // replicas are up to date.
 func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, leaderPlacementTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -309,7 +309,7 @@ func (n *isolationRun) measure(
 	}
 	defer calm.close()
 	calm.refusals = true
-	lead := min(leadInTime, n.Burst)
+	lead := min(unmeasuredLeadInTime, n.Burst)
 	if _, err = calm.run(lead, n.Rate); err != nil {
 		return t, err
 	}
@@ -411,8 +411,8 @@ func (n *isolationRun) reset(ctx context.Context) error {
 // fullStreamBytes is the size of the troubled queue's stream when it has to become full.
 const fullStreamBytes = 4 << 20
 
-// errFull means that a stream refused a message because it is full.
-var errFull = errors.New("the stream is full")
+// errStreamFull means that a stream refused a message because it is full.
+var errStreamFull = errors.New("the stream is full")
 
 // fill limits the size of the troubled queue's stream, and publishes until it is full. It waits
 // until the executor has recorded what the stream holds.
@@ -420,7 +420,7 @@ func (n *isolationRun) fill(ctx context.Context) error {
 	if err := n.limitStream(ctx, troubledQueue, fullStreamBytes); err != nil {
 		return err
 	}
-	if err := n.publish(ctx, fullStreamBytes); !errors.Is(err, errFull) {
+	if err := n.publish(ctx, fullStreamBytes); !errors.Is(err, errStreamFull) {
 		return errors.Join(errors.New("the stream does not become full"), err)
 	}
 	return n.awaitBothRecorded(ctx)
@@ -484,7 +484,7 @@ func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 	case err := <-future.Err():
 		if refusal, ok := errors.AsType[*jetstream.APIError](err); ok &&
 			refusal.ErrorCode == stream.CodeStoreFailed && refusal.Description == fullDescription {
-			return errFull
+			return errStreamFull
 		}
 		return err
 	case <-ctx.Done():

@@ -102,7 +102,7 @@ func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnR
 		return t, err
 	}
 	defer calm.close()
-	lead := min(leadInTime, n.Burst)
+	lead := min(unmeasuredLeadInTime, n.Burst)
 	var other *generator
 	if flood {
 		other, err = newGenerator(n.flooded, n.Connections, n.BodyBytes, 1, 0, &n.floodIDs)

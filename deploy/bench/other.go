@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-var errLinux = errors.New("the benchmark needs Linux: epoll, and the clocks of other processes")
+var errNeedsLinux = errors.New("the benchmark needs Linux: epoll, and the clocks of other processes")
 
-func cpuTime(int) (time.Duration, error) { return 0, errLinux }
+func cpuTime(int) (time.Duration, error) { return 0, errNeedsLinux }
 
-func residentMB(int) (int, error) { return 0, errLinux }
+func residentMB(int) (int, error) { return 0, errNeedsLinux }
 
-func schedulingDelay(int) (time.Duration, error) { return 0, errLinux }
+func schedulingDelay(int) (time.Duration, error) { return 0, errNeedsLinux }
 
 func monotonicNanos() int64 { return 0 }
 
 type cpuLimit struct{}
 
-func limitCPU(int, float64) (cpuLimit, error) { return cpuLimit{}, errLinux }
+func limitCPU(int, float64) (cpuLimit, error) { return cpuLimit{}, errNeedsLinux }
 func (cpuLimit) remove() error                { return nil }
 
 type generator struct {
@@ -35,10 +35,10 @@ type httpConn struct {
 }
 
 func newGenerator(target, int, int, int, uint64, *uint64) (*generator, error) {
-	return nil, errLinux
+	return nil, errNeedsLinux
 }
 
 func (*generator) run(time.Duration, float64) (burstResult, error) {
-	return burstResult{}, errLinux
+	return burstResult{}, errNeedsLinux
 }
 func (*generator) close() {}

@@ -330,7 +330,7 @@ func (c *Scale) runTurn(ctx context.Context, l *scaleVariant) (t scaleTurnResult
 		defer g.close()
 		generators[n] = g
 	}
-	if _, err := runAll(ctx, generators, min(leadInTime, c.Burst)); err != nil {
+	if _, err := runAll(ctx, generators, min(unmeasuredLeadInTime, c.Burst)); err != nil {
 		return t, err
 	}
 	before, err := l.cpuOfServers()

@@ -92,16 +92,16 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 // repositoryURL is the address of the project's repository.
 const repositoryURL = "https://github.com/hookstart/hookstart"
 
-// linkTarget matches a link's target in a document, from the two characters before it up to its
-// fragment.
-var linkTarget = regexp.MustCompile(`\]\([^)\s#]+`)
+// linkTargetPattern matches a link's target in a document, from the two characters before it up to
+// its fragment.
+var linkTargetPattern = regexp.MustCompile(`\]\([^)\s#]+`)
 
 // rewriteLinks changes a document's links to files that are not shipped: they then lead to the
 // project's repository, at the release's commit. name is the document's path in the checkout, and
 // shipped holds the paths of the shipped files and folders.
 func (r *Release) rewriteLinks(name string, content []byte, shipped map[string]bool) []byte {
 	commit := strings.TrimSuffix(r.Commit, "-dirty")
-	return linkTarget.ReplaceAllFunc(content, func(match []byte) []byte {
+	return linkTargetPattern.ReplaceAllFunc(content, func(match []byte) []byte {
 		link := string(match[len("]("):])
 		to := path.Join(path.Dir(name), link)
 		about, err := os.Stat(filepath.Join(r.Root, to))

@@ -131,22 +131,22 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 	return server, nil
 }
 
-// skippedFolder is a folder inside the data folder. It holds an empty file for each runner consumer
-// that was recreated after the last message, and so skipped starts of unfinished executions. The
-// file is kept until the executor has redelivered those starts to the runners.
-const skippedFolder = "passed-over"
+// skippedConsumersFolder is a folder inside the data folder. It holds an empty file for each runner
+// consumer that was recreated after the last message, and so skipped starts of unfinished
+// executions. The file is kept until the executor has redelivered those starts to the runners.
+const skippedConsumersFolder = "passed-over"
 
 func recordSkipped(dataDir, consumer string) error {
-	folder := filepath.Join(dataDir, skippedFolder)
+	folder := filepath.Join(dataDir, skippedConsumersFolder)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
 }
 
-// skippedConsumers returns the names of the consumers that have a file in skippedFolder.
+// skippedConsumers returns the names of the consumers that have a file in skippedConsumersFolder.
 func skippedConsumers(dataDir string) (consumers []string, err error) {
-	files, err := os.ReadDir(filepath.Join(dataDir, skippedFolder))
+	files, err := os.ReadDir(filepath.Join(dataDir, skippedConsumersFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -158,9 +158,9 @@ func skippedConsumers(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetSkipped removes a consumer's file from skippedFolder.
+// forgetSkipped removes a consumer's file from skippedConsumersFolder.
 func forgetSkipped(dataDir, consumer string) error {
-	return os.Remove(filepath.Join(dataDir, skippedFolder, filepath.Base(consumer)))
+	return os.Remove(filepath.Join(dataDir, skippedConsumersFolder, filepath.Base(consumer)))
 }
 
 // maxPayload returns the maximum message size in bytes: NATS's default of 1 MiB, or more if larger

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	healthEvery = time.Second
+	healthCheckInterval = time.Second
 	// maxTransientFailures is the number of consecutive health checks that may fail before the
 	// server is restarted.
 	maxTransientFailures = 2
@@ -31,7 +31,7 @@ const (
 func recoverNATS(
 	ctx context.Context, server *embednats.Server, storeDir string, log logrus.FieldLogger,
 ) error {
-	tick := time.NewTicker(healthEvery)
+	tick := time.NewTicker(healthCheckInterval)
 	defer tick.Stop()
 	var (
 		failed    int  // number of consecutive checks that found the server unhealthy

@@ -25,8 +25,8 @@ const (
 	numSenders                    = 8
 )
 
-// unavailablePause is how long a sender waits after a 503.
-const unavailablePause = 20 * time.Millisecond
+// unavailableRetryPause is how long a sender waits after a 503.
+const unavailableRetryPause = 20 * time.Millisecond
 
 // target is a workflow that receives deliveries, and where its executions are stored.
 type target struct {
@@ -40,16 +40,16 @@ func targetOf(deliveryID string, targets int) int {
 	return int(deliveryID[len(deliveryID)-1]) % targets
 }
 
-// answeredFor is how long a call of the operators' API is retried while the response is a 5xx.
-const answeredFor = 2 * time.Minute
+// apiRetryTimeout is how long a call of the operators' API is retried while the response is a 5xx.
+const apiRetryTimeout = 2 * time.Minute
 
 // untilAnswered retries a call of the operators' API while the response is a 5xx, as operators do.
 // A program reports that it is ready before all processes confirm changes, so the first calls can
 // fail. untilAnswered returns the last error.
 func untilAnswered(ctx context.Context, call func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, answeredFor)
+	ctx, cancel := context.WithTimeout(ctx, apiRetryTimeout)
 	defer cancel()
-	retry.Until(ctx, unavailablePause, func() bool {
+	retry.Until(ctx, unavailableRetryPause, func() bool {
 		err = call(ctx)
 		problem, ok := errors.AsType[*api.Problem](err)
 		return !ok || problem.Status < http.StatusInternalServerError
@@ -87,7 +87,7 @@ func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough fun
 					l.accept(id, a.ExecutionID)
 				case a.Status == http.StatusServiceUnavailable:
 					l.markUnanswered(id)
-					retry.Sleep(ctx, unavailablePause)
+					retry.Sleep(ctx, unavailableRetryPause)
 				default:
 					l.recordUnexpected("delivery %s: %d %s", id, a.Status, a.Code)
 					return

@@ -130,15 +130,15 @@ func Run(ctx context.Context, c Config) (err error) {
 	return errors.Join(always.check(false), control.check(true))
 }
 
-// maxClusterControl is the maximum number of power cuts in the control with several servers.
-const maxClusterControl = 3
+// maxClusterControlCuts is the maximum number of power cuts in the control with several servers.
+const maxClusterControlCuts = 3
 
 // control returns the configuration of the control. With several servers, there are few cuts, each
 // on new disks, and each drops everything that was not synced. Otherwise, the result would depend
 // on the data that the disks keep by chance.
 func (c Config) control() Config {
 	if c.Servers > 1 {
-		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControl), 1, true
+		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControlCuts), 1, true
 	}
 	return c
 }
@@ -454,7 +454,7 @@ func (l *diskRun) redeliver(ctx context.Context) error {
 func (l *diskRun) repeat(ctx context.Context, deliveryID string) (a deliver.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	retry.Until(ctx, unavailablePause, func() bool {
+	retry.Until(ctx, unavailableRetryPause, func() bool {
 		a, err = post(ctx, newConnectionClient, l.urls[targetOf(deliveryID, len(l.urls))],
 			deliveryID, []byte("again"))
 		return err != nil || a.Status != http.StatusServiceUnavailable

@@ -130,16 +130,16 @@ func startLocal(dataDir, log, token string, syncAlways bool) (*process, error) {
 	return p, nil
 }
 
-// readyText matches the lines that hookstart-local prints when it is ready. Its groups capture the
-// URL of the console and the address of NATS.
-var readyText = regexp.MustCompile(
+// readyPattern matches the lines that hookstart-local prints when it is ready. Its groups capture
+// the URL of the console and the address of NATS.
+var readyPattern = regexp.MustCompile(
 	`(?s)\nConsole +(http\S+?)/(?:sign-in\S*)?\n.*\nNATS +(\S+)\n.*\nData +\S[^\n]*\n`)
 
 // awaitReady waits until hookstart-local is ready, and sets the addresses in p.
 func (p *process) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	found, err := p.stdout.Await(ctx, p.Process, readyText)
+	found, err := p.stdout.Await(ctx, p.Process, readyPattern)
 	if err != nil {
 		return fmt.Errorf("hookstart-local %w", err)
 	}

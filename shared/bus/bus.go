@@ -68,7 +68,7 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(pingEvery),
+		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPings),
 		nats.Timeout(2 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -113,7 +113,8 @@ func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 			return nil,
 				fmt.Errorf("cannot reach NATS at %s within %s (%w); is it running, and is "+
 					"--nats-url right?", Redact(o.URL), o.Timeout, err)
-		case <-time.After(retryEvery): // started here; a ticker would compete with the end of ctx
+		// Start the timer here: a ticker would compete with the end of ctx.
+		case <-time.After(connectRetryInterval):
 		}
 	}
 }
@@ -135,16 +136,16 @@ func (o *Options) handleClosed(nc *nats.Conn) {
 // third ping in a row without a reply, 2 to 3 seconds after the server's last message. A ping costs
 // 6 bytes each way.
 const (
-	pingEvery = time.Second
-	maxPings  = 2
+	pingInterval = time.Second
+	maxPings     = 2
 )
 
-// retryEvery is the pause between two attempts to connect. Connect logs nothing about attempts that
-// fail within connectQuietPeriod, since programs that start together often wait that long for the
-// server.
+// connectRetryInterval is the pause between two attempts to connect. Connect logs nothing about
+// attempts that fail within connectQuietPeriod, since programs that start together often wait that
+// long for the server.
 const (
-	retryEvery         = 250 * time.Millisecond
-	connectQuietPeriod = time.Second
+	connectRetryInterval = 250 * time.Millisecond
+	connectQuietPeriod   = time.Second
 )
 
 // credentials reads a credentials file, which holds either a user JWT with its seed or only an NKey

@@ -9,28 +9,29 @@ import (
 	"strings"
 )
 
-// gcPercent, leastRoom and heapRoom limit how much garbage may accumulate. With little live data,
-// gcPercent lets the heap grow to five times that data before a collection, and leastRoom lets it
-// grow by at least that many bytes. This suits a service with little live data and requests that
-// use memory only briefly: with Go's default, the ingress collects dozens of times a second under
-// load, and each collection also empties the buffer pools. With much live data, such as a million
-// workflows, collections are rare anyway. The heap then grows by heapRoom, but by no less than
-// leastPercent. GOGC overrides all of them.
+// gcPercent, minHeapGrowthBytes and largeHeapGrowthBytes limit how much garbage may accumulate.
+// With little live data, gcPercent lets the heap grow to five times that data before a collection,
+// and minHeapGrowthBytes lets it grow by at least that many bytes. This suits a service with little
+// live data and requests that use memory only briefly: with Go's default, the ingress collects
+// dozens of times a second under load, and each collection also empties the buffer pools. With much
+// live data, such as a million workflows, collections are rare anyway. The heap then grows by
+// largeHeapGrowthBytes, but by no less than minGCPercent. GOGC overrides all of them.
 const (
-	gcPercent    = 400
-	leastPercent = 30
-	leastRoom    = 64 << 20
-	heapRoom     = 192 << 20
-	// leastLive is the minimum size in bytes of the live heap that the Go runtime assumes. At a GC
-	// percentage of 100 the runtime never collects below 4 MB.
-	leastLive = 4 << 20
+	gcPercent            = 400
+	minGCPercent         = 30
+	minHeapGrowthBytes   = 64 << 20
+	largeHeapGrowthBytes = 192 << 20
+	// minLiveHeapBytes is the minimum size in bytes of the live heap that the Go runtime assumes.
+	// At a GC percentage of 100 the runtime never collects below 4 MB.
+	minLiveHeapBytes = 4 << 20
 )
 
 // gcPercentFor returns the GC percentage for a given number of live bytes.
 func gcPercentFor(live uint64) int {
-	live = max(live, leastLive)
+	live = max(live, minLiveHeapBytes)
 	//nolint:gosec // 1,600 at most
-	return int(max(leastPercent, leastRoom*100/live, min(gcPercent, heapRoom*100/live)))
+	return int(max(minGCPercent, minHeapGrowthBytes*100/live,
+		min(gcPercent, largeHeapGrowthBytes*100/live)))
 }
 
 // adjustGCPercent adjusts the percentage after each collection, according to the size of the live

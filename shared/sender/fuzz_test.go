@@ -100,7 +100,7 @@ func FuzzSplitters(f *testing.F) {
 				m := &s.methods[i]
 				r := &Request{
 					Method: deliveryMethod,
-					Header: map[string][]string{"Content-Type": {formType}},
+					Header: map[string][]string{"Content-Type": {formContentType}},
 					URL:    "https://x/?a=b",
 					Body:   body,
 				}
@@ -214,7 +214,7 @@ func FuzzForm(f *testing.F) {
 	f.Add("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n", "a")
 	f.Fuzz(func(t *testing.T, body, name string) {
 		r := &Request{
-			Header: map[string][]string{"Content-Type": {formType + "; charset=utf-8"}},
+			Header: map[string][]string{"Content-Type": {formContentType + "; charset=utf-8"}},
 			Body:   []byte(body),
 		}
 		got, _ := r.formValue(name)

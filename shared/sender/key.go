@@ -82,7 +82,7 @@ func (m *method) readKey(text string) (key, error) {
 	return key{bytes: raw}, nil
 }
 
-var errSPKI = errors.New("the public key must be ECDSA P-256, in base64 or PEM")
+var errInvalidPublicKey = errors.New("the public key must be ECDSA P-256, in base64 or PEM")
 
 func readSPKI(text string) (key, error) {
 	var der []byte
@@ -93,11 +93,11 @@ func readSPKI(text string) (key, error) {
 	}
 	parsed, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
-		return key{}, errSPKI
+		return key{}, errInvalidPublicKey
 	}
 	public, ok := parsed.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
-		return key{}, errSPKI
+		return key{}, errInvalidPublicKey
 	}
 	return key{ecdsa: public}, nil
 }

@@ -28,7 +28,7 @@ func ParseValueRef(text string) (ValueRef, error) {
 			return ValueRef{}, fmt.Errorf("the parameter %s holds the node's token", rest)
 		}
 		return ValueRef{source{kind: fromQuery, name: rest}}, nil
-	case errors.Is(err, errSource):
+	case errors.Is(err, errInvalidSource):
 		return ValueRef{}, errInvalidValueRef
 	case err != nil:
 		return ValueRef{}, err

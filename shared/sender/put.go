@@ -112,7 +112,7 @@ func (s source) setJSON(r *Request, value string) error {
 // setField replaces a field of a URL-encoded form, or adds it.
 func (s source) setField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(mediaType), formType) {
+	if !strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {
 		return ErrUnsupportedBody
 	}
 	var pairs []string

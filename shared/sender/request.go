@@ -83,12 +83,12 @@ func (r *Request) describeUnsignedFields() string {
 	return ""
 }
 
-// formType is the media type of a URL-encoded form.
-const formType = "application/x-www-form-urlencoded"
+// formContentType is the media type of a URL-encoded form.
+const formContentType = "application/x-www-form-urlencoded"
 
 func isFormType(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
-	return strings.EqualFold(strings.TrimSpace(mediaType), formType)
+	return strings.EqualFold(strings.TrimSpace(mediaType), formContentType)
 }
 
 // form holds the fields of a form in the order in which they were sent.

@@ -166,7 +166,7 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 // addBodyHash adds the query parameter that Twilio adds to the URL if the body is not a form.
 func (r *Request) addBodyHash() {
 	if mediaType, _, _ := strings.Cut(r.header("Content-Type"),
-		";"); strings.EqualFold(strings.TrimSpace(mediaType), formType) {
+		";"); strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {
 		return
 	}
 	sum := sha256.Sum256(r.Body)

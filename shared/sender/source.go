@@ -31,7 +31,7 @@ const (
 	fromSignature // a part of the signature header: signature:t
 )
 
-var errSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
+var errInvalidSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
 // parseSource parses a source. If builtIn is true, text is from the built-in table: then more kinds
 // are allowed, and a "*" token in a pointer means every element.
@@ -58,7 +58,7 @@ func parseSource(text string, builtIn bool) (source, error) {
 	case builtIn && kind == "signature" && rest != "":
 		return source{kind: fromSignature, name: rest}, nil
 	}
-	return source{}, errSource
+	return source{}, errInvalidSource
 }
 
 // maxPointerTokens is the maximum number of tokens in a pointer.

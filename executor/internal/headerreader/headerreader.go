@@ -22,11 +22,11 @@ var (
 )
 
 const (
-	// abandonedAfter is the time after which the server deletes the consumer of a reader that ended
-	// without deleting it.
-	abandonedAfter = 5 * time.Second
-	// ownerKey is the key in the consumer's metadata that identifies its reader.
-	ownerKey = "hookstart.owner"
+	// consumerInactiveThreshold is the time after which the server deletes the consumer of a reader
+	// that ended without deleting it.
+	consumerInactiveThreshold = 5 * time.Second
+	// ownerMetadataKey is the key in the consumer's metadata that identifies its reader.
+	ownerMetadataKey = "hookstart.owner"
 )
 
 // Reader reads the headers of a stream's messages. It is not safe for concurrent use.
@@ -48,10 +48,10 @@ func Begin(
 	r := &Reader{js: js, stream: streamName, owner: uuid.NewString(), next: 1}
 	config.AckPolicy = jetstream.AckNonePolicy
 	config.HeadersOnly = true
-	config.InactiveThreshold = abandonedAfter
+	config.InactiveThreshold = consumerInactiveThreshold
 	config.MemoryStorage = true
 	config.Replicas = 1
-	config.Metadata = map[string]string{ownerKey: r.owner}
+	config.Metadata = map[string]string{ownerMetadataKey: r.owner}
 	var err error
 	r.Consumer, err = js.CreateConsumer(ctx, streamName, config)
 	if errors.Is(err, jetstream.ErrConsumerExists) || err == nil && !r.owns(r.CachedInfo()) {
@@ -64,7 +64,7 @@ func Begin(
 }
 
 func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
-	return info.Config.Metadata[ownerKey] == r.owner
+	return info.Config.Metadata[ownerMetadataKey] == r.owner
 }
 
 // Metadata returns the metadata of the next received message, or ErrMessagesLost if a message

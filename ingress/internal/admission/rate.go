@@ -66,8 +66,8 @@ type Usage struct {
 	Each time.Duration // the cost of one request under the limit at that time; 0 means unknown
 }
 
-// sweepEvery is the interval between removals of idle entries.
-const sweepEvery = time.Minute
+// removeIdleInterval is the interval between removals of idle entries.
+const removeIdleInterval = time.Minute
 
 // Limits tracks the usage at this ingress and at others: for each busy workflow, the used part of
 // its rate limit, and for each busy account, the used part of its bytes per day.
@@ -156,7 +156,7 @@ func (l *Limits) ReceiveUsage(
 // removeIdle removes idle entries. It copies the others to a new map, because a map never releases
 // memory.
 func (s *limitShard[Used]) removeIdle(now time.Duration) {
-	if now-s.swept < sweepEvery {
+	if now-s.swept < removeIdleInterval {
 		return
 	}
 	busy := map[string]gcraState{}

@@ -197,7 +197,7 @@ func TestLimitsForgetIdleWorkflows(t *testing.T) {
 	for n := range 10_000 {
 		limits.chargeRequest(strconv.Itoa(n), limit, at)
 	}
-	at = at.Add(2 * sweepEvery)
+	at = at.Add(2 * removeIdleInterval)
 	for n := range 1_000 { // enough for every shard to have some
 		limits.chargeRequest("again-"+strconv.Itoa(n), limit, at)
 	}
@@ -282,7 +282,7 @@ func BenchmarkLimitsMemory(b *testing.B) {
 			b.Fatalf("%d limiters", n)
 		}
 		b.ReportMetric((inUse()-before)/busy, "B/limiter")
-		at = at.Add(2 * sweepEvery)
+		at = at.Add(2 * removeIdleInterval)
 		use(ids[:afterwards])
 		b.ReportMetric(float64(limits.remembered()), "limiters-after-idling")
 		b.ReportMetric((inUse()-before)/1024, "KB-after-idling")

@@ -41,8 +41,8 @@ const (
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
-	// reportBuffer is the number of reports that a Wait buffers.
-	reportBuffer = 4
+	// reportBufferSize is the number of reports that a Wait buffers.
+	reportBufferSize = 4
 )
 
 // Reason describes why a Wait is over.
@@ -210,7 +210,7 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	wait := &Wait{
 		waits:     w,
 		execution: execution,
-		reports:   make(chan *nats.Msg, reportBuffer),
+		reports:   make(chan *nats.Msg, reportBufferSize),
 		back:      w.nextReconnect(),
 	}
 	if err := wait.subscribe(execution.Layout, execution.Queue); err != nil {

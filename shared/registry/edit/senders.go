@@ -294,13 +294,14 @@ func (e *Editor) RevealCapturedSecrets(
 	return texts, err
 }
 
-type ifSenderKey struct{}
+type senderConditionKey struct{}
 
-// IfSender returns a context in which a change of a node's sender fails with the error that holds
-// returns for the existing sender, which is nil if there is none. A change does not fail if the
-// sender is already as requested. holds may be called more than once.
-func IfSender(ctx context.Context, holds func(*registry.Sender) error) context.Context {
-	return context.WithValue(ctx, ifSenderKey{}, holds)
+// WithSenderCondition returns a context for a conditional change of a node's sender. The change
+// calls check with the existing sender, or with nil if there is none. If check returns an error,
+// the change fails with that error, unless the sender is already as requested. check may be called
+// more than once.
+func WithSenderCondition(ctx context.Context, check func(*registry.Sender) error) context.Context {
+	return context.WithValue(ctx, senderConditionKey{}, check)
 }
 
 // senderChange returns the new sender record, or nil to remove the sender. It must not modify
@@ -342,8 +343,8 @@ func (e *Editor) changeSender(
 		if err := checkUnchanged(ctx, have.Record); err != nil {
 			return 0, err
 		}
-		if holds, ok := ctx.Value(ifSenderKey{}).(func(*registry.Sender) error); ok {
-			if err := holds(before.Sender); err != nil {
+		if check, ok := ctx.Value(senderConditionKey{}).(func(*registry.Sender) error); ok {
+			if err := check(before.Sender); err != nil {
 				return 0, err
 			}
 		}

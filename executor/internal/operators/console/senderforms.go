@@ -180,7 +180,7 @@ func (c *Console) saveSender(r *http.Request, p *posted) (string, error) {
 	if secret := p.values["secret"]; secret != "" {
 		put.Secrets = []string{secret}
 	}
-	ctx = operate.IfSender(ctx, func(now *api.PutSender) error {
+	ctx = operate.WithSenderCondition(ctx, func(now *api.PutSender) error {
 		return p.checkUnchanged(map[string]string{"sender": senderText(now)})
 	})
 	_, err = c.Operate.PutSender(ctx, caller, r.PathValue("id"), r.URL.Query().Get("node"), put)

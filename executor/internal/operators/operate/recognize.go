@@ -23,8 +23,8 @@ type RecognizedProvider struct {
 	AsForm bool
 }
 
-// gitHub is the ID of GitHub's preset.
-const gitHub = "github"
+// gitHubPreset is the ID of GitHub's preset.
+const gitHubPreset = "github"
 
 // recognizeProvider returns what a request reveals about its provider.
 func (r startRequest) recognizeProvider() (found RecognizedProvider) {
@@ -33,7 +33,7 @@ func (r startRequest) recognizeProvider() (found RecognizedProvider) {
 	}
 	sent := r.toSenderRequest()
 	of, known := sender.Recognize(sent)
-	if r.sender == gitHub || r.sender == "" && known && of.ID == gitHub {
+	if r.sender == gitHubPreset || r.sender == "" && known && of.ID == gitHubPreset {
 		found.AsForm = r.hasFormPayload()
 	}
 	if r.sender != "" {

@@ -145,15 +145,15 @@ func (s *Service) PutSender(
 		})
 }
 
-// IfSender returns a context in which PutSender fails with the error that holds returns for the
-// existing sender, without its secrets. It is nil if there is none. holds may be called more than
-// once.
-func IfSender(ctx context.Context, holds func(*api.PutSender) error) context.Context {
-	return edit.IfSender(ctx, func(s *registry.Sender) error {
+// WithSenderCondition returns a context for a conditional PutSender. PutSender calls check with the
+// existing sender, without its secrets, or with nil if there is none. If check returns an error,
+// PutSender fails with that error. check may be called more than once.
+func WithSenderCondition(ctx context.Context, check func(*api.PutSender) error) context.Context {
+	return edit.WithSenderCondition(ctx, func(s *registry.Sender) error {
 		if s == nil {
-			return holds(nil)
+			return check(nil)
 		}
-		return holds(&api.PutSender{Preset: s.Preset, Settings: s.Settings})
+		return check(&api.PutSender{Preset: s.Preset, Settings: s.Settings})
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	pollEvery = 5 * time.Second
+	pollInterval = 5 * time.Second
 	// maxQueuesWithMetrics is the maximum number of queues with metrics. It is limited because
 	// every caller who may change a workflow can make up queues.
 	maxQueuesWithMetrics = 1_000
@@ -37,7 +37,7 @@ var (
 // Run polls the queues every few seconds until the context is done.
 func (w *Watch) Run(ctx context.Context) {
 	// Callers of Poll receive the error; an outage of NATS is reported elsewhere.
-	retry.Every(ctx, pollEvery, func() { _, _ = w.Poll(ctx) })
+	retry.Every(ctx, pollInterval, func() { _, _ = w.Poll(ctx) })
 }
 
 // Describe implements prometheus.Collector.

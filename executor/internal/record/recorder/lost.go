@@ -177,7 +177,7 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	}
 	behind, err := r.rewindIfBehind(ctx, at)
 	if err == nil && (behind || r.recovery.isRunning()) {
-		err = errBehind
+		err = errNotCaughtUp
 	}
 	return err
 }
@@ -221,7 +221,7 @@ func (r *Recorder) end(
 	return nil
 }
 
-var errBehind = errors.New("the recorder has not caught up")
+var errNotCaughtUp = errors.New("the recorder has not caught up")
 
 const (
 	// catchUpTimeout is how long a search waits for the recorder.
@@ -249,7 +249,7 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 			return nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return errBehind
+			return errNotCaughtUp
 		}
 		retry.Sleep(ctx, r.timing.catchUpPoll)
 	}

@@ -225,8 +225,8 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 	return nil
 }
 
-// recorderWait is the maximum time to wait until the executors consume a new stream.
-const recorderWait = 30 * time.Second
+// recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
+const recorderWaitTimeout = 30 * time.Second
 
 // createOwnStreams creates a stream for each queue in the file that had its own, with the limits in
 // the queue's record, and waits until the executors consume them. If there are too few servers for
@@ -284,7 +284,7 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 
 // awaitRecorder waits until the executors have a consumer for a stream.
 func (i Installation) awaitRecorder(ctx context.Context, name string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, recorderWait)
+	ctx, cancel := context.WithTimeout(ctx, recorderWaitTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		_, err = i.JetStream.Consumer(ctx, name, stream.RecorderConsumer)

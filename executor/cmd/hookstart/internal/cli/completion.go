@@ -31,9 +31,9 @@ Example:
   hookstart completion bash`
 }
 
-// fileMarker is printed instead of candidates if the word is a file name. The script then lets the
-// shell complete the word.
-const fileMarker = "_files"
+// fileCompletionMarker is printed instead of candidates if the word is a file name. The script then
+// lets the shell complete the word.
+const fileCompletionMarker = "_files"
 
 // completionScripts holds one script per shell. The scripts do not need the shell's completion
 // package. Bash passes = as a separate word.
@@ -58,8 +58,8 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 	for _, c := range candidates(model.Node, v.Words[1:]) {
 		line := flagged + c.text
 		switch {
-		case c.text == fileMarker:
-			line = fileMarker
+		case c.text == fileCompletionMarker:
+			line = fileCompletionMarker
 		case v.Shell == "zsh":
 			line = strings.ReplaceAll(c.text, ":", `\:`) + ":" + c.help
 		case v.Shell == "fish":
@@ -140,7 +140,7 @@ func flagsOf(node *kong.Node) (found []candidate) {
 
 func valuesOf(f *kong.Flag) []candidate {
 	if f != nil && (f.Name == "file" || f.Tag.Type == "path") {
-		return []candidate{{text: fileMarker}}
+		return []candidate{{text: fileCompletionMarker}}
 	}
 	if f == nil {
 		return nil

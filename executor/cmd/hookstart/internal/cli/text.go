@@ -13,9 +13,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/humantext"
 )
 
-const exactLayout = "2006-01-02 15:04:05.000 UTC"
+const exactTimeLayout = "2006-01-02 15:04:05.000 UTC"
 
-func exactTime(t time.Time) string { return t.UTC().Format(exactLayout) }
+func exactTime(t time.Time) string { return t.UTC().Format(exactTimeLayout) }
 
 func ago(t, now time.Time) string { return humantext.Ago(t, now) }
 
