@@ -155,6 +155,15 @@ func unexpiredTokens(tokens []registry.NodeToken, now time.Time) []registry.Node
 	return list
 }
 
+type ifSampleKey struct{}
+
+// IfSample returns a context in which SetSamplePayload fails with the error that holds returns for
+// the existing sample payload, which is nil if there is none. It does not fail if the payload is
+// already as requested. holds may be called more than once.
+func IfSample(ctx context.Context, holds func(sample []byte) error) context.Context {
+	return context.WithValue(ctx, ifSampleKey{}, holds)
+}
+
 // SetSamplePayload stores a node's sample payload, which must be one JSON text.
 func (e *Editor) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
@@ -335,6 +344,11 @@ func (e *Editor) changeSecrets(
 		secrets, revision, err := e.readSecrets(ctx, workflowID, nodeID)
 		if err != nil {
 			return err
+		}
+		if holds, ok := ctx.Value(ifSampleKey{}).(func([]byte) error); ok {
+			if err := holds(secrets.SamplePayload); err != nil {
+				return err
+			}
 		}
 		edit(secrets)
 		stored, err := sealTrigger(e.keys, workflowID, nodeID, secrets)

@@ -74,6 +74,8 @@ type posted struct {
 	started string
 	values  map[string]string // what the page shows again, if it is not what the server has now
 	status  int               // status of the response after a failure
+	fields  map[string]string // fields of the form that are different now, for a script that stays
+	stored  bool              // what was typed is stored, although the form has failed
 
 	Code     string // code of the failure; "" means that there was none
 	Message  string // what the form says about the failure
@@ -144,6 +146,9 @@ func (v formView) Checked(field string) bool {
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
 }
 
+// Stored reports whether what the form contains is stored, although the form has failed.
+func (v formView) Stored() bool { return v.stored }
+
 // Problem returns what is wrong with a field, or "" if nothing is.
 func (v formView) Problem(field string) string { return v.problems[field] }
 
@@ -186,6 +191,9 @@ func (c *Console) forms() map[string]*form {
 		"/workflows/{id}/order":                c.orderForm(),
 		"/workflows/{id}/answer":               c.answerForm(),
 		"/workflows/{id}/rotate":               c.rotateForm(),
+		"/workflows/{id}/sample":               c.saveSampleForm(),
+		"/workflows/{id}/send-test":            c.sendTestForm(),
+		"/workflows/{id}/rerun":                c.rerunTriggerForm(),
 		"/workflows/{id}/sender":               c.senderForm(),
 		"/workflows/{id}/new-secret":           c.newSecretForm(),
 		"/workflows/{id}/remove-sender":        c.removeSenderForm(),
@@ -251,7 +259,7 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			p.name, p.status = "", http.StatusOK
 			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
 		case err == nil && acceptsJSON(r):
-			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done, p.started})
+			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done, p.started, p.fields})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
@@ -283,6 +291,8 @@ type saved struct {
 	Done string `json:"done"` // says what was done
 	// Started is the ID of the execution that was started.
 	Started string `json:"started,omitempty"`
+	// Fields holds the values of fields that are different now, for a page that stays.
+	Fields map[string]string `json:"fields,omitempty"`
 }
 
 // acceptsJSON reports whether the request was sent by a script, which accepts only JSON.

@@ -110,7 +110,12 @@ func (r *rig) buttonIn(page, part string) (action string, values url.Values) {
 		r.t.Fatalf("the page has no button with %s:\n%.2000s", part, page)
 	}
 	of := attributesOf(tag)
-	action, values = r.formIn(page, of["form"])
+	form := of["form"]
+	if form == "" { // then it is within its form
+		before := page[:strings.Index(page, tag)]
+		form = attributesOf(before[strings.LastIndex(before, "<form "):])["id"]
+	}
+	action, values = r.formIn(page, form)
 	if of["name"] != "" {
 		values.Set(of["name"], of["value"])
 	}
@@ -371,6 +376,9 @@ func TestFormsAreProtected(t *testing.T) {
 		{workflow, "order-form", "place", "ptr:/a"},
 		{workflow, "answer-form", "wait", "5"},
 		{workflow, "rotate-form", "grace", "0"},
+		{stripe, `data-send-test`},
+		{stripe, `data-run-past`},
+		{stripe, `data-save-sample`},
 		{stripe, "sender-form", "settings.toleranceSeconds", "600"},
 		{stripe, "new-secret-form", "secret", "whsec_a-third-secret"},
 		{stripe, `id="remove-sender"`},
@@ -429,6 +437,8 @@ func TestFormsAreProtected(t *testing.T) {
 		}
 	}
 	ids := strings.NewReplacer("/workflows/{id}/sender", stripe+"/sender",
+		"/workflows/{id}/sample", stripe+"/sample", "/workflows/{id}/rerun", stripe+"/rerun",
+		"/workflows/{id}/send-test", stripe+"/send-test",
 		"/workflows/{id}/new-secret", stripe+"/new-secret",
 		"/workflows/{id}/remove-sender", stripe+"/remove-sender",
 		"/workflows/{id}/secrets/{secret}", stripe+"/secrets/"+secret,

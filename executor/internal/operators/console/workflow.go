@@ -83,6 +83,8 @@ type trigger struct {
 
 	FilterForm, OrderForm, AnswerForm, RotateForm formView
 
+	SampleForm formView
+
 	// SenderForm sets the sender, NewSecretForm adds a secret, and EndForm ends a secret or removes
 	// the sender.
 	SenderForm, NewSecretForm, EndForm formView
@@ -226,9 +228,8 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		Filter: got.Filter, OrderKey: got.OrderKey, Answer: got.Answer,
 	})
 	t.RotateForm = viewForm(ctx, "rotate", map[string]string{"grace": "3600"})
-	if sample := bytes.TrimSpace(got.SamplePayload); string(sample) != "null" {
-		t.Sample = indentJSON(sample)
-	}
+	t.Sample = sampleText(got.SamplePayload)
+	t.SampleForm = viewForm(ctx, "sample", sampleFields(got.SamplePayload, t.Sample))
 	t.Snippets = snippets(t.URL,
 		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
 	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))

@@ -107,6 +107,15 @@ func (s *Service) PatchTrigger(
 		})
 }
 
+// MaxSamplePayloadBytes is the maximum size of a sample payload.
+const MaxSamplePayloadBytes = edit.MaxSamplePayloadBytes
+
+// IfSample returns a context in which SetSamplePayload fails with the error that holds returns for
+// the existing sample payload, which is nil if there is none. holds may be called more than once.
+func IfSample(ctx context.Context, holds func(sample []byte) error) context.Context {
+	return edit.IfSample(ctx, holds)
+}
+
 // SetSamplePayload sets a node's sample payload, which must be one JSON text.
 func (s *Service) SetSamplePayload(
 	ctx context.Context, caller Caller, workflowID, nodeID string, sample []byte,

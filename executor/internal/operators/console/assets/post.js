@@ -70,7 +70,8 @@ async function ask(form, button) {
 }
 
 // showSaved loads the page that shows the result, or refreshes the part of this page that does.
-async function showSaved(form, button, said, { page, done, started }) {
+async function showSaved(form, button, said, saved) {
+  const { page, done, started, fields } = saved;
   if (form.dataset.inPlace === "page") {
     for (const control of form.elements) { // or the browser would ask whether to leave what is not saved
       control.defaultValue = control.value;
@@ -79,9 +80,13 @@ async function showSaved(form, button, said, { page, done, started }) {
     goOn(page, done);
     return;
   }
+  for (const [name, value] of Object.entries(fields ?? {})) {
+    form.elements[name].value = value;
+  }
+  renewKey(form);
+  form.dispatchEvent(new CustomEvent("answered", { detail: { saved } }));
   if (started) {
     sayStarted(said, started, done);
-    renewKey(form);
     if (button.dataset.once) { // it may have the focus, and keeps it
       button.textContent = button.dataset.once;
       button.setAttribute("aria-disabled", "true");
@@ -91,7 +96,7 @@ async function showSaved(form, button, said, { page, done, started }) {
   if (said.matches(".refusal")) {
     said.hidden = true;
   } else {
-    succeed(said, done);
+    succeed(said, done, ...linkTo(page));
   }
   await refreshFragments(button);
   if (document.activeElement === document.body && !said.hidden) { // the button is gone, and had the focus
@@ -99,7 +104,19 @@ async function showSaved(form, button, said, { page, done, started }) {
   }
 }
 
-// renewKey changes the idempotency key of a form that has started an execution, so that it can start another.
+// linkTo returns a link to the part of this page that shows the result, if the response names one.
+function linkTo(page) {
+  const { hash } = new URL(page, location.href);
+  if (hash === "") {
+    return [];
+  }
+  const link = document.createElement("a");
+  link.href = hash;
+  link.textContent = "Show them";
+  return [" ", link];
+}
+
+// renewKey changes the idempotency key of a form that has done its work, so that it can start another execution.
 function renewKey(form) {
   if (form.elements.key) {
     form.elements.key.value = crypto.getRandomValues(new Uint32Array(4)).join("-");
@@ -122,6 +139,7 @@ async function refuse(form, said, response, page) {
   const answered = page.getElementById(form.getAttribute("id"));
   if (answered) { // not if somebody else has changed what the form is about
     adopt(form, answered);
+    form.dispatchEvent(new CustomEvent("answered", { detail: { form: answered } }));
   }
   if (said.matches(".refusal")) {
     said.replaceChildren(...text.childNodes);

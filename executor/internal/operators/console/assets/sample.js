@@ -1,7 +1,5 @@
-// The sample payload: checked as one types, saved as it was written, sent as a test.
-import { Problem, busy, call, send } from "./api.js";
-import { fail, succeed } from "./failures.js";
-import { sayStarted } from "./started.js";
+// The sample payload: checked as one types. Its form, which post.js posts, saves it and sends it as a test.
+import { succeed } from "./failures.js";
 
 const maxBytes = 512 * 1024;
 
@@ -10,7 +8,6 @@ export function watchSample() {
   if (!form) {
     return;
   }
-  const path = form.closest("[data-trigger]").dataset.trigger;
   const area = form.elements.sample;
   const said = form.querySelector("[data-sample-said]");
   const [test, save, format, unsaved] = ["[data-send-test]", "[data-save-sample]", "[data-format-sample]", "[data-unsaved]"].map((s) => form.querySelector(s));
@@ -35,28 +32,17 @@ export function watchSample() {
     test.textContent = area.value === saved ? verb : "Save and " + verb[0].toLowerCase() + verb.slice(1);
     say(wrong || (empty ? "None yet. A test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
   };
-  const store = async () => {
-    const text = area.value;
-    await call("PUT", path + "/sample-payload", text);
-    saved = text;
-  };
-  const run = async () => {
-    if (area.value !== saved) {
-      await store();
+  let sent; // what was posted last
+  form.addEventListener("submit", () => { sent = area.value; });
+  form.addEventListener("answered", ({ detail }) => {
+    const theirs = detail.form?.elements.sample;
+    if (detail.saved) {
+      saved = sent;
+    } else if (theirs?.hasAttribute("data-stored")) {
+      saved = theirs.value;
     }
-    const { executionId } = await call("POST", path + "/rerun");
     check();
-    sayStarted(said, executionId, "Started on the sample payload.");
-  };
-  const doing = (button, work) => async (event) => {
-    event.preventDefault();
-    try {
-      await busy(button, work);
-    } catch (problem) {
-      check();
-      fail(said, problem);
-    }
-  };
+  });
 
   // What is only here would be lost: the browser asks first.
   window.addEventListener("beforeunload", (event) => {
@@ -69,43 +55,10 @@ export function watchSample() {
     area.value = pretty(area.value);
     check();
   });
-  save.addEventListener("click", doing(save, async () => {
-    await store();
+  format.hidden = false;
+  if (!said.matches(".bad")) { // else the page says why the form was refused
     check();
-    say("Saved.");
-  }));
-  const sign = async () => {
-    if (area.value !== saved) {
-      await store();
-    }
-    // Each test is a delivery of its own: with the ID of the one before, it would start nothing.
-    const sent = await send("POST", path + "/send-test", { deliveryId: "test-" + Date.now() });
-    check();
-    if (!sent.success) {
-      throw new Problem(sent.status, sent.code, refusalOf(sent));
-    }
-    if (sent.executionId) {
-      sayStarted(said, sent.executionId, "Sent as " + form.dataset.signed + " does, and accepted.");
-    } else if (sent.filtered) {
-      const link = document.createElement("a");
-      link.href = "#filter-title";
-      link.textContent = "The filtered requests";
-      succeed(said, "It does not meet the filter, so it starts nothing. ", link, " are listed with what did not hold.");
-    } else {
-      say("Answered as a handshake. It starts nothing.");
-    }
-  };
-  form.addEventListener("submit", doing(test, "signed" in form.dataset ? sign : run));
-  past?.addEventListener("click", doing(past, run));
-  check();
-}
-
-// refusalOf says what the endpoint has answered, and what to do.
-function refusalOf(sent) {
-  if (sent.code === "workflow_inactive") {
-    return "Its signature was right, but the workflow is inactive: the test was recorded as rejected. Activate it, or run without the endpoint.";
   }
-  return `The endpoint refused it: ${sent.status} ${sent.code}. ${sent.detail ?? ""}`;
 }
 
 // whatIsWrong says it with line and column; "": nothing.

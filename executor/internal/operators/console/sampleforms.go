@@ -1,0 +1,185 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/webhook"
+)
+
+// The form of a trigger node's sample payload has three addresses: one saves the payload, the
+// others also start an execution on it, with or without the endpoint.
+
+// maxSampleForm is the maximum size, in bytes, of a form with a sample payload. URL encoding can
+// triple the payload.
+const maxSampleForm = 3*operate.MaxSamplePayloadBytes + 16<<10
+
+// sampleForm returns a form of the sample payload. test is called after the payload was saved.
+func (c *Console) sampleForm(
+	operation string, test func(r *http.Request, p *posted) (string, error),
+) *form {
+	return &form{
+		name:      "sample",
+		operation: operation,
+		single:    true,
+		settings: []setting{{"sample payload", []string{"digest"}, func([]string) string {
+			return "another one"
+		}}},
+		fields:   map[string]string{"body": "sample"},
+		labels:   map[string]string{"body": "The sample payload"},
+		maxBytes: maxSampleForm,
+		page:     workflowFormPage,
+		show:     c.showWorkflow,
+		save: func(r *http.Request, p *posted) (string, error) {
+			if err := c.storeSample(r, p); err != nil {
+				return "", err
+			}
+			return test(r, p)
+		},
+	}
+}
+
+// sampleText returns a node's sample payload as its page shows it.
+func sampleText(sample []byte) string {
+	if sample = bytes.TrimSpace(sample); string(sample) != "null" {
+		return indentJSON(sample)
+	}
+	return ""
+}
+
+// sampleDigest returns a value that is different for different sample payloads. With it, the page
+// need not contain the payload twice. Line breaks may have changed in the browser.
+func sampleDigest(text string) string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// sampleFields returns the fields of the form of a sample payload. The field digest is of the
+// payload as it is stored, and display as the page shows it.
+func sampleFields(stored []byte, text string) map[string]string {
+	return map[string]string{
+		"sample": text, "digest": storedDigest(stored), "display": sampleDigest(text),
+		keyField: newKey(),
+	}
+}
+
+// storedDigest returns the digest of a stored sample payload.
+func storedDigest(stored []byte) string {
+	if text := string(bytes.TrimSpace(stored)); text != "null" {
+		return sampleDigest(text)
+	}
+	return sampleDigest("")
+}
+
+// storeSample stores the sample payload if the operator has changed it.
+func (c *Console) storeSample(r *http.Request, p *posted) error {
+	text := p.values["sample"]
+	digest := sampleDigest(text)
+	if digest == p.values["display"] {
+		p.values["digest"], p.stored = p.values[shownPrefix+"digest"], true
+		delete(p.values, "sample") // a failure shows the present one
+		delete(p.values, "display")
+		return nil
+	}
+	p.values["digest"] = digest
+	ctx := operate.IfSample(r.Context(), func(stored []byte) error {
+		return p.checkUnchanged(map[string]string{"digest": storedDigest(stored)})
+	})
+	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),
+		r.URL.Query().Get("node"), []byte(text))
+	if p.theirs != nil {
+		p.values["display"] = "" // to save any text again overwrites theirs
+	}
+	if err != nil {
+		return err
+	}
+	p.stored, p.fields = true, map[string]string{
+		shownPrefix + "digest": digest, "display": digest,
+	}
+	maps.Copy(p.values, p.fields)
+	return nil
+}
+
+func (c *Console) saveSampleForm() *form {
+	return c.sampleForm("SetSamplePayload", func(*http.Request, *posted) (string, error) {
+		return "Saved.", nil
+	})
+}
+
+func (c *Console) rerunTriggerForm() *form {
+	return c.sampleForm("RerunTrigger", func(r *http.Request, p *posted) (string, error) {
+		key, err := p.key()
+		if err != nil {
+			return "", err
+		}
+		started, err := c.Operate.RerunTrigger(r.Context(), signin.Caller(r.Context()),
+			r.PathValue("id"), r.URL.Query().Get("node"), key)
+		return p.setStarted(started, onSample), err
+	})
+}
+
+// codeTestRefused is the code of a test that the endpoint has refused.
+const codeTestRefused = "test_refused"
+
+// sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender
+// does.
+func (c *Console) sendTestForm() *form {
+	return c.sampleForm("SendTest", func(r *http.Request, p *posted) (string, error) {
+		key, err := p.key()
+		if err != nil {
+			return "", err
+		}
+		ctx, caller := r.Context(), signin.Caller(r.Context())
+		id, node := r.PathValue("id"), r.URL.Query().Get("node")
+		// Each form is a delivery of its own: with an earlier one's ID, it would start nothing.
+		sent, err := c.Operate.SendTest(ctx, caller, id, node,
+			api.SendTest{DeliveryID: "test-" + key})
+		if err != nil {
+			return "", err
+		}
+		if !sent.Success {
+			p.values[keyField] = newKey()
+			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
+		}
+		switch {
+		case sent.ExecutionID != "":
+			return p.setStarted(api.Started{ExecutionID: sent.ExecutionID},
+				"Sent as "+c.senderTitle(ctx, id, node)+" does, and accepted."), nil
+		case sent.Filtered:
+			p.next = p.form.page(r) + "#filter-title"
+			return "It does not meet the filter, so it starts nothing. The filtered requests are " +
+				"listed with what did not hold.", nil
+		default:
+			return "Answered as a handshake. It starts nothing.", nil
+		}
+	})
+}
+
+// senderTitle returns the title of a node's sender, for a message.
+func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) string {
+	t, err := c.trigger(ctx, workflowID, nodeID)
+	if err != nil || t.Preset.Title == "" {
+		return "a sender"
+	}
+	return t.Preset.Title
+}
+
+// testRefusal returns what the endpoint has answered to a test, and what to do.
+func testRefusal(sent api.SentTest) string {
+	if sent.Code == string(webhook.CodeWorkflowInactive) {
+		return "Its signature was right, but the workflow is inactive: the test was recorded as " +
+			"rejected. Activate it, or run without the endpoint."
+	}
+	return strings.TrimSpace(fmt.Sprintf("The endpoint refused it: %d %s. %s", sent.Status,
+		sent.Code, sent.Detail))
+}

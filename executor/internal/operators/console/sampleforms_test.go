@@ -1,0 +1,110 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// The sample payload is saved and tested without JavaScript. A form that is posted twice starts one
+// execution, and a payload that somebody else has set meanwhile is not overwritten.
+func TestSampleWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", false)
+	session := r.signIn()
+	const path, form = "/workflows/orders?node=node", "sample-form"
+	sample := func() string {
+		t.Helper()
+		info, err := r.Trigger(t.Context(), "orders", "node")
+		r.check(err)
+		return string(info.SamplePayload)
+	}
+	press := func(page answer, button, text string) answer {
+		t.Helper()
+		action, values := r.buttonIn(page.body, button)
+		if text != "" {
+			values.Set("sample", text)
+		}
+		return r.call(http.MethodPost, action, values, session)
+	}
+	page := r.get(path, session)
+	a := press(page, "data-send-test", "")
+	wantSays(t, a, http.StatusConflict, `class="said sample bad" id="sample-said"`)
+	a = press(page, "data-save-sample", `{"n": `)
+	wantSays(t, a, http.StatusUnprocessableEntity, "The sample payload: must be one JSON text",
+		`{"n": </textarea>`)
+	a = press(a, "data-save-sample", "{\"n\":\r\n1234567890123456789012}")
+	if said := r.done(a, session); said != "Saved." || a.location != path ||
+		sample() != "{\"n\":\n1234567890123456789012}" {
+		t.Errorf("%s: %s: %s", a.location, said, sample())
+	}
+
+	// A test saves first.
+	old, messages := page, r.messages()
+	page = r.get(path, session)
+	first := r.startedBy(press(page, "data-send-test", `{"n":2}`))
+	if sample() != `{"n":2}` || r.messages() != messages+1 {
+		t.Errorf("after a test, it is %s", sample())
+	}
+	page = r.get(path, session)
+	second := r.startedBy(press(page, "data-send-test", ""))
+	if again := r.startedBy(press(page, "data-send-test", "")); again != second ||
+		second == first || r.messages() != messages+2 {
+		t.Errorf("started %s, %s and %s", first, second, again)
+	}
+
+	a = press(old, "data-send-test", `{"n":3}`)
+	wantSays(t, a, http.StatusConflict,
+		"somebody else has changed the sample payload to another one", `{"n":3}</textarea>`)
+	if sample() != `{"n":2}` || r.messages() != messages+2 {
+		t.Errorf("a conflict has made it %s", sample())
+	}
+	if r.done(press(a, "data-save-sample", ""), session); sample() != `{"n":3}` {
+		t.Errorf("it was not saved by who was told: %s", sample())
+	}
+	// What was not changed is not saved.
+	if r.done(press(page, "data-save-sample", ""), session); sample() != `{"n":3}` {
+		t.Errorf("a page that was not edited has made it %s", sample())
+	}
+}
+
+// A script that stays on the page after it has saved the sample payload gets the values with which
+// it can save it again.
+func TestSampleSavedByAScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", false)
+	session, script := r.signIn(), with("Accept", "application/json")
+	action, values := r.formIn(r.get("/workflows/orders", session).body, "sample-form")
+	values.Set("sample", `{"n":1}`)
+	a := r.call(http.MethodPost, action, values, session, script)
+	wantSays(t, a, http.StatusOK, `"done":"Saved.","fields":{"display":"`)
+	_, digest, _ := strings.Cut(a.body, `"display":"`)
+	digest, _, _ = strings.Cut(digest, `"`)
+	for _, sample := range []string{`{"n":1}`, `{"n":2}`} {
+		values.Set("display", digest)
+		values.Set("shown.digest", digest)
+		values.Set("sample", sample)
+		a = r.call(http.MethodPost, action, values, session, script)
+		wantSays(t, a, http.StatusOK, `"done":"Saved."`)
+	}
+}
+
+// A test that the endpoint refuses, or that cannot be sent, is not lost: what was typed is saved,
+// and the page says why nothing was started.
+func TestRefusedTestWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", false)
+	r.setStripe("orders")
+	session := r.signIn()
+	const path = "/workflows/orders?node=node"
+	action, values := r.buttonIn(r.get(path, session).body, "data-send-test")
+	values.Set("sample", `{"n":1}`)
+	a := r.call(http.MethodPost, action, values, session)
+	wantSays(t, a, http.StatusConflict, "The webhook endpoint at ", ` data-stored>{"n":1}</textarea>`,
+		`name="key" value="`+values.Get("key")+`"`)
+	a = r.press(a, "data-run-past", session)
+	r.startedBy(a)
+}
