@@ -155,13 +155,14 @@ func unexpiredTokens(tokens []registry.NodeToken, now time.Time) []registry.Node
 	return list
 }
 
-type ifSampleKey struct{}
+type sampleConditionKey struct{}
 
-// IfSample returns a context in which SetSamplePayload fails with the error that holds returns for
-// the existing sample payload, which is nil if there is none. It does not fail if the payload is
-// already as requested. holds may be called more than once.
-func IfSample(ctx context.Context, holds func(sample []byte) error) context.Context {
-	return context.WithValue(ctx, ifSampleKey{}, holds)
+// WithSampleCondition returns a context for a conditional SetSamplePayload. The change calls check
+// with the existing sample payload, or with nil if there is none. If check returns an error, the
+// change fails with that error, unless the payload is already as requested. check may be called
+// more than once.
+func WithSampleCondition(ctx context.Context, check func(sample []byte) error) context.Context {
+	return context.WithValue(ctx, sampleConditionKey{}, check)
 }
 
 // SetSamplePayload stores a node's sample payload, which must be one JSON text.
@@ -345,8 +346,8 @@ func (e *Editor) changeSecrets(
 		if err != nil {
 			return err
 		}
-		if holds, ok := ctx.Value(ifSampleKey{}).(func([]byte) error); ok {
-			if err := holds(secrets.SamplePayload); err != nil {
+		if check, ok := ctx.Value(sampleConditionKey{}).(func([]byte) error); ok {
+			if err := check(secrets.SamplePayload); err != nil {
 				return err
 			}
 		}

@@ -92,7 +92,7 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 		return nil
 	}
 	p.values["digest"] = digest
-	ctx := operate.IfSample(r.Context(), func(stored []byte) error {
+	ctx := operate.WithSampleCondition(r.Context(), func(stored []byte) error {
 		return p.checkUnchanged(map[string]string{"digest": storedDigest(stored)})
 	})
 	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),

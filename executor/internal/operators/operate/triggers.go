@@ -110,10 +110,10 @@ func (s *Service) PatchTrigger(
 // MaxSamplePayloadBytes is the maximum size of a sample payload.
 const MaxSamplePayloadBytes = edit.MaxSamplePayloadBytes
 
-// IfSample returns a context in which SetSamplePayload fails with the error that holds returns for
-// the existing sample payload, which is nil if there is none. holds may be called more than once.
-func IfSample(ctx context.Context, holds func(sample []byte) error) context.Context {
-	return edit.IfSample(ctx, holds)
+// WithSampleCondition returns a context for a conditional SetSamplePayload, as
+// edit.WithSampleCondition.
+func WithSampleCondition(ctx context.Context, check func(sample []byte) error) context.Context {
+	return edit.WithSampleCondition(ctx, check)
 }
 
 // SetSamplePayload sets a node's sample payload, which must be one JSON text.
