@@ -98,7 +98,7 @@ func (m *StateUpdate) apply(step execution.Progress) {
 	m.Status, m.Attempts = step.Status, max(m.Attempts, step.Attempt)
 	switch step.Status {
 	case execution.Running:
-		if m.StartedAt.IsZero() { // later attempts leave the time when the first one began
+		if m.StartedAt.IsZero() { // StartedAt is the start of the first attempt
 			m.StartedAt = step.At
 		}
 	case execution.Succeeded:

@@ -27,7 +27,7 @@ const RefusedReasonPrefix = "the database refuses it: "
 // AsideMessage is a stream message that was put aside: it cannot be decoded, or the database
 // refuses its content.
 type AsideMessage struct {
-	StreamSequence uint64 // in the stream that holds Subject
+	StreamSequence uint64 // the sequence in the stream that stores messages with Subject
 	Subject        string
 	Reason         string    // for people; starts with RefusedReasonPrefix if it could be decoded
 	At             time.Time // when the stream stored the message
@@ -76,8 +76,8 @@ func (u AsideMessage) Refused() bool { return strings.HasPrefix(u.Reason, Refuse
 // AsideFilter selects messages put aside. Zero fields do not filter.
 type AsideFilter struct {
 	WorkflowID string    // the workflow in the subject
-	Since      time.Time // At is not before it
-	Until      time.Time // At is before it
+	Since      time.Time // inclusive lower bound of At
+	Until      time.Time // exclusive upper bound of At
 	Reason     string    // substring of Reason, case-sensitive
 }
 

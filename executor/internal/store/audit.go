@@ -38,8 +38,8 @@ type AuditFilter struct {
 	Actor      string // the actor's ID, name or kind
 	AccountID  string
 	WorkflowID string
-	Since      time.Time // At is not before it
-	Until      time.Time // At is before it
+	Since      time.Time // inclusive lower bound of At
+	Until      time.Time // exclusive upper bound of At
 }
 
 // AuditPosition is a position in the list of audit entries: just after the entry with this time and

@@ -113,8 +113,8 @@ func (p *BackupWriter) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns a copy of the part with its values in stored form. It does not change values
-// that drivers convert when they store them.
+// Sanitized returns a copy of the part with its values as every driver stores them: see
+// SanitizeText and StoredTime. It does not change values that the drivers convert themselves.
 func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -91,8 +91,8 @@ const (
 // because anyone can cause one row per workflow ID, code and minute, without authentication.
 const MaxRefusalRows = 200_000
 
-// AcceptedMinutes counts the records that webhook requests started, by minute, oldest first.
-func AcceptedMinutes(inserted []Record) []MinuteCount {
+// AcceptedMinuteCounts counts the records that webhook requests started, by minute, oldest first.
+func AcceptedMinuteCounts(inserted []Record) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range inserted {
 		if r.Source != execution.SourceWebhook || r.Status == execution.Rejected {
@@ -103,9 +103,9 @@ func AcceptedMinutes(inserted []Record) []MinuteCount {
 	return sortMinutes(counts)
 }
 
-// DeduplicatedMinute returns the minute count for a report of suppressed duplicates, or nil if the
-// report's counts add up to zero.
-func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
+// DeduplicatedMinuteCount returns the minute count for a report of suppressed duplicates, or nil if
+// the report's counts add up to zero.
+func DeduplicatedMinuteCount(at time.Time, counts map[string]int64) []MinuteCount {
 	total := int64(0)
 	for _, n := range counts {
 		total += n
@@ -116,9 +116,9 @@ func DeduplicatedMinute(at time.Time, counts map[string]int64) []MinuteCount {
 	return []MinuteCount{{at.Truncate(time.Minute), KindDeduplicated, total}}
 }
 
-// FilteredMinute returns the minute count for a report of filtered requests, or nil if the report's
-// counts add up to zero.
-func FilteredMinute(at time.Time, filtered []FilteredRequests) []MinuteCount {
+// FilteredMinuteCount returns the minute count for a report of filtered requests, or nil if the
+// report's counts add up to zero.
+func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCount {
 	total := int64(0)
 	for _, f := range filtered {
 		total += f.Count
@@ -129,8 +129,8 @@ func FilteredMinute(at time.Time, filtered []FilteredRequests) []MinuteCount {
 	return []MinuteCount{{at.Truncate(time.Minute), KindFiltered, total}}
 }
 
-// RefusedMinutes counts refusals by minute and code.
-func RefusedMinutes(refusals []Refusal) []MinuteCount {
+// RefusedMinuteCounts counts refusals by minute and code.
+func RefusedMinuteCounts(refusals []Refusal) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range refusals {
 		counts = addMinute(counts, MinuteCount{r.Minute, KindRefused + r.Code, r.Count})

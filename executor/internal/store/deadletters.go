@@ -7,7 +7,7 @@ import (
 )
 
 // DeadLetters counts the dead letters, and keeps what operators decide about them. The list of dead
-// letters is made of Records and AsideMessages: see ListDeadLetters. operate uses DeadLetters, and
+// letters combines Records and AsideMessages: see ListDeadLetters. operate uses DeadLetters, and
 // the executor counts them for a metric.
 type DeadLetters interface {
 	// CountDeadLetters counts the dead letters, stopping at limit.
@@ -47,8 +47,8 @@ type DeadLetterFilter struct {
 	AccountID  string
 	WorkflowID string
 	Reason     string    // substring of the reason, case-sensitive
-	Since      time.Time // At is not before it
-	Until      time.Time // At is before it
+	Since      time.Time // inclusive lower bound of At
+	Until      time.Time // exclusive upper bound of At
 }
 
 // Records returns the Filter for the selected dead letters that are execution records, not

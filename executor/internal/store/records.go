@@ -103,8 +103,8 @@ type Filter struct {
 	DeliveryID string
 	// DeliveryPrefix is a prefix of the delivery ID.
 	DeliveryPrefix string
-	Since          time.Time // AcceptedAt is not before it
-	Until          time.Time // AcceptedAt is before it
+	Since          time.Time // inclusive lower bound of AcceptedAt
+	Until          time.Time // exclusive upper bound of AcceptedAt
 	Reason         string    // substring of Error, case-sensitive
 	DeadLetter     bool      // failed, and neither requeued nor dismissed
 	Canceling      bool      // cancellation was requested, and the execution has not ended

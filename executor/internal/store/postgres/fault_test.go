@@ -59,7 +59,8 @@ func TestWhoIsAtFault(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// For errors that are hard to provoke, the server raises the error that the record names.
+	// Some errors are hard to provoke. A trigger raises the error whose code is the delivery ID of
+	// the inserted record.
 	if _, err := s.pool.Exec(t.Context(), `
 		CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'so it is' USING ERRCODE = NEW.other_delivery; END $$;

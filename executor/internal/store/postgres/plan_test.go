@@ -63,7 +63,7 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.Filter{Status: execution.Failed}, []string{"executions_trouble"}},
-			// All failed records are dead letters here.
+			// In this test, all failed records are dead letters.
 			{
 				store.Filter{DeadLetter: true}, []string{
 					"executions_dead_letters", "executions_trouble",

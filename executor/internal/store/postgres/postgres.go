@@ -43,7 +43,7 @@ var _ store.Store = (*Store)(nil)
 // its tables. The pool_max_conns parameter of the URL sets the pool size. Errors never contain the
 // password.
 func Open(ctx context.Context, url string) (*Store, error) {
-	config, err := parse(url)
+	config, err := parseURL(url)
 	if err != nil {
 		return nil, err
 	}

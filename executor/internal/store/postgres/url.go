@@ -17,8 +17,8 @@ var errURLFormat = fmt.Errorf("%w: it has the form "+
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters "+
 	"escaped as %%XX", errWrongURL)
 
-// parse parses the URL. Its errors contain nothing that could be a password.
-func parse(text string) (*pgxpool.Config, error) {
+// parseURL parses the URL. Its errors contain nothing that could be a password.
+func parseURL(text string) (*pgxpool.Config, error) {
 	if text == "" { // pgx would fall back to environment variables
 		return nil, errURLFormat
 	}

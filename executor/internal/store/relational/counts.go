@@ -40,7 +40,7 @@ func (s *Store) AddRefusals(
 		if err := refusalTable.insert(ctx, tx, refused); err != nil {
 			return err
 		}
-		return tx.AddMinutes(ctx, store.RefusedMinutes(refused))
+		return tx.AddMinutes(ctx, store.RefusedMinuteCounts(refused))
 	})
 }
 

@@ -83,12 +83,13 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPr
 	where.Between(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
 
-// whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. If the execution
-// ID is computed from the delivery ID, the query looks up the computed ID for each node; it looks
-// up any other delivery ID in its index. For a prefix, or if there are too many nodes, it searches
-// all records that match the filter's workflow and time, unless there are too many. whereDelivery
-// returns the prefix for the columns of further conditions: dialect.Unindexed if the planner must
-// not use an index on them, otherwise "".
+// whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. To find a
+// delivery ID, the query looks up the execution IDs that may have been computed from it at each
+// node, and looks up the delivery ID itself in the index of all other delivery IDs. For a prefix,
+// or if there are too many nodes, the query searches all records that match the filter's workflow
+// and time; if there are too many records, whereDelivery returns ErrTooBroad. columnPrefix is the
+// prefix for the columns of further conditions: dialect.Unindexed if the planner must not use an
+// index on them, otherwise "".
 func (s *Store) whereDelivery(
 	ctx context.Context, what string, where *Where, filter store.Filter,
 ) (columnPrefix string, err error) {

@@ -74,7 +74,7 @@ func (s *Store) AddFiltered(
 				return err
 			}
 		}
-		return tx.AddMinutes(ctx, store.FilteredMinute(at, added))
+		return tx.AddMinutes(ctx, store.FilteredMinuteCount(at, added))
 	})
 }
 

@@ -65,7 +65,7 @@ func (s *Store) apply(
 			return applied, err
 		}
 	}
-	if err := tx.AddMinutes(ctx, store.AcceptedMinutes(inserted)); err != nil {
+	if err := tx.AddMinutes(ctx, store.AcceptedMinuteCounts(inserted)); err != nil {
 		return applied, err
 	}
 	if err := handledRangeTable.insert(ctx, tx, batch.Handled); err != nil {

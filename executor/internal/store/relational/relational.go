@@ -114,8 +114,8 @@ type Dialect struct {
 	Unindexed string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is an argument that is before every stored time. It is for a database that reads an
-	// index in order only if there is a bound. nil means that no bound is needed.
+	// FirstTime is a lower bound that is before every stored time. A database that reads an index
+	// in order only if the query has a bound needs it. nil means that no bound is needed.
 	FirstTime any
 	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string

@@ -72,6 +72,6 @@ func (s *Store) AddDuplicates(
 		if err := duplicateCountTable.insert(ctx, tx, rows); err != nil {
 			return err
 		}
-		return tx.AddMinutes(ctx, store.DeduplicatedMinute(at, counts))
+		return tx.AddMinutes(ctx, store.DeduplicatedMinuteCount(at, counts))
 	})
 }

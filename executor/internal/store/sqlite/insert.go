@@ -25,8 +25,8 @@ type inserter struct {
 }
 
 var (
-	shortInserter = inserter{shortColumns, shortColumnCount, appendShortColumns}
-	longInserter  = inserter{longColumns, longColumnCount, appendLongColumns}
+	shortColumnsInserter = inserter{shortColumns, shortColumnCount, appendShortColumns}
+	allColumnsInserter   = inserter{longColumns, longColumnCount, appendLongColumns}
 )
 
 // insert inserts records in order and returns how many were new. It leaves records with an existing
@@ -131,16 +131,16 @@ func insertRecords(
 		}
 		computed := r.HasComputedID()
 		if relational.FitsShortForm(r, computed) {
-			shorts = shortInserter.append(shorts, r, numbers, computed)
+			shorts = shortColumnsInserter.append(shorts, r, numbers, computed)
 		} else {
-			longs = longInserter.append(longs, r, numbers, computed)
+			longs = allColumnsInserter.append(longs, r, numbers, computed)
 		}
 	}
-	ofShort, err := shortInserter.insert(ctx, tx, shorts)
+	ofShort, err := shortColumnsInserter.insert(ctx, tx, shorts)
 	if err != nil {
 		return 0, err
 	}
-	ofLong, err := longInserter.insert(ctx, tx, longs)
+	ofLong, err := allColumnsInserter.insert(ctx, tx, longs)
 	return ofShort + ofLong, err
 }
 

@@ -132,7 +132,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	for _, version := range []int64{71, 20240101000000} {
-		// By an earlier program, and by an unrelated one.
+		// The first version is that of an earlier program, the second that of an unrelated one.
 		if _, err := db.ExecContext(t.Context(),
 			`UPDATE goose_db_version SET version_id = ? WHERE version_id > 0`,
 			version); err != nil {

@@ -189,7 +189,7 @@ var asideTests = map[string]func(*testing.T, store.Store){
 			`\`:       0,
 			"ordered": 1,
 			"default": 0,
-			"3":       1, // a lane is not a workflow
+			"3":       1, // not the message in lane 3, because a lane is not a workflow
 			"7":       0,
 		} {
 			if found := asideMessages(t, s, workflow, store.AsidePosition{},

@@ -42,8 +42,8 @@ func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 	return found
 }
 
-// decideAll replaces each cause with one event, and returns the events that existed before.
-func decideAll(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
+// decideAllEvents replaces each cause with one event, and returns the events that existed before.
+func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
 	if err := s.DecideEvents(t.Context(), now, epoch, func(
 		causes []store.EventCause, decided []store.Event,
@@ -150,7 +150,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
 		})
-		if before := decideAll(t, s, epoch); len(before) != 0 {
+		if before := decideAllEvents(t, s, epoch); len(before) != 0 {
 			t.Errorf("decided before: %+v", before)
 		}
 		wantHasCauses(t, s, false)
@@ -174,7 +174,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		record(t, s, nthRecord(3))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
 		late := epoch.Add(store.EventRetention + time.Second)
-		before := decideAll(t, s, late)
+		before := decideAllEvents(t, s, late)
 		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
 			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
 			t.Errorf("%+v", before)
@@ -182,7 +182,7 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		record(t, s, nthRecord(4))
 		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch, "four")}})
 		ids := []string{}
-		for _, e := range decideAll(t, s, late) {
+		for _, e := range decideAllEvents(t, s, late) {
 			ids = append(ids, e.ID)
 		}
 		if !slices.Equal(ids, []string{two.ID, "failed:" + id(3)}) {

@@ -126,8 +126,8 @@ var listTests = map[string]func(*testing.T, store.Store){
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
 			}
 			if n%5 != 0 {
-				// ListOldest has the same conditions, so testing a fifth of them is enough: it
-				// includes every pair of values.
+				// ListOldest has the same conditions, so testing a fifth of the combinations is
+				// enough: that fifth includes every pair of values.
 				continue
 			}
 			slices.Reverse(want)

@@ -31,7 +31,7 @@ func TestPutBack(t *testing.T) {
 		if got := query("SELECT count(*) FROM kept"); got != "1" {
 			t.Errorf("promoted %v: %s rows, not the 1 of the copy", promoted, got)
 		}
-		// It accepts writes.
+		// The restored server accepts writes.
 		query("INSERT INTO kept VALUES (3)", "DELETE FROM kept WHERE n = 3", "CHECKPOINT")
 		if after := query("SELECT timeline_id FROM pg_control_checkpoint()"); (after != before) !=
 			promoted {

@@ -47,7 +47,7 @@ func (p *Pair) URL() string {
 // Primary returns the server that accepts writes.
 func (p *Pair) Primary() *Server { return p.servers[p.primary] }
 
-// Standby returns the other server.
+// Standby returns the server that is not the primary.
 func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
 
 // StartStandby makes the other server a standby of the primary. It returns when the standby has
