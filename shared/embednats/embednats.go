@@ -121,7 +121,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns, err := start(o)
+	ns, err := startAndRepair(o)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -195,12 +195,12 @@ func withoutPath(err error) error {
 	return err
 }
 
-// start runs a server in a locked folder. If there are consumers to repair, it stops the server,
-// repairs them and runs the server again. In a cluster it does not repair any, because the other
-// nodes have their states.
-func start(o Options) (*server.Server, error) {
+// startAndRepair runs a server in a locked folder. If there are consumers to repair, it stops the
+// server, repairs them and runs the server again. In a cluster it does not repair any, because the
+// other nodes have their states.
+func startAndRepair(o Options) (*server.Server, error) {
 	log := newLogger(o)
-	ns, err := run(o, log)
+	ns, err := runServer(o, log)
 	damaged := log.unreadableConsumers()
 	if err != nil || len(damaged) == 0 || o.Cluster != nil {
 		return ns, err
@@ -216,10 +216,10 @@ func start(o Options) (*server.Server, error) {
 			return nil, err
 		}
 	}
-	return run(o, newLogger(o))
+	return runServer(o, newLogger(o))
 }
 
-func run(o Options, log *logger) (*server.Server, error) {
+func runServer(o Options, log *logger) (*server.Server, error) {
 	if err := checkPorts(o); err != nil {
 		return nil, err
 	}
@@ -382,7 +382,7 @@ func (s *Server) Restart() error {
 	}
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
-	ns, err := start(s.options)
+	ns, err := startAndRepair(s.options)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (r *runner) begin(msg jetstream.Msg, o *leaseState) {
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
 		// The executor lists the message as a dead letter. A retry would not help.
-		r.reportAttempt(nil, 0, began, Unreadable, failure(err))
+		r.reportAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
 		r.markDone(&message{ordered: o})
@@ -71,7 +71,7 @@ func (r *runner) failExhausted(m *message) {
 	m.attempt = r.Attempts // the last attempt in which a handler may have been called
 	err := fmt.Errorf("no runner finished it in %d attempts: each died, was cut off, or did not "+
 		"return in time", r.Attempts)
-	r.reportFinal(m, execution.Progress{Status: execution.Failed}, failure(err))
+	r.reportFinal(m, execution.Progress{Status: execution.Failed}, failureOutcome(err))
 	r.freeSlot()
 }
 
@@ -82,7 +82,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	held, ended, canceled, err := r.prepareOrdered(r.working, m)
 	switch {
 	case err != nil: // the runner is stopping
-		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 	case !held:
 		r.dropExpired(m, outcome{})
@@ -91,7 +91,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		_ = m.Ack()
 		r.markDone(m)
 	case m.attempt > r.Attempts:
-		r.endSpan(ctx, failure(errHandlerNotCalled))
+		r.endSpan(ctx, failureOutcome(errHandlerNotCalled))
 		r.failExhausted(m)
 		return
 	case canceled:
@@ -104,7 +104,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		r.run(ctx, m)
 		return
 	}
-	r.endSpan(ctx, failure(errHandlerNotCalled))
+	r.endSpan(ctx, failureOutcome(errHandlerNotCalled))
 	r.freeSlot()
 }
 
@@ -158,7 +158,7 @@ func (r *runner) run(ctx context.Context, m *message) {
 
 // finishTimedOut finishes an attempt whose handler has not returned in time.
 func (r *runner) finishTimedOut(ctx context.Context, m *message) {
-	r.finish(ctx, m, failure(fmt.Errorf("the handler did not return within %s", r.Timeout)))
+	r.finish(ctx, m, failureOutcome(fmt.Errorf("the handler did not return within %s", r.Timeout)))
 }
 
 // finish reports the result of an attempt and frees its concurrency slot.
@@ -166,7 +166,7 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report every time.
-		o = failure(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
+		o = failureOutcome(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
 			"%d: store it elsewhere and return a reference", len(o.output), most)))
 	}
 	r.endSpan(ctx, o)
@@ -211,7 +211,7 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Attempt = m.attempt
 	report, err := r.progressMessage(m, p)
 	if err != nil {
-		r.reportAttempt(m.start, m.attempt, m.began, NotReported, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
 		r.handBack(m, time.Second)
 		return
 	}
@@ -219,7 +219,7 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
 		if err != nil {
-			r.reportAttempt(m.start, m.attempt, m.began, NotReported, failure(err))
+			r.reportAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
 			r.handBack(m, time.Second)
 			return
 		}

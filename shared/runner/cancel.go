@@ -186,9 +186,9 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	canceled, err := r.cancellations.isCanceled(r.working, m.start.ID)
 	switch {
 	case err != nil: // the runner is stopping
-		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failure(err))
+		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
-		r.endSpan(ctx, failure(err))
+		r.endSpan(ctx, failureOutcome(err))
 		r.freeSlot()
 	case canceled:
 		r.endCanceled(ctx, m)
@@ -199,8 +199,8 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 
 // endCanceled reports that an execution was canceled before its handler was called.
 func (r *runner) endCanceled(ctx context.Context, m *message) {
-	r.reportFinal(m, execution.Progress{Status: execution.Canceled}, failure(ErrCanceled))
-	r.endSpan(ctx, failure(ErrCanceled))
+	r.reportFinal(m, execution.Progress{Status: execution.Canceled}, failureOutcome(ErrCanceled))
+	r.endSpan(ctx, failureOutcome(ErrCanceled))
 	r.freeSlot()
 }
 

@@ -486,7 +486,7 @@ const maxReportReadFailures = 20
 // handed back, because another member may have it.
 func (r *runner) dropExpired(m *message, o outcome) {
 	r.reportAttempt(m.start, m.attempt, m.began, HandedBack,
-		failure(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
+		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
 	r.underway.remove(m)
 	r.markDone(m)
 }

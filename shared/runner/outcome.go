@@ -10,7 +10,7 @@ import (
 )
 
 // outcome is the result of one attempt. Methods of the handler's error may panic, so the function
-// failure calls each of them once and stores the result here.
+// failureOutcome calls each of them once and stores the result here.
 type outcome struct {
 	output    []byte        // JSON; nil means none
 	err       error         // nil means that the attempt succeeded
@@ -24,25 +24,25 @@ type outcome struct {
 func callHandler(ctx context.Context, handler Handler, e Execution) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			o = failure(fmt.Errorf("panic: %s\n%s", safeText(p), debug.Stack()))
+			o = failureOutcome(fmt.Errorf("panic: %s\n%s", safeText(p), debug.Stack()))
 		}
 	}()
 	value, err := handler(ctx, e)
 	if err != nil {
-		return failure(err)
+		return failureOutcome(err)
 	}
 	if value == nil {
 		return outcome{}
 	}
 	output, err := json.Marshal(value)
 	if err != nil {
-		return failure(Permanent(fmt.Errorf("the output is not valid JSON: %w", err)))
+		return failureOutcome(Permanent(fmt.Errorf("the output is not valid JSON: %w", err)))
 	}
 	return outcome{output: output}
 }
 
-// failure returns the outcome of an attempt that ended with err, which must not be nil.
-func failure(err error) (o outcome) {
+// failureOutcome returns the outcome of an attempt that ended with err, which must not be nil.
+func failureOutcome(err error) (o outcome) {
 	o.err = err
 	defer func() {
 		if p := recover(); p != nil {

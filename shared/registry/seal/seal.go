@@ -74,7 +74,7 @@ func ReadFile(path string) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--secrets-key-file: %w", err)
 	}
-	keys, err := parse(file)
+	keys, err := parseKeyFile(file)
 	if err != nil {
 		return nil,
 			fmt.Errorf("--secrets-key-file %s: %w; hookstart admin secrets-key makes a line", path,
@@ -83,7 +83,7 @@ func ReadFile(path string) (*Keys, error) {
 	return keys, nil
 }
 
-func parse(file []byte) (*Keys, error) {
+func parseKeyFile(file []byte) (*Keys, error) {
 	keys := &Keys{byID: map[string]cipher.AEAD{}}
 	number := 0
 	for text := range bytes.Lines(file) {

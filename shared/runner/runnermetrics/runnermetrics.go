@@ -33,13 +33,13 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 		runner.Succeeded, runner.Failed, runner.Canceled, runner.TriedAgain, runner.HandedBack,
 		runner.NotReported, runner.Unreadable,
 	} {
-		attempts.WithLabelValues(label(result)) // creates the counter with the value zero
+		attempts.WithLabelValues(resultLabel(result)) // creates the counter with the value zero
 	}
 	registerer.MustRegister(attempts, duration)
 	return func(a runner.Attempt) {
-		attempts.WithLabelValues(label(a.Result)).Inc()
+		attempts.WithLabelValues(resultLabel(a.Result)).Inc()
 		duration.Observe(a.Took.Seconds())
 	}
 }
 
-func label(result runner.Result) string { return strings.ReplaceAll(string(result), " ", "_") }
+func resultLabel(result runner.Result) string { return strings.ReplaceAll(string(result), " ", "_") }

@@ -275,7 +275,7 @@ func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *ar
 		return
 	}
 	if from.isStartStream() {
-		r.startBacklog.Store(from.stream, pending(messages[len(messages)-1]))
+		r.startBacklog.Store(from.stream, numPendingAfter(messages[len(messages)-1]))
 	}
 	for i, msg := range messages {
 		messages[i] = fetchedMsg{msg, from.created}

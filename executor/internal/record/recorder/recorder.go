@@ -181,7 +181,7 @@ func (r *Recorder) Run(ctx context.Context) {
 		began := time.Now()
 		r.record(recording, messages)
 		if r.config.Publishing != nil {
-			waiting := max(pending(messages[len(messages)-1]), r.startBacklog.largest())
+			waiting := max(numPendingAfter(messages[len(messages)-1]), r.startBacklog.largest())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}
@@ -258,7 +258,7 @@ func (r *Recorder) acknowledge(e *entry) error {
 }
 
 // pending returns how many messages were still waiting in the stream when msg was delivered.
-func pending(msg jetstream.Msg) uint64 {
+func numPendingAfter(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return 0

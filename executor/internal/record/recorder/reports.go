@@ -65,7 +65,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
 			return
-		case store.IsDataError(err) && deliveries(msg) < minPoisonTries:
+		case store.IsDataError(err) && numDeliveries(msg) < minPoisonTries:
 			_ = msg.NakWithDelay(r.timing.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
@@ -195,7 +195,7 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	return r.store.AddRefusals(ctx, id, at, refusals)
 }
 
-func deliveries(msg jetstream.Msg) uint64 {
+func numDeliveries(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return 0

@@ -190,7 +190,7 @@ func (v *runVerb) prepareHandler(
 	s *session, log logrus.FieldLogger,
 ) (func(maxOutput int64) runner.Handler, error) {
 	if v.HTTP == "" {
-		path, err := lookUp(v.Command[0], "/bin/sh")
+		path, err := findProgram(v.Command[0], "/bin/sh")
 		if err != nil {
 			return nil, err
 		}
@@ -252,9 +252,9 @@ func (v *runVerb) secrets() ([]target.Secret, error) {
 	return secrets, nil
 }
 
-// lookUp finds the program as a shell would. shell is the path of a shell that every system has. It
-// is missing only in images without other programs, such as ours.
-func lookUp(name, shell string) (path string, err error) {
+// findProgram finds the program as a shell would. shell is the path of a shell that every system
+// has. It is missing only in images without other programs, such as ours.
+func findProgram(name, shell string) (path string, err error) {
 	path, err = exec.LookPath(name)
 	if err == nil {
 		return path, nil

@@ -14,7 +14,7 @@ func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
 	folder := t.TempDir()
 	shell := filepath.Join(folder, "sh")
 	for _, name := range []string{"no-such-program", "/no/such/program"} {
-		_, err := lookUp(name, shell)
+		_, err := findProgram(name, shell)
 		usage, ok := errors.AsType[*usageError](err)
 		if !ok || !strings.Contains(usage.text, "there is no program "+name) ||
 			!strings.Contains(usage.hint, "--http") {
@@ -24,7 +24,7 @@ func TestMissingProgramInAnImageWithoutShell(t *testing.T) {
 	if err := os.WriteFile(shell, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := lookUp("no-such-program", shell)
+	_, err := findProgram("no-such-program", shell)
 	if usage, ok := errors.AsType[*usageError](err); !ok || usage.hint != "name its path" {
 		t.Errorf("with a shell: %v %+v", err, usage)
 	}
