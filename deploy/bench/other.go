@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-var errNeedsLinux = errors.New("the benchmark needs Linux: epoll, and the clocks of other processes")
+var errNeedsLinux = errors.New(
+	"the benchmark needs Linux: epoll, and the clocks of other processes")
 
 func cpuTime(int) (time.Duration, error) { return 0, errNeedsLinux }
 

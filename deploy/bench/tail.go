@@ -309,7 +309,8 @@ func writeTail(
 		milliseconds(requests[len(requests)/2].took()), percent,
 		milliseconds(requests[slow-1].took()))
 	rows := func(title string, names []string, of func(stageBreakdown) activityTimes) {
-		writeTable(out, title, fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
+		writeTable(out, title,
+			fmt.Sprintf("\tslowest %g %%: ms\tshare\tothers: ms\tshare", percent),
 			func(w io.Writer) {
 				for _, row := range names {
 					s, o := of(slowest)[row], of(others)[row]

@@ -166,8 +166,8 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	defer r.freeSlot()
 	if most := MaxOutput(r.nc); int64(len(o.output)) > most {
 		// The NATS server would refuse the report every time.
-		o = failureOutcome(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at most "+
-			"%d: store it elsewhere and return a reference", len(o.output), most)))
+		o = failureOutcome(Permanent(fmt.Errorf("the output has %d bytes, but a report takes at "+
+			"most %d: store it elsewhere and return a reference", len(o.output), most)))
 	}
 	r.endSpan(ctx, o)
 

@@ -48,7 +48,9 @@ type accountConditionKey struct{}
 // check with the existing account, or with nil if there is none. If check returns an error, the
 // change fails with that error, unless the account is already as requested. check may be called
 // more than once.
-func WithAccountCondition(ctx context.Context, check func(*registry.Account) error) context.Context {
+func WithAccountCondition(
+	ctx context.Context, check func(*registry.Account) error,
+) context.Context {
 	return context.WithValue(ctx, accountConditionKey{}, check)
 }
 

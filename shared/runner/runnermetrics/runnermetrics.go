@@ -42,4 +42,6 @@ func New(registerer prometheus.Registerer) (observe func(runner.Attempt)) {
 	}
 }
 
-func resultLabel(result runner.Result) string { return strings.ReplaceAll(string(result), " ", "_") }
+func resultLabel(result runner.Result) string {
+	return strings.ReplaceAll(string(result), " ", "_")
+}

@@ -269,7 +269,9 @@ func WithQueueGroupCondition(
 
 // WithQueueStreamCondition is like WithQueueGroupCondition, but check is called with the settings
 // of the queue's own stream, or with nil if the queue has none.
-func WithQueueStreamCondition(ctx context.Context, check func(*api.PutQueueStream) error) context.Context {
+func WithQueueStreamCondition(
+	ctx context.Context, check func(*api.PutQueueStream) error,
+) context.Context {
 	return edit.WithQueueCondition(ctx, func(q *registry.Queue) error {
 		if q.Stream == nil {
 			return check(nil)
