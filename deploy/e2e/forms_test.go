@@ -100,5 +100,32 @@ func TestFormsInTheBrowser(t *testing.T) {
 	if chosen := b.evaluate(`document.querySelector("` + choice + `").value`); chosen != "pro" {
 		t.Errorf("the form returns to the plan %s", chosen)
 	}
+	// What is saved without leaving the page can be changed and saved again.
+	b.visit("/workflows/demo")
+	b.wait(fragmentsAreThere)
+	for _, sample := range []string{"[1]", "[2]", "[3]"} {
+		b.evaluate(`{
+			const area = document.getElementById("sample");
+			area.value = ` + quote(sample) + `;
+			area.dispatchEvent(new Event("input"));
+			""
+		}`)
+		b.text("[data-sample-said]", "Valid JSON, not saved yet.")
+		b.click("[data-save-sample]")
+		b.text("[data-sample-said]", "Saved.")
+		b.wait(`!document.querySelector("[data-unsaved].on")`)
+	}
+	if saved, err := client.Trigger(ctx, "demo", "webhook"); err != nil ||
+		string(saved.SamplePayload) != "[3]" {
+		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
+	}
+
+	// A secret that was typed stays after a refusal.
+	choose("stripe")(b)
+	b.see("#sender-secret")
+	b.write("#sender-secret", "whsec_with_space ")
+	b.click("#sender-form .primary")
+	b.text("#sender-form-said", "the secret begins or ends with white space")
+	b.wait(`document.querySelector("#sender-secret").value === "whsec_with_space "`)
 	b.contented()
 }
