@@ -162,7 +162,8 @@ func WithAccountIfMatch(ctx context.Context, etag string) context.Context {
 func (s *Service) PatchAccount(
 	ctx context.Context, caller Caller, id string, patch func(*api.PutAccount) error,
 ) (api.Account, error) {
-	return change(ctx, s, caller, newRule("PatchAccount", accessToAccount(id)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule("PatchAccount", accessToAccount(id)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Account, err error) {
 			a, err := s.config.Editor.ChangeAccount(ctx, id, func(name, plan *string) error {
 				put := api.PutAccount{Name: *name, Plan: *plan}
@@ -195,7 +196,8 @@ func (s *Service) PutAccount(
 			return nil
 		})
 	}
-	return change(ctx, s, caller, newRule("PutAccount", accessToAccount(id)), s.config.ChangeTimeout,
+	return change(ctx, s, caller, newRule("PutAccount", accessToAccount(id)),
+		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Account], err error) {
 			plan, err := s.resolvePlan(id, put.Plan)
 			if err != nil {

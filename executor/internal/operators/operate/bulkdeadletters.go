@@ -59,7 +59,8 @@ func (s *Service) RequeueDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Requeued, error) {
 	return change(ctx, s, caller,
-		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
+		newRule("RequeueDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (none api.Requeued, err error) {
 			if err := selected.check(); err != nil {
 				return none, err
@@ -194,7 +195,8 @@ func (s *Service) DismissDeadLetters(
 	ctx context.Context, caller Caller, selected DeadLetterSelection,
 ) (api.Dismissed, error) {
 	return change(ctx, s, caller,
-		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)), bulkTimeout,
+		newRule("DismissDeadLetters", accessToAccountOrAll(&selected.Filter.AccountID)),
+		bulkTimeout,
 		func(ctx context.Context) (result api.Dismissed, err error) {
 			if err := selected.check(); err != nil {
 				return result, err

@@ -82,8 +82,8 @@ const defaultBulkIdempotencyKey = "all"
 func (s *Service) ReplayRejected(
 	ctx context.Context, caller Caller, filter ExecutionFilter, key string,
 ) (api.Replayed, error) {
-	return change(ctx, s, caller, newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)),
-		bulkTimeout,
+	return change(ctx, s, caller,
+		newRule("ReplayRejected", accessToAccountOrAll(&filter.AccountID)), bulkTimeout,
 		func(ctx context.Context) (none api.Replayed, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err

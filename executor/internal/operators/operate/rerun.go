@@ -27,7 +27,8 @@ import (
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {
-	return change(ctx, s, caller, newRule("RerunTrigger", accessToWorkflow(workflowID)), readTimeout,
+	return change(ctx, s, caller, newRule("RerunTrigger", accessToWorkflow(workflowID)),
+		readTimeout,
 		func(ctx context.Context) (none api.Started, err error) {
 			if err := checkIdempotencyKey(key); err != nil {
 				return none, err

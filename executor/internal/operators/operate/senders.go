@@ -196,8 +196,8 @@ func (s *Service) AddSenderSecret(
 func (s *Service) RemoveSenderSecret(
 	ctx context.Context, caller Caller, workflowID, nodeID, secretID string,
 ) error {
-	return s.changeNoResult(ctx, caller, newRule("RemoveSenderSecret", accessToWorkflow(workflowID)),
-		s.config.ChangeTimeout,
+	return s.changeNoResult(ctx, caller,
+		newRule("RemoveSenderSecret", accessToWorkflow(workflowID)), s.config.ChangeTimeout,
 		func(ctx context.Context) error {
 			return s.config.Editor.RemoveSenderSecret(ctx, workflowID, nodeID, secretID)
 		})
