@@ -43,8 +43,8 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
 
-	// An error response of a gateway does not count as success, even if it is JSON. The page scrolls
-	// to the message, so that it is seen from every row.
+	// An error response of a gateway does not count as success, even if it is JSON. The page
+	// scrolls to the message, so that it is seen from every row.
 	b.visit("/queues")
 	b.wait(fragmentsAreThere)
 	b.evaluate(`{
