@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -128,5 +129,107 @@ func TestFormsInTheBrowser(t *testing.T) {
 	b.click("#sender-form .primary")
 	b.text("#sender-form-said", "the secret begins or ends with white space")
 	b.wait(`document.querySelector("#sender-secret").value === "whsec_with_space "`)
+	b.contented()
+}
+
+// What is typed and pressed while a form is posted, and until the next page is there, is neither
+// lost nor done twice.
+func TestFormsInTheBrowserMeanwhile(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/queues")
+	value := func(selector string) string {
+		t.Helper()
+		return b.evaluate(`document.querySelector(` + quote(selector) + `).value`)
+	}
+
+	// A change of one form keeps what was typed into another.
+	const limit, stream = `[id="demo:demo:limit-form"] `, `[id="demo:stream-form"] `
+	b.wait(fragmentsAreThere)
+	b.evaluate(unfold)
+	b.write(limit+`[name=limit]`, "7")
+	b.click(`[id="demo:pause"]`)
+	b.text(`[id="demo:pause"]`, "Resume")
+	if typed := value(limit + "[name=limit]"); typed != "7" {
+		t.Errorf("the limit is %q", typed)
+	}
+
+	// What is typed before the response comes stays.
+	b.write(stream+"[name=age]", "1")
+	b.evaluate(`{
+		const fetch = window.fetch;
+		window.fetch = async (path, options) => {
+			if (options?.method === "POST") {
+				document.querySelector(` + quote(stream+"[name=bytes]") + `).value = "5";
+			}
+			return fetch(path, options);
+		};
+		""
+	}`)
+	b.click(`[id="demo:set-stream"]`)
+	b.text("#queue-said", "Seconds that messages are kept: must be at least ")
+	age, bytes := value(stream+"[name=age]"), value(stream+"[name=bytes]")
+	if age != "1" || bytes != "5" {
+		t.Errorf("the age is %q, and the bytes are %q", age, bytes)
+	}
+
+	// A key that was made leaves no problem of the attempt before.
+	b.visit("/keys")
+	b.write("#name", "CI")
+	choose := func(role, account string) {
+		t.Helper()
+		b.do(chromedp.SetValue(chromedp.CSS("#role"), role),
+			chromedp.SetValue(chromedp.CSS("#account"), account))
+		b.click("#new-key .primary")
+	}
+	choose("admin", "demo")
+	b.text("#account-problem", "an admin has access to all accounts")
+	choose("editor", "demo")
+	b.text("#made-key", "hsk_")
+	b.wait(`document.getElementById("account-problem").hidden`)
+	b.wait(`document.getElementById("name").value === ""`)
+
+	// A second press before the next page is there does nothing.
+	b.visit("/workflows/demo")
+	b.evaluate(`{
+		const fetch = window.fetch;
+		let posts = 0;
+		window.fetch = async (path, options) => {
+			if (options?.method === "POST") {
+				sessionStorage.setItem("posts", ++posts);
+				const press = () => document.querySelector("#rotate-form button").click();
+				addEventListener("beforeunload", () => posts === 1 && press(), { once: true });
+			}
+			return fetch(path, options);
+		};
+		""
+	}`)
+	b.click(".rotate summary")
+	b.click("#rotate-form button")
+	b.text("[data-done]", "There is a new URL.")
+	if posts := b.evaluate(`sessionStorage.getItem("posts")`); posts != "1" {
+		t.Errorf("the form was posted %s times", posts)
+	}
+
+	// Who stays on the page although the browser asks is told what was done, and can repeat it.
+	err := chromedp.Listen(b.ctx, func(event any) {
+		if _, ok := event.(*page.EventJavascriptDialogOpening); ok {
+			go func() {
+				_, _ = chromedp.Call(b.ctx, page.HandleJavaScriptDialog,
+					page.HandleJavaScriptDialogParams{Accept: false})
+			}()
+		}
+	})
+	b.check(err)
+	b.visit("/workflows/demo")
+	b.click("[data-sample] textarea")
+	b.write("[data-sample] textarea", " ")
+	b.evaluate(`document.documentElement.dataset.stayed = ""; ""`)
+	b.evaluate(`document.querySelector(".rotate").open = true; ""`)
+	b.click("#rotate-form button")
+	b.text("[data-done]", "There is a new URL.")
+	b.wait(`"stayed" in document.documentElement.dataset`)
 	b.contented()
 }

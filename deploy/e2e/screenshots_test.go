@@ -148,7 +148,7 @@ func TestScreenshots(t *testing.T) {
 			{name: "accounts-chosen", path: "/accounts#account-acme"},
 			{name: "accounts", path: "/accounts"},
 			{name: "accounts-created", path: "/accounts", do: func(b *tab) {
-				b.evaluate(`sessionStorage.setItem("hookstart-done", "“Acme Inc.” is created.") ?? ""`)
+				b.evaluate(`sessionStorage.setItem("hookstart-next", JSON.stringify({ page: location.href, done: "“Acme Inc.” is created." })) ?? ""`)
 				b.visit("/accounts")
 				b.text("[data-done]", "created")
 			}},

@@ -81,13 +81,32 @@ function replace(before, after, control) {
   for (const { dataset } of before.querySelectorAll("details[open]")) {
     after.querySelector(`[data-code="${dataset.code}"]`)?.setAttribute("open", "");
   }
+  const edited = [...before.querySelectorAll("input, select")].filter(isEdited);
+  edited.forEach((field) => keep(field, after));
+  const active = edited.includes(document.activeElement) && twinOf(document.activeElement, after);
   before.replaceWith(after);
   showTimes(after);
-  if (own && focused && control.id) {
-    document.getElementById(control.id)?.focus();
+  if (own && focused) {
+    (active || document.getElementById(control.id))?.focus();
   }
   document.dispatchEvent(new CustomEvent("replaced", { detail: { before, after } }));
 }
+
+// keep takes over what was typed into a field, with the value that the page has shown there.
+function keep(field, after) {
+  const twin = twinOf(field, after);
+  if (twin) {
+    twin.value = field.value;
+    const [had, has] = [field, twin].map(({ form, name }) => form.elements[`shown.${name}`]);
+    if (had && has) {
+      has.value = had.value;
+    }
+  }
+}
+
+// twinOf returns the field of the same name in the form with the same ID, or null.
+const twinOf = (field, after) => field.form && field.name
+  && after.querySelector(`[id="${field.form.getAttribute("id")}"] [name="${field.name}"]`);
 
 const isEdited = (field) => (field.matches("select")
   ? [...field.options].some((option) => option.selected !== option.defaultSelected) : field.value !== field.defaultValue);

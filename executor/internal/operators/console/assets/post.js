@@ -17,24 +17,39 @@ export function watchPosts() {
       post(event.target, event.submitter ?? event.target.querySelector("button"));
     }
   });
+  window.addEventListener("pageshow", ({ persisted }) => persisted && underWay.clear());
 }
 
+const underWay = new Set(); // addresses whose response or next page is awaited
 const posted = "posted"; // a dialog's return value if it was closed because its form was posted
 
 async function post(form, button) {
+  const address = button.getAttribute("formaction") ?? form.getAttribute("action");
+  if (underWay.has(address)) {
+    return;
+  }
   const id = form.getAttribute("id"); // form.id is the form's field of that name, if it has one
   const said = document.getElementById(button.dataset.said ?? form.dataset.said ?? `${id}-said`);
   hideDone();
   try {
-    const asked = busy(button, () => changing(() => ask(form, button)));
+    const values = new FormData(form, button);
+    underWay.add(address);
+    const asked = busy(button, () => changing(() => ask(address, values))).finally(() => underWay.delete(address));
     button.closest("dialog")?.close(posted); // the form has its answer to the question
     const { saved, response, page } = await asked;
     if (saved) {
-      await showSaved(form, button, said, saved);
+      setSaved(form, button, values);
+      if (form.dataset.inPlace === "page") {
+        underWay.add(address);
+        goOn(saved.page, saved.done, () => underWay.delete(address));
+      } else {
+        await showSaved(form, button, said, saved, values);
+      }
       return;
     }
     const once = page.querySelector("[data-shown-once]");
     if (once) {
+      adopt(form, page.getElementById(id)); // it has none of the problems of an attempt before
       form.reset();
       document.getElementById(once.id).replaceWith(once);
       once.focus();
@@ -50,9 +65,8 @@ async function post(form, button) {
 }
 
 // ask posts a form. It returns what the response says if the form was saved, or the page in the response.
-async function ask(form, button) {
-  const body = new URLSearchParams(new FormData(form, button));
-  const address = button.getAttribute("formaction") ?? form.getAttribute("action");
+async function ask(address, values) {
+  const body = new URLSearchParams(values);
   const response = await fetch(address, { method: "POST", body, headers: { Accept: "application/json" } })
     .catch(() => undefined);
   const text = await response?.text().catch(() => undefined);
@@ -69,22 +83,34 @@ async function ask(form, button) {
   return { response, page: new DOMParser().parseFromString(text, "text/html") };
 }
 
-// showSaved loads the page that shows the result, or refreshes the part of this page that does.
-async function showSaved(form, button, said, saved) {
-  const { page, done, started, fields } = saved;
-  if (form.dataset.inPlace === "page") {
-    for (const control of form.elements) { // or the browser would ask whether to leave what is not saved
-      control.defaultValue = control.value;
-      control.defaultChecked = control.checked;
+// setSaved marks as saved what was posted, but not what was typed since then.
+function setSaved(form, button, values) {
+  for (const control of form.elements) {
+    const { name, value } = control;
+    const saved = values.getAll(name).map((each) => each.replaceAll("\r\n", "\n"));
+    if (name.startsWith("shown.")) {
+      const of = name.slice("shown.".length);
+      if (button.name === "" && form.elements[of]) { // another button may save another value
+        control.value = values.get(of) ?? "";
+      }
+    } else if (control.matches("select")) {
+      setDefault(control, saved[0]);
+    } else if (control.matches("[type=checkbox], [type=radio]")) {
+      control.defaultChecked = saved.includes(value);
+    } else if (control.matches("input, textarea") && saved.includes(value)) {
+      control.defaultValue = value;
     }
-    goOn(page, done);
-    return;
   }
+}
+
+// showSaved refreshes the part of the page that shows the result.
+async function showSaved(form, button, said, saved, values) {
+  const { page, done, started, fields } = saved;
   for (const [name, value] of Object.entries(fields ?? {})) {
     form.elements[name].value = value;
   }
   renewKey(form);
-  form.dispatchEvent(new CustomEvent("answered", { detail: { saved } }));
+  form.dispatchEvent(new CustomEvent("answered", { detail: { saved, values } }));
   if (started) {
     sayStarted(said, started, done);
     if (button.dataset.once) { // it may have the focus, and keeps it
@@ -161,7 +187,7 @@ async function confirm(form, dialog, question) {
 }
 
 // adopt sets the controls of a form that was not saved, and the messages beside them, to those in the response. It
-// keeps what was typed, and does not treat it as saved.
+// keeps what was typed, also since the form was posted, and does not treat it as saved.
 function adopt(form, answered) {
   const taken = new Set();
   for (const theirs of answered.elements) {
@@ -181,7 +207,7 @@ function adopt(form, answered) {
       mine.value = theirs.value;
     } else if (mine.matches("select")) {
       setDefault(mine, answered.elements[`shown.${mine.name}`]?.value);
-    } else if (mine.matches("input:not([type=checkbox], [type=password]), textarea") && mine.value !== theirs.value) {
+    } else if (mine.matches("input:not([type=checkbox], [type=password]), textarea") && mine.value === mine.defaultValue) {
       mine.value = mine.defaultValue = theirs.value;
     }
   }

@@ -32,12 +32,10 @@ export function watchSample() {
     test.textContent = area.value === saved ? verb : "Save and " + verb[0].toLowerCase() + verb.slice(1);
     say(wrong || (empty ? "None yet. A test and Run again need one." : area.value === saved ? "" : "Valid JSON, not saved yet."), wrong);
   };
-  let sent; // what was posted last
-  form.addEventListener("submit", () => { sent = area.value; });
   form.addEventListener("answered", ({ detail }) => {
     const theirs = detail.form?.elements.sample;
     if (detail.saved) {
-      saved = sent;
+      saved = detail.values.get("sample").replaceAll("\r\n", "\n");
     } else if (theirs?.hasAttribute("data-stored")) {
       saved = theirs.value;
     }
