@@ -38,6 +38,12 @@ func (c *Console) savePlan(r *http.Request, p *posted) (string, error) {
 	id, plan := r.PathValue("id"), p.values["plan"]
 	if p.isEdited("plan") {
 		change, err := c.Operate.PlanChange(ctx, caller, id, plan)
+		if isNotFound(err) && c.hasAccount(r) {
+			err = &operate.Error{
+				Code:   api.CodeInvalid,
+				Detail: "There is no plan “" + plan + "” any more. Choose another one.",
+			}
+		}
 		if err == nil && (change.Stop.Total > 0 || change.Slower > 0) {
 			err = p.confirm(&planChange{
 				change, quotaOf(change.From), rateText(change.To.Plan.RateLimit),
@@ -165,10 +171,20 @@ func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
 		return p.checkUnchanged(eventsFields(now))
 	})
 	if remove {
-		return "The account's events start no workflow.", c.Operate.RemoveEvents(ctx, caller, id)
+		err := c.Operate.RemoveEvents(ctx, caller, id)
+		if isNotFound(err) && c.hasAccount(r) {
+			err = nil // somebody else has done it already
+		}
+		return "The account's events start no workflow.", err
 	}
 	_, err := c.Operate.PutEvents(ctx, caller, id, put)
 	return "The account's events start “" + put.WorkflowID + "”.", err
+}
+
+// hasAccount reports whether the account of a form exists.
+func (c *Console) hasAccount(r *http.Request) bool {
+	_, err := c.Operate.Account(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
+	return err == nil
 }
 
 // accountRow is an account with its forms.

@@ -434,6 +434,9 @@ func (p *posted) fail(err error) bool {
 	default:
 		p.status = http.StatusConflict
 	}
+	if refused.Code != api.CodeChangedSince {
+		p.theirs = nil // it is from an attempt whose conflict the page does not show
+	}
 	p.Code, p.Message = refused.Code, p.form.inItsWords(refused.Text())
 	p.setProblems(refused.Fields)
 	p.forgetUnedited()
@@ -449,21 +452,22 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
 		name := nodePrefix.ReplaceAllString(problem.Field, "")
+		list, _, _ := strings.Cut(name, "[")
 		field, mapped := p.form.fields[name]
 		if !mapped {
-			field = name
+			field = cmp.Or(p.form.fields[list], name)
 		}
 		if _, ok := p.values[field]; ok {
 			p.problems[field] = p.form.inItsWords(problem.Problem)
 			if p.form.single {
 				p.Message = p.problems[field]
-				if label := p.form.labels[problem.Field]; label != "" {
+				if label := p.form.labels[list]; label != "" {
 					p.Message = label + ": " + p.Message
 				}
 			}
 			continue
 		}
-		p.Message += " " + problem.Field + ": " + problem.Problem + "."
+		p.Message += " " + problem.Field + ": " + p.form.inItsWords(problem.Problem) + "."
 	}
 	if p.Message = strings.TrimSpace(p.Message); p.Message == "" {
 		p.Message = "Not saved: see what is marked."

@@ -833,12 +833,12 @@ func TestConflictWithALaggingCopy(t *testing.T) {
 	r := start(t)
 	r.CreateWorkflow(t, "orders", "free", true)
 	admin := operate.Caller{Kind: operate.CallerKindAdminToken, Role: operate.RoleAdmin}
-	asked := 0
+	asked, conflict := 0, console.NewConflict()
 	_, err := r.calls.PatchWorkflow(t.Context(), admin, "orders", func(*api.PutWorkflow) error {
 		if asked++; asked == 1 {
-			return operate.ChangedSince("Not saved.")
+			return conflict.Check("theirs")
 		}
-		return nil
+		return conflict.Check("shown")
 	})
 	if err != nil || asked != 2 {
 		t.Errorf("asked %d times: %v", asked, err)
@@ -982,4 +982,54 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); said != "default is in the shared stream." {
 		t.Errorf("it says %q", said)
 	}
+	// The stream that is left is nobody's change, whether or not it has ended since the page was
+	// loaded.
+	left := r.get("/queues", session)
+	for _, value := range []string{"shown.bytes", "bytes"} {
+		if _, values := r.formIn(left.body, form); values.Get(value) != "" {
+			t.Errorf("%s is %q", value, values.Get(value))
+		}
+	}
+	a = r.postAgain(left, form, map[string]string{"bytes": "3000000", "tags": ""}, session)
+	if r.done(a, session); settings().MaxBytes != 3_000_000 {
+		t.Errorf("it is %+v", settings())
+	}
+	a = r.postAgain(r.get("/queues", session), form, map[string]string{
+		"tags": strings.Repeat("t", 1000),
+	}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "Tags of its servers: must be 1 to ", `spellcheck="false" placeholder="any server" value="t`)
+}
+
+// After a failure that is no conflict, a form does not take over a change that the page does not
+// name.
+func TestConflictOfAnEarlierAttempt(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]string{
+		api.CodeChangedSince: "theirs", api.CodeUnavailable: "shown",
+	} {
+		conflict := console.NewConflict()
+		if err := conflict.Check("theirs"); !api.IsCode(err, api.CodeChangedSince) {
+			t.Fatalf("the error is %v", err)
+		}
+		values := conflict.Fail(&operate.Error{Code: code})
+		if values["shown.name"] != want || values["name"] != "mine" {
+			t.Errorf("%s: the values are %v", code, values)
+		}
+	}
+}
+
+// A form of an account says what is true after somebody else has removed its events or the plan.
+func TestAccountFormsOfAStalePage(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	a := r.post("/accounts", "on-free:events", map[string]string{
+		"workflow": "orders", "start": "none",
+	}, session)
+	if said := r.done(a, session); said != "The account's events start no workflow." {
+		t.Errorf("it says %q", said)
+	}
+	a = r.post("/accounts", "on-free:plan", map[string]string{"plan": "gone"}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, "There is no plan “gone” any more.")
 }

@@ -93,8 +93,13 @@ func (c *Console) newKeyForm() *form {
 				put.ExpiresAt = time.Now().Add(time.Duration(seconds) * time.Second)
 			}
 			made, err := c.Operate.CreateKey(r.Context(), signin.Caller(r.Context()), put)
-			if err == nil {
+			switch {
+			case err == nil:
 				p.made = &made
+			case api.IsCode(err, api.CodeNotConfirmed):
+				err = &operate.Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "It is not " +
+					"known whether the key was made. If it is in the list, revoke it: nobody has " +
+					"seen it. Then make another."}
 			}
 			return "", err
 		},

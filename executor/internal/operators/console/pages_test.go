@@ -583,7 +583,7 @@ func TestPlanChange(t *testing.T) {
 	for _, c := range []struct{ to, want string }{
 		{"pro", "303"},
 		{"ultra", "303"},
-		{"nonsense", "404"},
+		{"nonsense", "422"},
 		{"free", "beta eta alpha iota gamma and 1 more. This one stays zeta"},
 		{"none", "zeta beta eta alpha iota and 2 more."},
 	} {

@@ -109,9 +109,10 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 	}
 }
 
-// streamOf returns the settings of a queue's own stream, or nil if it has none.
+// streamOf returns the settings of a queue's own stream, or nil if it has none, or only one
+// that ends when it is empty.
 func streamOf(q api.Queue) *api.PutQueueStream {
-	if q.OwnStream == nil {
+	if q.OwnStream == nil || q.OwnStream.Phase == "draining" {
 		return nil
 	}
 	return &api.PutQueueStream{

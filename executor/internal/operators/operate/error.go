@@ -83,13 +83,13 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	if lagging, ok := errors.AsType[*consistency.LaggingError](err); ok {
 		return failed(api.CodeNotConfirmed, fmt.Sprintf(
 			"The change is stored, but these processes have not confirmed it yet: %s. Repeat the "+
-				"call: it is idempotent, and waits again.",
+				"change: that is safe, and waits again.",
 			strings.Join(lagging.Behind, ", ")))
 	}
 	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		return failed(api.CodeNotConfirmed,
 			"NATS has not confirmed the change in time: it may be stored, or not. Repeat the "+
-				"call: it is idempotent.")
+				"change: that is safe.")
 	}
 	switch {
 	case errors.Is(err, store.ErrTooBroad):

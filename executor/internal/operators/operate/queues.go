@@ -268,12 +268,13 @@ func WithQueueGroupCondition(
 }
 
 // WithQueueStreamCondition is like WithQueueGroupCondition, but check is called with the settings
-// of the queue's own stream, or with nil if the queue has none.
+// of the queue's own stream, or with nil if the queue has none, or only one that ends when it is
+// empty.
 func WithQueueStreamCondition(
 	ctx context.Context, check func(*api.PutQueueStream) error,
 ) context.Context {
 	return edit.WithQueueCondition(ctx, func(q *registry.Queue) error {
-		if q.Stream == nil {
+		if q.Stream == nil || q.Stream.Phase == registry.PhaseDrainingOwn {
 			return check(nil)
 		}
 		return check(&api.PutQueueStream{

@@ -46,7 +46,7 @@ func (s *Service) moveQueue(
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 				return none,
 					&Error{Code: api.CodeNotConfirmed, Cause: err, Detail: "The queue is " +
-						"still moving. Repeat the call: it is idempotent, and waits again."}
+						"still moving. Repeat the change: that is safe, and waits again."}
 			}
 			if err != nil {
 				return none, err

@@ -163,8 +163,8 @@ func (s *Service) RotateToken(
 // toRotationError marks an error as final if repeating the call could rotate the token again.
 func (s *Service) toRotationError(ctx context.Context, err error) error {
 	failed := s.toError(ctx, err)
-	const unknown = "NATS cannot be reached now. The new token may or may not be stored: GET the " +
-		"trigger node before you repeat the call, which would make another token."
+	const unknown = "NATS cannot be reached now. The new token may or may not be stored: look at " +
+		"the trigger node before you rotate again, which would make another token."
 	if _, ok := errors.AsType[*edit.OutcomeUnknownError](err); ok {
 		failed.Final, failed.Detail = true, unknown
 		return failed
@@ -173,7 +173,7 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 	case api.CodeNotConfirmed:
 		failed.Final, failed.Detail = true,
 			"The new token is stored, but not every process has confirmed it yet. Do not repeat "+
-				"the call, which would make another token: GET the trigger node to see it."
+				"the rotation, which would make another token: look at the trigger node to see it."
 	case api.CodeUnavailable:
 		failed.Final, failed.Detail = true, unknown
 	}
