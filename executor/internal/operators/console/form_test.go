@@ -357,8 +357,11 @@ func TestFormsAreProtected(t *testing.T) {
 	_, err := stream.EnsureRunnerConsumer(t.Context(), r.JetStream, group,
 		group.ConsumerConfig(time.Minute))
 	r.check(err)
+	editor := r.signInAs(api.RoleEditor)
+	forAdmins := regexp.MustCompile(`^/accounts/.*/(plan|delete|events)$|^/new-(account|key)$|` +
+		`^/keys/|^/queues/.*stream$`)
 	keys := r.Directory.APIKeys("", 10)
-	if len(keys) != 1 {
+	if len(keys) != 2 {
 		t.Fatalf("there are %d keys", len(keys))
 	}
 	const stripe = "/workflows/stripe"
@@ -413,6 +416,12 @@ func TestFormsAreProtected(t *testing.T) {
 		}
 		path, _, _ := strings.Cut(action, "?")
 		protected[path] = true
+		if forAdmins.MatchString(path) {
+			a := r.call(http.MethodPost, action, values, editor)
+			if a.status != http.StatusForbidden {
+				t.Errorf("%s from an editor: %d", action, a.status)
+			}
+		}
 		for what, c := range map[string]struct {
 			status int
 			change []func(*http.Request)
@@ -470,7 +479,7 @@ func TestFormsAreProtected(t *testing.T) {
 	}
 	_, account := r.Directory.Account("made")
 	if _, workflow := r.Directory.Workflow("made"); account || workflow ||
-		len(r.Directory.APIKeys("", 10)) != 1 {
+		len(r.Directory.APIKeys("", 10)) != 2 {
 		t.Error("something was made")
 	}
 }
