@@ -259,7 +259,8 @@ func (c *Client) Refusals(
 func (c *Client) AllRefusals(
 	ctx context.Context, since time.Time, page Page,
 ) (api.List[api.WorkflowRefusal], error) {
-	return list[api.WorkflowRefusal](ctx, c, "/refusals", page, parameters{"since": timeParam(since)})
+	return list[api.WorkflowRefusal](ctx, c, "/refusals", page,
+		parameters{"since": timeParam(since)})
 }
 
 // Queues lists the queues, with the executions waiting in each and the groups that consume them.
@@ -345,8 +346,8 @@ func (c *Client) TryOrderKey(
 func (c *Client) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) (api.Trigger, error) {
-	return send[api.Trigger](ctx, c, http.MethodPut, triggerPath(workflowID, nodeID)+"/sample-payload",
-		rawJSON(sample))
+	return send[api.Trigger](ctx, c, http.MethodPut,
+		triggerPath(workflowID, nodeID)+"/sample-payload", rawJSON(sample))
 }
 
 // RotateToken creates a new token for a node.
@@ -354,8 +355,8 @@ func (c *Client) RotateToken(
 	ctx context.Context, workflowID, nodeID string, keepOld time.Duration,
 ) (api.Trigger, error) {
 	rotate := api.RotateToken{KeepOldForSeconds: int64(keepOld / time.Second)}
-	return send[api.Trigger](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/rotate-token",
-		rotate)
+	return send[api.Trigger](ctx, c, http.MethodPost,
+		triggerPath(workflowID, nodeID)+"/rotate-token", rotate)
 }
 
 // RerunTrigger starts an execution with a node's sample payload.

@@ -34,13 +34,14 @@ func (c *Client) DeleteSender(ctx context.Context, workflowID, nodeID string) er
 func (c *Client) AddSenderSecret(
 	ctx context.Context, workflowID, nodeID string, add api.AddSenderSecret,
 ) (api.Sender, error) {
-	return send[api.Sender](ctx, c, http.MethodPost, triggerPath(workflowID, nodeID)+"/sender/secrets",
-		add)
+	return send[api.Sender](ctx, c, http.MethodPost,
+		triggerPath(workflowID, nodeID)+"/sender/secrets", add)
 }
 
 // DeleteSenderSecret removes a secret from a node's sender.
 func (c *Client) DeleteSenderSecret(
 	ctx context.Context, workflowID, nodeID, secretID string,
 ) error {
-	return c.delete(ctx, triggerPath(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID))
+	return c.delete(ctx,
+		triggerPath(workflowID, nodeID)+"/sender/secrets/"+url.PathEscape(secretID))
 }
