@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -230,5 +231,52 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 	b.click("#rotate-form button")
 	b.text("[data-done]", "There is a new URL.")
 	b.wait(`"stayed" in document.documentElement.dataset`)
+	b.contented()
+}
+
+// A double click, and a key that is held, post a form once. A later press posts it again.
+func TestFormsInTheBrowserPressedTwice(t *testing.T) {
+	t.Parallel()
+	findChromium(t)
+	l := launchLocal(t, t.TempDir())
+	b := openBrowser(t, l.executor)
+	signedInAt(b, "/workflows/demo")
+	b.evaluate(`{
+		const fetch = window.fetch;
+		window.posts = 0;
+		window.fetch = async (path, options) => {
+			posts += options?.method === "POST" ? 1 : 0;
+			return fetch(path, options);
+		};
+		""
+	}`)
+	b.write("#sample", " ")
+	const test = "[data-send-test]"
+	wantPosts := func(want string) {
+		t.Helper()
+		b.wait(`!document.querySelector("` + test + `").matches("[aria-disabled]")`)
+		b.text("[data-sample-said]", "Started on the sample payload")
+		if posts := b.evaluate(`String(posts)`); posts != want {
+			t.Fatalf("the form was posted %s times, not %s", posts, want)
+		}
+	}
+	enter := func(repeated bool) {
+		t.Helper()
+		_, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: "Enter", Code: "Enter", Text: "\r",
+			WindowsVirtualKeyCode: 13, AutoRepeat: &repeated,
+		})
+		b.check(err)
+	}
+	b.click(test)
+	wantPosts("1")
+	b.evaluate(`document.querySelector("` + test + `").dispatchEvent(new MouseEvent("click", {
+		detail: 2, bubbles: true, cancelable: true,
+	})); ""`)
+	wantPosts("1")
+	enter(false)
+	wantPosts("2")
+	enter(true)
+	wantPosts("2")
 	b.contented()
 }

@@ -85,12 +85,22 @@ export async function busy(button, work) {
   }
 }
 
-// watchBusy lets nothing happen when a busy button is pressed, and no form be sent by it.
+// watchBusy lets nothing happen when a busy button is pressed, and no form be sent by it. A form that is posted in place
+// is posted once by a double click, and once by a key that is held.
 export function watchBusy() {
+  const stop = (event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+  };
+  const inPlace = (control) => control?.form?.matches("[data-in-place]");
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[aria-disabled=true]")) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
+    if (event.target.closest("[aria-disabled=true]") || event.detail > 1 && inPlace(event.target.closest("button"))) {
+      stop(event);
+    }
+  }, true);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.repeat && !event.target.matches("textarea") && inPlace(event.target)) {
+      stop(event);
     }
   }, true);
 }
