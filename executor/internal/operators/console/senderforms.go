@@ -112,6 +112,13 @@ func (t *trigger) setSenderForms(ctx context.Context) {
 func (t *trigger) presetFields(name string) presetFields {
 	f := presetFields{WorkflowID: t.WorkflowID, NodeID: t.NodeID, Form: t.SenderForm}
 	preset, begins := presetNamed(t.Presets, name)
+	if f.Form.values["of"] != preset.ID {
+		// What was typed for another preset may be secret there.
+		f.Form.values = maps.Clone(f.Form.values)
+		maps.DeleteFunc(f.Form.values, func(field, _ string) bool {
+			return field == "secret" || strings.HasPrefix(field, settingPrefix)
+		})
+	}
 	if f.Preset, f.Unknown = preset, !begins; preset.ID == "" || t.Sender == nil ||
 		preset.ID != t.Sender.Preset {
 		return f

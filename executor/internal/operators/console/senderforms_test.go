@@ -136,3 +136,36 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	a = r.call(http.MethodPost, "/workflows/orders/remove-sender?node=node", values, session)
 	wantSays(t, a, http.StatusNotFound, "There is no sender")
 }
+
+// A secret is not shown again if the preset has changed to one whose key is public.
+func TestSecretForAnotherPreset(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	r.setStripe("orders")
+	session := r.signIn()
+	page := r.get("/workflows/orders?node=node", session)
+	typed := map[string]string{"secret": "whsec_typed-for-stripe ", "settings.publicKey": "typed"}
+	wantHidden := func(a answer, part string) {
+		t.Helper()
+		wantSays(t, a, a.status, part)
+		if strings.Contains(a.body, "whsec_typed") {
+			t.Errorf("%d: the page has the secret", a.status)
+		}
+	}
+	typed["preset"] = "discord"
+	a := r.postAgain(page, "sender-form", typed, session)
+	wantHidden(a, "Not set yet: see what is asked for Discord")
+	const key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511"
+	a = r.postAgain(a, "sender-form", map[string]string{"secret": key}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="`+key+`"`)
+
+	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{
+		Preset: "discord", Secrets: []string{key + "a"},
+	})
+	r.check(err)
+	wantHidden(r.postAgain(page, "new-secret-form", typed, session), "Public key")
+	a = r.post("/workflows/orders?node=node", "new-secret-form",
+		map[string]string{"secret": key}, session)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="`+key+`"`)
+}
