@@ -116,6 +116,10 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 	if onSample == onRequest || onRequest == first {
 		t.Errorf("%s, %s", onSample, onRequest)
 	}
+	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"sample":false}`)))
+	if onOther := twice(a, sample); onOther == onSample {
+		t.Errorf("%s has run on the payload from before", onOther)
+	}
 	a = r.press(list, `id="`+succeeded+`:run-again"`, session)
 	again := r.press(a, `name="confirmed" value="yes"`, session)
 	if id := r.startedBy(again); id != onRequest {

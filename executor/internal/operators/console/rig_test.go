@@ -50,6 +50,12 @@ type rig struct {
 
 func start(t *testing.T) *rig {
 	t.Helper()
+	return startAt(t, "https://hooks.example.com")
+}
+
+// startAt is like start, with the public URL of the webhook endpoint.
+func startAt(t *testing.T, publicURL string) *rig {
+	t.Helper()
 	nc := natstest.Start(t).Connect(t)
 	r := &rig{t: t, Registry: registrytest.Start(t, nc), log: &logtest.Buffer{}}
 	records, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "hookstart.db"))
@@ -63,7 +69,7 @@ func start(t *testing.T) *rig {
 	log.SetOutput(r.log)
 	log.SetLevel(logrus.TraceLevel)
 
-	checker := reachability.New("https://hooks.example.com", r.Membership)
+	checker := reachability.New(publicURL, r.Membership)
 	r.uses = &keyUses{Store: records}
 	keyring := operate.NewKeyring(r.Editor, r.Directory, r.uses, log)
 	waits, err := queues.New(queues.Config{
@@ -87,7 +93,7 @@ func start(t *testing.T) *rig {
 			Settings: stream.DefaultSettings, Log: log,
 		}),
 		Changes:   changed,
-		PublicURL: "https://hooks.example.com",
+		PublicURL: publicURL,
 		Reach:     checker,
 		TestSend:  testsend.New(),
 		Consumer:  "executor",

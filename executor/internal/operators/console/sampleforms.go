@@ -89,7 +89,7 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 		p.values["digest"], p.stored = p.values[shownPrefix+"digest"], true
 		delete(p.values, "sample") // a failure shows the present one
 		delete(p.values, "display")
-		return nil
+		return c.checkSampleShown(r, p)
 	}
 	p.values["digest"] = digest
 	ctx := operate.WithSampleCondition(r.Context(), func(stored []byte) error {
@@ -108,6 +108,18 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 	}
 	maps.Copy(p.values, p.fields)
 	return nil
+}
+
+// checkSampleShown returns an error if the stored sample payload is not the one that the page has
+// shown.
+func (c *Console) checkSampleShown(r *http.Request, p *posted) error {
+	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
+		r.URL.Query().Get("node"))
+	if err != nil || storedDigest(node.SamplePayload) == p.values["digest"] {
+		return err
+	}
+	return operate.ChangedSince("Not done: somebody else has changed the sample payload since " +
+		"you opened the page. This is the new one.")
 }
 
 func (c *Console) saveSampleForm() *form {
@@ -131,6 +143,10 @@ func (c *Console) rerunTriggerForm() *form {
 // codeTestRefused is the code of a test that the endpoint has refused.
 const codeTestRefused = "test_refused"
 
+// testDeliveryID returns the delivery ID of a test. Each form and payload is a delivery of its own:
+// with an earlier one's ID, it would start nothing.
+func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
+
 // sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender
 // does.
 func (c *Console) sendTestForm() *form {
@@ -141,20 +157,20 @@ func (c *Console) sendTestForm() *form {
 		}
 		ctx, caller := r.Context(), signin.Caller(r.Context())
 		id, node := r.PathValue("id"), r.URL.Query().Get("node")
-		// Each form is a delivery of its own: with an earlier one's ID, it would start nothing.
 		sent, err := c.Operate.SendTest(ctx, caller, id, node,
-			api.SendTest{DeliveryID: "test-" + key})
+			api.SendTest{DeliveryID: testDeliveryID(key, p.values["digest"])})
 		if err != nil {
 			return "", err
 		}
-		if !sent.Success {
-			p.values[keyField] = newKey()
-			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
-		}
 		switch {
-		case sent.ExecutionID != "":
+		case hasStarted(sent):
 			return p.setStarted(api.Started{ExecutionID: sent.ExecutionID},
-				"Sent as "+c.senderTitle(ctx, id, node)+" does, and accepted."), nil
+				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcome(sent)), nil
+		case !sent.Success:
+			if sent.Code == string(webhook.CodeWorkflowInactive) {
+				p.values[keyField] = newKey() // so that another test is recorded, too
+			}
+			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
 		case sent.Filtered:
 			p.next = p.form.page(r) + "#filter-title"
 			return "It does not meet the filter, so it starts nothing. The filtered requests are " +
@@ -174,11 +190,34 @@ func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) st
 	return t.Preset.Title
 }
 
+// hasStarted reports whether a test has started an execution. The endpoint's answer can then come
+// from the execution, or say that it has failed.
+func hasStarted(sent api.SentTest) bool {
+	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive)
+}
+
+// testOutcome returns what has become of a test that has started an execution.
+func testOutcome(sent api.SentTest) string {
+	switch {
+	case sent.Deduplicated:
+		return ". It was sent before, and had started an execution then."
+	case sent.Success:
+		return ", and accepted."
+	default:
+		return strings.TrimSpace(fmt.Sprintf(", and accepted. It was answered with %d. %s",
+			sent.Status, sent.Detail))
+	}
+}
+
 // testRefusal returns what the endpoint has answered to a test, and what to do.
 func testRefusal(sent api.SentTest) string {
 	if sent.Code == string(webhook.CodeWorkflowInactive) {
 		return "Its signature was right, but the workflow is inactive: the test was recorded as " +
 			"rejected. Activate it, or run without the endpoint."
+	}
+	if sent.Code == string(webhook.CodeUnavailable) || sent.Code == string(webhook.CodeInternal) {
+		return fmt.Sprintf("The endpoint answered %d %s. It may have started an execution. To "+
+			"send the same test again starts at most one.", sent.Status, sent.Code)
 	}
 	return strings.TrimSpace(fmt.Sprintf("The endpoint refused it: %d %s. %s", sent.Status,
 		sent.Code, sent.Detail))

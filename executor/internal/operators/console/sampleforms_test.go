@@ -1,9 +1,14 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 // The sample payload is saved and tested without JavaScript. A form that is posted twice starts one
@@ -63,9 +68,20 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 	if r.done(press(a, "data-save-sample", ""), session); sample() != `{"n":3}` {
 		t.Errorf("it was not saved by who was told: %s", sample())
 	}
-	// What was not changed is not saved.
-	if r.done(press(page, "data-save-sample", ""), session); sample() != `{"n":3}` {
-		t.Errorf("a page that was not edited has made it %s", sample())
+	// What was not changed is neither saved nor run if somebody else has changed it.
+	for _, button := range []string{"data-save-sample", "data-send-test"} {
+		a = press(page, button, "")
+		wantSays(t, a, http.StatusConflict,
+			"Not done: somebody else has changed the sample payload", "\"n\": 3\n}</textarea>")
+		if sample() != `{"n":3}` || r.messages() != messages+2 {
+			t.Errorf("a page that was not edited has made it %s", sample())
+		}
+	}
+
+	// The same form starts another execution on another payload.
+	third := r.startedBy(press(a, "data-send-test", ""))
+	if third == second || r.messages() != messages+3 {
+		t.Errorf("the changed payload was not run, but %s was returned", third)
 	}
 }
 
@@ -107,4 +123,69 @@ func TestRefusedTestWithoutJavaScript(t *testing.T) {
 		`name="key" value="`+values.Get("key")+`"`)
 	a = r.press(a, "data-run-past", session)
 	r.startedBy(a)
+}
+
+// A test whose outcome is unknown can be repeated as the same delivery. An answer of the execution
+// itself is not a refusal. Another payload is another delivery.
+func TestAnswersToATestWithoutJavaScript(t *testing.T) {
+	t.Parallel()
+	const id = "0190a6a2-7d3c-7000-8000-000000000001"
+	var status int
+	var code, executionID string
+	var deliveries []string
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		deliveries = append(deliveries, q.Header.Get("X-GitHub-Delivery"))
+		w.Header().Set("Content-Type", "application/problem+json")
+		if executionID != "" {
+			w.Header().Set(webhook.HeaderExecutionID, executionID)
+		}
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"code":%q,"detail":"Because."}`, code)
+	}))
+	t.Cleanup(endpoint.Close)
+	r := startAt(t, endpoint.URL)
+	r.CreateWorkflow(t, "orders", "free", true)
+	r.useKeys()
+	_, _, err := r.PutSender(t.Context(), "orders", "node", edit.SenderSpec{
+		Preset: "github", Secrets: []string{"a-secret-of-github"},
+	})
+	r.check(err)
+	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"n":1}`)))
+	session := r.signIn()
+	page := r.get("/workflows/orders?node=node", session)
+	press := func(page answer) answer { return r.press(page, "data-send-test", session) }
+	last := func() string { return deliveries[len(deliveries)-1] }
+
+	status, code = http.StatusServiceUnavailable, string(webhook.CodeUnavailable)
+	a := press(page)
+	wantSays(t, a, http.StatusConflict, "503 unavailable. It may have started an execution.")
+	first := last()
+	if press(a); last() != first {
+		t.Errorf("after an unknown outcome, %s is repeated as %s", first, last())
+	}
+	status, code = http.StatusForbidden, string(webhook.CodeWorkflowInactive)
+	executionID = id
+	a = press(a)
+	wantSays(t, a, http.StatusConflict, "the test was recorded as rejected")
+	if press(a); last() == first {
+		t.Error("another test of an inactive workflow is the same delivery")
+	}
+	for _, c := range []struct {
+		status     int
+		code, says string
+	}{
+		{502, string(webhook.CodeRunFailed), "and accepted. It was answered with 502. Because."},
+		{404, "mine", "and accepted. It was answered with 404."},
+		{200, "", "and accepted."},
+	} {
+		status, code = c.status, c.code
+		a = r.press(page, "data-send-test", session, with("Accept", "application/json"))
+		wantSays(t, a, http.StatusOK, c.says, `"started":"`+id+`"`)
+	}
+	_, values := r.buttonIn(page.body, "data-send-test")
+	values.Set("sample", `{"n":2}`)
+	r.startedBy(r.call(http.MethodPost, "/workflows/orders/send-test?node=node", values, session))
+	if last() == first {
+		t.Error("another payload is the same delivery")
+	}
 }

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ import (
 
 // RerunTrigger starts an execution with a trigger node's sample payload. It returns when the stream
 // has stored the start message. A repeated call with the same idempotency key returns the first
-// call's execution. Without a key (""), each call starts another execution.
+// call's execution, unless the sample payload has changed meanwhile. Without a key (""), each call
+// starts another execution.
 func (s *Service) RerunTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID, key string,
 ) (api.Started, error) {
@@ -39,7 +41,7 @@ func (s *Service) RerunTrigger(
 			}
 			as := ""
 			if key != "" {
-				as = execution.IDForTriggerRerun(workflowID, nodeID, key)
+				as = execution.IDForTriggerRerun(workflowID, nodeID, keyOnSample(key, trigger))
 			}
 			return s.rerun(ctx, trigger, as, "")
 		})
@@ -67,10 +69,17 @@ func (s *Service) RerunExecution(
 		}
 		as := ""
 		if key != "" {
-			as = execution.IDForRerun(record.ID, key)
+			as = execution.IDForRerun(record.ID, keyOnSample(key, trigger))
 		}
 		return s.rerun(ctx, trigger, as, record.ID)
 	})
+}
+
+// keyOnSample returns an idempotency key for the node's sample payload: with another payload, the
+// same key starts another execution.
+func keyOnSample(key string, trigger *edit.TriggerInfo) string {
+	sum := sha256.Sum256(trigger.SamplePayload)
+	return key + "\x00" + hex.EncodeToString(sum[:])
 }
 
 // triggerOf returns the trigger node at which to run an execution again. It fails if the workflow
