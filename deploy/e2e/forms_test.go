@@ -123,8 +123,18 @@ func TestFormsInTheBrowser(t *testing.T) {
 		t.Errorf("the sample payload is %s, %v", saved.SamplePayload, err)
 	}
 
+	// The fields of a preset are shown before it is set, even if its fragment could not be loaded.
 	// A secret that was typed stays after a refusal.
+	b.evaluate(`{
+		const fetch = window.fetch;
+		window.fetch = async (path, options) => path.startsWith("/fragments/sender")
+			? new Response("", { status: 503 }) : fetch(path, options);
+		""
+	}`)
 	choose("stripe")(b)
+	b.text("#sender-form-said", "The executor answered 503.")
+	b.click("#sender-form .primary")
+	b.text("#sender-form-said", "Not set yet: see what is asked for Stripe")
 	b.see("#sender-secret")
 	b.write("#sender-secret", "whsec_with_space ")
 	b.click("#sender-form .primary")
@@ -268,14 +278,22 @@ func TestFormsInTheBrowserPressedTwice(t *testing.T) {
 		})
 		b.check(err)
 	}
+	started := func() string {
+		t.Helper()
+		return b.evaluate(`document.querySelector("[data-sample-said] a").href`)
+	}
 	b.click(test)
 	wantPosts("1")
+	first := started()
 	b.evaluate(`document.querySelector("` + test + `").dispatchEvent(new MouseEvent("click", {
 		detail: 2, bubbles: true, cancelable: true,
 	})); ""`)
 	wantPosts("1")
 	enter(false)
 	wantPosts("2")
+	if second := started(); second == first {
+		t.Errorf("%s is returned again", second)
+	}
 	enter(true)
 	wantPosts("2")
 	b.contented()

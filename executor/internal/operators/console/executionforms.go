@@ -13,7 +13,8 @@ import (
 // The forms of an execution cancel it or run it again. Its page has one form element for all of
 // them, and so has a list of executions: each button has the address to which it posts that form.
 // The form has an idempotency key in a hidden field, so that the same form starts only one
-// execution, however often it is posted. post.js renews the key after the execution was started.
+// execution, however often it is posted. After the execution was started, a page that stays gets
+// another key.
 
 // keyField is the hidden field with the idempotency key.
 const keyField = "key"
@@ -41,11 +42,15 @@ func (c *Console) executionForm(
 	}
 }
 
-// key returns the form's idempotency key.
+// key returns the form's idempotency key. After success, the form has another one.
 func (p *posted) key() (string, error) {
 	if p.values[keyField] == "" {
 		return "", errIncomplete()
 	}
+	if p.fields == nil {
+		p.fields = map[string]string{}
+	}
+	p.fields[keyField] = newKey()
 	return p.values[keyField], nil
 }
 

@@ -104,7 +104,12 @@ func TestSampleSavedByAScript(t *testing.T) {
 		values.Set("sample", sample)
 		a = r.call(http.MethodPost, action, values, session, script)
 		wantSays(t, a, http.StatusOK, `"done":"Saved."`)
+		if strings.Contains(a.body, `"key":`) {
+			t.Errorf("what has started nothing has changed the key: %s", a.body)
+		}
 	}
+	a = r.call(http.MethodPost, "/workflows/orders/rerun?node=node", values, session, script)
+	wantSays(t, a, http.StatusOK, `"started":"`, `"key":"`)
 }
 
 // A test that the endpoint refuses, or that cannot be sent, is not lost: what was typed is saved,

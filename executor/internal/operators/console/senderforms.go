@@ -64,6 +64,13 @@ func (f presetFields) Inputs(required bool) (inputs []presetInput) {
 	return inputs
 }
 
+// Refused reports whether the value of an optional setting was refused.
+func (f presetFields) Refused() bool {
+	return slices.ContainsFunc(f.Inputs(false), func(i presetInput) bool {
+		return f.Form.Problem(i.Field) != ""
+	})
+}
+
 // presetNamed returns the preset with an ID, a title or an alias. begins reports whether there is
 // one whose ID or title contains the name.
 func presetNamed(
@@ -262,13 +269,28 @@ func (c *Console) endForm(
 	}
 }
 
+// senderOf returns the sender of a node, which may be gone since the page was loaded.
+func (c *Console) senderOf(r *http.Request) (*api.Sender, error) {
+	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
+		r.URL.Query().Get("node"))
+	if err == nil && node.Sender == nil {
+		err = &operate.Error{Code: api.CodeNotFound, Detail: "There is no sender any more."}
+	}
+	return node.Sender, err
+}
+
 // secretToEnd is the template data of the dialog that asks whether to end a secret.
 type secretToEnd struct{ ID string }
 
 func (c *Console) endSecretForm() *form {
 	return c.endForm("RemoveSenderSecret", func(r *http.Request, p *posted) (string, error) {
 		secret := r.PathValue("secret")
-		err := p.confirm(&secretToEnd{secret})
+		sender, err := c.senderOf(r)
+		if err == nil && slices.ContainsFunc(sender.Secrets, func(s api.SenderSecret) bool {
+			return s.ID == secret
+		}) {
+			err = p.confirm(&secretToEnd{secret})
+		}
 		if err == nil {
 			err = c.Operate.RemoveSenderSecret(r.Context(), signin.Caller(r.Context()),
 				r.PathValue("id"), r.URL.Query().Get("node"), secret)
@@ -279,7 +301,10 @@ func (c *Console) endSecretForm() *form {
 
 func (c *Console) removeSenderForm() *form {
 	return c.endForm("RemoveSender", func(r *http.Request, p *posted) (string, error) {
-		err := p.confirm(&api.Sender{})
+		sender, err := c.senderOf(r)
+		if err == nil {
+			err = p.confirm(sender)
+		}
 		if err == nil {
 			err = c.Operate.RemoveSender(r.Context(), signin.Caller(r.Context()),
 				r.PathValue("id"), r.URL.Query().Get("node"))

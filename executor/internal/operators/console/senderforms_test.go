@@ -59,7 +59,8 @@ func TestSenderWithoutJavaScript(t *testing.T) {
 	a = r.postAgain(a, form, map[string]string{
 		"secret": "whsec_a-secret", "settings.toleranceSeconds": "x",
 	}, session)
-	wantSays(t, a, http.StatusUnprocessableEntity, `value="x" aria-invalid="true"`)
+	wantSays(t, a, http.StatusUnprocessableEntity, `value="x" aria-invalid="true"`,
+		`<details class="rotate" open><summary>More settings`)
 	if strings.Contains(a.body, "whsec_a-secret") || sender() != nil {
 		t.Errorf("it is %+v, or the page has the secret", sender())
 	}
@@ -120,7 +121,8 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 		t.Errorf("%s: %+v", said, sender())
 	}
 	confirm := `form="end-form"[^>]* name="confirmed" value="yes"`
-	a = r.press(r.get(path, session), `id="`+older+`:end"`, session)
+	page := r.get(path, session)
+	a = r.press(page, `id="`+older+`:end"`, session)
 	wantSays(t, a, http.StatusConflict, `aria-labelledby="end-title" open>`, "End this secret?")
 	if r.done(r.press(a, confirm, session), session); len(sender().Secrets) != 2 {
 		t.Errorf("it is %+v", sender())
@@ -131,6 +133,9 @@ func TestSecretsWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusConflict, "Remove the sender?")
 	if r.done(r.press(a, confirm, session), session); sender() != nil {
 		t.Errorf("it is %+v", sender())
+	}
+	for _, part := range []string{`id="` + older + `:end"`, `id="remove-sender"`} {
+		wantSays(t, r.press(page, part, session), http.StatusNotFound, "There is no sender")
 	}
 	values := url.Values{"confirmed": {"yes"}}
 	a = r.call(http.MethodPost, "/workflows/orders/remove-sender?node=node", values, session)

@@ -49,13 +49,13 @@ async function post(form, button) {
     }
     const once = page.querySelector("[data-shown-once]");
     if (once) {
-      adopt(form, page.getElementById(id)); // it has none of the problems of an attempt before
+      adopt(form, page.getElementById(id), values); // it has none of the problems of an attempt before
       form.reset();
       document.getElementById(once.id).replaceWith(once);
       once.focus();
       return;
     }
-    await refuse(form, said, response, page);
+    await refuse(form, said, response, page, values);
   } catch (problem) {
     for (const part of said.children) { // they were about another failure
       part.hidden = !part.matches("[data-text]");
@@ -97,6 +97,10 @@ function setSaved(form, button, values) {
       setDefault(control, saved[0]);
     } else if (control.matches("[type=checkbox], [type=radio]")) {
       control.defaultChecked = saved.includes(value);
+    } else if (control.matches("[type=password]")) {
+      if (saved.includes(value)) {
+        control.value = ""; // the page does not keep a secret
+      }
     } else if (control.matches("input, textarea") && saved.includes(value)) {
       control.defaultValue = value;
     }
@@ -107,9 +111,10 @@ function setSaved(form, button, values) {
 async function showSaved(form, button, said, saved, values) {
   const { page, done, started, fields } = saved;
   for (const [name, value] of Object.entries(fields ?? {})) {
-    form.elements[name].value = value;
+    if (name !== "key" || form.elements.key.value === values.get("key")) { // else another button has renewed it
+      form.elements[name].value = value;
+    }
   }
-  renewKey(form);
   form.dispatchEvent(new CustomEvent("answered", { detail: { saved, values } }));
   if (started) {
     sayStarted(said, started, done);
@@ -142,15 +147,8 @@ function linkTo(page) {
   return [" ", link];
 }
 
-// renewKey changes the idempotency key of a form that has done its work, so that it can start another execution.
-function renewKey(form) {
-  if (form.elements.key) {
-    form.elements.key.value = crypto.getRandomValues(new Uint32Array(4)).join("-");
-  }
-}
-
 // refuse shows why the form was not saved, according to the same form in the response, or to an error page.
-async function refuse(form, said, response, page) {
+async function refuse(form, said, response, page, values) {
   const question = page.querySelector("dialog[open]");
   if (question) {
     await confirm(form, document.getElementById(question.id), question);
@@ -164,14 +162,19 @@ async function refuse(form, said, response, page) {
   }
   const answered = page.getElementById(form.getAttribute("id"));
   if (answered) { // not if somebody else has changed what the form is about
-    adopt(form, answered);
+    adopt(form, answered, values);
     form.dispatchEvent(new CustomEvent("answered", { detail: { form: answered } }));
   }
   if (said.matches(".refusal")) {
     said.replaceChildren(...text.childNodes);
   }
   fail(said, { message });
-  form.querySelector("[aria-invalid=true]")?.focus();
+  const invalid = form.querySelector("[aria-invalid=true]");
+  const details = invalid?.closest("details");
+  if (details) {
+    details.open = true;
+  }
+  invalid?.focus();
 }
 
 // confirm asks the question in the response. One of the buttons posts the form again, also if the form has another ID
@@ -188,7 +191,7 @@ async function confirm(form, dialog, question) {
 
 // adopt sets the controls of a form that was not saved, and the messages beside them, to those in the response. It
 // keeps what was typed, also since the form was posted, and does not treat it as saved.
-function adopt(form, answered) {
+function adopt(form, answered, values) {
   const taken = new Set();
   for (const theirs of answered.elements) {
     const mine = [...form.elements].find((control) => control.name !== "" && control.name === theirs.name && !taken.has(control));
@@ -202,6 +205,9 @@ function adopt(form, answered) {
       } else {
         mine.removeAttribute(name);
       }
+    }
+    if (mine.name === "of" || mine.name === "key" && mine.value !== values.get("key")) {
+      continue; // the page still has the fields of that preset; another button has renewed the key
     }
     if (mine.matches("[aria-checked], [type=hidden]")) { // another button keeps its text, and so its value
       mine.value = theirs.value;

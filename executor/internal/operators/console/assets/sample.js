@@ -37,9 +37,12 @@ export function watchSample() {
     if (detail.saved) {
       saved = detail.values.get("sample").replaceAll("\r\n", "\n");
     } else if (theirs?.hasAttribute("data-stored")) {
-      saved = theirs.value;
+      saved = area.defaultValue = theirs.value;
     }
     check();
+    if (theirs?.matches("[aria-invalid=true]")) {
+      area.setAttribute("aria-invalid", "true"); // what the browser accepts may still be refused
+    }
   });
 
   // What is only here would be lost: the browser asks first.

@@ -1,6 +1,6 @@
 // The sender of a trigger node: what its form asks for depends on the preset, and comes from the server. Secrets that the
 // sender has sent are shown once.
-import { call, signIn, unreachable } from "./api.js";
+import { Problem, call, signIn, unreachable } from "./api.js";
 import { fail, succeed } from "./failures.js";
 
 export function watchSender() {
@@ -17,7 +17,7 @@ function watchChoice(form) {
     const fields = form.querySelector("[data-preset-fields]");
     const mine = asked = {};
     const response = await fetch(`${fields.dataset.presetFields}&preset=${encodeURIComponent(form.elements.preset.value)}`).catch(() => undefined);
-    const text = response?.ok ? await response.text().catch(() => undefined) : undefined;
+    const text = await response?.text().catch(() => undefined);
     if (mine !== asked) {
       return; // another one was typed meanwhile
     }
@@ -25,12 +25,22 @@ function watchChoice(form) {
       signIn();
     } else if (text === undefined) {
       fail(document.getElementById("sender-form-said"), unreachable());
+    } else if (!response.ok) {
+      const page = new DOMParser().parseFromString(text, "text/html");
+      const why = page.querySelector("main .problem")?.textContent ?? `The executor answered ${response.status}.`;
+      fail(document.getElementById("sender-form-said"), new Problem(response.status, "", why));
     } else {
       show(fields, text);
     }
   };
   form.elements.preset.addEventListener("input", choose);
   form.elements.preset.addEventListener("change", choose);
+  form.addEventListener("answered", ({ detail }) => {
+    const theirs = detail.form?.querySelector("[data-preset-fields]");
+    if (theirs) {
+      show(form.querySelector("[data-preset-fields]"), theirs.outerHTML);
+    }
+  });
 }
 
 // show shows the fields of a preset, unless they are there and something may be typed in them.
