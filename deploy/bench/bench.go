@@ -242,7 +242,8 @@ type openLoop struct {
 	turns map[string][]turnResult
 }
 
-// runOpenLoops runs the rounds of every open loop. closed has the turns of the closed loop.
+// runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
+// loop, keyed by variant, from which it chooses the rates.
 func (s *session) runOpenLoops(
 	ctx context.Context, closed map[string][]turnResult,
 ) (loops []openLoop, err error) {

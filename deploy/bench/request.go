@@ -70,7 +70,7 @@ func newRequest(to target, bodyBytes int) request {
 func (r request) setDelivery(seed, n, workflows uint64) {
 	const stride = 7_368_787 // a prime, so every workflow gets its turn
 	fillDeliveryID(r.id, seed, n)
-	if r.signed != nil { // only one workflow has a sender
+	if r.signed != nil { // all signed requests go to one workflow
 		r.signed.sign()
 		return
 	}

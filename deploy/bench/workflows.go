@@ -23,7 +23,7 @@ const nodeID = "node"
 // nodeSettings are settings of every workflow's trigger node. The zero value has none.
 type nodeSettings struct {
 	trigger api.PutTrigger // its NodeID is not used
-	bearer  bool           // requests have the token in the header Authorization
+	bearer  bool           // requests carry the token in the Authorization header
 }
 
 // makeWorkflows creates the workflows for the load, with a rate limit that is never reached. Only

@@ -92,8 +92,8 @@ func (r *Release) checkout(ctx context.Context) (*tree, error) {
 // repositoryURL is the address of the project's repository.
 const repositoryURL = "https://github.com/hookstart/hookstart"
 
-// linkTargetPattern matches a link's target in a document, from the two characters before it up to
-// its fragment.
+// linkTargetPattern matches the target of a Markdown link without its fragment, together with the
+// "](" before it.
 var linkTargetPattern = regexp.MustCompile(`\]\([^)\s#]+`)
 
 // rewriteLinks changes a document's links to files that are not shipped: they then lead to the

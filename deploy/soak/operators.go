@@ -75,7 +75,7 @@ type operator struct {
 	revokedToken   string     // "" means none
 	key            api.NewKey // no ID means no key
 	revokedKey     string     // "" means none
-	last           string     // the last confirmed change, for messages
+	last           string     // the last confirmed change, quoted in failure messages
 }
 
 // newOperators creates count accounts, each with a workflow, and returns their operators.

@@ -308,7 +308,7 @@ func (z *zoneMeasurer) err() error {
 	return fmt.Errorf("more than %s: %s", maxUnavailability, strings.Join(broken, "; "))
 }
 
-// write prints the two tables.
+// write prints a table of the response times and a table of what happened while a zone was cut off.
 func (z *zoneMeasurer) write(out io.Writer) {
 	const answers = "%-8s %20s %20s %10v\n"
 	_, _ = fmt.Fprintf(out, "\nMilliseconds until a 200, p50 and p99 (number of requests); all "+

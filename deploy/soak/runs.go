@@ -20,8 +20,8 @@ type executionRun struct {
 	at time.Time
 }
 
-// lateRuns describes the executions that a runner received too long after their end for a lost
-// acknowledgement to be the reason. ended maps execution IDs to the times of their ends.
+// lateRuns describes the executions that a runner received after they had ended, so late that a
+// lost acknowledgement cannot be the reason. ended maps execution IDs to end times.
 func (i *installation) lateRuns(ended map[string]time.Time) (again []string, err error) {
 	for _, r := range i.runners {
 		runs, err := readRuns(r.runs)

@@ -34,8 +34,8 @@ type Options struct {
 	CAFile string
 	// Extra holds further options, such as nats.InProcessServer.
 	Extra []nats.Option
-	// Log receives a line if Connect has to wait, and later events of the connection. It is
-	// required.
+	// Log receives a line if Connect has to wait, and a line for each later event of the
+	// connection, such as a lost connection. It is required.
 	Log logrus.FieldLogger
 	// Closed is called once if the connection is closed for good, although the program did not call
 	// its Close method. The connection does not reconnect, so the program must be restarted. The

@@ -99,7 +99,7 @@ type Cluster struct {
 
 // Server is a running server.
 type Server struct {
-	options Options // with all defaults; Port is the actual port
+	options Options // the defaults are filled in; Port is the port in use
 	lock    *flock.Flock
 	url     string
 	stop    sync.Once

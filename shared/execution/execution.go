@@ -32,7 +32,7 @@ func (s Status) Final() bool {
 	return s == Succeeded || s == Failed || s == Rejected || s == Canceled
 }
 
-// Follows reports whether an execution in the state before may change to the state s.
+// Follows reports whether an execution's status may change from before to s.
 func (s Status) Follows(before Status) bool {
 	switch s {
 	case Running:

@@ -27,15 +27,15 @@ const (
 	fieldJSON // a text that is already JSON
 )
 
-// Text returns a member with a string.
+// Text returns a Field with a string value.
 func Text(name, value string) Field { return Field{Name: name, text: value} }
 
-// Number returns a member with a number.
+// Number returns a Field with a numeric value.
 func Number[N int | float64](name string, value N) Field {
 	return Field{Name: name, kind: fieldNumber, number: float64(value)}
 }
 
-// True returns a member with the value true.
+// True returns a Field with the value true.
 func True(name string) Field { return Field{Name: name, kind: fieldBool} }
 
 // value returns the value that logrus logs for the member.

@@ -40,8 +40,9 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	return false
 }
 
-// set stores value in the part that looks like an ID, or in the last part if none does, and in
-// every part for which r has no value. It reports whether that was possible.
+// set writes value into r as the delivery ID. If the ID is composed of several parts of a request,
+// it overwrites the part whose name looks like the name of an ID, or else the last part. It also
+// writes value to every other part that r lacks. It returns false if a part cannot be written.
 func (id *idSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {

@@ -291,7 +291,7 @@ const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
 // challenge returns the value of the WWW-Authenticate header. For all but the standard schemes, it
-// contains the preset's ID, which is a valid token.
+// contains the preset's ID, which needs no escaping.
 func (e *presetEntry) challenge() string {
 	switch e.ID {
 	case "bearer":

@@ -41,8 +41,8 @@ type BackupPart struct {
 	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
-// AsideMessageRow is a message that was put aside. DismissedAt is when it was dismissed; zero means
-// never.
+// AsideMessageRow is a stream message that was set aside because it could not be recorded.
+// DismissedAt is when an operator dismissed it. Zero means never.
 type AsideMessageRow struct {
 	AsideMessage
 	DismissedAt time.Time `json:",omitzero"`

@@ -16,8 +16,9 @@ type Tokens interface {
 	// unused.
 	TokensLastUsed(ctx context.Context, tokenIDs []string) (map[string]time.Time, error)
 
-	// AddTokenUses adds uses that have no record, such as those of operators' keys, to the result
-	// of TokensLastUsed. A use that is older than the stored one is ignored.
+	// AddTokenUses stores uses that do not appear in any execution's record, such as those of
+	// operators' keys. TokensLastUsed then returns them, too. A use that is older than the stored
+	// one is ignored.
 	AddTokenUses(ctx context.Context, uses []TokenUse) error
 }
 

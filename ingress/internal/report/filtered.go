@@ -36,7 +36,7 @@ type FilteredCounter struct {
 
 type nodeKey struct{ workflowID, nodeID string }
 
-// NewFilteredCounter returns a FilteredCounter whose Run sends its reports.
+// NewFilteredCounter returns a FilteredCounter. It sends reports only while Run is running.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
 	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.message)

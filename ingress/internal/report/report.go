@@ -15,7 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// duplicateReportInterval is the interval between reports of repeats.
+// duplicateReportInterval is the interval between reports of duplicate requests.
 const duplicateReportInterval = 200 * time.Millisecond
 
 // maxDuplicateExecutions is the maximum number of executions whose repeats are counted. It bounds

@@ -158,7 +158,7 @@ func Follow(
 	return f, nil
 }
 
-// Stop stops following. It does not wait for a call of the sink to return.
+// Stop stops following. It does not wait for a running call to the sink to return.
 func (f *Follower) Stop() { f.stop() }
 
 // beginLoading prepares the fields for loading a bucket from its first message.

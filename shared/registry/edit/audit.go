@@ -185,7 +185,7 @@ func (e *Editor) auditEntryFor(
 		fields := changedFields(was, now)
 		entry.Action, entry.Changes = queueAuditAction(fields, now), changesOf(fields, was, now)
 		return entry, len(fields) > 0
-	default: // the plan catalog is configuration
+	default: // the plan catalog: it comes from the configuration, so its changes are not audited
 		return entry, false
 	}
 	was, now := fieldsOf(before), fieldsOf(after)

@@ -502,7 +502,7 @@ func TestAnOldIngressForbidsASender(t *testing.T) {
 	fatal(t, err)
 }
 
-// awaitLacking waits until the announcement of an ingress without a certain capability has arrived.
+// awaitLacking waits until an ingress that lacks the capability c has announced itself.
 func awaitLacking(t *testing.T, r *registrytest.Registry, c consistency.Capability) {
 	t.Helper()
 	retry.Until(t.Context(), time.Millisecond, func() bool {

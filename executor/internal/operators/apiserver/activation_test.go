@@ -44,7 +44,8 @@ func TestActivation(t *testing.T) {
 	r.post("/workflows/b/activate", "").is(200)
 }
 
-// When the API has responded to an activation, lookups already match the response.
+// Once the API has responded to a change of a workflow or of an account's plan, lookups already
+// return the new state.
 func TestDowngradeAndMovingUp(t *testing.T) {
 	t.Parallel()
 	r := start(t)

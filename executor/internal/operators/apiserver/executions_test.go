@@ -168,7 +168,7 @@ func TestExecutionRecord(t *testing.T) {
 		t.Errorf("list\n got %s\nwant %s", got, want)
 	}
 
-	// A running execution has no fields of later states.
+	// A queued rerun lacks the fields of deliveries and those of later states.
 	rerun := webhook
 	rerun.ID, rerun.Source, rerun.DeliveryID, rerun.RerunOf, rerun.Headers, rerun.Query = id(2),
 		execution.SourceRerun, "", id(1), nil, nil

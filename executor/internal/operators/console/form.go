@@ -353,10 +353,10 @@ var noLineBreaks = strings.NewReplacer("\r", "", "\n", "")
 // changes reports whether the form changes a setting.
 func (p *posted) changes(s setting) bool { return p.form.whole || p.isEdited(s.fields...) }
 
-// checkUnchanged returns an error with api.CodeChangedSince if somebody else has changed a setting
-// that the operator has changed, too, to another value. current holds the current values of all
-// fields of the settings. Call it within the change, so that they are still current when the
-// change is stored.
+// checkUnchanged returns an error with api.CodeChangedSince if the operator and somebody else have
+// changed the same setting to different values. current holds the current values of all fields of
+// the settings. Call it within the change, so that they are still current when the change is
+// stored.
 func (p *posted) checkUnchanged(current map[string]string) error {
 	var theirs []string
 	for _, s := range p.form.settings {
@@ -446,8 +446,8 @@ func (p *posted) fail(err error) bool {
 // nodePrefix matches the prefix of the names of a trigger node's fields.
 var nodePrefix = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
-// setProblems sets what is wrong with the fields. The message names the problems of fields that the
-// form does not have.
+// setProblems attaches each error to the form's field. The message of the form describes the errors
+// of fields that the form does not have.
 func (p *posted) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
@@ -474,7 +474,7 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 	}
 }
 
-// inItsWords returns a message of an operation in the words of the form.
+// inItsWords returns an operation's message with the API's terms replaced by those of the form.
 func (f *form) inItsWords(message string) string {
 	if f.words == nil {
 		return message

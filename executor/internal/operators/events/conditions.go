@@ -49,8 +49,8 @@ type subjectState struct {
 // that were not examined.
 type statesByKind map[string]map[string]subjectState
 
-// updateConditions compares the current states with the stored conditions. It stores the
-// differences, together with the causes for the events that report them.
+// updateConditions compares the current states with the stored conditions. In one transaction, it
+// stores which conditions have begun or ended, and the causes of the events that will report that.
 func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 	accounts := e.config.Directory.AccountsWithEventSubscription()
 	open, err := e.config.Store.EventConditions(ctx)

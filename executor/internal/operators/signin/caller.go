@@ -32,8 +32,8 @@ func SessionEnd(ctx context.Context) time.Time {
 	return end
 }
 
-// WithSessionCheck returns a context with the function returned by SignIn.SessionCheck for the
-// request.
+// WithSessionCheck returns a copy of ctx that carries check, which SignIn.SessionCheck returned for
+// the request.
 func WithSessionCheck(ctx context.Context, check func(context.Context) error) context.Context {
 	return context.WithValue(ctx, sessionCheckKey{}, check)
 }

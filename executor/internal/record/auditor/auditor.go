@@ -155,10 +155,11 @@ func (a *Auditor) Replay(ctx context.Context) {
 // newest revision, whatever its sequence is: if this process was frozen after it had received msg,
 // the bucket may have been lost and restored meanwhile, with lower sequences than that of msg.
 //
-// NATS has no precondition for a purge, and cannot combine "keep 1" with a sequence. With "keep 1",
-// a revision that was stored, and replaced, between the query and the purge is deleted before the
-// Auditor has read it, so its audit entry is lost. A purge below msg's sequence would not do that,
-// but the servers may receive it late, after a restore, and then it would delete the record.
+// It purges with "keep 1". NATS cannot make a purge conditional, or combine "keep 1" with a
+// sequence. So a revision that is stored and replaced between the query and the purge is deleted
+// before the Auditor has read it, and its audit entry is lost. A purge of everything before msg's
+// sequence would avoid that. But if the servers received such a purge late, after a restore, it
+// could delete the record itself.
 func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jetstream.Msg) {
 	if before := msg.Headers().Get(jetstream.ExpectedLastSubjSeqHeader); before == "" ||
 		before == "0" {

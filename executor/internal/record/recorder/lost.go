@@ -320,7 +320,7 @@ func endReasonFor(
 	}
 }
 
-// startStream is a stream of start messages that is searched for the start messages of executions.
+// startStream is a stream in which the recorder looks up the start messages of executions.
 type startStream struct {
 	stream jetstream.Stream // nil if the stream is unreachable; err is then set
 	groups []runnerGroup

@@ -89,7 +89,7 @@ type ExecutionTx interface {
 
 // Snapshot reads the database as of one moment.
 type Snapshot interface {
-	// Query runs a query and calls row for each row. It may be called from page.
+	// Query runs a query and calls row for each row. The page callback of Pages may call it.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
 	// Pages calls row for each row of a query's result. It calls page after every few hundred rows
 	// and after the last row; page may take any amount of time.
@@ -114,8 +114,9 @@ type Dialect struct {
 	Unindexed string
 	// HasStatistics is true if the planner can estimate how many records a workflow has.
 	HasStatistics bool
-	// FirstTime is a lower bound that is before every stored time. A database that reads an index
-	// in order only if the query has a bound needs it. nil means that no bound is needed.
+	// FirstTime is a time before every stored time. Queries without a lower bound use it as theirs,
+	// because some databases read an index in order only if there is one. nil means that the
+	// database does not need it.
 	FirstTime any
 	// Step is the expression for accepted_at rounded down to a multiple of %[1]d microseconds.
 	Step string

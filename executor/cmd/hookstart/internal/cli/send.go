@@ -305,7 +305,7 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
 	case webhook.CodeMethodNotAllowed, webhook.CodeNotFound, webhook.CodeWorkflowIDMissing,
 		webhook.CodeTokenMissing, webhook.CodeBodyTooLarge, webhook.CodeInternal:
-		// The problem's detail explains what to do.
+		// No hint is needed: the problem's detail says what to do.
 	}
 	return &hintError{p, hint}
 }

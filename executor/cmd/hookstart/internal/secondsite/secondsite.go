@@ -157,10 +157,10 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 	return config, nil
 }
 
-// deleteUnused deletes the empty mirrors of queues' own streams, except for the given queues. It
-// keeps mirrors that still hold messages. An executor deletes a queue's own stream only when it is
-// empty, and a mirror keeps its messages no longer than the original did, so the original of such a
-// mirror was lost, not deleted.
+// deleteUnused deletes the empty mirrors of queues' own streams, except those of the given queues.
+// It keeps a mirror that holds messages, because the mirror's original was lost, not deleted: an
+// executor deletes a queue's own stream only when it is empty, and a mirror never keeps messages
+// longer than the original.
 func (s Site) deleteUnused(ctx context.Context, queues []string) error {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {

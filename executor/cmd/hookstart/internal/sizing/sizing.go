@@ -95,7 +95,7 @@ const (
 	ReachedNoForecast ReachedWhen = "noForecast" // the growth is unknown
 	ReachedNow        ReachedWhen = "now"        // it has been reached
 	ReachedInDays     ReachedWhen = "inDays"     // in LimitForecast.Days days
-	// not within a year, at the growth of the last week
+	// not within a year, if growth continues as in the last week
 	ReachedNotInAYear ReachedWhen = "notWithinOneYear"
 	// ReachedDropsOldest means that the limit may be reached at any time, which is harmless because
 	// the oldest messages are then dropped.

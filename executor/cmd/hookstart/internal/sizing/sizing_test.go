@@ -315,7 +315,8 @@ func TestReportOfTheAccount(t *testing.T) {
 	wall(t, tiered, "NATS account R3, storage").want(t, 600_000, 1_200_000, ReachedInDays, 2)
 }
 
-// Limits that are reached sooner come first, then those that are fuller; unknown limits come last.
+// Limits are ordered by when they will be reached, soonest first. Among those that will be reached
+// at the same time or not at all, the fullest comes first. Unknown limits come last.
 func TestOrderOfWalls(t *testing.T) {
 	t.Parallel()
 	at := func(name string, reached ReachedWhen, days, percent float64) LimitForecast {
