@@ -30,9 +30,9 @@ type Recording struct {
 // maxLoadDuration is the maximum duration of one load, which fills the disk.
 const maxLoadDuration = 10 * time.Minute
 
-// numLoadQuarters is the number of parts into which a load is divided for the report, so that a
+// numLoadPeriods is the number of periods into which a load is divided for the report, so that a
 // growing backlog is visible.
-const numLoadQuarters = 4
+const numLoadPeriods = 4
 
 func (c *Recording) validate() error {
 	problems := []error{
@@ -40,7 +40,7 @@ func (c *Recording) validate() error {
 		checkRange("rate", c.Rate, 1, maxRate),
 		checkRange("duration", c.Duration.Seconds(), 0.01, maxLoadDuration.Seconds()),
 		checkRange("sample", float64(c.Sample), 1,
-			max(1, c.Rate*c.Duration.Seconds()/numLoadQuarters)),
+			max(1, c.Rate*c.Duration.Seconds()/numLoadPeriods)),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -117,9 +117,9 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	}
 
 	at.line.Show("%s: sending for %s", database, c.Duration)
-	samples := c.sample(g)
+	samples := c.sampleRequests(g)
 	began := time.Now()
-	waiting := s.watchUnrecorded(ctx, c.Duration/numLoadQuarters)
+	waiting := s.watchUnrecorded(ctx, c.Duration/numLoadPeriods)
 	sending, err := g.run(c.Duration, c.Rate)
 	if err != nil {
 		return err
@@ -148,8 +148,8 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	return nil
 }
 
-// sample makes a generator record every nth request, where n is c.Sample.
-func (c *Recording) sample(g *generator) *[]sampledRequest {
+// sampleRequests makes a generator record every nth request, where n is c.Sample.
+func (c *Recording) sampleRequests(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
 	g.answered = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
@@ -159,9 +159,9 @@ func (c *Recording) sample(g *generator) *[]sampledRequest {
 	return &samples
 }
 
-// watchUnrecorded counts the unrecorded messages at the end of each quarter of a load. The returned
+// watchUnrecorded counts the unrecorded messages at the end of each period of a load. The returned
 // function waits for the last count.
-func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) func() ([]int, error) {
+func (s *system) watchUnrecorded(ctx context.Context, period time.Duration) func() ([]int, error) {
 	var (
 		left []int
 		err  error
@@ -169,8 +169,8 @@ func (s *system) watchUnrecorded(ctx context.Context, quarter time.Duration) fun
 	)
 	all.Go(func() {
 		began := time.Now()
-		for n := 1; n <= numLoadQuarters && err == nil; n++ {
-			retry.Sleep(ctx, time.Until(began.Add(quarter*time.Duration(n))))
+		for n := 1; n <= numLoadPeriods && err == nil; n++ {
+			retry.Sleep(ctx, time.Until(began.Add(period*time.Duration(n))))
 			if ctx.Err() != nil {
 				err = errInterrupted
 				return
@@ -237,12 +237,12 @@ func writeRecording(
 	unrecorded []int,
 ) {
 	var all []time.Duration
-	byQuarter := make([][]time.Duration, numLoadQuarters)
+	byPeriod := make([][]time.Duration, numLoadPeriods)
 	for _, s := range samples {
 		took := s.recorded.Sub(s.answered)
-		quarter := min(max(int(s.answered.Sub(began)*numLoadQuarters/duration), 0),
-			numLoadQuarters-1)
-		byQuarter[quarter] = append(byQuarter[quarter], took)
+		period := min(max(int(s.answered.Sub(began)*numLoadPeriods/duration), 0),
+			numLoadPeriods-1)
+		byPeriod[period] = append(byPeriod[period], took)
 		all = append(all, took)
 	}
 	writeTable(out,
@@ -258,9 +258,9 @@ func writeRecording(
 					durationQuantileMS(times, 0.5), durationQuantileMS(times, 0.99),
 					durationQuantileMS(times, 1), left)
 			}
-			for n, times := range byQuarter {
-				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numLoadQuarters,
-					duration*time.Duration(n+1)/numLoadQuarters), times, fmt.Sprint(unrecorded[n]))
+			for n, times := range byPeriod {
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numLoadPeriods,
+					duration*time.Duration(n+1)/numLoadPeriods), times, fmt.Sprint(unrecorded[n]))
 			}
 			row("all", all, "")
 		})

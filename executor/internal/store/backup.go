@@ -6,7 +6,7 @@ import (
 )
 
 // Backups writes and restores backups. operate uses it. A backup holds what BackupPart has fields
-// for; it lacks what Events, Sessions, RegistryCopy and Handled keep.
+// for; it lacks what Events, Sessions, RegistryCopy and HandledMessages keep.
 type Backups interface {
 	// Backup passes a consistent snapshot of the whole content to write, in parts of at most a few
 	// hundred rows, oldest records first. It returns an error from write unchanged. It holds no

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Handled keeps which stream messages are recorded or put aside; Recording adds them. With it the
-// recorder detects that the database has lost transactions, for example because an older backup or
-// a lagging standby has replaced it.
-type Handled interface {
+// HandledMessages keeps which stream messages are recorded or put aside; Recording adds them. With
+// it the recorder detects that the database has lost transactions, for example because an older
+// backup or a lagging standby has replaced it.
+type HandledMessages interface {
 	// HandledRanges returns which messages of a stream have been recorded or put aside: the
 	// ranges of all batches committed to this database, merged and in order. A database that has
 	// lost transactions has also lost their ranges. created identifies the stream; ranges with

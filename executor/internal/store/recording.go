@@ -46,7 +46,7 @@ type Batch struct {
 	// stored entry is kept.
 	Audit []AuditEntry
 	// Handled holds the stream messages that the batch records or puts aside. They determine the
-	// database's position in the streams: see Handled.
+	// database's position in the streams: see HandledMessages.
 	Handled []HandledRange
 }
 

@@ -49,7 +49,7 @@ type Store interface {
 	AuditLog
 
 	// The database beside the streams and the registry.
-	Handled
+	HandledMessages
 	RegistryCopy
 	Backups
 	Pruner

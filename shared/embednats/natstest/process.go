@@ -121,7 +121,7 @@ func startProcess(o embednats.Options) (*process, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
 	defer cancel()
-	line, err := output.Await(ctx, p.Process, firstLine)
+	line, err := output.Await(ctx, p.Process, firstLinePattern)
 	if err == nil && line[1] == readyLine {
 		return p, nil
 	}
@@ -132,7 +132,8 @@ func startProcess(o embednats.Options) (*process, error) {
 	return nil, fmt.Errorf("the process %w: %w", err, p.failure())
 }
 
-var firstLine = regexp.MustCompile(`^(.*)\n`)
+// firstLinePattern matches the first line that a process prints.
+var firstLinePattern = regexp.MustCompile(`^(.*)\n`)
 
 // stop shuts down the process gracefully.
 func (p *process) stop() error {

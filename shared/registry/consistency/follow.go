@@ -545,8 +545,8 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 	return f.Wait(ctx, info.State.LastSeq)
 }
 
-// hasIdentity reports whether the registry has an identity that the follower can rely on.
-func (f *Follower) hasIdentity() bool {
+// hasTrustedIdentity reports whether the registry has an identity that the follower can rely on.
+func (f *Follower) hasTrustedIdentity() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.identity.ID != "" && f.identity.ID == f.installation && !f.identity.Restoring &&

@@ -38,7 +38,7 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 		stop:     stop,
 		done:     make(chan struct{}),
 	}
-	if f.hasIdentity() {
+	if f.hasTrustedIdentity() {
 		l.until.Store(int64(leaseDuration))
 	}
 	go l.run(ctx)

@@ -16,8 +16,8 @@ type deadLetterList struct {
 	Filter    deadLetterFilter
 	Workflows []linkChoice // suggestions for the filter
 	Rows      []deadLetterRow
-	Of        string   // the dead letter whose form was refused
-	Said      formText // what the page says about the refusal
+	Of        string      // the dead letter whose form was refused
+	Said      formMessage // what the page says about the refusal
 }
 
 // deadLetterFilter is the filter of the page. Empty fields do not filter.
@@ -105,7 +105,7 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	if err != nil {
 		return list, err
 	}
-	list = deadLetterList{listPage: at, Filter: filter, Said: formText{ID: "dead-letters-said"}}
+	list = deadLetterList{listPage: at, Filter: filter, Said: formMessage{ID: "dead-letters-said"}}
 	if p := postedOf(ctx); p != nil {
 		list.Of, list.Said.Text, list.Said.Focus = r.PathValue("id"), p.Message, true
 	}

@@ -165,8 +165,8 @@ func (v formView) Invalid(field string) template.HTMLAttr {
 	}
 }
 
-// formText is a text of a form, and the ID of its element.
-type formText struct {
+// formMessage is a text to show in a form, and the ID of its element.
+type formMessage struct {
 	ID, Text string
 	Focus    bool // the browser moves the focus to it
 }
@@ -174,11 +174,12 @@ type formText struct {
 // At returns the text to show in the element with the given ID: the problem of a field, or the
 // form's message if field is "". The message gets the focus unless a field has a problem or the
 // page asks a question.
-func (v formView) At(id, field string) formText {
+func (v formView) At(id, field string) formMessage {
 	if field == "" {
-		return formText{id, v.Message, v.Message != "" && len(v.problems) == 0 && v.question == nil}
+		focus := v.Message != "" && len(v.problems) == 0 && v.question == nil
+		return formMessage{id, v.Message, focus}
 	}
-	return formText{ID: id, Text: v.Problem(field)}
+	return formMessage{ID: id, Text: v.Problem(field)}
 }
 
 // forms returns the forms by the path to which they are posted.

@@ -13,7 +13,7 @@ import (
 type queueList struct {
 	listPage
 	Rows []queueRow
-	Said formText // what the page says if one of its forms was refused
+	Said formMessage // what the page says if one of its forms was refused
 }
 
 type queueRow struct {

@@ -143,7 +143,7 @@ func (c *Console) saveWorkflowSwitch(r *http.Request, p *posted) (string, error)
 		return "", errIncomplete()
 	}
 	w, err := change(r.Context(), signin.Caller(r.Context()), r.PathValue("id"))
-	if refused, ok := errors.AsType[*operate.Error](err); ok && isOfPlan(refused.Code) {
+	if refused, ok := errors.AsType[*operate.Error](err); ok && isPlanErrorCode(refused.Code) {
 		// What to do about the plan is on the page, with links.
 		why, _, _ := strings.Cut(refused.Text(), ". ")
 		return "", &operate.Error{Code: refused.Code, Detail: strings.TrimSuffix(why, ".") + "."}
@@ -158,14 +158,14 @@ func (c *Console) saveWorkflowSwitch(r *http.Request, p *posted) (string, error)
 	return name + " is inactive.", nil
 }
 
-// isOfPlan reports whether a code means that the account's plan does not allow a workflow to be
-// active.
-func isOfPlan(code string) bool {
+// isPlanErrorCode reports whether a code means that the account's plan does not allow a workflow to
+// be active.
+func isPlanErrorCode(code string) bool {
 	return code == api.CodePlanLimitExceeded || code == api.CodeWebhooksNotInPlan
 }
 
 // OfPlan reports whether the plan does not allow what the form asked for.
-func (v formView) OfPlan() bool { return isOfPlan(v.Code) }
+func (v formView) OfPlan() bool { return isPlanErrorCode(v.Code) }
 
 // deleteWorkflowForm returns the form that deletes a workflow.
 func (c *Console) deleteWorkflowForm() *form {

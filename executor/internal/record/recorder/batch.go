@@ -124,7 +124,7 @@ func (e *entry) setDecoded(
 	case event.Start != nil:
 		e.kind = kindStart
 		e.record = fromstream.StartRecord(event.Start, bodyBytes, at, now)
-		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), copyIDPrefix)
+		e.isCopy = strings.HasPrefix(header.Get(jetstream.MsgIDHeader), copiedStartMsgIDPrefix)
 		e.audit = fromstream.AuditEntries(header, e.record, at)
 	case event.Rejection != nil:
 		e.kind = kindRejection

@@ -185,7 +185,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	}
 	// Check a new consumer as well: if the server could not read a consumer's settings, a consumer
 	// created in its place starts with the old state in its directory.
-	if _, err := r.rewindIfBehind(ctx, pairOfStream(from.stream)); err != nil {
+	if _, err := r.rewindToUnrecorded(ctx, pairOfStream(from.stream)); err != nil {
 		return err
 	}
 	s, err := r.js.Stream(ctx, from.stream)

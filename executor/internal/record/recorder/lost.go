@@ -175,7 +175,7 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 			return err
 		}
 	}
-	behind, err := r.rewindIfBehind(ctx, at)
+	behind, err := r.rewindToUnrecorded(ctx, at)
 	if err == nil && (behind || r.recovery.isRunning()) {
 		err = errNotCaughtUp
 	}

@@ -183,7 +183,7 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 		case <-r.behind:
 		}
 		for ctx.Err() == nil {
-			_, err := r.rewindAllIfBehind(ctx)
+			_, err := r.rewindAllToUnrecorded(ctx)
 			for err == nil && ctx.Err() == nil && r.recovery.isRunning() {
 				retry.Sleep(ctx, recoveryPollInterval)
 				err = r.finishRecovery(ctx)
@@ -230,7 +230,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		return nil
 	}
 	// Messages that were acknowledged late, for the previous database, may still be missing.
-	if behind, err := r.rewindAllIfBehind(ctx); err != nil || behind {
+	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
 			r.recovery.start(sharedStartReportPair.starts, 1, r.ready) // to check the stream again
 		}
@@ -242,24 +242,24 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	return nil
 }
 
-// rewindAllIfBehind calls rewindIfBehind for every pair of streams, and continues with the others
-// if one fails. behind reports whether the database was behind any of them.
-func (r *Recorder) rewindAllIfBehind(ctx context.Context) (behind bool, err error) {
+// rewindAllToUnrecorded calls rewindToUnrecorded for every pair of streams, and continues with the
+// others if one fails. behind reports whether the database was behind any of them.
+func (r *Recorder) rewindAllToUnrecorded(ctx context.Context) (behind bool, err error) {
 	pairs, err := r.existingPairs(ctx)
 	if err != nil {
 		pairs = []startReportPair{sharedStartReportPair}
 	}
 	for _, p := range pairs {
-		lacks, failed := r.rewindIfBehind(ctx, p)
+		lacks, failed := r.rewindToUnrecorded(ctx, p)
 		behind, err = behind || lacks, errors.Join(err, failed)
 	}
 	return behind, err
 }
 
-// rewindIfBehind rewinds the recorder's consumers of a pair of streams to the first message that
-// they would otherwise skip. They skip messages if a stream was rolled back or the database has
-// lost transactions. It reports whether the database was behind.
-func (r *Recorder) rewindIfBehind(
+// rewindToUnrecorded rewinds the recorder's consumers of a pair of streams to the first message
+// that they would otherwise skip. They skip messages if a stream was rolled back or the database
+// has lost transactions. It reports whether the database was behind.
+func (r *Recorder) rewindToUnrecorded(
 	ctx context.Context,
 	at startReportPair,
 ) (behind bool, err error) {

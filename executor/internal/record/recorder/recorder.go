@@ -76,7 +76,7 @@ type Store interface {
 	store.Records
 	store.AsideMessages
 	store.Reports
-	store.Handled
+	store.HandledMessages
 }
 
 // Recorder records the streams' messages. Several recorders in several executors share the work.

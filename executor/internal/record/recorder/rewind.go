@@ -28,7 +28,7 @@ import (
 // skip: see redeliverSkipped.
 //
 // If no record shows that the stream was rolled back, the database has lost transactions: see
-// rewindIfBehind.
+// rewindToUnrecorded.
 
 // ackMarks holds the last message that this process acknowledged on each connection to NATS.
 // Between two connections, a stream may have been rolled back and grown again.

@@ -74,8 +74,8 @@ func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bo
 	return done
 }
 
-// copyIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
-const copyIDPrefix = "again-"
+// copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
+const copiedStartMsgIDPrefix = "again-"
 
 // redeliverSkipped makes the groups of runners receive the messages that they would skip after a
 // stream was rolled back. If a group's acknowledgements are ahead of the whole stream, it rewinds
@@ -190,7 +190,7 @@ func (r *Recorder) publishCopy(
 	}
 	header := maps.Clone(raw.Header)
 	header[jetstream.MsgIDHeader] = []string{
-		fmt.Sprint(copyIDPrefix, event.Start.ID, "-", sequence),
+		fmt.Sprint(copiedStartMsgIDPrefix, event.Start.ID, "-", sequence),
 	}
 	_, err = r.js.PublishMsg(ctx, &nats.Msg{Subject: raw.Subject, Header: header, Data: raw.Data})
 	return err == nil, err

@@ -122,7 +122,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Schema implements store.Database.
 func (s *Store) Schema() int64 { return s.schema }
 
-// Reconnected implements store.Handled.
+// Reconnected implements store.HandledMessages.
 func (s *Store) Reconnected() <-chan struct{} { return s.reconnected }
 
 // Close implements store.Store.

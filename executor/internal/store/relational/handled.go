@@ -24,7 +24,7 @@ var handledRangeTable = table[store.HandledRange]{
 // a stream. Ranges that are not adjacent cannot be merged, however many they are.
 const mergeThreshold = 64
 
-// HandledRanges implements store.Handled.
+// HandledRanges implements store.HandledMessages.
 func (s *Store) HandledRanges(
 	ctx context.Context,
 	stream, created string,
@@ -44,7 +44,7 @@ func (s *Store) HandledRanges(
 		})
 }
 
-// ForgetHandled implements store.Handled.
+// ForgetHandled implements store.HandledMessages.
 func (s *Store) ForgetHandled(ctx context.Context, stream, created string, from uint64) error {
 	_, err := s.replaceHandledRanges(ctx, stream, created,
 		func(ranges []store.HandledRange) []store.HandledRange {

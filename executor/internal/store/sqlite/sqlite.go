@@ -113,7 +113,8 @@ func (s *Store) Size(ctx context.Context) (store.Size, error) {
 	return size, err
 }
 
-// Reconnected implements store.Handled. It returns nil: the file cannot change to another database.
+// Reconnected implements store.HandledMessages. It returns nil: the file cannot change to another
+// database.
 func (s *Store) Reconnected() <-chan struct{} { return nil }
 
 // Close implements store.Store.
