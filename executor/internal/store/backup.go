@@ -41,7 +41,7 @@ type BackupPart struct {
 	Filtered   []FilteredRequests  `json:",omitempty"`
 }
 
-// AsideMessageRow is a stream message that was set aside because it could not be recorded.
+// AsideMessageRow is a stream message that was put aside because it could not be recorded.
 // DismissedAt is when an operator dismissed it. Zero means never.
 type AsideMessageRow struct {
 	AsideMessage

@@ -98,7 +98,7 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),
 		r.URL.Query().Get("node"), []byte(text))
 	if p.theirs != nil {
-		p.values["display"] = "" // to save any text again overwrites theirs
+		p.values["display"] = "" // saving again overwrites theirs, whatever the text is
 	}
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (c *Console) rerunTriggerForm() *form {
 const codeTestRefused = "test_refused"
 
 // testDeliveryID returns the delivery ID of a test. Each form and payload is a delivery of its own:
-// with an earlier one's ID, it would start nothing.
+// with the ID of an earlier one, it would start nothing.
 func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
 
 // sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender

@@ -85,8 +85,8 @@ export async function busy(button, work) {
   }
 }
 
-// watchBusy lets nothing happen when a busy button is pressed, and no form be sent by it. A form that is posted in place
-// is posted once by a double click, and once by a key that is held.
+// watchBusy ignores a busy button that is pressed, and does not let it submit its form. So a double click, or a key that
+// is held down, posts a form only once.
 export function watchBusy() {
   const stop = (event) => {
     event.preventDefault();

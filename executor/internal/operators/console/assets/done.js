@@ -26,7 +26,7 @@ export function sayDone() {
   const { page, done } = JSON.parse(sessionStorage.getItem(key)) ?? {};
   sessionStorage.removeItem(key);
   if (page === location.href) { // not if the operator has stayed, and gone to another page later
-    say(done).focus(); // or who uses the keyboard begins at the top again
+    say(done).focus(); // otherwise the focus would be at the top of the page again
   }
 }
 

@@ -2,7 +2,7 @@
 // page stays and shows what the response says about the form, in the element whose ID is the form's ID with "-said", or
 // in the one that the button or the form names. data-refused names the element of the response that says why the form
 // was refused, if it has another ID. If the response asks for confirmation in an open dialog, the page opens that
-// dialog. With data-once, a button works one time, and then says that.
+// dialog. A button with data-once works only once, and then says so.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { chosen } from "./confirm.js";
 import { goOn, hideDone } from "./done.js";
@@ -190,7 +190,7 @@ async function confirm(form, dialog, question) {
 }
 
 // adopt sets the controls of a form that was not saved, and the messages beside them, to those in the response. It
-// keeps what was typed, also since the form was posted, and does not treat it as saved.
+// keeps what was typed, even while the response was awaited, and does not treat it as saved.
 function adopt(form, answered, values) {
   const taken = new Set();
   for (const theirs of answered.elements) {

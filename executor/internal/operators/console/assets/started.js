@@ -1,8 +1,8 @@
-// What is said about an execution that was started.
+// Messages about executions that a form has started.
 import { succeed } from "./failures.js";
 import { showStarted } from "./live.js";
 
-// sayStarted says that an execution has been started, and where it is.
+// sayStarted shows that an execution was started, with a link to it.
 export function sayStarted(said, executionId, text) {
   showStarted(executionId);
   const link = document.createElement("a");
