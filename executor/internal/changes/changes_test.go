@@ -1,6 +1,7 @@
 package changes_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/internal/changes"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/retry"
 )
 
 func listen(t *testing.T, nc *nats.Conn) *changes.Notifier {
@@ -110,6 +112,13 @@ func TestChangesAreKeptThroughARestart(t *testing.T) {
 	if got := next(t, heard); !slices.Equal(got, []string{"b"}) {
 		t.Fatalf("told %q", got)
 	}
+	// The announcement was heard, but the stream may not have stored it yet.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	retry.Until(ctx, time.Millisecond, func() bool {
+		s, err := js.Stream(ctx, changes.StreamName)
+		return err == nil && s.CachedInfo().State.LastSeq == 2
+	})
 	again := listen(t, server.Connect(t))
 	defer again.Stop()
 	if err := again.LoadRecent(t.Context(), js); err != nil {
