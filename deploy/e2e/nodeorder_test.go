@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -82,4 +87,105 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 			t.Errorf("%s began as\n%v, started as\n%v", key, begins[key], want[key])
 		}
 	}
+}
+
+// patientRunner is a Node.js runner whose messages are redelivered only after ten minutes.
+const patientRunner = `
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000, log: () => {} },
+  async (e) => console.log("attempt", e.attempt, "."), stop.signal);
+await nc.close();
+`
+
+// A message of a lane that arrives after the kit has given up waiting for it (1 s) still runs, as
+// its first attempt, instead of being dropped until the ack wait is over.
+func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	id := ingress.Start(t, runnertest.Post{Queue: "ordered", OrderKey: "k"})
+	command := exec.Command("node", "--input-type=module", "--eval", patientRunner)
+	command.Dir = nodeExample
+	address := strings.TrimPrefix(server.URL(), "nats://")
+	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL=nats://"+delayLaneAnswers(t, address))
+	program := childtest.Launch(t, command)
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("%s ended as %+v", id, final)
+	}
+	output := program.Output()
+	if !strings.Contains(output, "attempt 1 .") {
+		t.Errorf("the execution began with another attempt than its first:\n%s", output)
+	}
+	if strings.Contains(output, "Warning") {
+		t.Errorf("the runner warns:\n%s", output)
+	}
+}
+
+// delayLaneAnswers forwards connections to a NATS server and returns the address it listens on.
+// When a client first asks for a message of a lane, what the server sends is held back for 1.5 s.
+func delayLaneAnswers(t *testing.T, server string) string {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	asked := make(chan struct{})
+	var once sync.Once
+	forward := func(client net.Conn) {
+		defer client.Close()
+		upstream, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer upstream.Close()
+		go func() {
+			defer client.Close()
+			delayed, buffer := false, make([]byte, 64<<10)
+			for {
+				n, err := upstream.Read(buffer)
+				if err != nil {
+					return
+				}
+				if !delayed {
+					select {
+					case <-asked:
+						delayed = true
+						<-time.After(1500 * time.Millisecond)
+					default:
+					}
+				}
+				if _, err := client.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}()
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buffer)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(buffer[:n], []byte(`"no_wait":true`)) {
+				once.Do(func() { close(asked) })
+			}
+			if _, err := upstream.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go forward(client)
+		}
+	}()
+	return listener.Addr().String()
 }

@@ -55,7 +55,6 @@ const (
 type lane struct {
 	number      int          // the number of the lane, from 0
 	shared, own laneConsumer // the consumers in the shared and in the queue's own stream
-	held        *heldMessage // nil means that no message is being held
 }
 
 // laneConsumer is the group's consumer of a lane in one stream.
@@ -63,6 +62,10 @@ type laneConsumer struct {
 	stream.Layout
 	consumer jetstream.Consumer // nil means that it has not been looked up yet
 	failed   int                // number of consecutive failed requests
+	// held is a message that arrived when the stream was the newer one and the group had not
+	// finished with the older one. nil means that there is none. While the queue moves, each
+	// stream's consumer may hold one: which of them is older, mayBegin decides anew each time.
+	held *heldMessage
 }
 
 // consumeLane runs the executions of one lane, one after another, until ctx ends. main is the
@@ -88,8 +91,10 @@ func (r *runner) consumeLane(
 			wait = min(wait*3/2, maxPullPause)
 		}
 	}
-	if l.held != nil {
-		_ = l.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
+	for _, c := range []*laneConsumer{&l.shared, &l.own} {
+		if c.held != nil {
+			_ = c.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
+		}
 	}
 }
 
@@ -124,20 +129,20 @@ func (r *runner) findLane(
 func (r *runner) runNext(
 	ctx context.Context, js jetstream.JetStream, l *lane,
 ) (taken bool, err error) {
-	if l.own.consumer == nil && l.held == nil {
+	if l.own.consumer == nil && l.own.held == nil && l.shared.held == nil {
 		return r.runNextFrom(ctx, js, l, &l.shared)
 	}
 	older, newer := &l.own, &l.shared
 	if stream.QueueStreamPhase(r.phase.Load()).NewestLayout().Own {
 		older, newer = newer, older
 	}
-	if older.consumer != nil {
+	if older.consumer != nil || older.held != nil {
 		if taken, err = r.runNextFrom(ctx, js, l, older); taken || err != nil {
 			return taken, err
 		}
 	}
-	if l.held != nil {
-		return r.runHeld(ctx, js, l)
+	if newer.held != nil {
+		return r.runHeld(ctx, js, l, newer)
 	}
 	if drained, err := r.laneDrained(ctx, js, l, older.Layout); !drained || newer.consumer == nil {
 		return false, err
@@ -145,10 +150,13 @@ func (r *runner) runNext(
 	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// runNextFrom runs the next execution of a lane in one stream.
+// runNextFrom runs the next execution of a lane in one stream: the one that is held, if there is one.
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
+	if c.held != nil {
+		return r.runHeld(ctx, js, l, c)
+	}
 	msg, err := r.pullLane(ctx, c.consumer)
 	if err != nil {
 		c.failed++
@@ -164,16 +172,15 @@ func (r *runner) runNextFrom(
 	}
 	r.freeSlot()
 	//nolint:contextcheck // it is held until it is begun or released
-	l.held = r.hold(msg)
+	c.held = r.hold(msg)
 	return true, nil
 }
 
-// runHeld runs the lane's execution that is waiting in l.held, if it may begin now.
+// runHeld runs the lane's execution that is waiting in c.held, if it may begin now.
 func (r *runner) runHeld(
-	ctx context.Context, js jetstream.JetStream, l *lane,
+	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
-	layout := layoutOf(l.held.msg)
-	if !r.mayBegin(ctx, js, l, layout) {
+	if !r.mayBegin(ctx, js, l, c.Layout) {
 		return false, nil
 	}
 	select {
@@ -181,8 +188,8 @@ func (r *runner) runHeld(
 	case <-ctx.Done():
 		return false, nil
 	}
-	msg := l.held.release()
-	l.held = nil
+	msg := c.held.release()
+	c.held = nil
 	r.runPulled(ctx, msg)
 	return true, nil
 }

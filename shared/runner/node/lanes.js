@@ -152,11 +152,9 @@ export class Held {
   /**
    * @param {LaneMessage} msg
    * @param {number} ackWait in milliseconds
-   * @param {boolean} own it is from the queue's own stream
    */
-  constructor(msg, ackWait, own) {
+  constructor(msg, ackWait) {
     this.msg = msg;
-    this.own = own;
     const beat = () => msg.working();
     beat();
     this.beating = setInterval(beat, ackWait / 4);

@@ -1,6 +1,7 @@
 // The kit: it takes executions from the stream, calls a handler for each, and reports what
 // became of it. It does what shared/runner does in Go, and can share a group with it.
 import { randomUUID } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
@@ -203,6 +204,7 @@ export async function run(nc, options, handler, stop) {
   stop.addEventListener("abort", end, { once: true });
   const over = new AbortController(); // stop, or the connection is closed
   stop.addEventListener("abort", () => over.abort(), { once: true });
+  setMaxListeners(0, over.signal, working.signal); // one listener per lane and per handler; Node.js warns of more than ten
   if (stop.aborted) {
     over.abort();
   }
@@ -349,8 +351,10 @@ export async function run(nc, options, handler, stop) {
    */
   async function takeLane(lane) {
     const found = { shared: false, own: /** @type {Source | undefined} */ (undefined) };
-    /** @type {Held | undefined} */
-    let held;
+    // held are messages that came when their stream was the newer one and the group was not done with the older one. While the
+    // queue moves, there can be one of each stream: which of them is older, mayBegin decides anew each time.
+    /** @type {Map<boolean, Held>} by whether the stream is the queue's own */
+    const held = new Map();
     let wait = soonest;
     while (!over.signal.aborted) {
       try {
@@ -374,26 +378,35 @@ export async function run(nc, options, handler, stop) {
         await idle(followEvery);
       }
     }
-    held?.release();
-    held?.msg.nak(returnDelay); // not begun: for another member
+    for (const waiting of held.values()) {
+      waiting.release();
+      waiting.msg.nak(returnDelay); // not begun: for another member
+    }
 
     /** takeNext takes the next execution of the lane. It returns false if there is none now. */
     async function takeNext() {
-      if (!own && !held) {
+      if (!own && held.size === 0) {
         return takeFrom(false);
       }
       const older = !ownIsNewer;
-      if ((!older || own) && await takeFrom(older)) {
+      if ((!older || own || held.has(older)) && await takeFrom(older)) {
         return true;
       }
-      if (held) {
-        return takeHeld(held);
+      if (held.has(!older)) {
+        return takeFrom(!older);
       }
       return await drained(older) && (older || own !== undefined) && takeFrom(!older);
     }
 
-    /** @param {boolean} fromOwn */
+    /**
+     * takeFrom takes the next execution of one stream: the one that is held, if there is one.
+     * @param {boolean} fromOwn
+     */
     async function takeFrom(fromOwn) {
+      const waiting = held.get(fromOwn);
+      if (waiting) {
+        return takeHeld(waiting, fromOwn);
+      }
       if (!await places.take(over.signal)) {
         return false;
       }
@@ -416,7 +429,7 @@ export async function run(nc, options, handler, stop) {
           return false;
         }
         if (!await mayBegin(fromOwn)) {
-          held = new Held(msg, o.ackWait, fromOwn);
+          held.set(fromOwn, new Held(msg, o.ackWait));
           return true;
         }
         await begin(msg);
@@ -426,13 +439,16 @@ export async function run(nc, options, handler, stop) {
       }
     }
 
-    /** @param {Held} waiting */
-    async function takeHeld(waiting) {
-      if (!await mayBegin(waiting.own) || !await places.take(over.signal)) {
+    /**
+     * @param {Held} waiting
+     * @param {boolean} fromOwn
+     */
+    async function takeHeld(waiting, fromOwn) {
+      if (!await mayBegin(fromOwn) || !await places.take(over.signal)) {
         return false;
       }
       waiting.release();
-      held = undefined;
+      held.delete(fromOwn);
       try {
         await begin(waiting.msg);
       } finally {
@@ -459,7 +475,7 @@ export async function run(nc, options, handler, stop) {
     async function mayBegin(fromOwn) {
       const settings = await readSettings(nc, o.queue);
       if (!settings.readable) {
-        return !own && !held;
+        return !own && held.size === 0;
       }
       ownIsNewer = settings.ownIsNewer;
       if (!settings.hasOwn) {
@@ -519,7 +535,7 @@ async function countLanes(js, o) {
 
 /**
  * nextMessage asks for the next message of a consumer, which the server has now or not. It calls leave when the server does
- * not answer at once, as while a message of a lane is out.
+ * not answer at once, as while a message of a lane is out. It returns null if there is no message within pullExpiryShared.
  * @param {NatsConnection} nc
  * @param {string} stream
  * @param {string} consumer
@@ -527,12 +543,15 @@ async function countLanes(js, o) {
  * @returns {Promise<LaneMessage | null>}
  */
 async function nextMessage(nc, stream, consumer, leave) {
-  const inbox = createInbox();
-  const answers = nc.subscribe(inbox, { max: 1 });
+  const answers = nc.subscribe(createInbox(), { max: 1 });
   const held = setTimeout(leave, laneHold);
-  const over = setTimeout(() => answers.unsubscribe(), pullExpiryShared);
+  // Draining ends the request at the server, but still takes a message that is on its way, or that has waited in the socket
+  // while a handler blocked the event loop. If it were dropped, it would be out until the ack wait is over.
+  const over = setTimeout(() => answers.drain().catch(() => {}), pullExpiryShared);
   try {
-    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), { reply: inbox });
+    nc.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.${consumer}`, JSON.stringify({ batch: 1, no_wait: true }), {
+      reply: answers.getSubject(),
+    });
     for await (const answer of answers) {
       const code = answer.headers?.code;
       if (code === noResponders) {

@@ -154,7 +154,7 @@ func TestABacklogStarvesNoOtherStream(t *testing.T) {
 			r.stop()
 			r.deliverAgain = 10 * time.Second // gives transactions time
 			full, quiet := places[0], places[1]
-			const backlog = 30_000
+			const backlog = 20_000
 			for range backlog {
 				msg, err := full.StartMessage(execution.Start{
 					ID:         uuid.NewString(),

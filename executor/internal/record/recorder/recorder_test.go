@@ -231,7 +231,7 @@ func (r *rig) progress(id string, status execution.Status) {
 // await waits until holds returns true.
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
