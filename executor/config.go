@@ -83,7 +83,7 @@ type Config struct {
 	DemoQueue string `kong:"-"`
 	// OnReady is called once, when the API is being served and the recorder is running. It may be
 	// nil.
-	OnReady func(Listening) `kong:"-"`
+	OnReady func(ListenAddresses) `kong:"-"`
 }
 
 // hookstart-local also has the flags below. They are split into several types because its --help
@@ -130,9 +130,9 @@ type RetentionFlags struct {
 	AuditRetention time.Duration `help:"How long is kept who changed what. 0: for ever." default:"9600h"`
 }
 
-// Listening holds the addresses on which an executor listens. Callers need them when a port is
-// configured as 0.
-type Listening struct {
+// ListenAddresses holds the addresses on which an executor listens. Callers need them when a port
+// is configured as 0.
+type ListenAddresses struct {
 	Addr    string // address of the operators' API and the console
 	OpsAddr string // address of the ops listener; "" if Ops is shared
 }

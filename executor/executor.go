@@ -102,7 +102,7 @@ type executor struct {
 	mirrorMonitor *edit.MirrorMonitor // nil without --registry-copy
 	editor        *edit.Editor
 	changed       *changes.Notifier
-	waits         *queues.Watch
+	waits         *queues.Watcher
 	keyring       *operate.Keyring
 	streams       *queuestreams.Mover
 }
@@ -120,7 +120,7 @@ func (e *executor) run(ctx context.Context) error {
 	if err := e.followRegistry(starting); err != nil {
 		return err
 	}
-	if err := e.prepareEdits(starting); err != nil {
+	if err := e.prepareEditor(starting); err != nil {
 		return err
 	}
 	if err := e.checkEncryptionKeys(starting); err != nil {
@@ -140,16 +140,17 @@ func (e *executor) run(ctx context.Context) error {
 	// Background tasks stop before the resources that they use are closed.
 	e.startRecording(ctx)
 	e.startMaintenance(ctx)
-	e.prune(ctx, e.records)
+	e.startPruneTasks(ctx, e.records)
 
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {
 		ready = func(addr, opsAddr string) {
-			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
+			e.config.OnReady(ListenAddresses{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
 	return e.Serve(ctx, e.server(handler),
-		checks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.records, e.config, e.Log),
+		readinessChecks(e.NATS, e.JetStream, e.follower, e.databaseCopy, e.records, e.config,
+			e.Log),
 		nil, ready)
 }
 
@@ -184,7 +185,7 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	}, func() float64 { return float64(e.follower.Revision()) }))
 	join := consistency.Join
 	if e.config.FreshNATS {
-		join = consistency.JoinFirst
+		join = consistency.JoinAsFirst
 	}
 	if e.membership, err = join(ctx, e.NATS); err != nil {
 		return err
@@ -201,9 +202,9 @@ func (e *executor) followRegistry(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepareEdits compares the registry with its copy in the database, and creates the editor of the
+// prepareEditor compares the registry with its copy in the database, and creates the editor of the
 // registry.
-func (e *executor) prepareEdits(ctx context.Context) (err error) {
+func (e *executor) prepareEditor(ctx context.Context) (err error) {
 	e.databaseCopy = databasecopy.New(databasecopy.Config{
 		JetStream:     e.JetStream,
 		Store:         e.records,
@@ -249,7 +250,7 @@ func (e *executor) putPlans(ctx context.Context) error {
 	if err := putPlansWithRetry(ctx, e.editor, e.plans); err != nil {
 		return err
 	}
-	warnOfLostPlans(e.directory, e.plans, e.Log)
+	warnOfMissingPlans(e.directory, e.plans, e.Log)
 	return nil
 }
 
@@ -393,7 +394,7 @@ func (e *executor) startRecording(ctx context.Context) {
 	})
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)
-	e.Go(ctx, r.EndLost)
+	e.Go(ctx, r.EndLostExecutions)
 	for _, name := range registry.Streams() {
 		e.Go(ctx, func(ctx context.Context) { audit.Run(ctx, name) })
 	}
@@ -412,7 +413,7 @@ func (e *executor) accountOf(workflowID string) string {
 // the registry.
 func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.waits.Run)
-	edited := newSettingsMonitor(e.Ops.Metrics, e.Log)
+	edited := newStreamSettingsMonitor(e.Ops.Metrics, e.Log)
 	e.Go(ctx, func(ctx context.Context) {
 		edited.watch(ctx, e.JetStream, e.config.streamSettings())
 	})

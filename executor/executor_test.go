@@ -29,7 +29,7 @@ func config(t *testing.T, natsURL string) executor.Config {
 		AdoptDatabase: true,
 		AdminToken:    "secret",
 		Replicas:      1,
-		OpenPostgres:  postgres.OpenWait,
+		OpenPostgres:  postgres.OpenWithRetry,
 	}
 	c.Addr, c.OpsAddr, c.NATSURL = "127.0.0.1:0", "127.0.0.1:0", natsURL
 	c.ConnectTimeout, c.ShutdownTimeout = 10*time.Second, time.Second
@@ -43,7 +43,7 @@ func run(t *testing.T, c executor.Config) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c.OnReady = func(executor.Listening) { cancel() }
+	c.OnReady = func(executor.ListenAddresses) { cancel() }
 	return executor.Run(ctx, c)
 }
 
@@ -172,7 +172,7 @@ func TestOptionsOfAllIsNotAnswered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	status := make(chan string, 1)
-	c.OnReady = func(where executor.Listening) {
+	c.OnReady = func(where executor.ListenAddresses) {
 		defer cancel()
 		answer, err := http.DefaultClient.Do(&http.Request{
 			Method: http.MethodOptions,
@@ -206,7 +206,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	defer cancel()
 	c := config(t, server.URL())
 	ready, ended := make(chan string, 1), make(chan error, 1)
-	c.OnReady = func(l executor.Listening) { ready <- l.Addr }
+	c.OnReady = func(l executor.ListenAddresses) { ready <- l.Addr }
 	go func() { ended <- executor.Run(ctx, c) }()
 	var addr string
 	select {

@@ -34,14 +34,14 @@ func readPlans(path, defaultPlan string) (registry.Plans, error) {
 	return plans, nil
 }
 
-// planTimeout is the maximum duration of one attempt to store the plan catalog.
-const planTimeout = 5 * time.Second
+// putPlansTimeout is the maximum duration of one attempt to store the plan catalog.
+const putPlansTimeout = 5 * time.Second
 
 // putPlansWithRetry stores the catalog. It retries until ctx is done, because NATS may be
 // unavailable temporarily.
 func putPlansWithRetry(ctx context.Context, editor *edit.Editor, plans registry.Plans) (err error) {
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		trying, cancel := context.WithTimeout(ctx, planTimeout)
+		trying, cancel := context.WithTimeout(ctx, putPlansTimeout)
 		defer cancel()
 		err = editor.PutPlans(trying, plans)
 		return err == nil
@@ -52,9 +52,9 @@ func putPlansWithRetry(ctx context.Context, editor *edit.Editor, plans registry.
 	return nil
 }
 
-// warnOfLostPlans logs a warning with the number of accounts whose plan is not in the catalog. An
-// operator who has omitted a plan by mistake would otherwise not notice.
-func warnOfLostPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
+// warnOfMissingPlans logs a warning with the number of accounts whose plan is not in the catalog.
+// An operator who has omitted a plan by mistake would otherwise not notice.
+func warnOfMissingPlans(directory *edit.Directory, plans registry.Plans, log logrus.FieldLogger) {
 	lost := map[string]int{}
 	for _, account := range directory.Accounts("", math.MaxInt) {
 		if plans.Find(account.Plan) == nil {

@@ -38,31 +38,31 @@ func nextBatchSize(limit int, took time.Duration) int {
 // stays in its stream for a day, so its ID must be kept longer than that.
 const countsRetention = 7 * 24 * time.Hour
 
-// prune starts the tasks that delete data past its retention.
-func (e *executor) prune(ctx context.Context, pruner store.Pruner) {
+// startPruneTasks starts the tasks that delete data past its retention.
+func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 	c := e.config
-	e.startPruning(ctx, "records", func(ctx context.Context, limit int) (int, error) {
+	e.startPruneTask(ctx, "records", func(ctx context.Context, limit int) (int, error) {
 		return pruner.Prune(ctx, time.Now().Add(-c.Retention), limit)
 	})
 	// Delete reports whose start messages expired without being recorded.
-	e.startPruning(ctx, "reports of unknown executions",
+	e.startPruneTask(ctx, "reports of unknown executions",
 		func(ctx context.Context, _ int) (int, error) {
 			return pruner.PrunePending(ctx, time.Now().Add(-c.StreamMaxAge))
 		})
-	e.startPruning(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
+	e.startPruneTask(ctx, "refusals", func(ctx context.Context, limit int) (int, error) {
 		return pruner.PruneCounts(ctx, time.Now().Add(-countsRetention), store.MaxRefusalRows,
 			limit)
 	})
 	if c.AuditRetention > 0 {
-		e.startPruning(ctx, "entries of the audit",
+		e.startPruneTask(ctx, "entries of the audit",
 			func(ctx context.Context, limit int) (int, error) {
 				return pruner.PruneAudit(ctx, time.Now().Add(-c.AuditRetention), limit)
 			})
 	}
 }
 
-// startPruning starts a goroutine that deletes rows in batches at regular intervals.
-func (e *executor) startPruning(
+// startPruneTask starts a goroutine that deletes rows in batches at regular intervals.
+func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
 	e.Go(ctx, func(ctx context.Context) {

@@ -19,19 +19,19 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// checks returns the readiness checks. If one of them fails, the executor cannot record executions
-// or cannot serve operators. The recorder itself reports when its consumer is lost or its
-// transactions fail.
-func checks(
+// readinessChecks returns the readiness checks. If one of them fails, the executor cannot record
+// executions or cannot serve operators. The recorder itself reports when its consumer is lost or
+// its transactions fail.
+func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, follower *consistency.Follower,
 	copied *databasecopy.RegistryCopy,
 	database store.Database, c Config, log logrus.FieldLogger,
 ) []ops.Check {
-	known := &knownStreams{js: js, config: c, log: log, reached: map[string]streamPosition{}}
+	known := &lostStreamCheck{js: js, config: c, log: log, reached: map[string]streamPosition{}}
 	own := &queueStreamConsumerCheck{js: js, missed: map[string]bool{}}
 	return []ops.Check{
 		bus.Check("executor NATS", nc),
-		{Part: "executor streams", Ask: known.recreateDeleted},
+		{Part: "executor streams", Ask: known.recreateDeletedStreams},
 		{Part: "executor consumer", Ask: func(ctx context.Context) error {
 			if err := checkConsumers(ctx, js); err != nil {
 				return err
@@ -46,8 +46,8 @@ func checks(
 	}
 }
 
-// knownStreams holds the state of the streams at the last check. Only one goroutine may use it.
-type knownStreams struct {
+// lostStreamCheck holds the state of the streams at the last check. Only one goroutine may use it.
+type lostStreamCheck struct {
 	js      jetstream.JetStream
 	config  Config
 	log     logrus.FieldLogger
@@ -60,14 +60,14 @@ type streamPosition struct {
 	recorded uint64 // every message up to this sequence is recorded
 }
 
-// recreateDeleted recreates deleted streams. Their messages are lost, but no process has to be
-// restarted. It logs the range of messages that had been accepted and may not have been recorded,
-// and returns an error for a stream that it has just recreated.
-func (k *knownStreams) recreateDeleted(ctx context.Context) error {
+// recreateDeletedStreams recreates deleted streams. Their messages are lost, but no process has to
+// be restarted. It logs the range of messages that had been accepted and may not have been
+// recorded, and returns an error for a stream that it has just recreated.
+func (k *lostStreamCheck) recreateDeletedStreams(ctx context.Context) error {
 	for _, name := range ensuredStreams {
 		s, err := k.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			k.logLost(name)
+			k.logLostMessages(name)
 			if err := ensureStreams(ctx, k.js, k.config); err != nil {
 				return fmt.Errorf("the stream %s is not there, and cannot be made: %w", name, err)
 			}
@@ -78,7 +78,7 @@ func (k *knownStreams) recreateDeleted(ctx context.Context) error {
 		}
 		if last := s.CachedInfo().State.LastSeq; last < k.reached[name].last {
 			// Another executor recreated it, or an older copy was restored.
-			k.logLost(name)
+			k.logLostMessages(name)
 		}
 		if err := k.storePosition(ctx, name, s.CachedInfo().State.LastSeq); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (k *knownStreams) recreateDeleted(ctx context.Context) error {
 }
 
 // storePosition stores the current position of a stream.
-func (k *knownStreams) storePosition(ctx context.Context, name string, last uint64) error {
+func (k *lostStreamCheck) storePosition(ctx context.Context, name string, last uint64) error {
 	now := streamPosition{last: last}
 	consumer, err := k.js.Consumer(ctx, name, stream.RecorderConsumer)
 	switch {
@@ -106,8 +106,8 @@ func (k *knownStreams) storePosition(ctx context.Context, name string, last uint
 	return nil
 }
 
-// logLost logs which messages of a lost stream may not have been recorded.
-func (k *knownStreams) logLost(name string) {
+// logLostMessages logs which messages of a lost stream may not have been recorded.
+func (k *lostStreamCheck) logLostMessages(name string) {
 	was, ok := k.reached[name]
 	if !ok {
 		return

@@ -89,7 +89,7 @@ func TestEditedStreamsAreNoticed(t *testing.T) {
 	log := logtest.Quiet()
 	log.SetOutput(logs)
 	registry := prometheus.NewRegistry()
-	s := newSettingsMonitor(registry, log)
+	s := newStreamSettingsMonitor(registry, log)
 	differ := func() (sum float64) {
 		t.Helper()
 		s.compare(t.Context(), js, stream.DefaultSettings)
@@ -196,7 +196,7 @@ func TestALostStreamIsNamed(t *testing.T) {
 	}
 	config := Config{Replicas: 1}
 	config.StreamMaxAge, config.DedupWindow = 168*time.Hour, 24*time.Hour
-	k := &knownStreams{
+	k := &lostStreamCheck{
 		js:      js,
 		config:  config,
 		log:     log,
@@ -211,20 +211,20 @@ func TestALostStreamIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := k.recreateDeleted(t.Context()); err != nil {
+	if err := k.recreateDeletedStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteStream(t.Context(), stream.ExecutionsName); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.recreateDeleted(t.Context()); err == nil {
+	if err := k.recreateDeletedStreams(t.Context()); err == nil {
 		t.Error("a lost stream is not told of")
 	}
 	if told := logged.String(); !strings.Contains(told,
 		"3 messages that were accepted, from 1 to 3") {
 		t.Errorf("the log: %s", told)
 	}
-	if err := k.recreateDeleted(t.Context()); err != nil {
+	if err := k.recreateDeletedStreams(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,9 +18,9 @@ import (
 // configuration.
 const settingsCheckInterval = 20 * time.Second
 
-// settingsMonitor detects streams whose settings were changed while the executor was running;
+// streamSettingsMonitor detects streams whose settings were changed while the executor was running;
 // stream.Ensure compares the settings only when the executor starts.
-type settingsMonitor struct {
+type streamSettingsMonitor struct {
 	log    logrus.FieldLogger
 	differ *prometheus.GaugeVec
 	logged map[string]string // the differences last logged, keyed by stream
@@ -32,8 +32,10 @@ type settingsMonitor struct {
 //nolint:gochecknoglobals // a constant list
 var comparedStreams = []string{stream.ExecutionsName, stream.ProgressName, stream.ReportsName}
 
-func newSettingsMonitor(registry *prometheus.Registry, log logrus.FieldLogger) *settingsMonitor {
-	s := &settingsMonitor{
+func newStreamSettingsMonitor(registry *prometheus.Registry,
+	log logrus.FieldLogger,
+) *streamSettingsMonitor {
+	s := &streamSettingsMonitor{
 		log: log, logged: map[string]string{},
 		differ: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hookstart_executor_stream_settings_differ",
@@ -47,7 +49,9 @@ func newSettingsMonitor(registry *prometheus.Registry, log logrus.FieldLogger) *
 	return s
 }
 
-func (s *settingsMonitor) watch(ctx context.Context, js jetstream.JetStream, want stream.Settings) {
+func (s *streamSettingsMonitor) watch(ctx context.Context, js jetstream.JetStream,
+	want stream.Settings,
+) {
 	retry.Every(ctx, settingsCheckInterval, func() {
 		asking, cancel := context.WithTimeout(ctx, settingsCheckInterval/2)
 		defer cancel()
@@ -55,7 +59,7 @@ func (s *settingsMonitor) watch(ctx context.Context, js jetstream.JetStream, wan
 	})
 }
 
-func (s *settingsMonitor) compare(
+func (s *streamSettingsMonitor) compare(
 	ctx context.Context, js jetstream.JetStream, want stream.Settings,
 ) {
 	for _, name := range comparedStreams {

@@ -110,7 +110,7 @@ func BenchmarkIngress(b *testing.B) {
 	ended := make(chan error, 1)
 	c := defaults(b, server.URL())
 	c.Log = log
-	c.OnReady = func(l ingress.Listening) { ready <- l.Addr }
+	c.OnReady = func(l ingress.ListenAddresses) { ready <- l.Addr }
 	go func() { ended <- ingress.Run(running, c) }()
 	addr := <-ready
 	flood(b, addr, "/webhooks/bench?token="+r.Token(b, "bench", "node"))

@@ -48,7 +48,7 @@ func (h *handler) bodyReader(w http.ResponseWriter, r *http.Request) io.Reader {
 // readBody reads the whole body into the request's buffers. It enforces the limits on requests in
 // flight and bytes in memory, the account's share of both, and the time allowed for a body.
 func (h *handler) readBody(
-	w http.ResponseWriter, r *http.Request, e *event, b *buffers, accountID string,
+	w http.ResponseWriter, r *http.Request, e *requestEvent, b *buffers, accountID string,
 ) (body []byte, d bodyReservation, refusal *admission.Refusal) {
 	d = bodyReservation{h: h, accountID: accountID, reserved: -1}
 	declared := r.ContentLength // at most maxBody, as checked by parse
@@ -57,7 +57,7 @@ func (h *handler) readBody(
 		maxLength = h.maxBody
 	}
 	room := min(maxLength, initialBodyBuffer)
-	if !h.shares.enter(accountID, room) {
+	if !h.shares.reserveSlot(accountID, room) {
 		return nil, d, overloadedRefusal()
 	}
 	d.reserved = room

@@ -42,7 +42,7 @@ type Config struct {
 	// nil.
 	Publishing *atomic.Int64 `kong:"-"`
 	// OnReady is called once, as soon as the ingress accepts requests. It may be nil.
-	OnReady func(Listening) `kong:"-"`
+	OnReady func(ListenAddresses) `kong:"-"`
 }
 
 // hookstart-local has the flags below, too. They are divided into several types because its --help
@@ -79,9 +79,9 @@ type WaitFlags struct {
 	MaxWaiting int64 `help:"Requests whose answers wait for the end of their executions at once; further ones are answered 202 at once. One account may have 1000." default:"10000"`
 }
 
-// Listening holds the addresses on which an ingress listens. Callers need them when a port is
+// ListenAddresses holds the addresses on which an ingress listens. Callers need them when a port is
 // configured as 0.
-type Listening struct {
+type ListenAddresses struct {
 	Addr    string // address of the webhook endpoint
 	OpsAddr string // address of the ops listener; "" if Ops is shared
 }

@@ -12,7 +12,7 @@ import (
 
 // countRefusal counts a refused request for its workflow, so that operators can see why a sender's
 // requests fail. It records the time, the declared length and the User-Agent.
-func (h *handler) countRefusal(r *http.Request, e *event) {
+func (h *handler) countRefusal(r *http.Request, e *requestEvent) {
 	if e.code == "" || e.code == webhook.CodeRunFailed || e.probe {
 		return
 	}

@@ -20,8 +20,8 @@ import (
 type delivery struct {
 	w     http.ResponseWriter
 	r     *http.Request
-	e     *event // always &event
-	event event
+	e     *requestEvent // always &event
+	event requestEvent
 	idOut [1]string // the execution ID as the value of the response header
 	out   [128]byte // space for the response body
 
@@ -94,8 +94,8 @@ func (d *delivery) sender() *sender.Sender {
 	return d.trigger.Node.Sender
 }
 
-// preset returns the preset of the node's sender, or "" if the node has no sender.
-func (d *delivery) preset() string {
+// senderPreset returns the preset of the node's sender, or "" if the node has no sender.
+func (d *delivery) senderPreset() string {
 	if s := d.sender(); s != nil {
 		return s.Preset()
 	}
@@ -110,6 +110,6 @@ func (d *delivery) senderSecretHeaders() []string {
 	return nil
 }
 
-func newRefusal(code webhook.Code, retryAfter time.Duration) *outcome {
+func refusalOutcome(code webhook.Code, retryAfter time.Duration) *outcome {
 	return &outcome{refusal: &admission.Refusal{Code: code, RetryAfter: retryAfter}}
 }

@@ -32,9 +32,9 @@ func newFairShare(maxInFlight, maxBytes int64) *fairShare {
 	}
 }
 
-// enter reserves a slot for a request and bytes for its body. It reserves both or neither, and
-// reports whether it did.
-func (s *fairShare) enter(accountID string, bytes int64) bool {
+// reserveSlot reserves a slot for a request and bytes for its body. It reserves both or neither,
+// and reports whether it did.
+func (s *fairShare) reserveSlot(accountID string, bytes int64) bool {
 	return s.acquire(accountID, 1, bytes)
 }
 
@@ -46,7 +46,7 @@ func (s *fairShare) reserveMore(accountID string, bytes int64) bool {
 func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 	inFlight, total := s.inFlight.Add(requests), s.bytes.Add(bytes)
 	if inFlight <= s.maxInFlight && total <= s.maxBytes {
-		shard := s.accounts.Of(accountID)
+		shard := s.accounts.ShardFor(accountID)
 		shard.Lock()
 		held := shard.State[accountID]
 		held.inFlight, held.bytes = held.inFlight+requests, held.bytes+bytes
@@ -68,7 +68,7 @@ func (s *fairShare) acquire(accountID string, requests, bytes int64) bool {
 
 // release frees a request's slot and its bytes.
 func (s *fairShare) release(accountID string, bytes int64) {
-	shard := s.accounts.Of(accountID)
+	shard := s.accounts.ShardFor(accountID)
 	shard.Lock()
 	held := shard.State[accountID]
 	held.inFlight, held.bytes = held.inFlight-1, held.bytes-bytes

@@ -6,7 +6,7 @@ func TestShares(t *testing.T) {
 	t.Parallel()
 	s := newFairShare(12, 1200)
 	taken := func(account string, bytes int64) (n int) {
-		for s.enter(account, bytes) {
+		for s.reserveSlot(account, bytes) {
 			n++
 		}
 		return n
@@ -20,7 +20,7 @@ func TestShares(t *testing.T) {
 	if !s.reserveMore("b", 500) || s.reserveMore("a", 700) {
 		t.Error("an account may have as many bytes as are free, and not more")
 	}
-	if !s.enter("c", 600) || s.enter("d", 600) {
+	if !s.reserveSlot("c", 600) || s.reserveSlot("d", 600) {
 		t.Error("an account's only request may have what is free, and not more")
 	}
 	if s.inFlight.Load() != 10 || s.bytes.Load() != 6+3+500+600 {
@@ -33,7 +33,7 @@ func TestShares(t *testing.T) {
 	s.release("b", 1)
 	s.release("b", 1)
 	s.release("c", 600)
-	if s.inFlight.Load() != 0 || s.bytes.Load() != 0 || !s.enter("d", 1200) {
+	if s.inFlight.Load() != 0 || s.bytes.Load() != 0 || !s.reserveSlot("d", 1200) {
 		t.Error("it is not all given back")
 	}
 	s.release("d", 1200)

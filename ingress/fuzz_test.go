@@ -44,7 +44,7 @@ func FuzzBody(f *testing.F) {
 	f.Add("text/plain", []byte("\xff\x00"))
 	f.Add("", []byte("\u2028<&>"))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		p, err := execution.NewPayload(redact.HeaderText(contentType), body)
+		p, err := execution.NewPayload(redact.HeaderToUTF8(contentType), body)
 		if err != nil {
 			if !strings.Contains(strings.ToLower(contentType), "application/json") {
 				t.Fatalf("%q refused", contentType)
@@ -108,8 +108,8 @@ func FuzzHeaders(f *testing.F) {
 			NodeID:     "node",
 			AccountID:  "a",
 			Queue:      "q",
-			DeliveryID: redact.HeaderText(deliveryID),
-			Headers:    d.redactor.Headers(execution.Values{}, nil),
+			DeliveryID: redact.HeaderToUTF8(deliveryID),
+			Headers:    d.redactor.AddHeadersTo(execution.Values{}, nil),
 			Payload:    execution.Payload{Kind: execution.BodyText},
 			Trace:      newTraceparent(header),
 		})
@@ -176,10 +176,10 @@ func (l *lastRefused) agent() string {
 // seenSenders is a senderCounter that stores what it counts.
 type seenSenders struct {
 	mu   sync.Mutex
-	last report.SenderObservation
+	last report.SenderRequestOutcome
 }
 
-func (s *seenSenders) Count(_, _, _ string, seen report.SenderObservation) {
+func (s *seenSenders) Count(_, _, _ string, seen report.SenderRequestOutcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = seen
@@ -192,7 +192,7 @@ func (alwaysValid) AwaitValid(time.Time) bool { return true }
 // tryHandler returns a handler with one workflow, wf, and with test doubles for all its
 // dependencies.
 func tryHandler(
-	tb testing.TB, l lease,
+	tb testing.TB, l registryLease,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
 	return tryWaiting(tb, l, nil)
@@ -200,7 +200,7 @@ func tryHandler(
 
 // tryWaiting is like tryHandler, but makes the responses of the workflow's node wait.
 func tryWaiting(
-	tb testing.TB, l lease, a *registry.SyncResponse,
+	tb testing.TB, l registryLease, a *registry.SyncResponse,
 ) (h *handler, token string, messages *storedMessages, refused *lastRefused, logged *bytes.Buffer) {
 	tb.Helper()
 	token = registry.NewToken()
@@ -216,10 +216,10 @@ func tryWaiting(
 		ID: "wf", AccountID: "a", Queue: "q", Active: true,
 		RateLimit: registry.RateLimit{Requests: 1_000_000, Window: time.Second},
 		Triggers: []registry.Trigger{
-			{NodeID: "node", Tokens: []registry.NodeToken{{Hash: hash}}, Answer: a},
+			{NodeID: "node", Tokens: []registry.HashedToken{{Hash: hash}}, Answer: a},
 		},
 	}})
-	snapshot.Loaded()
+	snapshot.FinishLoad()
 	messages, refused, logged = &storedMessages{}, &lastRefused{}, &bytes.Buffer{}
 	log := logrus.New()
 	log.SetOutput(logged)

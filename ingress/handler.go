@@ -26,7 +26,7 @@ import (
 // handler is the HTTP handler of the webhook endpoint.
 type handler struct {
 	admission  *admission.Admission
-	lease      lease
+	lease      registryLease
 	publisher  deliveryPublisher
 	space      *storage.StreamSpace
 	duplicates *report.DuplicateCounter
@@ -81,9 +81,9 @@ func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
 	return c.deliveryPublisher.Publish(msg)
 }
 
-// lease reports whether this process's copy of the registry is current. It is implemented by
-// *consistency.Lease.
-type lease interface {
+// registryLease reports whether this process's copy of the registry is current. It is implemented
+// by *consistency.Lease.
+type registryLease interface {
 	AwaitValid(now time.Time) bool
 }
 
@@ -101,7 +101,7 @@ type filterCounter interface {
 // senderCounter counts verified requests and handshakes of senders. It is implemented by
 // *report.SenderCounter.
 type senderCounter interface {
-	Count(workflowID, nodeID, preset string, seen report.SenderObservation)
+	Count(workflowID, nodeID, preset string, seen report.SenderRequestOutcome)
 }
 
 // newHandler fills in h's settings from c and returns it. h's dependencies must already be set.
@@ -190,7 +190,7 @@ func (h *handler) decideOtherMethod(d *delivery, workflowID string) outcome {
 	}
 	found, refusal := h.admission.Find(workflowID, d.token, time.Now())
 	if refusal != nil || found.Node.Sender == nil ||
-		!slices.Contains(found.Node.Sender.HandshakeMethods(), d.r.Method) {
+		!slices.Contains(found.Node.Sender.NonPOSTHandshakeMethods(), d.r.Method) {
 		return notAllowed
 	}
 	if out := h.findTrigger(d); out != nil {

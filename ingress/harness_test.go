@@ -83,8 +83,8 @@ func (f *fixture) startIngress(options ...func(*ingress.Config)) string {
 	c.Log = logrus.New()
 	c.Log.SetOutput(f.log)
 	c.Log.SetLevel(logrus.TraceLevel)
-	ready := make(chan ingress.Listening, 1)
-	c.OnReady = func(l ingress.Listening) { ready <- l }
+	ready := make(chan ingress.ListenAddresses, 1)
+	c.OnReady = func(l ingress.ListenAddresses) { ready <- l }
 	for _, option := range options {
 		option(&c)
 	}

@@ -95,7 +95,7 @@ func (e *endpoint) run(ctx context.Context) error {
 	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
 	defer cancel()
 	for _, step := range []func(context.Context) error{
-		e.connect, e.followRegistry, e.makeHandler, e.announce,
+		e.connect, e.followRegistry, e.makeHandler, e.startHeartbeat,
 	} {
 		if err := step(starting); err != nil {
 			return err
@@ -104,10 +104,10 @@ func (e *endpoint) run(ctx context.Context) error {
 	var ready func(addr, opsAddr string)
 	if e.config.OnReady != nil {
 		ready = func(addr, opsAddr string) {
-			e.config.OnReady(Listening{Addr: addr, OpsAddr: opsAddr})
+			e.config.OnReady(ListenAddresses{Addr: addr, OpsAddr: opsAddr})
 		}
 	}
-	checks := checks(e.NATS, e.JetStream, e.lease,
+	checks := readinessChecks(e.NATS, e.JetStream, e.lease,
 		startMessageStreams{e.publisher, e.streams, e.snapshot})
 	//nolint:contextcheck // each request has its own context
 	return e.Serve(ctx, e.handler.server(e.Log), checks, logrus.Fields{
@@ -191,16 +191,17 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		tracer:     tracing.Tracer(e.Ops.Traces, "ingress"),
 		log:        e.Log,
 		sealer: func(workflowID, nodeID, secret string) ([]byte, error) {
-			return e.keys.Seal([]byte(secret), registry.CapturedSealPurpose(workflowID, nodeID))
+			return e.keys.Seal([]byte(secret), registry.CapturedSecretSealPurpose(workflowID,
+				nodeID))
 		},
 	})
 	registerStateMetrics(e.Ops.Metrics, e.snapshot, e.follower, e.lease, e.handler.waits)
 	return nil
 }
 
-// announce starts this process's heartbeat. From then on, a change of the registry is confirmed
-// only once this process has applied it.
-func (e *endpoint) announce(ctx context.Context) error {
+// startHeartbeat starts this process's heartbeat. From then on, a change of the registry is
+// confirmed only once this process has applied it.
+func (e *endpoint) startHeartbeat(ctx context.Context) error {
 	announcer, err := consistency.StartHeartbeat(ctx, e.NATS, e.follower, consistency.RoleIngress,
 		&consistency.IngressSettings{
 			PublicURL:         e.config.PublicURL,

@@ -29,7 +29,10 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 		{"/webhooks/?token=right", http.StatusBadRequest, http.StatusBadRequest},
 		{"/elsewhere", http.StatusNotFound, http.StatusNotFound},
 	} {
-		for l, want := range map[lease]int{alwaysValid{}: tt.with, neverValid{}: tt.without} {
+		for l, want := range map[registryLease]int{
+			alwaysValid{}: tt.with,
+			neverValid{}:  tt.without,
+		} {
 			h, token, _, _, _ := tryHandler(t, l)
 			response := httptest.NewRecorder()
 			path := strings.Replace(tt.path, "right", token, 1)
@@ -49,7 +52,7 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 // the workflow may have been deactivated.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
-	for want, l := range map[int]lease{
+	for want, l := range map[int]registryLease{
 		http.StatusOK:                 alwaysValid{},
 		http.StatusServiceUnavailable: neverValid{},
 	} {

@@ -20,9 +20,10 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// event holds the data that one request adds to the log and the metrics. It contains no unvalidated
-// input: no path, no header, no token, and a workflow ID only once the workflow has been found.
-type event struct {
+// requestEvent holds the data that one request adds to the log and the metrics. It contains no
+// unvalidated input: no path, no header, no token, and a workflow ID only once the workflow has
+// been found.
+type requestEvent struct {
 	start       time.Time
 	route       string // the pattern of the path, or ""
 	workflowID  string
@@ -47,20 +48,20 @@ type event struct {
 }
 
 // noteTrigger records the workflow and the node of a request with a valid token.
-func (h *handler) noteTrigger(r *http.Request, e *event, t admission.Trigger) {
+func (h *handler) noteTrigger(r *http.Request, e *requestEvent, t admission.Trigger) {
 	e.workflowID, e.nodeID = t.Workflow.ID, t.NodeID
 	h.startSpans(r, e, true)
 }
 
 // beginEvent starts a request's event. route is the pattern of the path, or "".
-func (h *handler) beginEvent(e *event, r *http.Request, route string) {
+func (h *handler) beginEvent(e *requestEvent, r *http.Request, route string) {
 	h.metrics.active.Inc()
-	*e = event{start: time.Now(), route: route, unread: r.ContentLength != 0}
+	*e = requestEvent{start: time.Now(), route: route, unread: r.ContentLength != 0}
 }
 
 // finishEvent records the request's metrics, log line and spans, drains the rest of the body to
 // keep the connection, and recovers from panics.
-func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *event) {
+func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *requestEvent) {
 	if p := recover(); p != nil {
 		e.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		h.refuse(w, r, e, &admission.Refusal{Code: webhook.CodeInternal}, nil)
@@ -76,7 +77,7 @@ func (h *handler) finishEvent(w http.ResponseWriter, r *http.Request, e *event) 
 	}
 }
 
-func (h *handler) logEvent(e *event, took time.Duration) {
+func (h *handler) logEvent(e *requestEvent, took time.Duration) {
 	level := logrus.InfoLevel
 	if e.status >= http.StatusInternalServerError && !e.custom && e.code != webhook.CodeRunFailed {
 		level = logrus.WarnLevel
@@ -126,7 +127,7 @@ func (h *handler) logEvent(e *event, took time.Duration) {
 // refuseAll returns a handler that refuses every request with one code.
 func (h *handler) refuseAll(code webhook.Code) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := &event{}
+		e := &requestEvent{}
 		h.beginEvent(e, r, "")
 		defer h.finishEvent(w, r, e)
 		h.refuse(w, r, e, &admission.Refusal{Code: code}, nil)
@@ -264,10 +265,10 @@ func newRequestMetrics(r *prometheus.Registry) *requestMetrics {
 	}
 	responses := []responseLabels{
 		{http.StatusOK, ""}, {http.StatusAccepted, ""}, {http.StatusNoContent, ""}, {
-			overloadStatus, webhook.CodeRateLimited,
-		}, {overloadStatus, webhook.CodeWorkflowInactive},
+			retryableStatus, webhook.CodeRateLimited,
+		}, {retryableStatus, webhook.CodeWorkflowInactive},
 	}
-	for code, p := range problems {
+	for code, p := range problemsByCode {
 		responses = append(responses, responseLabels{p.status, code})
 	}
 	for _, a := range responses { // looked up once instead of for each request
@@ -303,7 +304,7 @@ func (m *requestMetrics) addSenderCounters(
 	}
 }
 
-func (m *requestMetrics) observe(e *event, took time.Duration) {
+func (m *requestMetrics) observe(e *requestEvent, took time.Duration) {
 	m.active.Dec()
 	switch {
 	case e.probe:

@@ -27,21 +27,23 @@ type outputResponse struct {
 // errInvalidOutput is the error for an output whose http member is invalid.
 var errInvalidOutput = errors.New("the output's http is not valid")
 
-// readOutput converts an output to a response. An output {"http": {…}} sets the status, the headers
-// and the body. Any other output becomes the body, in the form that the sender expects. The
+// responseFromOutput converts an output to a response. An output {"http": {…}} sets the status, the
+// headers and the body. Any other output becomes the body, in the form that the sender expects. The
 // sender's form also determines the status of a response without a body, unless the output sets it.
-func readOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
-	r, err = readAnyOutput(output, form)
+func responseFromOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
+	r, err = responseWithDefaultStatus(output, form)
 	if err == nil && !r.custom && len(r.body) == 0 {
 		r.status = form.EmptyStatus()
 	}
 	return r, err
 }
 
-func readAnyOutput(output []byte, form sender.OutputForm) (r outputResponse, err error) {
+func responseWithDefaultStatus(output []byte, form sender.OutputForm) (r outputResponse,
+	err error,
+) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(output, &members) == nil && len(members) == 1 && members["http"] != nil {
-		return readHTTPMember(members["http"])
+		return responseFromHTTPMember(members["http"])
 	}
 	r.status = http.StatusOK
 	if a := form.Response(output); a != nil {
@@ -57,8 +59,9 @@ func readAnyOutput(output []byte, form sender.OutputForm) (r outputResponse, err
 	return r, nil
 }
 
-// readHTTPMember converts the http member of an output to a response. Unknown fields are an error.
-func readHTTPMember(text []byte) (r outputResponse, err error) {
+// responseFromHTTPMember converts the http member of an output to a response. Unknown fields are an
+// error.
+func responseFromHTTPMember(text []byte) (r outputResponse, err error) {
 	var given struct {
 		Status  *int                       `json:"status"`
 		Headers map[string]json.RawMessage `json:"headers"`
@@ -80,7 +83,7 @@ func readHTTPMember(text []byte) (r outputResponse, err error) {
 	if r.status < 200 || r.status > 599 {
 		return r, fmt.Errorf("%w: status must be 200 to 599, not %d", errInvalidOutput, r.status)
 	}
-	if r.headers, err = readHeaders(given.Headers, given.Cookies); err != nil {
+	if r.headers, err = parseOutputHeaders(given.Headers, given.Cookies); err != nil {
 		return r, err
 	}
 	switch r.status {
@@ -112,14 +115,15 @@ var ignoredOutputHeaders = []string{
 	"Trailer", "Transfer-Encoding", "Upgrade", "X-Content-Type-Options", webhook.HeaderExecutionID,
 }
 
-// readHeaders returns the headers that an output sets. The value of a header is a string or a list
-// of strings. ignoredOutputHeaders are omitted, and so are cookies unless the output enables them.
-func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
+// parseOutputHeaders returns the headers that an output sets. The value of a header is a string or
+// a list of strings. ignoredOutputHeaders are omitted, and so are cookies unless the output enables
+// them.
+func parseOutputHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, error) {
 	headers := http.Header{}
 	// Names that differ only in case are the same header. Sorting makes the order of its values
 	// deterministic.
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		values, ok := readHeader(given[name])
+		values, ok := parseHeaderValues(given[name])
 		if !ok {
 			return nil,
 				fmt.Errorf("%w: the header %q must be a text or a list of texts", errInvalidOutput,
@@ -139,9 +143,9 @@ func readHeaders(given map[string]json.RawMessage, cookies bool) (http.Header, e
 	return headers, nil
 }
 
-// readHeader returns the values of a header. ok is false unless the header is a string or a list of
-// strings.
-func readHeader(header json.RawMessage) (values []string, ok bool) {
+// parseHeaderValues returns the values of a header. ok is false unless the header is a string or a
+// list of strings.
+func parseHeaderValues(header json.RawMessage) (values []string, ok bool) {
 	var text *string // nil means null
 	if json.Unmarshal(header, &text) == nil {
 		if text == nil {

@@ -32,7 +32,7 @@ func writeOutput(t *testing.T, output []byte, form sender.OutputForm) (*http.Res
 	d := &delivery{
 		w: recorder,
 		r: httptest.NewRequest(http.MethodPost, "/webhooks/wf", nil),
-		e: &event{},
+		e: &requestEvent{},
 	}
 	out := outcome{executionID: "the-id", waited: &waitResult{raw: true, form: form}}
 	out.waited.Output = output
@@ -208,8 +208,9 @@ func FuzzOutput(f *testing.F) {
 			return // the kit never reports such output; such a report of another runner is ignored
 		}
 		for _, form := range outputForms {
-			first, err := readOutput(output, form)
-			if second, again := readOutput(output, form); !reflect.DeepEqual(first, second) ||
+			first, err := responseFromOutput(output, form)
+			if second, again := responseFromOutput(output, form); !reflect.DeepEqual(first,
+				second) ||
 				(err == nil) != (again == nil) {
 				t.Errorf("%s: %+v, then %+v", output, first, second)
 			}

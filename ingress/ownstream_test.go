@@ -49,7 +49,7 @@ func (f *fixture) moveIn(queue string, limits stream.QueueStreamLimits) {
 	if _, err := f.SetQueueStream(ctx, queue, edit.QueueStreamSpec{}); err != nil {
 		f.t.Fatal(err)
 	}
-	f.phase(queue, registry.PhaseOwn)
+	f.phase(queue, registry.QueuePhaseOwnStream)
 }
 
 func (f *fixture) phase(queue string, phase registry.StreamPhase) {
@@ -86,13 +86,13 @@ func TestStartsGoToTheQueuesOwnStream(t *testing.T) {
 		phase registry.StreamPhase
 		name  string // name of the stream that stores the request; "" means that it is refused
 	}{
-		{registry.PhaseOwn, stream.OwnStreamName("q")},
-		{registry.PhaseMovingOut, stream.OwnStreamName("q")},
-		{registry.PhaseClosedMovingOut, ""},
-		{registry.PhaseDrainingOwn, stream.ExecutionsName},
-		{registry.PhaseMovingIn, stream.ExecutionsName},
-		{registry.PhaseClosedMovingIn, ""},
-		{registry.PhaseOwn, stream.OwnStreamName("q")},
+		{registry.QueuePhaseOwnStream, stream.OwnStreamName("q")},
+		{registry.QueuePhaseMovingToShared, stream.OwnStreamName("q")},
+		{registry.QueuePhaseClosedMovingToShared, ""},
+		{registry.QueuePhaseDrainingOwnStream, stream.ExecutionsName},
+		{registry.QueuePhaseMovingToOwn, stream.ExecutionsName},
+		{registry.QueuePhaseClosedMovingToOwn, ""},
+		{registry.QueuePhaseOwnStream, stream.OwnStreamName("q")},
 	} {
 		f.phase("q", c.phase)
 		for _, addr := range addresses {
@@ -149,7 +149,7 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 	var ops string
 	f := start(t, func(c *ingress.Config) {
 		ready := c.OnReady
-		c.OnReady = func(l ingress.Listening) {
+		c.OnReady = func(l ingress.ListenAddresses) {
 			ops = l.OpsAddr
 			ready(l)
 		}
@@ -222,11 +222,11 @@ func TestAFullStreamConcernsItsQueuesAlone(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 		}
 	}
-	f.phase("calm", registry.PhaseDrainingOwn)
+	f.phase("calm", registry.QueuePhaseDrainingOwnStream)
 	becomes(503, "when no stream takes anything")
-	f.phase("calm", registry.PhaseOwn)
+	f.phase("calm", registry.QueuePhaseOwnStream)
 	becomes(200, "when only the shared stream takes nothing")
-	f.phase("calm", registry.PhaseDrainingOwn)
+	f.phase("calm", registry.QueuePhaseDrainingOwnStream)
 	becomes(503, "when no stream takes anything, again")
 	config.MaxBytes = -1
 	if _, err := f.JetStream.UpdateStream(t.Context(), config); err != nil {

@@ -30,11 +30,11 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 		}
 		d.pass.Release()
 		if !d.pass.Moved {
-			return newRefusal(webhook.CodeUnavailable, retryAfterClosed)
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
 		if w == nil || w == d.trigger.Workflow { // deleted, or being replaced
-			return newRefusal(webhook.CodeUnavailable, retryAfterClosed)
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		d.trigger.Workflow = w
 	}
@@ -45,7 +45,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	defer d.pass.Release()
 	orderKey, subject := "", d.layout.StartSubject
 	if key := d.trigger.Node.OrderKey; key != nil {
-		if orderKey = d.redactor.Text(key.Value(&d.request)); orderKey != "" {
+		if orderKey = d.redactor.RedactText(key.Value(&d.request)); orderKey != "" {
 			subject = func(queue, workflowID, nodeID string) string {
 				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
@@ -59,20 +59,20 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		AccountID:  d.trigger.Workflow.AccountID,
 		Queue:      d.trigger.Workflow.Queue,
 		Source:     execution.SourceWebhook,
-		DeliveryID: d.redactor.HeaderValue(d.id.ID),
+		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
 		Trace:      d.e.startPublishSpan(d.r, subject, d.trigger, id),
-		Headers:    d.redactor.Headers(d.headers, d.senderSecretHeaders()),
+		Headers:    d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,
-		Sender:     d.preset(),
+		Sender:     d.senderPreset(),
 		Verified:   d.verified,
 
 		DeliveryDerived: d.id.Derived || d.id.Signed,
 		OrderKey:        orderKey,
 	}
-	start.Payload.ContentType = d.redactor.Text(start.Payload.ContentType)
+	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
 	msg, err := d.message.MessageAt(d.layout, start)
 	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
 	if refusal != nil {
@@ -96,7 +96,7 @@ const retryAfterUnavailable = 2 * time.Second
 // publish publishes an account's message and maps an error of the stream to a refusal. encodeErr is
 // the error from encoding the message, or nil.
 func (h *handler) publish(
-	e *event, accountID string, msg *nats.Msg, encodeErr error,
+	e *requestEvent, accountID string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {
 	if encodeErr != nil {
 		e.err = encodeErr

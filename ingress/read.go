@@ -14,7 +14,7 @@ import (
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
 	if !d.isRead && !unknown && !h.mayHaveIDInBody(d) {
-		if out := h.checkID(d); out != nil {
+		if out := h.checkDeliveryID(d); out != nil {
 			return out
 		}
 	}
@@ -24,14 +24,14 @@ func (h *handler) readBodyAndID(d *delivery) *outcome {
 	if unknown {
 		return nil
 	}
-	return h.checkID(d)
+	return h.checkDeliveryID(d)
 }
 
-// checkID determines the delivery ID, and refuses the request if the ID is too long.
-func (h *handler) checkID(d *delivery) *outcome {
+// checkDeliveryID determines the delivery ID, and refuses the request if the ID is too long.
+func (h *handler) checkDeliveryID(d *delivery) *outcome {
 	h.findDeliveryID(d)
 	if d.idTooLong() {
-		return newRefusal(webhook.CodeDeliveryIDInvalid, 0)
+		return refusalOutcome(webhook.CodeDeliveryIDInvalid, 0)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (h *handler) readBodyOnce(d *delivery) *admission.Refusal {
 		return d.bodyRefusal
 	}
 	d.e.bodyBytes, d.request.Body = len(body), body
-	payload, err := execution.NewPayload(redact.HeaderText(d.r.Header.Get("Content-Type")), body)
+	payload, err := execution.NewPayload(redact.HeaderToUTF8(d.r.Header.Get("Content-Type")), body)
 	if d.notJSON = err != nil; d.notJSON {
 		payload.Body = body
 	}

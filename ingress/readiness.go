@@ -22,11 +22,12 @@ import (
 // elsewhere. Requests get a 503 after 2 s; the additional half second allows for a late renewal.
 const registryStaleAfter = 2500 * time.Millisecond
 
-// smallestMessage is the approximate size, in the stream, of a message without a body.
-const smallestMessage = 512
+// minMessageBytes is the approximate size, in the stream, of a message without a body.
+const minMessageBytes = 512
 
-// checks returns the readiness checks. If one of them fails, the ingress cannot accept webhooks.
-func checks(
+// readinessChecks returns the readiness checks. If one of them fails, the ingress cannot accept
+// webhooks.
+func readinessChecks(
 	nc *nats.Conn, js jetstream.JetStream, lease *consistency.Lease, at startMessageStreams,
 ) []ops.Check {
 	return []ops.Check{
@@ -45,7 +46,7 @@ func checks(
 			return nil
 		}},
 		{Part: "ingress stream", Ask: func(ctx context.Context) error {
-			return at.anyAcceptsMessages(ctx, js)
+			return at.checkAnyAcceptsMessages(ctx, js)
 		}},
 	}
 }
@@ -57,16 +58,18 @@ type startMessageStreams struct {
 	registry *registry.Snapshot
 }
 
-// anyAcceptsMessages returns an error if no stream would store a message now. It checks this
+// checkAnyAcceptsMessages returns an error if no stream would store a message now. It checks this
 // without storing one. One available stream keeps the ingress ready: it accepts requests for the
 // queues in that stream, and responds with 503 to requests for other queues.
-func (p startMessageStreams) anyAcceptsMessages(ctx context.Context, js jetstream.JetStream) error {
-	err := acceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
+func (p startMessageStreams) checkAnyAcceptsMessages(ctx context.Context,
+	js jetstream.JetStream,
+) error {
+	err := checkAcceptsMessages(ctx, js, stream.ExecutionsName, p.shared.LastFailure)
 	if err == nil {
 		return nil
 	}
 	for _, queue := range p.registry.OwnStreams() {
-		if acceptsMessages(ctx, js, stream.OwnStreamName(queue), func(now time.Time) error {
+		if checkAcceptsMessages(ctx, js, stream.OwnStreamName(queue), func(now time.Time) error {
 			return p.own.LastFailure(queue, now)
 		}) == nil {
 			return nil
@@ -75,9 +78,9 @@ func (p startMessageStreams) anyAcceptsMessages(ctx context.Context, js jetstrea
 	return err
 }
 
-// acceptsMessages returns an error if the named stream would not store a message now. lastFailure
-// returns why the last message was not stored, or nil.
-func acceptsMessages(
+// checkAcceptsMessages returns an error if the named stream would not store a message now.
+// lastFailure returns why the last message was not stored, or nil.
+func checkAcceptsMessages(
 	ctx context.Context, js jetstream.JetStream, name string, lastFailure func(time.Time) error,
 ) error {
 	s, err := js.Stream(ctx, name)
@@ -88,7 +91,7 @@ func acceptsMessages(
 		return fmt.Errorf("the stream %s: %w", name, err)
 	}
 	info := s.CachedInfo()
-	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+smallestMessage > uint64(most) {
+	if most := info.Config.MaxBytes; most > 0 && info.State.Bytes+minMessageBytes > uint64(most) {
 		return fmt.Errorf("the stream %s is full: it holds %d of %d bytes", name,
 			info.State.Bytes, most)
 	}

@@ -22,7 +22,7 @@ type problem struct {
 	close     bool // the body was not read, so the connection cannot be reused
 }
 
-var problems = map[webhook.Code]problem{
+var problemsByCode = map[webhook.Code]problem{
 	webhook.CodeMethodNotAllowed: {
 		status: http.StatusMethodNotAllowed, title: "Method not allowed",
 		detail: "A webhook is called with POST.",
@@ -149,7 +149,7 @@ func (h *handler) respond(d *delivery, out outcome) {
 	case out.refusal != nil:
 		h.refuse(d.w, d.r, d.e, out.refusal, d.sender())
 	case out.waited != nil:
-		h.respondWaited(d, out)
+		h.respondAfterWait(d, out)
 	case out.response != nil:
 		h.respondAsSenderRequires(d.w, d.e, out)
 	case out.filtered:
@@ -160,7 +160,7 @@ func (h *handler) respond(d *delivery, out outcome) {
 }
 
 // respondAsSenderRequires writes the response that the sender requires instead of the default one.
-func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *event, out outcome) {
+func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *requestEvent, out outcome) {
 	a, header := out.response, w.Header()
 	header["Cache-Control"] = noStoreHeader
 	if a.ContentType != "" {
@@ -188,9 +188,10 @@ func (h *handler) respondAsSenderRequires(w http.ResponseWriter, e *event, out o
 
 // refuse writes a refusal as a problem document, adapted to the node's sender. s may be nil.
 func (h *handler) refuse(
-	w http.ResponseWriter, r *http.Request, e *event, why *admission.Refusal, s *sender.Sender,
+	w http.ResponseWriter, r *http.Request, e *requestEvent, why *admission.Refusal,
+	s *sender.Sender,
 ) {
-	p, refusal := adaptRefusal(s, problems[why.Code], *why)
+	p, refusal := adaptRefusal(s, problemsByCode[why.Code], *why)
 	body := problemBody{
 		Type:        webhook.ProblemTypePrefix + string(refusal.Code),
 		Title:       p.title,
@@ -284,7 +285,7 @@ func (h *handler) respondFiltered(d *delivery) {
 // extendWriteDeadline extends the write deadline of a slow request. The server sets that deadline
 // when it has read the headers, which is enough time for most requests. Setting it for every
 // request would take too much time.
-func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *event) {
+func (h *handler) extendWriteDeadline(w http.ResponseWriter, e *requestEvent) {
 	if now := time.Now(); now.Sub(e.start) > h.responseTimeout/2 {
 		// If deadlines are not supported, there is none to extend.
 		_ = http.NewResponseController(w).SetWriteDeadline(now.Add(h.responseTimeout))

@@ -12,12 +12,12 @@ func TestEveryCodeHasAResponse(t *testing.T) {
 	t.Parallel()
 	codes := webhook.Codes()
 	for _, code := range codes {
-		if p := problems[code]; p.status < 400 || p.title == "" || p.detail == "" {
+		if p := problemsByCode[code]; p.status < 400 || p.title == "" || p.detail == "" {
 			t.Errorf("%s has the response %+v", code, p)
 		}
 	}
-	if len(problems) != len(codes) {
-		t.Errorf("%d responses for %d codes", len(problems), len(codes))
+	if len(problemsByCode) != len(codes) {
+		t.Errorf("%d responses for %d codes", len(problemsByCode), len(codes))
 	}
 }
 

@@ -14,12 +14,16 @@ import (
 // refuseUnverified refuses a request that could not be verified. Operators can see the reason; the
 // client cannot.
 func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time) *outcome {
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), report.SenderObservation{
-		RefusedAt: now,
-		Code:      string(v.Code),
-		Reason:    v.Reason,
-	})
-	if counter := h.metrics.unverified[signatureRefusalLabels{d.preset(), v.Code}]; counter != nil {
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+		report.SenderRequestOutcome{
+			RefusedAt: now,
+			Code:      string(v.Code),
+			Reason:    v.Reason,
+		})
+	if counter := h.metrics.unverified[signatureRefusalLabels{
+		d.senderPreset(),
+		v.Code,
+	}]; counter != nil {
 		counter.Inc()
 	}
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
@@ -27,15 +31,15 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 
 // countSenderDelivery counts a stored delivery of the node's sender.
 func (h *handler) countSenderDelivery(d *delivery) {
-	seen := report.SenderObservation{Delivery: true, WithoutID: d.id.ID == ""}
+	seen := report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""}
 	if d.verified {
 		seen.VerifiedAt = d.e.start
 	}
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), seen)
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
 }
 
-// overloadStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
-const overloadStatus = http.StatusServiceUnavailable
+// retryableStatus is the status of temporary refusals for a sender that does not retry after a 4xx.
+const retryableStatus = http.StatusServiceUnavailable
 
 // retryAfterInactive is the Retry-After for an inactive workflow whose sender does not retry after
 // a 4xx.
@@ -50,7 +54,7 @@ func adaptRefusal(
 		return p, refusal
 	}
 	if refusal.Code == webhook.CodeRateLimited || refusal.Code == webhook.CodeWorkflowInactive {
-		p.status, p.retryable = overloadStatus, true
+		p.status, p.retryable = retryableStatus, true
 		if refusal.RetryAfter == 0 {
 			refusal.RetryAfter = retryAfterInactive
 		}

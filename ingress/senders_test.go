@@ -17,15 +17,15 @@ import (
 // reportedOfSenders reads reports about the sender of a workflow and adds them up until enough
 // returns true for the sum.
 func (s *situations) reportedOfSenders(
-	workflow string, enough func(stream.SenderObservation) bool,
-) stream.SenderObservation {
+	workflow string, enough func(stream.SenderActivity) bool,
+) stream.SenderActivity {
 	s.t.Helper()
 	consumer, err := s.JetStream.OrderedConsumer(s.t.Context(), stream.ReportsName,
 		jetstream.OrderedConsumerConfig{FilterSubjects: []string{stream.SendersSubject}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var all stream.SenderObservation
+	var all stream.SenderActivity
 	for !enough(all) {
 		msg, err := consumer.Next(jetstream.FetchMaxWait(20 * time.Second))
 		if err != nil {
@@ -85,7 +85,7 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 		body: "x",
 	})
 	s.to("active", request{header: map[string]string{"Authorization": "Bearer a-guess"}})
-	seen := s.reportedOfSenders("active", func(all stream.SenderObservation) bool {
+	seen := s.reportedOfSenders("active", func(all stream.SenderActivity) bool {
 		return all.Deliveries == 4 && all.Refused == 1
 	})
 	if seen.VerifiedAt.Before(began.Add(-time.Millisecond)) || seen.WithoutID != 3 ||
@@ -115,14 +115,14 @@ func TestACapturedSecretTravelsSealed(t *testing.T) {
 	if a.status != 200 || a.raw != "" {
 		t.Errorf("%+v", a)
 	}
-	seen := s.reportedOfSenders("inactive", func(all stream.SenderObservation) bool {
+	seen := s.reportedOfSenders("inactive", func(all stream.SenderActivity) bool {
 		return len(all.Captured) > 0
 	})
 	if seen.HandshakeAt.IsZero() || strings.Contains(string(seen.Captured), "secret_of_notion") {
 		t.Errorf("%+v", seen)
 	}
 	if text, err := s.keys.Open(seen.Captured,
-		registry.CapturedSealPurpose("inactive", "node")); err != nil ||
+		registry.CapturedSecretSealPurpose("inactive", "node")); err != nil ||
 		string(text) != "secret_of_notion" {
 		t.Errorf("%s, %v", text, err)
 	}

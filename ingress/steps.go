@@ -14,15 +14,15 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// steps are the checks of a request, in order. The first step that returns an outcome ends the
-// request. The names of the scripts in testdata/webhook begin with the numbers below.
-var steps = [...]func(*handler, *delivery) *outcome{
+// requestSteps are the checks of a request, in order. The first step that returns an outcome ends
+// the request. The names of the scripts in testdata/webhook begin with the numbers below.
+var requestSteps = [...]func(*handler, *delivery) *outcome{
 	(*handler).findTrigger, // 5, 6
 	// A handshake starts nothing, so it gets its response in any state of the plan and the
 	// workflow.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,     // 7, 8
-	(*handler).verify,        // 11, 12 and the signature, for a node whose sender verifies requests
+	(*handler).verifySender,  // 11, 12 and the signature, for a node whose sender verifies requests
 	(*handler).checkLimits,   // 9
 	(*handler).storeRejected, // 10
 	(*handler).checkBody,     // 11, 12, 13
@@ -34,7 +34,7 @@ func (h *handler) decide(d *delivery, workflowID string) outcome {
 	if refusal := h.parse(d, workflowID); refusal != nil { // 2 to 4
 		return outcome{refusal: refusal}
 	}
-	for _, step := range steps {
+	for _, step := range requestSteps {
 		if out := step(h, d); out != nil {
 			return *out
 		}
@@ -65,12 +65,12 @@ func (h *handler) parse(d *delivery, workflowID string) *admission.Refusal {
 // findTrigger looks up the workflow by the ID in the path, and the trigger node by the token.
 func (h *handler) findTrigger(d *delivery) *outcome {
 	if !execution.ValidName(d.workflowID) {
-		return newRefusal(webhook.CodeWorkflowNotFound, 0)
+		return refusalOutcome(webhook.CodeWorkflowNotFound, 0)
 	}
 	// While the copy of the registry is stale, accept and refuse nothing: a sender does not retry
 	// after a 404 or 403, and this copy may be missing the workflow.
 	if !h.lease.AwaitValid(d.e.start) {
-		return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
+		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	found, refusal := h.admission.Find(d.workflowID, d.token, time.Now())
 	if refusal != nil {
@@ -81,7 +81,7 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 	if err := found.Node.Unusable; err != nil {
 		// The secrets of the node cannot be decrypted, so no request can be verified.
 		d.e.err = err
-		return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
+		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
 		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
@@ -112,7 +112,7 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 		return nil
 	}
 	now := time.Now()
-	d.request.PerMinute = d.trigger.PerMinute()
+	d.request.PerMinute = d.trigger.RequestsPerMinute()
 	made := s.Handshake(&d.request, now)
 	if made == nil {
 		return nil
@@ -120,16 +120,16 @@ func (h *handler) respondToHandshake(d *delivery) *outcome {
 	if !made.Verdict.OK() {
 		return h.refuseUnverified(d, made.Verdict, now)
 	}
-	seen := report.SenderObservation{HandshakeAt: now}
+	seen := report.SenderRequestOutcome{HandshakeAt: now}
 	if made.Secret != "" {
 		sealed, err := h.sealSecret(d.trigger, made.Secret)
 		if err != nil { // there is no key with which to encrypt the secret
 			d.e.err = err
-			return newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 		}
 		seen.Captured = sealed
 	}
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.preset(), seen)
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
 	h.metrics.handshakes[s.Preset()].Inc()
 	return &outcome{response: &made.Response, handshake: true}
 }
@@ -142,9 +142,9 @@ func (h *handler) checkPlan(d *delivery) *outcome {
 	return nil
 }
 
-// verify reads the body and verifies the sender's signature before the request is counted or
+// verifySender reads the body and verifies the sender's signature before the request is counted or
 // recorded.
-func (h *handler) verify(d *delivery) *outcome {
+func (h *handler) verifySender(d *delivery) *outcome {
 	s := d.sender()
 	if s == nil || !s.Verifies() {
 		return nil
@@ -159,7 +159,7 @@ func (h *handler) verify(d *delivery) *outcome {
 	}
 	d.verified, d.verdict = true, verdict
 	h.metrics.verified[s.Preset()].Inc()
-	return h.checkID(d)
+	return h.checkDeliveryID(d)
 }
 
 // checkLimits counts the request against the rate limit and the account's daily bytes. It uses the
@@ -203,18 +203,18 @@ func (h *handler) storeRejected(d *delivery) *outcome {
 		At:           d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:      d.payload,
 		DeclaredSize: max(d.r.ContentLength, int64(len(d.payload.Body)), 0),
-		Headers:      d.redactor.Headers(d.headers, d.senderSecretHeaders()),
+		Headers:      d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:        d.redactor.Query(),
 		Code:         string(why.Code),
 		TokenID:      d.trigger.TokenID,
 		Trace: d.e.startPublishSpan(d.r, d.layout.RejectedSubject, d.trigger,
 			why.ExecutionID),
-		Sender:   d.preset(),
+		Sender:   d.senderPreset(),
 		Verified: d.verified,
 	}
-	rejection.Payload.ContentType = d.redactor.HeaderValue(d.r.Header.Get("Content-Type"))
+	rejection.Payload.ContentType = d.redactor.RedactHeaderValue(d.r.Header.Get("Content-Type"))
 	if len(d.id.ID) <= execution.MaxDeliveryIDBytes {
-		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.HeaderValue(d.id.ID),
+		rejection.DeliveryID, rejection.DeliveryDerived = d.redactor.RedactHeaderValue(d.id.ID),
 			d.id.Derived || d.id.Signed
 	}
 	d.e.executionID = rejection.ID
@@ -231,7 +231,7 @@ func (h *handler) checkBody(d *delivery) *outcome {
 		return out
 	}
 	if d.notJSON {
-		return newRefusal(webhook.CodeJSONInvalid, 0)
+		return refusalOutcome(webhook.CodeJSONInvalid, 0)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (h *handler) checkFilter(d *delivery) *outcome {
 	}
 	h.filtered.Count(d.trigger.Workflow.ID, d.trigger.NodeID, stream.FilteredRequest{
 		At:         d.e.start,
-		DeliveryID: d.redactor.HeaderValue(d.id.ID),
+		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
 		Place:      place,
 	})
 	out := &outcome{filtered: true}

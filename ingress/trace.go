@@ -23,7 +23,7 @@ type spans struct {
 // startSpans starts the request's span. If trusted is true, the span belongs to the sender's trace,
 // and the sender decides whether it is sampled. Otherwise the span starts a new trace with a link
 // to the sender's, because an unauthenticated client must not decide what is traced.
-func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
+func (h *handler) startSpans(r *http.Request, e *requestEvent, trusted bool) {
 	if h.tracer == nil || e.spans != nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (h *handler) startSpans(r *http.Request, e *event, trusted bool) {
 }
 
 // startPublishSpan starts the span of a message and returns the message's traceparent.
-func (e *event) startPublishSpan(
+func (e *requestEvent) startPublishSpan(
 	r *http.Request, subject func(queue, workflowID, nodeID string) string, t admission.Trigger,
 	executionID string,
 ) (traceparent string) {
@@ -79,7 +79,7 @@ func (e *event) startPublishSpan(
 }
 
 // endPublishSpan ends the publish span and records the result of the publish.
-func (e *event) endPublishSpan(duplicate bool, err error) {
+func (e *requestEvent) endPublishSpan(duplicate bool, err error) {
 	if e.spans == nil || e.spans.publish == nil {
 		return
 	}
@@ -95,7 +95,7 @@ func (e *event) endPublishSpan(duplicate bool, err error) {
 }
 
 // endSpans ends the request's spans that are still open.
-func (e *event) endSpans() {
+func (e *requestEvent) endSpans() {
 	if e.spans == nil {
 		return
 	}
@@ -120,7 +120,7 @@ func (e *event) endSpans() {
 	}
 	if e.status >= http.StatusInternalServerError {
 		// A 4xx is the client's error, not this service's.
-		tracing.Fail(span, string(e.code), problems[e.code].title)
+		tracing.Fail(span, string(e.code), problemsByCode[e.code].title)
 	}
 	span.End()
 }

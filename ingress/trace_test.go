@@ -14,7 +14,7 @@ import (
 func TestTracingThatIsOffAllocatesNothing(t *testing.T) {
 	h := &handler{}
 	r := httptest.NewRequest("POST", "/webhooks/wf?token=t", nil)
-	e := &event{start: time.Now(), status: 200}
+	e := &requestEvent{start: time.Now(), status: 200}
 	var trigger admission.Trigger
 	var traceparent string
 	allocations := testing.AllocsPerRun(100, func() {

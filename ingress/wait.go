@@ -34,7 +34,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	if err != nil { // the connection is closed for good: nothing can be stored either
 		d.pass.Release()
 		d.e.err = err
-		return *newRefusal(webhook.CodeUnavailable, retryAfterUnavailable)
+		return *refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	defer wait.End()
 	out := h.storeStart(d, id)
@@ -80,15 +80,15 @@ func (h *handler) wait(d *delivery, a *registry.SyncResponse, wait *await.Wait, 
 // whether there was enough. Outputs share the limits with bodies.
 func (h *handler) reserveOutput(d *delivery, bytes int) bool {
 	account := d.trigger.Workflow.AccountID
-	if !h.shares.enter(account, int64(bytes)) {
+	if !h.shares.reserveSlot(account, int64(bytes)) {
 		return false
 	}
 	d.reading = bodyReservation{h: h, accountID: account, reserved: int64(bytes)}
 	return true
 }
 
-// respondWaited responds to a request that waited for its execution.
-func (h *handler) respondWaited(d *delivery, out outcome) {
+// respondAfterWait responds to a request that waited for its execution.
+func (h *handler) respondAfterWait(d *delivery, out outcome) {
 	switch w := out.waited; {
 	case out.response != nil &&
 		(!w.Status.Final() || w.Status == execution.Succeeded && isEmpty(w.Output)):
@@ -101,7 +101,7 @@ func (h *handler) respondWaited(d *delivery, out outcome) {
 			d,
 			out,
 			"The request was accepted, and the run that it started has "+
-				""+endingPhrases[w.Status]+".",
+				""+finalStatusPhrases[w.Status]+".",
 		)
 	default:
 		h.respondOutput(d, out)
@@ -109,9 +109,9 @@ func (h *handler) respondWaited(d *delivery, out outcome) {
 	d.e.duplicate = out.duplicate
 }
 
-// endingPhrases maps a final status to the words that complete a sentence about an execution that
-// did not succeed.
-var endingPhrases = map[execution.Status]string{
+// finalStatusPhrases maps a final status to the words that complete a sentence about an execution
+// that did not succeed.
+var finalStatusPhrases = map[execution.Status]string{
 	execution.Failed:   "failed",
 	execution.Canceled: "been canceled",
 }
@@ -154,7 +154,7 @@ func (h *handler) respondResult(d *delivery, out outcome) {
 
 // respondOutput responds with the output of an execution that succeeded.
 func (h *handler) respondOutput(d *delivery, out outcome) {
-	response, err := readOutput(out.waited.Output, out.waited.form)
+	response, err := responseFromOutput(out.waited.Output, out.waited.form)
 	if err != nil {
 		d.e.err = err
 		h.respondRunFailed(d, out,

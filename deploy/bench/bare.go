@@ -14,9 +14,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// runBare serves the variant that the others are compared with: it publishes each request, without
-// checks, IDs, metrics and a log.
-func runBare(ctx context.Context, natsURL string) error {
+// runBarePublisher serves the variant that the others are compared with: it publishes each request,
+// without checks, IDs, metrics and a log.
+func runBarePublisher(ctx context.Context, natsURL string) error {
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		return err
@@ -25,8 +25,9 @@ func runBare(ctx context.Context, natsURL string) error {
 	return servePublisher(ctx, roleBare, nc)
 }
 
-// runEmbedded serves the same requests as runBare, but with the NATS server in the same process.
-func runEmbedded(ctx context.Context, dir string) error {
+// runBareEmbedded serves the same requests as runBarePublisher, but with the NATS server in the
+// same process.
+func runBareEmbedded(ctx context.Context, dir string) error {
 	server, err := embednats.Start(embednats.Options{StoreDir: dir, NoListener: true})
 	if err != nil {
 		return err
@@ -69,8 +70,8 @@ func servePublisher(ctx context.Context, role string, nc *nats.Conn) error {
 	})
 }
 
-// runHTTP serves the same minimal handler as runBare, but publishes nothing: it shows the cost of
-// HTTP alone.
+// runHTTP serves the same minimal handler as runBarePublisher, but publishes nothing: it shows the
+// cost of HTTP alone.
 func runHTTP(ctx context.Context) error {
 	return serve(ctx, roleHTTP, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 		if _, err := io.ReadAll(r.Body); err != nil {
@@ -81,9 +82,9 @@ func runHTTP(ctx context.Context) error {
 }
 
 const (
-	barePath    = "/webhooks/bench000000"
-	bareSubject = "executions.start.default.bench000000.node"
-	bareAnswer  = `{"success":true}`
+	firstWebhookPath = "/webhooks/bench000000"
+	bareSubject      = "executions.start.default.bench000000.node"
+	bareAnswer       = `{"success":true}`
 )
 
 func serve(ctx context.Context, role string, handle httprouter.Handle) error {

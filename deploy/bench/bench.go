@@ -208,7 +208,7 @@ func (s *session) install(ctx context.Context) error {
 	}
 	for _, system := range s.systems {
 		s.line.Show("warming up %s", system.name)
-		if _, err := s.runTurn(ctx, system, min(warmUpTime, s.Burst), 0); err != nil {
+		if _, err := s.measureVariant(ctx, system, min(warmUpTime, s.Burst), 0); err != nil {
 			return err
 		}
 	}
@@ -234,34 +234,34 @@ func (s *session) awaitLostStartSearch(ctx context.Context) error {
 	return nil
 }
 
-// openLoop is the measurement of all variants at a constant rate.
-type openLoop struct {
+// openLoopResult is the measurement of all variants at a constant rate.
+type openLoopResult struct {
 	what  string // describes the rate
 	since string // describes when the latency of a request begins to count
 	rates map[string]float64
-	turns map[string][]turnResult
+	turns map[string][]roundResult
 }
 
 // runOpenLoops makes the measurements at constant rates. closed holds the results of the closed
 // loop, keyed by variant, from which it chooses the rates.
 func (s *session) runOpenLoops(
-	ctx context.Context, closed map[string][]turnResult,
-) (loops []openLoop, err error) {
+	ctx context.Context, closed map[string][]roundResult,
+) (loops []openLoopResult, err error) {
 	if s.OpenRounds == 0 {
 		return nil, nil
 	}
 	for _, rate := range s.OpenRate {
-		one := openLoop{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
+		one := openLoopResult{what: fmt.Sprintf("%.0f", rate), rates: map[string]float64{}}
 		for name := range closed {
 			one.rates[name] = rate
 		}
 		loops = append(loops, one)
 	}
 	if s.OpenShare > 0 {
-		one := openLoop{rates: map[string]float64{}}
+		one := openLoopResult{rates: map[string]float64{}}
 		one.what = fmt.Sprintf("%.0f %% of a variant's", s.OpenShare*100)
 		for name, turns := range closed {
-			can := quartilesOf(valuesOf(turns, turnResult.perSecond)).median
+			can := quartilesOf(valuesOf(turns, roundResult.requestsPerSecond)).median
 			one.rates[name] = math.Round(s.OpenShare * can)
 		}
 		loops = append(loops, one)
@@ -284,19 +284,19 @@ func (s *session) runOpenLoops(
 // requests per second for a variant; 0 means the closed loop.
 func (s *session) runRounds(
 	ctx context.Context, what string, count int, burst time.Duration, rate func(string) float64,
-) (map[string][]turnResult, error) {
-	turns := map[string][]turnResult{}
+) (map[string][]roundResult, error) {
+	turns := map[string][]roundResult{}
 	last := ""
 	for round := range count {
 		for _, n := range s.random.Perm(len(s.systems)) {
 			system := s.systems[n]
 			s.line.Show("%s %d/%d: %s%s", what, round+1, count, system.name, last)
-			t, err := s.runTurn(ctx, system, burst, rate(system.name))
+			t, err := s.measureVariant(ctx, system, burst, rate(system.name))
 			if err != nil {
 				return nil, err
 			}
 			turns[system.name] = append(turns[system.name], t)
-			last = fmt.Sprintf(" (before: %s %.0f/s)", system.name, t.perSecond())
+			last = fmt.Sprintf(" (before: %s %.0f/s)", system.name, t.requestsPerSecond())
 		}
 	}
 	return turns, nil
@@ -311,35 +311,35 @@ type burstResult struct {
 	latencies []time.Duration // sorted
 }
 
-// turnResult is the measurement of one burst against one variant.
-type turnResult struct {
+// roundResult is the measurement of one burst against one variant.
+type roundResult struct {
 	burstResult
 	lag time.Duration // time from the last answer until everything was recorded
 	cpu cpuUsage
 }
 
-func (t turnResult) perSecond() float64 { return float64(t.count) / t.took.Seconds() }
+func (t roundResult) requestsPerSecond() float64 { return float64(t.count) / t.took.Seconds() }
 
-// cpuPerThousand returns the CPU time per 1,000 requests, in seconds.
-func (t turnResult) cpuPerThousand() float64 {
+// cpuPerThousandRequests returns the CPU time per 1,000 requests, in seconds.
+func (t roundResult) cpuPerThousandRequests() float64 {
 	return t.cpu.all.Seconds() / float64(t.count) * 1000
 }
 
-func (s *session) runTurn(
+func (s *session) measureVariant(
 	ctx context.Context, target *system, burst time.Duration, rate float64,
-) (turnResult, error) {
+) (roundResult, error) {
 	g, err := newGenerator(target.target, s.Connections, s.BodyBytes, s.Workflows, s.Seed, &s.sent)
 	if err != nil {
-		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	defer g.close()
-	measure := func(burst time.Duration) (turnResult, error) {
+	measure := func(burst time.Duration) (roundResult, error) {
 		if err := ctx.Err(); err != nil {
-			return turnResult{}, errInterrupted
+			return roundResult{}, errInterrupted
 		}
 		cpu, err := target.cpuUsed()
 		if err != nil {
-			return turnResult{}, err
+			return roundResult{}, err
 		}
 		run := g.run
 		if s.Vegeta && rate > 0 {
@@ -349,23 +349,23 @@ func (s *session) runTurn(
 		}
 		r, err := run(burst, rate)
 		if err != nil {
-			return turnResult{}, err
+			return roundResult{}, err
 		}
 		// Messages that are not yet recorded belong to this burst, not to the next one.
 		answered := time.Now()
 		if err := target.awaitRecorded(ctx); err != nil {
-			return turnResult{}, err
+			return roundResult{}, err
 		}
 		lag := time.Since(answered)
 		cpuAfter, err := target.cpuUsed()
-		return turnResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
+		return roundResult{burstResult: r, lag: lag, cpu: cpuAfter.since(cpu)}, err
 	}
 	if _, err := measure(min(unmeasuredLeadInTime, burst)); err != nil {
-		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	t, err := measure(burst)
 	if err != nil {
-		return turnResult{}, fmt.Errorf("%s: %w", target.name, err)
+		return roundResult{}, fmt.Errorf("%s: %w", target.name, err)
 	}
 	return t, target.clearStreamsAndLogs(ctx)
 }

@@ -148,7 +148,7 @@ func TestAnswerLength(t *testing.T) {
 		if want > 0 {
 			status = http.StatusOK
 		}
-		if got, code, err := answerLength([]byte(text)); got != want || code != status ||
+		if got, code, err := parseResponse([]byte(text)); got != want || code != status ||
 			err != nil {
 			t.Errorf("%q: %d, %d, %v", text, got, code, err)
 		}
@@ -156,7 +156,7 @@ func TestAnswerLength(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		text := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Length: 2\r\n\r\n{}", status,
 			http.StatusText(status))
-		if got, code, err := answerLength([]byte(text)); got != len(text) || code != status ||
+		if got, code, err := parseResponse([]byte(text)); got != len(text) || code != status ||
 			err != nil {
 			t.Errorf("%d: %d, %d, %v", status, got, code, err)
 		}
@@ -167,7 +167,7 @@ func TestAnswerLength(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + `{"deduplicated":true`,
 	} {
-		if _, _, err := answerLength([]byte(text)); err == nil {
+		if _, _, err := parseResponse([]byte(text)); err == nil {
 			t.Errorf("%q is taken for a good answer", text)
 		}
 	}

@@ -51,12 +51,12 @@ type bar struct {
 }
 
 // writeChart writes an SVG file that compares the variants with bare.
-func writeChart(file string, names []string, turns map[string][]turnResult) error {
+func writeChart(file string, names []string, turns map[string][]roundResult) error {
 	rate := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[variantBare], turnResult.perSecond)
+		return pairedRatios(turns[name], turns[variantBare], roundResult.requestsPerSecond)
 	}
 	cost := func(name string) quartiles {
-		return pairedRatios(turns[name], turns[variantBare], turnResult.cpuPerThousand)
+		return pairedRatios(turns[name], turns[variantBare], roundResult.cpuPerThousandRequests)
 	}
 	first := newPanel("Requests per second, × bare: more is better", 0, names, rate)
 	second := newPanel("CPU for each request, × bare: less is better", first.height()+panelGap,

@@ -74,7 +74,7 @@ func newGenerator(
 		unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return nil, err
 	}
-	if err := g.watch(g.timer, -1); err != nil {
+	if err := g.addToEpoll(g.timer, -1); err != nil {
 		return nil, err
 	}
 	for n := range connections {
@@ -91,7 +91,7 @@ func newGenerator(
 			unix.Connect(fd, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}),
 			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
 			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 10}),
-			g.watch(fd, n),
+			g.addToEpoll(fd, n),
 		); err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func newGenerator(
 	return g, nil
 }
 
-func (g *generator) watch(fd, number int) error {
+func (g *generator) addToEpoll(fd, number int) error {
 	//nolint:gosec // few
 	return unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{
 		Events: unix.EPOLLIN,
@@ -262,7 +262,7 @@ func (c *httpConn) read() (length, status int, err error) {
 		return 0, 0, errors.New("the server closed the connection")
 	}
 	c.have += n
-	length, status, err = answerLength(c.answer[:c.have])
+	length, status, err = parseResponse(c.answer[:c.have])
 	if err != nil || length == 0 {
 		return 0, 0, err
 	}

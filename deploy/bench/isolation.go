@@ -82,7 +82,7 @@ const (
 	conditionFull
 	conditionFrozen
 	conditionRecordingLag
-	conditionLagging
+	conditionRunnerLag
 	numConditions
 )
 
@@ -96,10 +96,10 @@ func (c condition) String() string {
 	}[c]
 }
 
-// isolationTurn is the measurement of one turn of the calm queue. Its results are zero if the turn
-// did not take place.
-type isolationTurn struct {
-	turnResult
+// isolationResult is the measurement of one turn of the calm queue. Its results are zero if the
+// turn did not take place.
+type isolationResult struct {
+	roundResult
 	troubled   burstResult // the requests to the troubled queue
 	unrecorded int         // start messages of the calm queue that were not recorded at the end
 	backlog    int         // start messages of the troubled queue that were not recorded at the end
@@ -126,16 +126,16 @@ func (c *Isolation) Run(ctx context.Context) (err error) {
 		return err
 	}
 	random := rand.New(rand.NewPCG(c.Seed, 0)) //nolint:gosec // not a secret
-	var rounds [][numConditions]isolationTurn
+	var rounds [][numConditions]isolationResult
 	for round := range c.Rounds {
-		var turns [numConditions]isolationTurn
-		for _, i := range random.Perm(int(conditionLagging)) {
+		var turns [numConditions]isolationResult
+		for _, i := range random.Perm(int(conditionRunnerLag)) {
 			which := condition(i)
 			at.line.Show("round %d/%d, %s", round+1, c.Rounds, which)
 			if which == conditionRecordingLag && round >= c.LagRounds {
 				continue
 			}
-			if err := n.runTurns(ctx, which, &turns); err != nil {
+			if err := n.measureCondition(ctx, which, &turns); err != nil {
 				return fmt.Errorf("%s: %w", which, err)
 			}
 		}
@@ -184,7 +184,7 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 		return err
 	}
 	for _, queue := range queues {
-		if err := n.limitStream(ctx, queue, 0); err != nil {
+		if err := n.setOwnStream(ctx, queue, 0); err != nil {
 			return err
 		}
 	}
@@ -199,20 +199,20 @@ func (n *isolationRun) install(ctx context.Context, b *launcher) error {
 	return n.placeLeaders(ctx)
 }
 
-// limitStream moves a queue to its own stream, or changes the stream's maximum size. 0 means no
+// setOwnStream moves a queue to its own stream, or changes the stream's maximum size. 0 means no
 // limit.
-func (n *isolationRun) limitStream(ctx context.Context, queue string, maxBytes int64) error {
+func (n *isolationRun) setOwnStream(ctx context.Context, queue string, maxBytes int64) error {
 	put := api.PutQueueStream{MaxBytes: maxBytes, Replicas: n.Replicas}
 	if n.Replicas == 1 {
-		put.PlacementTags = []string{serverTag(leaderOf(stream.OwnStreamName(queue)))}
+		put.PlacementTags = []string{serverTag(requiredLeader(stream.OwnStreamName(queue)))}
 	}
 	_, err := n.api().SetQueueStream(ctx, queue, put)
 	return err
 }
 
-// leaderOf returns the number of the NATS server that must lead the named stream. The server that
-// is frozen leads only the streams of the troubled queue.
-func leaderOf(name string) int {
+// requiredLeader returns the number of the NATS server that must lead the named stream. The server
+// that is frozen leads only the streams of the troubled queue.
+func requiredLeader(name string) int {
 	switch name {
 	case stream.OwnStreamName(troubledQueue), stream.OwnProgressStreamName(troubledQueue):
 		return troubledServer
@@ -225,16 +225,16 @@ func leaderOf(name string) int {
 // leaders to move to their servers.
 const leaderPlacementTimeout = time.Minute
 
-// placeLeaders waits until each stream is led by the server that leaderOf returns for it, and all
-// replicas are up to date.
+// placeLeaders waits until each stream is led by the server that requiredLeader returns for it, and
+// all replicas are up to date.
 func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderPlacementTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		err = leader.Place(try, n.js, func(s *jetstream.StreamInfo) string {
-			number := leaderOf(s.Config.Name)
+		err = leader.EnsurePlacement(try, n.js, func(s *jetstream.StreamInfo) string {
+			number := requiredLeader(s.Config.Name)
 			if s.Config.Replicas == 1 && number == calmServer {
 				return "" // it was placed by a tag, or may be anywhere, and cannot move
 			}
@@ -245,22 +245,22 @@ func (n *isolationRun) placeLeaders(ctx context.Context) (err error) {
 	return err
 }
 
-// runTurns establishes a condition, measures the calm queue under it, and ends the condition. After
-// conditionRecordingLag it also measures under conditionLagging.
-func (n *isolationRun) runTurns(
-	ctx context.Context, which condition, turns *[numConditions]isolationTurn,
+// measureCondition establishes a condition, measures the calm queue under it, and ends the
+// condition. After conditionRecordingLag it also measures under conditionRunnerLag.
+func (n *isolationRun) measureCondition(
+	ctx context.Context, which condition, turns *[numConditions]isolationResult,
 ) (err error) {
 	nothing := func() error { return nil }
 	switch which {
 	case conditionFull:
-		if err := n.fill(ctx); err != nil {
+		if err := n.fillTroubledStream(ctx); err != nil {
 			return err
 		}
 		turns[which], err = n.measure(ctx, n.Flood, nothing, nothing)
 		if err == nil && turns[which].troubled.refused != turns[which].troubled.count {
 			err = errors.New("the stream is not full")
 		}
-		err = errors.Join(err, n.limitStream(ctx, troubledQueue, 0))
+		err = errors.Join(err, n.setOwnStream(ctx, troubledQueue, 0))
 	case conditionFrozen:
 		frozen := n.nats[troubledServer]
 		thaw := func() error { return frozen.Signal(syscall.SIGCONT) }
@@ -273,7 +273,7 @@ func (n *isolationRun) runTurns(
 			err = errors.New("the leader was not frozen")
 		}
 	case conditionRecordingLag:
-		if err := n.publish(ctx, n.Lag); err != nil {
+		if err := n.publishTroubledStarts(ctx, n.Lag); err != nil {
 			return err
 		}
 		if turns[which], err = n.measure(ctx, 0, nothing, nothing); err != nil {
@@ -282,10 +282,10 @@ func (n *isolationRun) runTurns(
 		if err := n.awaitBothRecorded(ctx); err != nil {
 			return err
 		}
-		turns[conditionLagging], err = n.measure(ctx, 0, nothing, n.checkLag(ctx))
+		turns[conditionRunnerLag], err = n.measure(ctx, 0, nothing, n.lagChecker(ctx))
 	case conditionAlone:
 		turns[which], err = n.measure(ctx, 0, nothing, nothing)
-	case conditionLagging, numConditions: // conditionLagging follows conditionRecordingLag
+	case conditionRunnerLag, numConditions: // conditionRunnerLag follows conditionRecordingLag
 	}
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func (n *isolationRun) runTurns(
 // none. It calls begin before the measured burst, and end after it.
 func (n *isolationRun) measure(
 	ctx context.Context, rate float64, begin, end func() error,
-) (t isolationTurn, err error) {
+) (t isolationResult, err error) {
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
@@ -334,19 +334,19 @@ func (n *isolationRun) measure(
 	wait := troubled.start(n.Burst, rate)
 	t.burstResult, err = calm.run(n.Burst, n.Rate)
 	var failure error
-	t.unrecorded, failure = n.unrecordedOf(ctx, calmQueue)
+	t.unrecorded, failure = n.countUnrecordedStarts(ctx, calmQueue)
 	err = errors.Join(err, failure, end())
 	t.troubled, failure = wait()
 	if err := errors.Join(err, failure); err != nil {
 		return t, err
 	}
-	t.backlog, err = n.unrecordedOf(ctx, troubledQueue)
+	t.backlog, err = n.countUnrecordedStarts(ctx, troubledQueue)
 	return t, err
 }
 
-// unrecordedOf returns the number of start messages in the own streams of queues that are not
-// recorded yet. It waits until the leaders of the streams reply.
-func (n *isolationRun) unrecordedOf(
+// countUnrecordedStarts returns the number of start messages in the own streams of queues that are
+// not recorded yet. It waits until the leaders of the streams reply.
+func (n *isolationRun) countUnrecordedStarts(
 	ctx context.Context, queues ...string,
 ) (waiting int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
@@ -370,13 +370,13 @@ const lagTimeout = 30 * time.Minute
 
 // awaitBothRecorded waits until the start messages of both queues are recorded.
 func (n *isolationRun) awaitBothRecorded(ctx context.Context) error {
-	return awaitNone(ctx, lagTimeout, func(ctx context.Context) (int, error) {
-		return n.unrecordedOf(ctx, calmQueue, troubledQueue)
+	return awaitNoneUnrecorded(ctx, lagTimeout, func(ctx context.Context) (int, error) {
+		return n.countUnrecordedStarts(ctx, calmQueue, troubledQueue)
 	})
 }
 
-// checkLag returns a function that returns an error if the runners' consumer does not lag.
-func (n *isolationRun) checkLag(ctx context.Context) func() error {
+// lagChecker returns a function that returns an error if the runners' consumer does not lag.
+func (n *isolationRun) lagChecker(ctx context.Context) func() error {
 	return func() error {
 		group := stream.RunnerGroup{Queue: troubledQueue, Group: runnerGroup}
 		consumer, err := n.js.Consumer(ctx, stream.OwnStreamName(troubledQueue), group.Consumer())
@@ -414,13 +414,13 @@ const fullStreamBytes = 4 << 20
 // errStreamFull means that a stream refused a message because it is full.
 var errStreamFull = errors.New("the stream is full")
 
-// fill limits the size of the troubled queue's stream, and publishes until it is full. It waits
-// until the executor has recorded what the stream holds.
-func (n *isolationRun) fill(ctx context.Context) error {
-	if err := n.limitStream(ctx, troubledQueue, fullStreamBytes); err != nil {
+// fillTroubledStream limits the size of the troubled queue's stream, and publishes until it is
+// full. It waits until the executor has recorded what the stream holds.
+func (n *isolationRun) fillTroubledStream(ctx context.Context) error {
+	if err := n.setOwnStream(ctx, troubledQueue, fullStreamBytes); err != nil {
 		return err
 	}
-	if err := n.publish(ctx, fullStreamBytes); !errors.Is(err, errStreamFull) {
+	if err := n.publishTroubledStarts(ctx, fullStreamBytes); !errors.Is(err, errStreamFull) {
 		return errors.Join(errors.New("the stream does not become full"), err)
 	}
 	return n.awaitBothRecorded(ctx)
@@ -429,12 +429,13 @@ func (n *isolationRun) fill(ctx context.Context) error {
 // publishBatch is the number of messages that are on their way to a stream at the same time.
 const publishBatch = 2_000
 
-// fullDescription is how the server describes its error stream.CodeStoreFailed for a message that
-// does not fit into a stream.
-const fullDescription = "maximum bytes exceeded"
+// streamFullDescription is how the server describes its error stream.CodeStoreFailed for a message
+// that does not fit into a stream.
+const streamFullDescription = "maximum bytes exceeded"
 
-// publish publishes small start messages to the troubled queue's stream, as the ingress would.
-func (n *isolationRun) publish(ctx context.Context, count int) error {
+// publishTroubledStarts publishes small start messages to the troubled queue's stream, as the
+// ingress would.
+func (n *isolationRun) publishTroubledStarts(ctx context.Context, count int) error {
 	for count > 0 {
 		batch := make([]jetstream.PubAckFuture, 0, min(count, publishBatch))
 		for range cap(batch) {
@@ -483,7 +484,8 @@ func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 		return nil
 	case err := <-future.Err():
 		if refusal, ok := errors.AsType[*jetstream.APIError](err); ok &&
-			refusal.ErrorCode == stream.CodeStoreFailed && refusal.Description == fullDescription {
+			refusal.ErrorCode == stream.CodeStoreFailed &&
+			refusal.Description == streamFullDescription {
 			return errStreamFull
 		}
 		return err
@@ -492,20 +494,20 @@ func awaitStored(ctx context.Context, future jetstream.PubAckFuture) error {
 	}
 }
 
-func (c *Isolation) write(rounds [][numConditions]isolationTurn) {
+func (c *Isolation) write(rounds [][numConditions]isolationResult) {
 	title := fmt.Sprintf("A queue with its own stream (%d of %d servers) gets %g requests per "+
 		"second; another such queue is in trouble. Median of the rounds of %s (quartiles), ms. "+
 		"Seed %d.", c.Replicas, numServers, c.Rate, c.Burst, c.Seed)
 	writeTable(c.Out, title, "the calm queue\trounds\tp50\tp99\tp50 x alone\tp99 x alone\trefused"+
 		"\tnot recorded at the end", func(w io.Writer) {
 		for which := range numConditions {
-			turns, alone := turnsOf(rounds, which)
+			turns, alone := resultsOfCondition(rounds, which)
 			if len(turns) == 0 {
 				continue
 			}
-			results, refused, unrecorded := make([]turnResult, len(turns)), 0, []float64(nil)
+			results, refused, unrecorded := make([]roundResult, len(turns)), 0, []float64(nil)
 			for i, t := range turns {
-				results[i] = t.turnResult
+				results[i] = t.roundResult
 				refused += t.refused
 				unrecorded = append(unrecorded, float64(t.unrecorded))
 			}
@@ -519,7 +521,7 @@ func (c *Isolation) write(rounds [][numConditions]isolationTurn) {
 	})
 	_, _ = fmt.Fprintln(c.Out, "\nThe other queue, in all rounds:")
 	for which := conditionFull; which < numConditions; which++ {
-		turns, _ := turnsOf(rounds, which)
+		turns, _ := resultsOfCondition(rounds, which)
 		if len(turns) == 0 {
 			continue
 		}
@@ -535,14 +537,14 @@ func (c *Isolation) write(rounds [][numConditions]isolationTurn) {
 	}
 }
 
-// turnsOf returns the turns under a condition, and the turns alone in the same rounds.
-func turnsOf(
-	rounds [][numConditions]isolationTurn, which condition,
-) (turns []isolationTurn, alone []turnResult) {
+// resultsOfCondition returns the turns under a condition, and the turns alone in the same rounds.
+func resultsOfCondition(
+	rounds [][numConditions]isolationResult, which condition,
+) (turns []isolationResult, alone []roundResult) {
 	for _, r := range rounds {
 		if r[which].count > 0 {
 			turns = append(turns, r[which])
-			alone = append(alone, r[conditionAlone].turnResult)
+			alone = append(alone, r[conditionAlone].roundResult)
 		}
 	}
 	return turns, alone

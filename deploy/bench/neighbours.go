@@ -31,10 +31,10 @@ func (c *Neighbours) validate() error {
 		checkRange("flood", c.Flood, 1.1, maxRate/float64(c.Limit)))
 }
 
-// floodedTurnResult holds the results of a turn in which one workflow was flooded. turnResult
+// floodedRoundResult holds the results of a turn in which one workflow was flooded. roundResult
 // describes the requests to the other workflows, and flood the requests to the flooded one.
-type floodedTurnResult struct {
-	turnResult
+type floodedRoundResult struct {
+	roundResult
 	flood burstResult
 }
 
@@ -61,22 +61,22 @@ func (c *Neighbours) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	flooded := target{addr: s.addr, path: barePath + "?token=" + token, first: c.Workflows}
+	flooded := target{addr: s.addr, path: firstWebhookPath + "?token=" + token, first: c.Workflows}
 	n := &neighboursRun{Neighbours: c, system: s, flooded: flooded}
-	var alone []turnResult
-	var beside []floodedTurnResult
+	var alone []roundResult
+	var beside []floodedRoundResult
 	for round := range c.Rounds {
 		for half := range 2 {
 			flood := (round+half)%2 == 1 // both orders come equally often
 			at.line.Show("round %d/%d", round+1, c.Rounds)
-			t, err := n.runTurn(ctx, flood)
+			t, err := n.measureCalmWorkflows(ctx, flood)
 			if err != nil {
 				return err
 			}
 			if flood {
 				beside = append(beside, t)
 			} else {
-				alone = append(alone, t.turnResult)
+				alone = append(alone, t.roundResult)
 			}
 		}
 	}
@@ -93,7 +93,9 @@ type neighboursRun struct {
 	calmIDs, floodIDs uint64 // how many delivery IDs each of the two loads has used so far
 }
 
-func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnResult, err error) {
+func (n *neighboursRun) measureCalmWorkflows(ctx context.Context, flood bool) (t floodedRoundResult,
+	err error,
+) {
 	if ctx.Err() != nil {
 		return t, errInterrupted
 	}
@@ -126,12 +128,12 @@ func (n *neighboursRun) runTurn(ctx context.Context, flood bool) (t floodedTurnR
 	return t, errors.Join(n.awaitRecorded(ctx), n.clearStreamsAndLogs(ctx))
 }
 
-func (c *Neighbours) write(alone []turnResult, beside []floodedTurnResult) {
-	besides := make([]turnResult, len(beside))
+func (c *Neighbours) write(alone []roundResult, beside []floodedRoundResult) {
+	besides := make([]roundResult, len(beside))
 	accepted, limited, allowed := make([]float64, len(beside)), make([]float64, len(beside)),
 		make([]float64, len(beside))
 	for i, t := range beside {
-		besides[i] = t.turnResult
+		besides[i] = t.roundResult
 		accepted[i], limited[i] = float64(t.flood.count-t.flood.limited), float64(t.flood.limited)
 		// After a pause, the limit allows Limit requests at once, and then Limit requests per
 		// second.

@@ -13,11 +13,11 @@ import (
 	"github.com/hookstart/hookstart/shared/child"
 )
 
-// readyTimeout is how long a program may take to become ready. endTimeout is how long it may take
-// to exit after SIGTERM.
+// readyTimeout is how long a program may take to become ready. terminateTimeout is how long it may
+// take to exit after SIGTERM.
 const (
-	readyTimeout = 3 * time.Minute
-	endTimeout   = time.Minute
+	readyTimeout     = 3 * time.Minute
+	terminateTimeout = time.Minute
 )
 
 // process is a running program. Its output goes to a log file.
@@ -30,8 +30,8 @@ type process struct {
 }
 
 func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*process, error) {
-	cmd.Env = append(child.Environment(), environment...)
-	running, err := child.StartLogging(cmd, log)
+	cmd.Env = append(child.EnvironmentWithoutFlags(), environment...)
+	running, err := child.StartWithLogFile(cmd, log)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -39,7 +39,7 @@ func startProcess(cmd *exec.Cmd, name, log string, environment ...string) (*proc
 }
 
 // stop ends the process with SIGTERM, or kills it if it takes too long to exit.
-func (p *process) stop() { _ = p.Terminate(endTimeout) }
+func (p *process) stop() { _ = p.Terminate(terminateTimeout) }
 
 // readyEvent is the log line that a program writes when it is ready.
 type readyEvent struct {

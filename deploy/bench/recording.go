@@ -30,9 +30,9 @@ type Recording struct {
 // maxLoadDuration is the maximum duration of one load, which fills the disk.
 const maxLoadDuration = 10 * time.Minute
 
-// numLoadPeriods is the number of periods into which a load is divided for the report, so that a
+// numReportPeriods is the number of periods into which a load is divided for the report, so that a
 // growing backlog is visible.
-const numLoadPeriods = 4
+const numReportPeriods = 4
 
 func (c *Recording) validate() error {
 	problems := []error{
@@ -40,7 +40,7 @@ func (c *Recording) validate() error {
 		checkRange("rate", c.Rate, 1, maxRate),
 		checkRange("duration", c.Duration.Seconds(), 0.01, maxLoadDuration.Seconds()),
 		checkRange("sample", float64(c.Sample), 1,
-			max(1, c.Rate*c.Duration.Seconds()/numLoadPeriods)),
+			max(1, c.Rate*c.Duration.Seconds()/numReportPeriods)),
 	}
 	for _, name := range c.Databases {
 		if name != sqlite && name != postgres {
@@ -117,9 +117,9 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 	}
 
 	at.line.Show("%s: sending for %s", database, c.Duration)
-	samples := c.sampleRequests(g)
+	samples := c.collectSamples(g)
 	began := time.Now()
-	waiting := s.watchUnrecorded(ctx, c.Duration/numLoadPeriods)
+	waiting := s.countUnrecordedByPeriod(ctx, c.Duration/numReportPeriods)
 	sending, err := g.run(c.Duration, c.Rate)
 	if err != nil {
 		return err
@@ -144,12 +144,12 @@ func (c *Recording) measure(ctx context.Context, database string) (err error) {
 		database, sending.count, sending.took.Round(10*time.Millisecond),
 		durationQuantileMS(sending.latencies, 0.5), durationQuantileMS(sending.latencies, 0.99),
 		after.Milliseconds())
-	writeRecording(c.Out, c.Sample, began, c.Duration, *samples, left)
+	writeRecordingDelays(c.Out, c.Sample, began, c.Duration, *samples, left)
 	return nil
 }
 
-// sampleRequests makes a generator record every nth request, where n is c.Sample.
-func (c *Recording) sampleRequests(g *generator) *[]sampledRequest {
+// collectSamples makes a generator record every nth request, where n is c.Sample.
+func (c *Recording) collectSamples(g *generator) *[]sampledRequest {
 	var samples []sampledRequest
 	g.answered = func(number uint64, at time.Time) {
 		if number%uint64(c.Sample) == 0 { //nolint:gosec // not negative
@@ -159,9 +159,10 @@ func (c *Recording) sampleRequests(g *generator) *[]sampledRequest {
 	return &samples
 }
 
-// watchUnrecorded counts the unrecorded messages at the end of each period of a load. The returned
-// function waits for the last count.
-func (s *system) watchUnrecorded(ctx context.Context, period time.Duration) func() ([]int, error) {
+// countUnrecordedByPeriod counts the unrecorded messages at the end of each period of a load. The
+// returned function waits for the last count.
+func (s *system) countUnrecordedByPeriod(ctx context.Context, period time.Duration) func() ([]int,
+	error) {
 	var (
 		left []int
 		err  error
@@ -169,14 +170,14 @@ func (s *system) watchUnrecorded(ctx context.Context, period time.Duration) func
 	)
 	all.Go(func() {
 		began := time.Now()
-		for n := 1; n <= numLoadPeriods && err == nil; n++ {
+		for n := 1; n <= numReportPeriods && err == nil; n++ {
 			retry.Sleep(ctx, time.Until(began.Add(period*time.Duration(n))))
 			if ctx.Err() != nil {
 				err = errInterrupted
 				return
 			}
 			var waiting int
-			waiting, err = s.unrecorded(ctx)
+			waiting, err = s.countUnprocessed(ctx)
 			left = append(left, waiting)
 		}
 	})
@@ -232,16 +233,16 @@ func (s *system) commitTimes() ([]time.Time, error) {
 	return batches, nil
 }
 
-func writeRecording(
+func writeRecordingDelays(
 	out io.Writer, sample int, began time.Time, duration time.Duration, samples []sampledRequest,
 	unrecorded []int,
 ) {
 	var all []time.Duration
-	byPeriod := make([][]time.Duration, numLoadPeriods)
+	byPeriod := make([][]time.Duration, numReportPeriods)
 	for _, s := range samples {
 		took := s.recorded.Sub(s.answered)
-		period := min(max(int(s.answered.Sub(began)*numLoadPeriods/duration), 0),
-			numLoadPeriods-1)
+		period := min(max(int(s.answered.Sub(began)*numReportPeriods/duration), 0),
+			numReportPeriods-1)
 		byPeriod[period] = append(byPeriod[period], took)
 		all = append(all, took)
 	}
@@ -259,8 +260,8 @@ func writeRecording(
 					durationQuantileMS(times, 1), left)
 			}
 			for n, times := range byPeriod {
-				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numLoadPeriods,
-					duration*time.Duration(n+1)/numLoadPeriods), times, fmt.Sprint(unrecorded[n]))
+				row(fmt.Sprintf("%s–%s", duration*time.Duration(n)/numReportPeriods,
+					duration*time.Duration(n+1)/numReportPeriods), times, fmt.Sprint(unrecorded[n]))
 			}
 			row("all", all, "")
 		})

@@ -33,7 +33,7 @@ func (q quartiles) format(verb string) string {
 }
 
 // valuesOf returns one value per turn, which number selects.
-func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
+func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
 		values[i] = number(t)
@@ -43,7 +43,7 @@ func valuesOf(turns []turnResult, number func(turnResult) float64) []float64 {
 
 // pairedRatios returns the quartiles of the ratios between the turns and the yardstick. Each ratio
 // compares the values of the same round.
-func pairedRatios(turns, yardstick []turnResult, number func(turnResult) float64) quartiles {
+func pairedRatios(turns, yardstick []roundResult, number func(roundResult) float64) quartiles {
 	ratios := make([]float64, len(turns))
 	for i := range turns {
 		ratios[i] = number(turns[i]) / number(yardstick[i])
@@ -53,8 +53,8 @@ func pairedRatios(turns, yardstick []turnResult, number func(turnResult) float64
 
 // latencyQuantile returns a function that computes the q quantile of a turn's latencies in
 // milliseconds.
-func latencyQuantile(q float64) func(turnResult) float64 {
-	return func(t turnResult) float64 { return durationQuantileMS(t.latencies, q) }
+func latencyQuantile(q float64) func(roundResult) float64 {
+	return func(t roundResult) float64 { return durationQuantileMS(t.latencies, q) }
 }
 
 // durationQuantileMS returns the q quantile of sorted durations in milliseconds, or NaN if there
@@ -75,7 +75,7 @@ func writeTable(out io.Writer, title string, header string, rows func(w io.Write
 	_ = w.Flush()
 }
 
-func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResult) {
+func writeClosedLoop(out io.Writer, names []string, turns map[string][]roundResult) {
 	writeTable(out,
 		"Every connection sends as soon as it has its answer. Median of the rounds (quartiles); "+
 			"CPU of all server processes.",
@@ -84,7 +84,7 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResul
 			for _, name := range names {
 				t := turns[name]
 				part := func(cpu func(cpuUsage) time.Duration) string {
-					each := quartilesOf(valuesOf(t, func(t turnResult) float64 {
+					each := quartilesOf(valuesOf(t, func(t roundResult) float64 {
 						return cpu(t.cpu).Seconds() / float64(t.count) * 1e6
 					}))
 					if each.median == 0 {
@@ -96,14 +96,16 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResul
 					return u.nats
 				}), part(func(u cpuUsage) time.Duration { return u.executor })
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t%s\n", name,
-					quartilesOf(valuesOf(t, turnResult.perSecond)).format("%.0f"),
-					quartilesOf(valuesOf(t, func(t turnResult) float64 {
-						return t.cpuPerThousand() * 1000
+					quartilesOf(valuesOf(t, roundResult.requestsPerSecond)).format("%.0f"),
+					quartilesOf(valuesOf(t, func(t roundResult) float64 {
+						return t.cpuPerThousandRequests() * 1000
 					})).format("%.0f"), nats, executor,
 					quartilesOf(valuesOf(t, latencyQuantile(0.5))).median,
 					quartilesOf(valuesOf(t, latencyQuantile(0.99))).median,
-					pairedRatios(t, turns[variantBare], turnResult.perSecond).format("%.2f"),
-					pairedRatios(t, turns[variantBare], turnResult.cpuPerThousand).format("%.2f"))
+					pairedRatios(t, turns[variantBare],
+						roundResult.requestsPerSecond).format("%.2f"),
+					pairedRatios(t, turns[variantBare],
+						roundResult.cpuPerThousandRequests).format("%.2f"))
 			}
 		})
 	writeExtraCPU(out, turns)
@@ -113,7 +115,7 @@ func writeClosedLoop(out io.Writer, names []string, turns map[string][]turnResul
 	}
 }
 
-func writeOpenLoop(out io.Writer, names []string, loop openLoop) {
+func writeOpenLoop(out io.Writer, names []string, loop openLoopResult) {
 	turns := loop.turns
 	title := loop.what + " requests per second, in ms, " + loop.since +
 		". Median of the rounds (quartiles)."
@@ -123,7 +125,7 @@ func writeOpenLoop(out io.Writer, names []string, loop openLoop) {
 			for _, name := range names {
 				t := turns[name]
 				recorded := "-"
-				if lag := quartilesOf(valuesOf(t, func(t turnResult) float64 {
+				if lag := quartilesOf(valuesOf(t, func(t roundResult) float64 {
 					return float64(t.lag) / float64(time.Millisecond)
 				})); lag.median > 1 {
 					recorded = lag.format("%.0f")
@@ -163,7 +165,7 @@ func writeMemory(out io.Writer, systems []*system) error {
 
 // writeExtraCPU writes how much more CPU a request costs in some variants. It compares each of them
 // with the variant that lacks one of its settings, in the same round.
-func writeExtraCPU(out io.Writer, turns map[string][]turnResult) {
+func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},
 		{"hookstart-bearer", "hookstart"},
@@ -178,7 +180,7 @@ func writeExtraCPU(out io.Writer, turns map[string][]turnResult) {
 		}
 		more := make([]float64, len(same))
 		for i, t := range turns[name] {
-			more[i] = (t.cpuPerThousand() - same[i].cpuPerThousand()) * 1000
+			more[i] = (t.cpuPerThousandRequests() - same[i].cpuPerThousandRequests()) * 1000
 		}
 		_, _ = fmt.Fprintf(out, "\n%s: %s µs of CPU per request more than %s in the same round\n",
 			name, quartilesOf(more).format("%.1f"), pair[1])

@@ -57,7 +57,7 @@ func newRequest(to target, bodyBytes int) request {
 		"\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(bodyBytes) + "\r\nX-Webhook-Delivery-Id: "
 	text := []byte(head + strings.Repeat("0", deliveryIDLength) + "\r\n\r\n" + body(bodyBytes))
-	workflow := len("POST "+barePath) - workflowDigits
+	workflow := len("POST "+firstWebhookPath) - workflowDigits
 	return request{
 		text: text, id: text[len(head) : len(head)+deliveryIDLength],
 		//nolint:gosec // not negative
@@ -107,10 +107,10 @@ var (
 	deduplicatedMember  = []byte(`"deduplicated"`)
 )
 
-// answerLength returns the length of the response at the beginning of text, or 0 if it is
+// parseResponse returns the length of the response at the beginning of text, or 0 if it is
 // incomplete. status is its status code. Any other response than an acceptance of a new delivery, a
 // 429 or a 503 is an error.
-func answerLength(text []byte) (length, status int, err error) {
+func parseResponse(text []byte) (length, status int, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {
 		return 0, 0, nil

@@ -54,9 +54,9 @@ func RunAsRole() bool {
 	case roleNATS:
 		own(func(ctx context.Context) error { return runNATS(ctx, os.Args[1]) })
 	case roleBare:
-		own(func(ctx context.Context) error { return runBare(ctx, os.Args[1]) })
+		own(func(ctx context.Context) error { return runBarePublisher(ctx, os.Args[1]) })
 	case roleEmbedded:
-		own(func(ctx context.Context) error { return runEmbedded(ctx, os.Args[1]) })
+		own(func(ctx context.Context) error { return runBareEmbedded(ctx, os.Args[1]) })
 	case roleHTTP:
 		own(runHTTP)
 	case roleRunner:

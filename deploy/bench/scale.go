@@ -61,11 +61,11 @@ type scaleVariant struct {
 	// near sends the deliveries of a queue to the ingress next to the server with its stream.
 	// Otherwise every ingress gets deliveries of all queues.
 	near bool
-	runs []scaleTurnResult
+	runs []scaleRoundResult
 }
 
-// scaleTurnResult holds the throughput and CPU usage measured in one turn of a layout.
-type scaleTurnResult struct {
+// scaleRoundResult holds the throughput and CPU usage measured in one turn of a layout.
+type scaleRoundResult struct {
 	perSecond float64
 	cpu       []float64 // average number of cores used by each NATS server
 	thousand  float64   // CPU time of all NATS servers per 1,000 deliveries, in ms
@@ -128,7 +128,7 @@ func (c *Scale) Run(ctx context.Context) (err error) {
 		for i := range layouts {
 			l := layouts[(round+i)%len(layouts)] // each layout comes first equally often
 			at.line.Show("round %d/%d", round+1, c.Rounds)
-			t, err := c.runTurn(ctx, l)
+			t, err := c.measureVariant(ctx, l)
 			if err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
@@ -310,9 +310,11 @@ func (cl *cluster) releaseResources() (err error) {
 	return err
 }
 
-// runTurn sends deliveries to all queues for the duration of a burst, after a shorter burst that is
-// not counted.
-func (c *Scale) runTurn(ctx context.Context, l *scaleVariant) (t scaleTurnResult, err error) {
+// measureVariant sends deliveries to all queues for the duration of a burst, after a shorter
+// burst that is not counted.
+func (c *Scale) measureVariant(ctx context.Context, l *scaleVariant) (t scaleRoundResult,
+	err error,
+) {
 	generators := make([]*generator, numServers)
 	for n := range generators {
 		to, workflows := l.target, numServers
@@ -397,14 +399,14 @@ func (cl *cluster) cpuOfServers() (used []time.Duration, err error) {
 }
 
 func (c *Scale) write(layouts []*scaleVariant) {
-	values := func(runs []scaleTurnResult, number func(scaleTurnResult) float64) []float64 {
+	values := func(runs []scaleRoundResult, number func(scaleRoundResult) float64) []float64 {
 		var all []float64
 		for _, t := range runs {
 			all = append(all, number(t))
 		}
 		return all
 	}
-	rate := func(t scaleTurnResult) float64 { return t.perSecond }
+	rate := func(t scaleRoundResult) float64 { return t.perSecond }
 	bound := "with no bound for the NATS servers"
 	if c.CPU > 0 {
 		bound = fmt.Sprintf("while each NATS server may use %g of a core", c.CPU)
@@ -423,13 +425,13 @@ func (c *Scale) write(layouts []*scaleVariant) {
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.2f\t%.2f\n", l.name,
 					quartilesOf(values(l.runs, rate)).format("%.0f"),
 					quartilesOf(ratios).format("%.2f"),
-					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
+					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
 						return t.thousand
 					})).format("%.0f"),
-					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
+					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
 						return slices.Max(t.cpu)
 					})).median,
-					quartilesOf(values(l.runs, func(t scaleTurnResult) float64 {
+					quartilesOf(values(l.runs, func(t scaleRoundResult) float64 {
 						return slices.Min(t.cpu)
 					})).median)
 			}

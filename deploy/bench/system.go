@@ -178,7 +178,7 @@ func (s *system) startBenchProgram(
 		return err
 	}
 	at, err := p.awaitReady(ctx, role)
-	s.target = target{addr: at.Addr, path: barePath}
+	s.target = target{addr: at.Addr, path: firstWebhookPath}
 	return err
 }
 
@@ -403,11 +403,11 @@ const recordTimeout = 2 * time.Minute
 
 // awaitRecorded waits until everything is recorded, if an executor is running.
 func (s *system) awaitRecorded(ctx context.Context) error {
-	return awaitNone(ctx, recordTimeout, s.unrecorded)
+	return awaitNoneUnrecorded(ctx, recordTimeout, s.countUnprocessed)
 }
 
-// awaitNone waits until unrecorded returns 0 or an error.
-func awaitNone(
+// awaitNoneUnrecorded waits until unrecorded returns 0 or an error.
+func awaitNoneUnrecorded(
 	ctx context.Context, timeout time.Duration, unrecorded func(context.Context) (int, error),
 ) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -426,9 +426,10 @@ func awaitNone(
 // consumerName names a consumer of a stream.
 type consumerName struct{ stream, name string }
 
-// unrecorded returns how many messages still have to be processed: starts that are not recorded
-// and, if there is a runner, executions that have not run and reports that are not recorded.
-func (s *system) unrecorded(ctx context.Context) (int, error) {
+// countUnprocessed returns how many messages still have to be processed: starts that are not
+// recorded and, if there is a runner, executions that have not run and reports that are not
+// recorded.
+func (s *system) countUnprocessed(ctx context.Context) (int, error) {
 	var consumers []consumerName
 	if s.records {
 		consumers = append(consumers, consumerName{stream.ExecutionsName, stream.RecorderConsumer})

@@ -152,7 +152,7 @@ func (s *system) startTraces(ctx context.Context, duration time.Duration) func()
 	ends := make(chan end, len(s.processes))
 	for i, p := range s.processes {
 		go func() {
-			trace, err := p.trace(ctx, duration)
+			trace, err := p.fetchTrace(ctx, duration)
 			ends <- end{i, trace, err}
 		}()
 	}
@@ -168,7 +168,7 @@ func (s *system) startTraces(ctx context.Context, duration time.Duration) func()
 	}
 }
 
-func (p *process) trace(ctx context.Context, duration time.Duration) ([]byte, error) {
+func (p *process) fetchTrace(ctx context.Context, duration time.Duration) ([]byte, error) {
 	url := fmt.Sprintf("http://%s/debug/pprof/trace?seconds=%g", p.opsAddr, duration.Seconds())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -230,7 +230,7 @@ func (b *stageBreakdown) add(
 	}
 	stage(stageUnsent, o.due, o.sent)
 	acked := false
-	spans := serving.within(o.sent, o.answered)
+	spans := serving.spansWithin(o.sent, o.answered)
 	for n, s := range spans {
 		from, to := max(s.from, o.sent), min(s.to, o.answered)
 		switch {

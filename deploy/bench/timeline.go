@@ -36,8 +36,8 @@ type goroutine struct {
 	assists []span // when it helped the garbage collector
 }
 
-// within returns the spans that overlap the interval.
-func (g *goroutine) within(from, to int64) []span {
+// spansWithin returns the spans that overlap the interval.
+func (g *goroutine) spansWithin(from, to int64) []span {
 	first, _ := slices.BinarySearchFunc(g.spans, from, func(s span, at int64) int {
 		if s.to <= at {
 			return -1
@@ -107,7 +107,7 @@ func readTimeline(in io.Reader) (*timeline, error) {
 		at := int64(e.Time()) + shift
 		switch e.Kind() { //nolint:exhaustive // the others say nothing of waiting
 		case trace.EventStateTransition:
-			t.transition(e, at)
+			t.addStateTransition(e, at)
 		case trace.EventRangeBegin, trace.EventRangeActive:
 			open[rangeOf(e)] = at
 		case trace.EventRangeEnd:
@@ -149,7 +149,7 @@ func (t *timeline) addRange(e trace.Event, from, to int64) {
 	}
 }
 
-func (t *timeline) transition(e trace.Event, at int64) {
+func (t *timeline) addStateTransition(e trace.Event, at int64) {
 	change := e.StateTransition()
 	if change.Resource.Kind != trace.ResourceGoroutine {
 		return
@@ -284,7 +284,7 @@ func (t *timeline) addMessageWork(to activityTimes, from, end int64) {
 		" runs",
 	}} {
 		for _, g := range t.messageGoroutines() {
-			for _, s := range g.within(from, end) {
+			for _, s := range g.spansWithin(from, end) {
 				if s.state == wanted.state {
 					all = append(all, doing{messagePathFuncs[g.name] + wanted.does, s})
 				}
@@ -327,7 +327,7 @@ const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {
-		for _, s := range g.within(from, end) {
+		for _, s := range g.spansWithin(from, end) {
 			if s.state == stateRunning {
 				took := time.Duration(min(s.to, end) - max(s.from, from))
 				free -= took

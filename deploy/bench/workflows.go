@@ -39,16 +39,17 @@ func (s *system) makeWorkflows(ctx context.Context, count int) error {
 		return err
 	}
 	if s.node.bearer {
-		s.path, s.bearer = barePath, token
+		s.path, s.bearer = firstWebhookPath, token
 	} else {
-		s.path = barePath + "?token=" + token
+		s.path = firstWebhookPath + "?token=" + token
 	}
 	return s.copyWorkflow(ctx, count)
 }
 
 func (s *system) api() *apiclient.Client { return apiclient.New("http://"+s.apiAddr, adminToken) }
 
-// makeWorkflow creates the nth workflow, with a rate limit of perSecond requests per second.
+// makeWorkflow creates the nth workflow, with a rate limit of requestsPerSecond requests per
+// second.
 func (s *system) makeWorkflow(
 	ctx context.Context, n int, perSecond int64,
 ) (token string, err error) {

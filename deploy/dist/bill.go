@@ -130,7 +130,7 @@ func (r *Release) programPackages(
 	}
 	name := filepath.Base(binary)
 	version, licence := r.Version, "NONE"
-	if !isOurs(info.Path) {
+	if !isRepositoryPath(info.Path) {
 		version, licence = info.Main.Version, spdxNoAssertion
 	}
 	program = goPackage(info.Path, version)
@@ -143,7 +143,7 @@ func (r *Release) programPackages(
 			module = module.Replace
 		}
 		// The modules of this repository have the version of the release.
-		if isOurs(module.Path) {
+		if isRepositoryPath(module.Path) {
 			module.Version = r.Version
 		}
 		linked = append(linked, goPackage(module.Path, module.Version))
@@ -151,7 +151,9 @@ func (r *Release) programPackages(
 	return program, linked, nil
 }
 
-func isOurs(path string) bool { return strings.HasPrefix(path, "github.com/hookstart/hookstart/") }
+func isRepositoryPath(path string) bool {
+	return strings.HasPrefix(path, "github.com/hookstart/hookstart/")
+}
 
 func goPackage(path, version string) spdxPackage {
 	id := invalidIDChars.ReplaceAllString(path+"-"+version, "-")

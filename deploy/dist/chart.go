@@ -17,7 +17,8 @@ func (r *Release) packChart(shipped *tree) error {
 	}
 	for i, f := range files {
 		if f.path == "Chart.yaml" {
-			files[i].content = chartVersionPattern.ReplaceAll(f.content, []byte("$1: "+r.Number()))
+			files[i].content = chartVersionPattern.ReplaceAll(f.content,
+				[]byte("$1: "+r.VersionNumber()))
 		}
 	}
 	// The chart's templates modify the objects of the kustomization, so the chart includes the
@@ -33,7 +34,7 @@ func (r *Release) packChart(shipped *tree) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("hookstart-chart_%s.tgz", r.Number())
+	name := fmt.Sprintf("hookstart-chart_%s.tgz", r.VersionNumber())
 	if err := r.write(name, content); err != nil {
 		return err
 	}

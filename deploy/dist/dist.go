@@ -95,8 +95,8 @@ func New(ctx context.Context, root, out, version string, log io.Writer) (*Releas
 	return r, nil
 }
 
-// Number returns the version without its leading v, as used in file names.
-func (r *Release) Number() string { return strings.TrimPrefix(r.Version, "v") }
+// VersionNumber returns the version without its leading v, as used in file names.
+func (r *Release) VersionNumber() string { return strings.TrimPrefix(r.Version, "v") }
 
 func (r *Release) logf(format string, args ...any) { fmt.Fprintf(r.Log, format+"\n", args...) }
 
@@ -187,25 +187,25 @@ func (r *Release) Pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shipped, err := r.checkout(ctx)
+	shipped, err := r.readShippedFiles(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range slices.SortedFunc(maps.Keys(r.Binaries), func(a, b Platform) int {
 		return cmp.Compare(a.String(), b.String())
 	}) {
-		if err := r.archive(p, shipped, made); err != nil {
+		if err := r.writeArchive(p, shipped, made); err != nil {
 			return err
 		}
 		if p.OS != "linux" {
 			continue
 		}
 		if r.NFPM != "" {
-			if err := r.packages(ctx, p, shipped, made); err != nil {
+			if err := r.buildPackages(ctx, p, shipped, made); err != nil {
 				return err
 			}
 		}
-		if err := r.images(p); err != nil {
+		if err := r.buildImages(p); err != nil {
 			return err
 		}
 	}

@@ -47,14 +47,14 @@ func Images() map[string]Image {
 
 // The types below define parts of the OCI image specification and of the format of docker save.
 type (
-	descriptor struct {
+	ociDescriptor struct {
 		MediaType   string            `json:"mediaType"`
 		Digest      string            `json:"digest"`
 		Size        int               `json:"size"`
 		Annotations map[string]string `json:"annotations,omitempty"`
-		Platform    *platform         `json:"platform,omitempty"`
+		Platform    *ociPlatform      `json:"platform,omitempty"`
 	}
-	platform struct {
+	ociPlatform struct {
 		Architecture string `json:"architecture"`
 		OS           string `json:"os"`
 	}
@@ -76,16 +76,16 @@ type (
 		} `json:"rootfs"`
 		History []map[string]string `json:"history"`
 	}
-	manifest struct {
-		SchemaVersion int          `json:"schemaVersion"`
-		MediaType     string       `json:"mediaType"`
-		Config        descriptor   `json:"config"`
-		Layers        []descriptor `json:"layers"`
+	ociManifest struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		MediaType     string          `json:"mediaType"`
+		Config        ociDescriptor   `json:"config"`
+		Layers        []ociDescriptor `json:"layers"`
 	}
-	index struct {
-		SchemaVersion int          `json:"schemaVersion"`
-		MediaType     string       `json:"mediaType"`
-		Manifests     []descriptor `json:"manifests"`
+	ociIndex struct {
+		SchemaVersion int             `json:"schemaVersion"`
+		MediaType     string          `json:"mediaType"`
+		Manifests     []ociDescriptor `json:"manifests"`
 	}
 	dockerManifest struct {
 		Config   string
@@ -107,19 +107,19 @@ func caCertificates() []byte {
 	return out.Bytes()
 }
 
-// images builds an archive of each image for a platform. The archive is an OCI layout, which
+// buildImages builds an archive of each image for a platform. The archive is an OCI layout, which
 // podman, skopeo and Docker 25 or newer can load. It also contains the manifest of docker save for
 // older versions of Docker.
-func (r *Release) images(p Platform) error {
+func (r *Release) buildImages(p Platform) error {
 	for name, about := range Images() {
 		binary := filepath.Join(r.Binaries[p], name)
-		content, err := r.image(p, name, binary, about)
+		content, err := r.buildImage(p, name, binary, about)
 		if err != nil {
 			return fmt.Errorf("the image of %s: %w", name, err)
 		}
 		// The name ends in .oci.tar because a .tar.gz could be mistaken for the archive of all
 		// programs: hookstart_0.1.0_linux_amd64.tar.gz.
-		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.Number(), p)
+		archive := fmt.Sprintf("%s_%s_%s.oci.tar", name, r.VersionNumber(), p)
 		if err := r.write(archive, content); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (r *Release) images(p Platform) error {
 	return nil
 }
 
-func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, error) {
+func (r *Release) buildImage(p Platform, name, binary string, about Image) ([]byte, error) {
 	program, err := os.ReadFile(binary) //nolint:gosec // made before
 	if err != nil {
 		return nil, err
@@ -146,9 +146,9 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 		return nil, err
 	}
 	blobs := &tree{}
-	blob := func(mediaType string, content []byte) descriptor {
+	blob := func(mediaType string, content []byte) ociDescriptor {
 		blobs.add("blobs/sha256/"+sha256Hex(content), 0o644, content)
-		return descriptor{
+		return ociDescriptor{
 			MediaType: mediaType,
 			Digest:    "sha256:" + sha256Hex(content),
 			Size:      len(content),
@@ -161,21 +161,24 @@ func (r *Release) image(p Platform, name, binary string, about Image) ([]byte, e
 	}
 	configBlob := blob("application/vnd.oci.image.config.v1+json", config)
 	const manifestType = "application/vnd.oci.image.manifest.v1+json"
-	inJSON, err := json.Marshal(manifest{2, manifestType, configBlob, []descriptor{layerBlob}})
+	inJSON, err := json.Marshal(ociManifest{
+		2, manifestType, configBlob,
+		[]ociDescriptor{layerBlob},
+	})
 	if err != nil {
 		return nil, err
 	}
-	tag := "docker.io/hookstart/" + name + ":" + r.Number()
+	tag := "docker.io/hookstart/" + name + ":" + r.VersionNumber()
 	manifestBlob := blob(manifestType, inJSON)
-	manifestBlob.Platform = &platform{p.Arch, p.OS}
+	manifestBlob.Platform = &ociPlatform{p.Arch, p.OS}
 	manifestBlob.Annotations = map[string]string{
 		"org.opencontainers.image.ref.name": tag,
 		"io.containerd.image.name":          tag,
 	}
 	for path, content := range map[string]any{
 		"oci-layout": map[string]string{"imageLayoutVersion": "1.0.0"},
-		"index.json": index{
-			2, "application/vnd.oci.image.index.v1+json", []descriptor{manifestBlob},
+		"index.json": ociIndex{
+			2, "application/vnd.oci.image.index.v1+json", []ociDescriptor{manifestBlob},
 		},
 		"manifest.json": []dockerManifest{
 			{
@@ -212,7 +215,7 @@ func (r *Release) imageConfig(p Platform, name string, about Image, layer string
 	}
 	c.Config.Labels = map[string]string{
 		"org.opencontainers.image.title":    name,
-		"org.opencontainers.image.version":  r.Number(),
+		"org.opencontainers.image.version":  r.VersionNumber(),
 		"org.opencontainers.image.revision": r.Commit,
 		"org.opencontainers.image.created":  r.Time.Format(time.RFC3339),
 		"org.opencontainers.image.source":   "https://github.com/hookstart/hookstart",

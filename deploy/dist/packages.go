@@ -120,17 +120,17 @@ func (s *stagedPackage) add(destination string, mode int64, kind, packager strin
 	})
 }
 
-// packages builds all packages for a platform.
-func (r *Release) packages(ctx context.Context, p Platform, shipped, generated *tree) error {
+// buildPackages builds all packages for a platform.
+func (r *Release) buildPackages(ctx context.Context, p Platform, shipped, generated *tree) error {
 	for _, name := range slices.Sorted(maps.Keys(Packages())) {
-		if err := r.pack(ctx, p, name, Packages()[name], shipped, generated); err != nil {
+		if err := r.buildPackage(ctx, p, name, Packages()[name], shipped, generated); err != nil {
 			return fmt.Errorf("the package %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (r *Release) pack(
+func (r *Release) buildPackage(
 	ctx context.Context, p Platform, name string, about Package, shipped, generated *tree,
 ) error {
 	folder, err := os.MkdirTemp("", "hookstart-dist-")
@@ -187,7 +187,7 @@ func (r *Release) pack(
 		if err := os.WriteFile(configFile, inJSON, 0o600); err != nil {
 			return err
 		}
-		file := fmt.Sprintf("%s_%s_%s.%s", name, r.Number(), p, packager)
+		file := fmt.Sprintf("%s_%s_%s.%s", name, r.VersionNumber(), p, packager)
 		target := filepath.Join(folder, file)
 		env := append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.Time.Unix()))
 		if _, err := run(ctx, folder, env, nfpm, "package", "--config", configFile, "--packager",
@@ -326,7 +326,8 @@ func (r *Release) stageFiles(
 func (r *Release) debianChangelog(name string) string {
 	return fmt.Sprintf("%[1]s (%[2]s) unstable; urgency=medium\n\n  * Changes: "+
 		"/usr/share/doc/%[1]s/CHANGELOG.md.\n\n -- %[3]s  %[4]s\n",
-		name, strings.Replace(r.Number(), "-", "~", 1), maintainer, r.Time.Format(time.RFC1123Z))
+		name, strings.Replace(r.VersionNumber(), "-", "~",
+			1), maintainer, r.Time.Format(time.RFC1123Z))
 }
 
 // stageCompletions adds the shell completions to the folders where each distribution expects them.

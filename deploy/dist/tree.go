@@ -58,9 +58,9 @@ func (t *tree) filesUnder(folder string) (below []file) {
 	return below
 }
 
-// checkout reads the tracked files that are shipped to users: the documentation, and the files in
-// deploy for each kind of installation.
-func (r *Release) checkout(ctx context.Context) (*tree, error) {
+// readShippedFiles reads the tracked files that are shipped to users: the documentation, and the
+// files in deploy for each kind of installation.
+func (r *Release) readShippedFiles(ctx context.Context) (*tree, error) {
 	list, err := r.git(ctx, "ls-files", "-s", "-z", "--", "README.md", "CHANGELOG.md",
 		"SECURITY.md", "deploy/README.md", "deploy/RUNBOOK.md",
 		"deploy/docs", "deploy/events", "deploy/systemd", "deploy/nats", "deploy/prometheus",
@@ -132,9 +132,9 @@ func (r *Release) setImageTags(name string, content []byte) []byte {
 	switch name {
 	case "deploy/compose/compose.yaml":
 		return builtImagePattern.ReplaceAll(content,
-			[]byte("${1}image: ${2}:"+r.Number()+"\n${1}pull_policy: never\n"))
+			[]byte("${1}image: ${2}:"+r.VersionNumber()+"\n${1}pull_policy: never\n"))
 	case "deploy/kubernetes/kustomization.yaml":
-		return newTagPattern.ReplaceAll(content, []byte("${1}"+r.Number()+"${2}"))
+		return newTagPattern.ReplaceAll(content, []byte("${1}"+r.VersionNumber()+"${2}"))
 	default:
 		return content
 	}
@@ -151,9 +151,10 @@ func pathSet(files []file) map[string]bool {
 	return all
 }
 
-// archive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the same as
-// in the checkout, so links between shipped documents work. Other links lead to the repository.
-func (r *Release) archive(p Platform, shipped, generated *tree) error {
+// writeArchive writes the .tar.gz with all files for a platform, and its SBOM. The paths are the
+// same as in the checkout, so links between shipped documents work. Other links lead to the
+// repository.
+func (r *Release) writeArchive(p Platform, shipped, generated *tree) error {
 	all := &tree{files: slices.Clone(generated.files)}
 	for _, f := range shipped.files {
 		if !strings.HasPrefix(f.path, "deploy/dist/") {
@@ -178,7 +179,7 @@ func (r *Release) archive(p Platform, shipped, generated *tree) error {
 		}
 		all.files[i].content = r.setImageTags(f.path, f.content)
 	}
-	name := fmt.Sprintf("hookstart_%s_%s", r.Number(), p)
+	name := fmt.Sprintf("hookstart_%s_%s", r.VersionNumber(), p)
 	content, err := tarball(all.sorted(), name+"/", r.Time)
 	if err != nil {
 		return err

@@ -152,7 +152,8 @@ func lastSequence(t *testing.T, js jetstream.JetStream) uint64 {
 func requeuesOf(t *testing.T, js jetstream.JetStream) map[string]int {
 	t.Helper()
 	times := map[string]int{}
-	if err := stream.Read(t.Context(), js, stream.ExecutionsName, jetstream.OrderedConsumerConfig{},
+	if err := stream.ForEachMessage(t.Context(), js, stream.ExecutionsName,
+		jetstream.OrderedConsumerConfig{},
 		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 			event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 			if err == nil && event.Start != nil && event.Start.RerunOf != "" {

@@ -156,7 +156,7 @@ func checkLedger(
 func storedStarts(t *testing.T, natsURL, workflowID string) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	if err := stream.Read(t.Context(), jetStream(t, natsURL), stream.ExecutionsName,
+	if err := stream.ForEachMessage(t.Context(), jetStream(t, natsURL), stream.ExecutionsName,
 		jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{"executions.start.*." + workflowID + ".*"},
 		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {

@@ -45,7 +45,7 @@ func TestDatabaseFailsOver(t *testing.T) {
 	if *failovers > 0 {
 		rounds, perSecond, lag = *failovers, 200, 2*time.Second
 	}
-	pair := pgtest.StartPair(t)
+	pair := pgtest.StartReplicatedPair(t)
 	i := installOn(t, pair.URL(), 1)
 	second := launch(t, "executor", "--addr=127.0.0.1:0", "--ops-addr=127.0.0.1:0",
 		"--nats-url="+i.nats.URL(),

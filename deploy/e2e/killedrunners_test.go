@@ -331,7 +331,7 @@ func checkRepeats(t *testing.T, all []*testRunner) (repeats, unacknowledged int)
 func checkFirstEndCounts(t *testing.T, l *localProgram, ids []string) (reports int) {
 	t.Helper()
 	first, again := map[string]*execution.Progress{}, map[string]bool{}
-	if err := stream.Read(t.Context(), jetStream(t, l.nats), stream.ProgressName,
+	if err := stream.ForEachMessage(t.Context(), jetStream(t, l.nats), stream.ProgressName,
 		jetstream.OrderedConsumerConfig{FilterSubjects: []string{"executions.progress.killed.>"}},
 		func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 			event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())

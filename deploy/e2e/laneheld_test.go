@@ -33,7 +33,10 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 			done := make(chan error, 1)
 			nc := server.Connect(t)
 			go func() {
-				done <- runner.Run(ctx, nc, runner.Options{Queue: orderedQueue, Group: orderedQueue},
+				done <- runner.Run(ctx, nc, runner.Options{
+					Queue: orderedQueue,
+					Group: orderedQueue,
+				},
 					func(context.Context, runner.Execution) (any, error) { return nil, nil })
 			}()
 			t.Cleanup(func() {
@@ -72,7 +75,8 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 				ended[id] = final.At
 			}
 			if !answered.Load() {
-				t.Error("the runner did not read the queue's record after it had received a message")
+				t.Error("the runner did not read the queue's record after it had received a " +
+					"message")
 			}
 			if ended[newer].Before(ended[older]) {
 				t.Errorf("the newer execution ended at %v, before the older one at %v",
@@ -114,11 +118,12 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 		return false
 	}
 	answered = &atomic.Bool{}
-	subscription, err := nc.Subscribe("$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue."+orderedQueue,
+	subscription, err := nc.Subscribe(
+		"$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue."+orderedQueue,
 		func(msg *nats.Msg) {
-			phase := stream.PhaseDrainingOwn
+			phase := stream.QueuePhaseDrainingOwnStream
 			if !answered.Load() && delivered() {
-				phase = stream.PhaseOwn
+				phase = stream.QueuePhaseOwnStream
 				answered.Store(true)
 			}
 			settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes, phase)

@@ -16,7 +16,7 @@ import (
 )
 
 // withPrograms runs the tests with a temporary folder for the programs that they build.
-type withPrograms struct{ childtest.CleanEnvM }
+type withPrograms struct{ childtest.CleanEnvRunner }
 
 func (m withPrograms) Run() int {
 	dir, err := os.MkdirTemp("", "hookstart-programs-")
@@ -31,7 +31,7 @@ func (m withPrograms) Run() int {
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == "4" {
 		_ = parallel.Value.Set("6")
 	}
-	return m.CleanEnvM.Run()
+	return m.CleanEnvRunner.Run()
 }
 
 // TestMain makes the test binary act as one of the programs when it is started under that program's
@@ -39,7 +39,7 @@ func (m withPrograms) Run() int {
 // it.
 func TestMain(m *testing.M) {
 	natstest.ServeIfAsked()
-	testscript.Main(withPrograms{childtest.CleanEnvM{M: m}}, map[string]func(){
+	testscript.Main(withPrograms{childtest.CleanEnvRunner{M: m}}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"test-runner":     beRunner,
 		"echo-runner":     beEchoRunner,

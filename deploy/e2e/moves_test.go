@@ -355,7 +355,7 @@ func (m *moving) stored(workflow string) map[string]int {
 	counts := map[string]int{}
 	for _, own := range []bool{false, true} {
 		place := stream.Layout{Own: own}
-		err := stream.Read(m.t.Context(), js, place.StreamName(workflow),
+		err := stream.ForEachMessage(m.t.Context(), js, place.StreamName(workflow),
 			jetstream.OrderedConsumerConfig{
 				FilterSubjects: []string{place.StartSubject(workflow, workflow, "node")},
 			}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {

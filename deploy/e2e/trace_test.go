@@ -81,7 +81,8 @@ func startTraced(t *testing.T) *traced {
 		"--admin-token="+adminToken,
 		"--database-url=sqlite:"+filepath.Join(t.TempDir(), "executions.db"))
 	executorReady := make(chan string, 1)
-	forExecutor.Log, forExecutor.Ops, forExecutor.OnReady = log, o, func(l executor.Listening) {
+	forExecutor.Log, forExecutor.Ops = log, o
+	forExecutor.OnReady = func(l executor.ListenAddresses) {
 		executorReady <- l.Addr
 	}
 	stopExecutor := inBackground(t, func(ctx context.Context) error {
@@ -92,7 +93,7 @@ func startTraced(t *testing.T) *traced {
 	var forIngress ingress.Config
 	defaults(&forIngress, "--addr=127.0.0.1:0", "--nats-url="+c.nats.URL())
 	ingressReady := make(chan string, 1)
-	forIngress.Log, forIngress.Ops, forIngress.OnReady = log, o, func(l ingress.Listening) {
+	forIngress.Log, forIngress.Ops, forIngress.OnReady = log, o, func(l ingress.ListenAddresses) {
 		ingressReady <- l.Addr
 	}
 	stopIngress := inBackground(t, func(ctx context.Context) error {

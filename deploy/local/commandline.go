@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// commandLine returns the command with which a user runs the hookstart command line in the current
-// folder.
-func commandLine() string {
+// hookstartCommand returns the command with which a user runs the hookstart command line in the
+// current folder.
+func hookstartCommand() string {
 	executable, err := os.Executable()
 	folder, err2 := os.Getwd()
 	if err != nil || err2 != nil {
-		return commandLineName
+		return hookstartProgramName
 	}
-	return commandLineBeside(executable, folder)
+	return hookstartCommandBeside(executable, folder)
 }
 
-const commandLineName = "hookstart"
+const hookstartProgramName = "hookstart"
 
-// commandLineBeside returns the command with which a user in a folder runs the hookstart next to
-// executable: its name if the PATH leads to it, or else its path. If there is no such program, as
-// in the image, it returns the name.
-func commandLineBeside(executable, folder string) string {
-	path := filepath.Join(filepath.Dir(executable), commandLineName)
+// hookstartCommandBeside returns the command with which a user in a folder runs the hookstart next
+// to executable: its name if the PATH leads to it, or else its path. If there is no such program,
+// as in the image, it returns the name.
+func hookstartCommandBeside(executable, folder string) string {
+	path := filepath.Join(filepath.Dir(executable), hookstartProgramName)
 	beside, err := os.Stat(path)
 	if err != nil || beside.IsDir() {
-		return commandLineName
+		return hookstartProgramName
 	}
-	if found, err := exec.LookPath(commandLineName); err == nil {
+	if found, err := exec.LookPath(hookstartProgramName); err == nil {
 		if onPath, err := os.Stat(found); err == nil && os.SameFile(beside, onPath) {
-			return commandLineName
+			return hookstartProgramName
 		}
 	}
 	if relative, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(relative) {
-		if path = relative; path == commandLineName {
+		if path = relative; path == hookstartProgramName {
 			path = "./" + path
 		}
 	}

@@ -108,7 +108,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
-			if err := recordSkipped(c.DataDir, consumer); err != nil {
+			if err := recordSkippedConsumer(c.DataDir, consumer); err != nil {
 				log.WithError(err).Error("executions that were not run will be ended as failed, " +
 					"not given to runners: " + consumer)
 			}
@@ -136,7 +136,7 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 // executions. The file is kept until the executor has redelivered those starts to the runners.
 const skippedConsumersFolder = "passed-over"
 
-func recordSkipped(dataDir, consumer string) error {
+func recordSkippedConsumer(dataDir, consumer string) error {
 	folder := filepath.Join(dataDir, skippedConsumersFolder)
 	if err := durable.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -158,8 +158,8 @@ func skippedConsumers(dataDir string) (consumers []string, err error) {
 	return consumers, err
 }
 
-// forgetSkipped removes a consumer's file from skippedConsumersFolder.
-func forgetSkipped(dataDir, consumer string) error {
+// forgetSkippedConsumer removes a consumer's file from skippedConsumersFolder.
+func forgetSkippedConsumer(dataDir, consumer string) error {
 	return os.Remove(filepath.Join(dataDir, skippedConsumersFolder, filepath.Base(consumer)))
 }
 

@@ -132,7 +132,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	l.Add(l.server.Shutdown)
-	l.describe(adminToken)
+	l.configureServices(adminToken)
 	for _, step := range []func(context.Context) error{l.startServices, l.watchNATS, l.startDemo} {
 		if err := step(ctx); ctx.Err() != nil {
 			return nil // canceled during the start, which is not a failure
@@ -182,8 +182,8 @@ func (l *local) listen(ctx context.Context) (err error) {
 		l.Add(func() { _ = listener.Close() })
 		*one.listener = listener
 	}
-	l.ops.Ready.NotReady("ingress", "starting")
-	l.ops.Ready.NotReady("executor", "starting")
+	l.ops.Ready.MarkNotReady("ingress", "starting")
+	l.ops.Ready.MarkNotReady("executor", "starting")
 	var stopOps, stopTraces func()
 	if l.opsAddr, stopOps, err = l.ops.Serve(ctx, c.OpsAddr, l.log); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (l *local) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// describe fills in l.started and completes the configurations of the services.
-func (l *local) describe(adminToken string) {
+// configureServices fills in l.started and completes the configurations of the services.
+func (l *local) configureServices(adminToken string) {
 	c := &l.config
 	l.started = Started{
 		IngressURL:     localURL(l.ingress.Listener.Addr(), c.TLSCert),
@@ -221,7 +221,7 @@ func (l *local) describe(adminToken string) {
 		new(atomic.Int64), true
 	l.executor.SkippedConsumers = func() ([]string, error) { return skippedConsumers(c.DataDir) }
 	l.executor.Redelivered = func(consumer string) error {
-		return forgetSkipped(c.DataDir, consumer)
+		return forgetSkippedConsumer(c.DataDir, consumer)
 	}
 	if !c.NoDemo {
 		l.executor.DemoQueue = demoQueue
@@ -235,14 +235,14 @@ func (l *local) describe(adminToken string) {
 // executor stops last, so it still records everything that the ingress has accepted.
 func (l *local) startServices(ctx context.Context) error {
 	recording := l.Start(context.WithoutCancel(ctx), func(ctx context.Context, ready func()) error {
-		l.executor.OnReady = func(executor.Listening) { ready() }
+		l.executor.OnReady = func(executor.ListenAddresses) { ready() }
 		return executor.Run(ctx, l.executor)
 	})
 	if err := recording.Ready(ctx); err != nil {
 		return err
 	}
 	accepting := l.Start(ctx, func(ctx context.Context, ready func()) error {
-		l.ingress.OnReady = func(ingress.Listening) { ready() }
+		l.ingress.OnReady = func(ingress.ListenAddresses) { ready() }
 		return ingress.Run(ctx, l.ingress)
 	})
 	return accepting.Ready(ctx)
@@ -318,7 +318,7 @@ func (s Started) print(out io.Writer, dataDir string, isNew bool) {
 		token, shown = s.AdminToken, s.AdminToken
 		export += " " + tokenVariable + "=" + s.AdminToken
 	}
-	hookstart := commandLine()
+	hookstart := hookstartCommand()
 	begin := fmt.Sprintf(`There is no demo workflow (--no-demo). Make a workflow and start an execution:
   export %[1]s
   %[2]s account put acme

@@ -59,12 +59,13 @@ func tryReadStarts(ctx context.Context, natsURL string, targets []target) (map[s
 func countStarts(
 	ctx context.Context, js jetstream.JetStream, t target, counts map[string]int,
 ) error {
-	err := stream.Read(ctx, js, t.layout.StreamName(t.queue), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{t.layout.StartSubject(t.queue, t.workflowID, "*")},
-	}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		counts[msg.Headers().Get(stream.HeaderExecutionID)]++
-		return nil
-	})
+	err := stream.ForEachMessage(ctx, js, t.layout.StreamName(t.queue),
+		jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{t.layout.StartSubject(t.queue, t.workflowID, "*")},
+		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			counts[msg.Headers().Get(stream.HeaderExecutionID)]++
+			return nil
+		})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // everything in it is lost
 	}

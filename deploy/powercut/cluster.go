@@ -32,8 +32,8 @@ const (
 	roleRunner   = "powercut-runner"
 )
 
-// ownQueue is the queue with a stream of its own.
-const ownQueue = "own"
+// ownStreamQueue is the queue with a stream of its own.
+const ownStreamQueue = "own"
 
 // cluster is an installation on several machines. Each NATS server has its own machine, and one
 // more machine runs an ingress, an executor with SQLite, and a runner. The programs keep their
@@ -77,13 +77,13 @@ func newCluster(
 	}
 	for n := range servers {
 		err := c.addMachine("nats-"+strconv.Itoa(n), model, luck,
-			c.server(n, clients[n], routes[n], routeURLs, syncAlways))
+			c.serverStarter(n, clients[n], routes[n], routeURLs, syncAlways))
 		if err != nil {
 			return nil, err
 		}
 	}
 	return c, c.addMachine("services", model, luck,
-		c.program(roleExecutor, func(mounted string) []string {
+		c.programStarter(roleExecutor, func(mounted string) []string {
 			return []string{
 				"--addr=" + c.executor.Addr(), "--ops-addr=" + c.executorOps.Addr(),
 				"--database-url=sqlite:" + filepath.Join(mounted, "executions.db"),
@@ -92,14 +92,14 @@ func newCluster(
 				"--public-url=http://" + c.ingress.Addr(), "--log-level=warn",
 			}
 		}),
-		c.program(roleIngress, func(string) []string {
+		c.programStarter(roleIngress, func(string) []string {
 			return []string{
 				"--addr=" + c.ingress.Addr(), "--ops-addr=" + c.ingressOps.Addr(),
 				"--nats-url=" + c.natsURL(), "--connect-timeout=" + clusterTimeout.String(),
 				"--log-level=warn",
 			}
 		}),
-		c.program(roleRunner, func(string) []string {
+		c.programStarter(roleRunner, func(string) []string {
 			args := []string{c.natsURL()}
 			for _, t := range c.targets() {
 				args = append(args, t.queue)
@@ -120,9 +120,9 @@ func (c *cluster) addMachine(
 	return err
 }
 
-// server returns a function that starts a NATS server as in deploy/nats, but without TLS and
+// serverStarter returns a function that starts a NATS server as in deploy/nats, but without TLS and
 // accounts, which do not affect its files.
-func (c *cluster) server(
+func (c *cluster) serverStarter(
 	n int, client, route *freeport.Port, routes []string, syncAlways bool,
 ) startProgram {
 	name, interval := "nats-"+strconv.Itoa(n), "120s"
@@ -145,8 +145,8 @@ cluster { name: powercut, listen: "%s", routes: [%s], no_advertise: true }
 	}
 }
 
-// program returns a function that starts a program with the arguments that args returns.
-func (c *cluster) program(role string, args func(mounted string) []string) startProgram {
+// programStarter returns a function that starts a program with the arguments that args returns.
+func (c *cluster) programStarter(role string, args func(mounted string) []string) startProgram {
 	return func(mounted string) (*child.Process, error) {
 		return c.launch(role, role, args(mounted)...)
 	}
@@ -158,7 +158,7 @@ func (c *cluster) launch(role, name string, args ...string) (*child.Process, err
 	if err != nil {
 		return nil, err
 	}
-	return child.StartLogging(cmd, c.logPath(name))
+	return child.StartWithLogFile(cmd, c.logPath(name))
 }
 
 func (c *cluster) logPath(name string) string { return filepath.Join(c.folder, name+".log") }
@@ -169,7 +169,7 @@ func (c *cluster) natsURL() string            { return strings.Join(c.urls, ",")
 func (c *cluster) targets() []target {
 	return []target{
 		{workflowID: workflowID, queue: execution.DefaultQueue},
-		{workflowID: workflowID + "-own", queue: ownQueue, layout: stream.Layout{Own: true}},
+		{workflowID: workflowID + "-own", queue: ownStreamQueue, layout: stream.Layout{Own: true}},
 	}
 }
 
@@ -201,7 +201,7 @@ func (c *cluster) boot(ctx context.Context) error {
 	for _, ops := range []*freeport.Port{c.executorOps, c.ingressOps} {
 		if err := c.awaitReady(ctx, "http://"+ops.Addr()+"/readyz"); err != nil {
 			return fmt.Errorf("%w\nexecutor: %s\ningress: %s", err,
-				endOfFile(c.logPath(roleExecutor)), endOfFile(c.logPath(roleIngress)))
+				fileTail(c.logPath(roleExecutor)), fileTail(c.logPath(roleIngress)))
 		}
 	}
 	return nil

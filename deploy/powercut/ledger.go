@@ -18,21 +18,21 @@ type ledger struct {
 	unanswered []string
 	// workflows holds the last confirmed state of each workflow, keyed by ID. A workflow with a
 	// change in flight is missing.
-	workflows map[string]confirmed
+	workflows map[string]confirmedState
 	changes   int           // number of confirmed changes
 	strange   []string      // descriptions of responses that must not occur
 	grown     chan struct{} // receives a value after a delivery was accepted; holds at most one
 }
 
-// confirmed is the state of a workflow that the operators' API has confirmed.
-type confirmed struct {
+// confirmedState is the state of a workflow that the operators' API has confirmed.
+type confirmedState struct {
 	active bool
 	token  string
 }
 
 func newLedger(prefix string) *ledger {
 	return &ledger{
-		prefix: prefix, accepted: map[string]string{}, workflows: map[string]confirmed{},
+		prefix: prefix, accepted: map[string]string{}, workflows: map[string]confirmedState{},
 		grown: make(chan struct{}, 1),
 	}
 }
@@ -82,16 +82,16 @@ func (l *ledger) recordUnexpected(format string, args ...any) {
 }
 
 // confirm records the state of a workflow that the API has confirmed.
-func (l *ledger) confirm(id string, c confirmed) {
+func (l *ledger) confirm(id string, c confirmedState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.workflows[id] = c
 	l.changes++
 }
 
-// forget removes a workflow from the ledger because a change is in flight, so both its old and its
-// new state are correct.
-func (l *ledger) forget(id string) {
+// forgetWorkflow removes a workflow from the ledger because a change is in flight, so both its old
+// and its new state are correct.
+func (l *ledger) forgetWorkflow(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.workflows, id)

@@ -43,10 +43,10 @@ func targetOf(deliveryID string, targets int) int {
 // apiRetryTimeout is how long a call of the operators' API is retried while the response is a 5xx.
 const apiRetryTimeout = 2 * time.Minute
 
-// untilAnswered retries a call of the operators' API while the response is a 5xx, as operators do.
-// A program reports that it is ready before all processes confirm changes, so the first calls can
-// fail. untilAnswered returns the last error.
-func untilAnswered(ctx context.Context, call func(context.Context) error) (err error) {
+// retryServerErrors retries a call of the operators' API while the response is a 5xx, as operators
+// do. A program reports that it is ready before all processes confirm changes, so the first calls
+// can fail. retryServerErrors returns the last error.
+func retryServerErrors(ctx context.Context, call func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiRetryTimeout)
 	defer cancel()
 	retry.Until(ctx, unavailableRetryPause, func() bool {
@@ -98,25 +98,27 @@ func send(ctx context.Context, l *ledger, urls []string, seed uint64, enough fun
 	all.Wait()
 }
 
-// operate creates workflows, activates them and rotates their tokens until ctx ends or a request
-// fails because the power was cut.
-func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix, queue string) {
+// changeWorkflows creates workflows, activates them and rotates their tokens until ctx ends or a
+// request fails because the power was cut.
+func changeWorkflows(ctx context.Context, l *ledger, client *apiclient.Client, prefix,
+	queue string,
+) {
 	for n := 1; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("%s-%d", prefix, n)
-		steps := []func() (confirmed, error){
-			func() (confirmed, error) { return putWorkflow(ctx, client, id, queue) },
-			func() (confirmed, error) {
+		steps := []func() (confirmedState, error){
+			func() (confirmedState, error) { return putWorkflow(ctx, client, id, queue) },
+			func() (confirmedState, error) {
 				w, err := client.Activate(ctx, id)
-				return confirmed{active: w.Active}, err
+				return confirmedState{active: w.Active}, err
 			},
-			func() (confirmed, error) {
+			func() (confirmedState, error) {
 				_, err := client.RotateToken(ctx, id, nodeID, 0)
-				return confirmed{active: true}, err
+				return confirmedState{active: true}, err
 			},
 		}
 		for _, step := range steps {
 			// Until the change is confirmed, both the old and the new state are correct.
-			l.forget(id)
+			l.forgetWorkflow(id)
 			c, err := step()
 			if err != nil {
 				return
@@ -135,13 +137,13 @@ func operate(ctx context.Context, l *ledger, client *apiclient.Client, prefix, q
 // high to matter.
 func putWorkflow(
 	ctx context.Context, client *apiclient.Client, id, queue string,
-) (confirmed, error) {
+) (confirmedState, error) {
 	w, err := client.PutWorkflow(ctx, id, api.PutWorkflow{
 		AccountID: accountID, Name: id, Queue: queue,
 		RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
 		Triggers:  []api.PutTrigger{{NodeID: nodeID}},
 	})
-	return confirmed{active: w.Active}, err
+	return confirmedState{active: w.Active}, err
 }
 
 // prepare creates and activates the workflows for the load, and their account, if they do not exist
@@ -183,8 +185,8 @@ func prepareTarget(
 	return trigger.URL, err
 }
 
-// moveQueues gives an own stream to each queue of the targets that is meant to have one.
-func moveQueues(ctx context.Context, client *apiclient.Client, targets []target) error {
+// createOwnStreams gives an own stream to each queue of the targets that is meant to have one.
+func createOwnStreams(ctx context.Context, client *apiclient.Client, targets []target) error {
 	for _, t := range targets {
 		if !t.layout.Own {
 			continue

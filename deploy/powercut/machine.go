@@ -18,7 +18,7 @@ type machine struct {
 	programs []startProgram
 
 	disk    *disk.Disk
-	mounted *disk.Mounted
+	mounted *disk.Mount
 	running []*child.Process // nil while the machine is off
 }
 
@@ -97,8 +97,8 @@ func cutTogether(machines []*machine, killAll func()) {
 	machines[0].disk.CutPower(func() { cutTogether(machines[1:], killAll) })
 }
 
-// endOfFile returns the last 1,000 bytes of a log file.
-func endOfFile(path string) string {
+// fileTail returns the last 1,000 bytes of a log file.
+func fileTail(path string) string {
 	text, err := os.ReadFile(path) //nolint:gosec // the caller's own
 	if err != nil {
 		return err.Error()

@@ -122,7 +122,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", always.Mode, always.Cuts, err)
 	}
-	control, err := c.control().runMode(ctx, filepath.Join(folder, "default"), false)
+	control, err := c.controlConfig().runMode(ctx, filepath.Join(folder, "default"), false)
 	if err != nil {
 		return fmt.Errorf("%s, after %d cuts: %w", control.Mode, control.Cuts, err)
 	}
@@ -133,10 +133,10 @@ func Run(ctx context.Context, c Config) (err error) {
 // maxClusterControlCuts is the maximum number of power cuts in the control with several servers.
 const maxClusterControlCuts = 3
 
-// control returns the configuration of the control. With several servers, there are few cuts, each
-// on new disks, and each drops everything that was not synced. Otherwise, the result would depend
-// on the data that the disks keep by chance.
-func (c Config) control() Config {
+// controlConfig returns the configuration of the control. With several servers, there are few cuts,
+// each on new disks, and each drops everything that was not synced. Otherwise, the result would
+// depend on the data that the disks keep by chance.
+func (c Config) controlConfig() Config {
 	if c.Servers > 1 {
 		c.Cuts, c.CutsPerDisk, c.worst = min(c.Cuts, maxClusterControlCuts), 1, true
 	}
@@ -194,7 +194,7 @@ func (c Config) runMode(ctx context.Context, folder string, syncAlways bool) (r 
 	luck := rand.New(rand.NewPCG(c.Seed, c.Seed)) //nolint:gosec // not a secret
 	var left disk.Randomness = luck
 	if c.worst {
-		left = disk.Worst
+		left = disk.LoseAllUnsynced
 	}
 	for number := 1; r.Cuts < c.Cuts; number++ {
 		m, err := c.newInstallation(filepath.Join(folder, fmt.Sprint(number)), syncAlways, left)
@@ -240,7 +240,7 @@ func (c Config) newInstallation(
 	if c.Servers > 1 {
 		return newCluster(folder, c.Servers, disk.Model(c.Model), syncAlways, luck)
 	}
-	return newOneMachine(folder, disk.Model(c.Model), syncAlways, luck)
+	return newSingleMachine(folder, disk.Model(c.Model), syncAlways, luck)
 }
 
 // diskRun runs one installation, which is empty at first, through several power cuts.
@@ -320,7 +320,7 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	l.client = apiclient.New(l.executorURL(), adminToken)
 	if again {
 		var lost []string
-		if err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+		if err := retryServerErrors(ctx, func(ctx context.Context) (err error) {
 			lost, err = lostWorkflows(ctx, l.ledger, l.client)
 			return err
 		}); err != nil {
@@ -328,10 +328,10 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 		}
 		l.result.LostChanges += len(lost)
 		for _, id := range lost {
-			l.ledger.forget(id)
+			l.ledger.forgetWorkflow(id)
 		}
 	}
-	if err := untilAnswered(ctx, func(ctx context.Context) (err error) {
+	if err := retryServerErrors(ctx, func(ctx context.Context) (err error) {
 		l.urls, err = prepare(ctx, l.client, l.targets())
 		return err
 	}); err != nil {
@@ -340,8 +340,8 @@ func (l *diskRun) powerOn(ctx context.Context, again bool) (err error) {
 	if again {
 		return l.checkDurability(ctx)
 	}
-	return untilAnswered(ctx, func(ctx context.Context) error {
-		return moveQueues(ctx, l.client, l.targets())
+	return retryServerErrors(ctx, func(ctx context.Context) error {
+		return createOwnStreams(ctx, l.client, l.targets())
 	})
 }
 
@@ -354,7 +354,8 @@ func (l *diskRun) loadAndCut(ctx context.Context, n int) error {
 	var all sync.WaitGroup
 	all.Go(func() { send(ctx, l.ledger, l.urls, seed, func() bool { return false }) })
 	all.Go(func() {
-		operate(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n), l.targets()[0].queue)
+		changeWorkflows(ctx, l.ledger, l.client, fmt.Sprintf("workflow-%d", n),
+			l.targets()[0].queue)
 	})
 	for l.ledger.len() < enough && ctx.Err() == nil {
 		select {

@@ -14,7 +14,7 @@ import (
 
 // TestMain makes the test binary act as hookstart-local when it is started in that role.
 func TestMain(m *testing.M) {
-	if RunIfProgram() {
+	if RunAsRole() {
 		return
 	}
 	os.Exit(m.Run())
@@ -41,7 +41,7 @@ func testPowerCuts(t *testing.T, servers, cuts int) {
 	for _, syncAlways := range []bool{true, false} {
 		c := Config{
 			Servers: servers, Cuts: cuts, CutsPerDisk: cuts, Seed: rand.Uint64(),
-			Model: string(disk.Ordered), NoEnds: true, worst: !syncAlways, Verbose: true,
+			Model: string(disk.ModelOrdered), NoEnds: true, worst: !syncAlways, Verbose: true,
 			Out: t.Output(),
 		}
 		r, err := c.runMode(t.Context(), t.TempDir(), syncAlways)
@@ -59,7 +59,7 @@ func testPowerCuts(t *testing.T, servers, cuts int) {
 // power cut, even on a file system where only an fsync of the folder makes names durable.
 func TestNewFoldersAreDurable(t *testing.T) {
 	requireFUSE(t)
-	m, err := newOneMachine(t.TempDir(), disk.Strict, true, disk.Worst)
+	m, err := newSingleMachine(t.TempDir(), disk.ModelStrict, true, disk.LoseAllUnsynced)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,28 +25,28 @@ const roleLocal = "powercut-hookstart-local"
 // startTimeout is how long an installation may take to become ready.
 const startTimeout = 60 * time.Second
 
-// RunIfProgram runs one of the programs if this process was started in that role. It reports
+// RunAsRole runs one of the programs if this process was started in that role. It reports
 // whether it did. main must call it before Run.
-func RunIfProgram() bool {
+func RunAsRole() bool {
 	switch os.Args[0] {
 	case roleLocal:
 		program.Main("hookstart-local", "", local.Run)
 	case roleServer:
-		program.Exit(embednats.RunProgram(os.Args[1:]))
+		program.ExitOnError(embednats.RunProgram(os.Args[1:]))
 	case roleIngress:
 		program.Main("ingress", "", ingress.Run)
 	case roleExecutor:
 		program.Main("executor", "", executor.Run)
 	case roleRunner:
-		program.Exit(runRunner(os.Args[1], os.Args[2:]))
+		program.ExitOnError(runRunner(os.Args[1], os.Args[2:]))
 	default:
 		return false
 	}
 	return true
 }
 
-// oneMachine is an installation of hookstart-local on one machine.
-type oneMachine struct {
+// singleMachine is an installation of hookstart-local on one machine.
+type singleMachine struct {
 	*machine
 
 	syncAlways bool
@@ -54,15 +54,15 @@ type oneMachine struct {
 	process    *process
 }
 
-func newOneMachine(
+func newSingleMachine(
 	folder string, model disk.Model, syncAlways bool, luck disk.Randomness,
-) (_ *oneMachine, err error) {
-	o := &oneMachine{syncAlways: syncAlways, adminToken: adminToken}
+) (_ *singleMachine, err error) {
+	o := &singleMachine{syncAlways: syncAlways, adminToken: adminToken}
 	o.machine, err = newMachine(folder, model, luck, o.launch)
 	return o, err
 }
 
-func (o *oneMachine) launch(mounted string) (_ *child.Process, err error) {
+func (o *singleMachine) launch(mounted string) (_ *child.Process, err error) {
 	o.process, err = startLocal(dataFolder(mounted), o.logPath(), o.adminToken, o.syncAlways)
 	if err != nil {
 		return nil, err
@@ -70,25 +70,33 @@ func (o *oneMachine) launch(mounted string) (_ *child.Process, err error) {
 	return o.process.Process, nil
 }
 
-func (o *oneMachine) logPath() string     { return filepath.Join(o.folder, "hookstart-local.log") }
-func (o *oneMachine) executorURL() string { return o.process.executor }
-func (o *oneMachine) natsURL() string     { return o.process.nats }
+func (o *singleMachine) logPath() string {
+	return filepath.Join(o.folder,
+		"hookstart-local.log")
+}
+func (o *singleMachine) executorURL() string { return o.process.executor }
+func (o *singleMachine) natsURL() string     { return o.process.nats }
 
 // targets returns a workflow in the demo workflow's queue, so that the runner inside
 // hookstart-local runs its executions.
-func (o *oneMachine) targets() []target { return []target{{workflowID: workflowID, queue: "demo"}} }
+func (o *singleMachine) targets() []target {
+	return []target{{
+		workflowID: workflowID,
+		queue:      "demo",
+	}}
+}
 
 // close does nothing: after a power cut, no part of the installation is left.
-func (o *oneMachine) close() {}
+func (o *singleMachine) close() {}
 
 // boot turns the machine on and waits until hookstart-local is ready. If the process exits instead,
 // the error includes the end of its log.
-func (o *oneMachine) boot(ctx context.Context) error {
+func (o *singleMachine) boot(ctx context.Context) error {
 	if err := o.start(); err != nil {
 		return err
 	}
 	if err := o.process.awaitReady(ctx); err != nil {
-		return fmt.Errorf("%w: %s", err, endOfFile(o.logPath()))
+		return fmt.Errorf("%w: %s", err, fileTail(o.logPath()))
 	}
 	return nil
 }
@@ -124,7 +132,7 @@ func startLocal(dataDir, log, token string, syncAlways bool) (*process, error) {
 	}
 	p := &process{}
 	cmd.Stdout = &p.stdout
-	if p.Process, err = child.StartLogging(cmd, log); err != nil {
+	if p.Process, err = child.StartWithLogFile(cmd, log); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -68,7 +68,7 @@ func Prepare(
 			return err
 		}
 	}
-	if err := setNodeVersion(tree, version); err != nil {
+	if err := setPackageJSONVersion(tree, version); err != nil {
 		return err
 	}
 	if _, err := git(ctx, tree, "commit", "--quiet", "--all", "--message",
@@ -99,7 +99,7 @@ func Prepare(
 // packageJSONPath is the path of the Node.js kit's package.json, which gets the release's version.
 const packageJSONPath = "shared/runner/node/package.json"
 
-func setNodeVersion(root, version string) error {
+func setPackageJSONVersion(root, version string) error {
 	path := filepath.Join(root, packageJSONPath)
 	text, err := os.ReadFile(path) //nolint:gosec // in the checkout
 	if err != nil {

@@ -56,14 +56,14 @@ func GoMod(root, folder, version string) ([]byte, error) {
 		return nil, err
 	}
 	for _, required := range file.Require {
-		if isOurs(required.Mod.Path) {
+		if isRepositoryModule(required.Mod.Path) {
 			if err := file.AddRequire(required.Mod.Path, version); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, replaced := range file.Replace {
-		if !isOurs(replaced.Old.Path) {
+		if !isRepositoryModule(replaced.Old.Path) {
 			return nil,
 				fmt.Errorf("%s replaces %s, but a replace directive has no effect in modules "+
 					"that require it", name, replaced.Old.Path)
@@ -76,7 +76,9 @@ func GoMod(root, folder, version string) ([]byte, error) {
 	return file.Format()
 }
 
-func isOurs(modulePath string) bool { return strings.HasPrefix(modulePath, ModulePathPrefix+"/") }
+func isRepositoryModule(modulePath string) bool {
+	return strings.HasPrefix(modulePath, ModulePathPrefix+"/")
+}
 
 // CheckChangelog returns an error that describes what CHANGELOG.md lacks for a release: a section
 // for the version, with a valid date and at least one entry.

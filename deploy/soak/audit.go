@@ -35,7 +35,7 @@ type ledgerAuditResult struct {
 	inStreams  map[string]int // number of stored executions by the stream of their starts
 }
 
-// examine compares the ledger with the stored and recorded executions. Only the responses to
+// auditLedger compares the ledger with the stored and recorded executions. Only the responses to
 // senders count, whatever happened on the way:
 //
 //   - lost: the execution was acknowledged but is not stored.
@@ -47,7 +47,7 @@ type ledgerAuditResult struct {
 //     such a request only once; if the stream does not acknowledge it in time, the ingress cannot
 //     know whether it was stored.
 //   - wrong: the recorded final status differs from the reported one.
-func examine(
+func auditLedger(
 	b *ledger, s streamContents, records map[string]record, incidents []incident,
 ) *ledgerAuditResult {
 	b.mu.Lock()
@@ -173,7 +173,7 @@ func (a *ledgerAuditResult) examineQueues(starts map[string]storedStart, i *inst
 				s.marker, s.queue, s.stream))
 		}
 	}
-	for _, queue := range i.ownQueues() {
+	for _, queue := range i.queuesWithOwnStream() {
 		name := stream.OwnStreamName(queue)
 		a.ownStreams = append(a.ownStreams, name)
 		if a.inStreams[name] == 0 {

@@ -115,7 +115,7 @@ func TestExamine(t *testing.T) {
 	} {
 		b := newLedger()
 		c.told(b, b.addDelivery("m", c.hasID))
-		if got := found(examine(b, streamContents{starts: c.starts}, c.records,
+		if got := found(auditLedger(b, streamContents{starts: c.starts}, c.records,
 			paused)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -149,7 +149,8 @@ func TestExamineEnds(t *testing.T) {
 			starts: map[string]storedStart{"x": {marker: "m", messages: 1}},
 			ends:   c.ends,
 		}
-		if got := found(examine(b, s, map[string]record{"x": {1, c.status}}, nil)); got != c.want {
+		if got := found(auditLedger(b, s, map[string]record{"x": {1, c.status}},
+			nil)); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

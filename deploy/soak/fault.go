@@ -101,7 +101,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 	for _, s := range f.installation.services() {
 		kind, _, _ := strings.Cut(s.name, "-")
 		rolled[kind] = append(rolled[kind], s.name)
-		add("kill "+kind, []string{s.name}, 0, longestDowntime, outage(s.process, s.kill))
+		add("kill "+kind, []string{s.name}, 0, longestDowntime, stopAndRestart(s.process, s.kill))
 		add("pause "+kind, []string{s.name}, shortestFault, longestFault, pauseProcess(s.process))
 	}
 	add("rolling restart of ingresses", rolled["ingress"], 0, time.Second,
@@ -109,7 +109,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 	add("rolling restart of executors", rolled["executor"], 0, time.Second,
 		rollingRestart(f.installation.executors))
 	for _, r := range f.installation.runners {
-		add("kill runner", []string{r.name}, 0, longestDowntime, outage(r.process, r.kill))
+		add("kill runner", []string{r.name}, 0, longestDowntime, stopAndRestart(r.process, r.kill))
 		add("pause runner", []string{r.name}, shortestFault, longestFault, pauseProcess(r.process))
 	}
 	f.addConnectionFaults(add)
@@ -126,7 +126,7 @@ func (f *faultInjector) shuffledFaults() []fault {
 	slot := []string{"nodes"}
 	nodes := f.installation.nodes
 	for n, p := range nodes {
-		add("kill node", slot, 0, longestDowntime, outage(p.process, p.kill))
+		add("kill node", slot, 0, longestDowntime, stopAndRestart(p.process, p.kill))
 		if p.disk != nil {
 			room := f.random.Uint64N(64 << 10)
 			add("full disk of node", slot, shortestFault, longestFault, func(
@@ -148,11 +148,11 @@ func (f *faultInjector) shuffledFaults() []fault {
 		add("silence between nodes", slot, shortestFault, longestFault,
 			breakLinks(links, (*link.Link).Silence))
 	}
-	for _, queue := range f.installation.ownQueues() {
+	for _, queue := range f.installation.queuesWithOwnStream() {
 		add("step down leaders of an own stream", slot, 0, time.Second, f.stepDown(queue))
 	}
 	last := nodes[f.random.IntN(len(nodes))]
-	add("stop node", slot, 0, longestDowntime, outage(last.process, last.terminate))
+	add("stop node", slot, 0, longestDowntime, stopAndRestart(last.process, last.terminate))
 	f.random.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
 	return all
 }
@@ -226,9 +226,9 @@ func (f *faultInjector) addDatabaseFaults(add addFaultFunc) {
 		everything = append(everything, p.name)
 	}
 	executor := f.installation.executors[f.random.IntN(len(f.installation.executors))]
-	add("freeze executor in a transaction, nothing else", everything, freezeAloneDuration,
-		freezeAloneDuration+time.Second, func(ctx context.Context, lasts time.Duration) error {
-			return f.freezeAlone(ctx, executor, lasts)
+	add("freeze executor in a transaction, nothing else", everything, onlyFaultFreezeDuration,
+		onlyFaultFreezeDuration+time.Second, func(ctx context.Context, lasts time.Duration) error {
+			return f.freezeAsOnlyFault(ctx, executor, lasts)
 		})
 }
 
@@ -342,9 +342,9 @@ func (f *faultInjector) pastIncidents() []incident {
 	return append([]incident{}, f.incidents...)
 }
 
-// outage returns an injection that ends a process with the function end, waits, and restarts the
-// process.
-func outage(p *process, end func()) injection {
+// stopAndRestart returns an injection that ends a process with the function end, waits, and
+// restarts the process.
+func stopAndRestart(p *process, end func()) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
 		end()
 		retry.Sleep(ctx, lasts)

@@ -43,11 +43,11 @@ func TestFrozenAndLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	aside, err := putAsideStarts(t.Context(), i.client())
+	aside, err := deadLetterStarts(t.Context(), i.client())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report{audit: examine(s.ledger, streams, records, nil), aside: aside}
+	r := &report{audit: auditLedger(s.ledger, streams, records, nil), aside: aside}
 	r.write(t.Output())
 	if err := r.err(); err != nil {
 		t.Error(err)

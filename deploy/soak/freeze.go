@@ -17,9 +17,9 @@ const (
 	shortestFreeze = 8 * time.Second
 	longestFreeze  = 15 * time.Second
 	// takeoverTimeout is the maximum time that the other executors may take to record everything.
-	// freezeAloneDuration is how long the executor stays frozen to observe this.
-	takeoverTimeout     = 20 * time.Second
-	freezeAloneDuration = takeoverTimeout + 10*time.Second
+	// onlyFaultFreezeDuration is how long the executor stays frozen to observe this.
+	takeoverTimeout         = 20 * time.Second
+	onlyFaultFreezeDuration = takeoverTimeout + 10*time.Second
 )
 
 // freeze stops an executor either inside or outside of a transaction. It retries until it catches
@@ -54,9 +54,11 @@ func (f *faultInjector) freeze(
 	return errors.New("it was never caught like that")
 }
 
-// freezeAlone freezes an executor inside a transaction while everything else works. The other
-// executors must go on recording; otherwise freezeAlone records a stall.
-func (f *faultInjector) freezeAlone(ctx context.Context, s *service, lasts time.Duration) error {
+// freezeAsOnlyFault freezes an executor inside a transaction while everything else works. The other
+// executors must go on recording; otherwise freezeAsOnlyFault records a stall.
+func (f *faultInjector) freezeAsOnlyFault(ctx context.Context, s *service,
+	lasts time.Duration,
+) error {
 	return f.freeze(ctx, s, true, func() error {
 		retry.Sleep(ctx, takeoverTimeout)
 		before, err := f.recordedCount(ctx)
@@ -68,7 +70,7 @@ func (f *faultInjector) freezeAlone(ctx context.Context, s *service, lasts time.
 		if err != nil || after != before || ctx.Err() != nil {
 			return err
 		}
-		if lag := checkCaughtUp(ctx, f.installation.js); lag != nil {
+		if lag := checkConsumersCaughtUp(ctx, f.installation.js); lag != nil {
 			f.recordStalled(fmt.Sprintf("%s was frozen in a transaction, and for %s nobody "+
 				"recorded anything: %v", s.name, lasts-takeoverTimeout, lag))
 		}

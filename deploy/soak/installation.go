@@ -138,7 +138,7 @@ func (i *installation) startAll(ctx context.Context) error {
 	if err := i.makeWorkflows(ctx); err != nil {
 		return err
 	}
-	return i.moveQueues(ctx)
+	return i.createOwnStreams(ctx)
 }
 
 // addServices prepares the ingresses, executors and runners.

@@ -111,7 +111,7 @@ func (p *posting) request(ctx context.Context, one posted, turn int) posted {
 	path := p.senders.paths[turn%len(p.senders.paths)]
 	for n := range p.senders.urls {
 		url := p.senders.urls[(turn+n)%len(p.senders.urls)]
-		one.answer, one.err = p.senders.request(ctx, &delivery{
+		one.answer, one.err = p.senders.sendRequest(ctx, &delivery{
 			marker: one.marker,
 			hasID:  one.hasID,
 		}, url+path)

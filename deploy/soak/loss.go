@@ -50,13 +50,13 @@ func (f *faultInjector) addDataLossFaults(add addFaultFunc) {
 // rollBackDatabase returns an injection that makes the database lose its latest transactions.
 func (f *faultInjector) rollBackDatabase(promoteStandby bool) injection {
 	return func(ctx context.Context, lasts time.Duration) error {
-		if err := f.database.Copy(ctx); err != nil {
+		if err := f.database.BaseBackup(ctx); err != nil {
 			return err
 		}
 		retry.Sleep(ctx, lasts)
 		ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 		defer cancel()
-		return f.database.RestoreCopy(ctx, promoteStandby)
+		return f.database.RestoreBaseBackup(ctx, promoteStandby)
 	}
 }
 
@@ -78,7 +78,7 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 		}
 		taken := 0
 		for msg := range batch.Messages() {
-			if err := f.ackUnreported(ctx, msg, taken%2 == 0); err != nil {
+			if err := f.ackWithoutValidReport(ctx, msg, taken%2 == 0); err != nil {
 				return err
 			}
 			taken++
@@ -90,9 +90,9 @@ func (f *faultInjector) injectUnreportedAcks(ctx context.Context, queue string) 
 	})
 }
 
-// ackUnreported acknowledges the start of an execution. If withReport is true, it first publishes a
-// report that cannot be decoded.
-func (f *faultInjector) ackUnreported(
+// ackWithoutValidReport acknowledges the start of an execution. If withReport is true, it first
+// publishes a report that cannot be decoded.
+func (f *faultInjector) ackWithoutValidReport(
 	ctx context.Context,
 	msg jetstream.Msg,
 	withReport bool,
@@ -198,7 +198,7 @@ func (i *installation) deleteStoresAndCheck(
 		var errs []error
 		for _, e := range i.ingresses {
 			for _, path := range s.queuePaths {
-				a, err := s.request(ctx, &delivery{marker: "lost"}, e.url+path)
+				a, err := s.sendRequest(ctx, &delivery{marker: "lost"}, e.url+path)
 				switch {
 				case err != nil: // no connection
 				case a.Status == http.StatusOK:

@@ -106,13 +106,13 @@ func newOperators(
 	return all, nil
 }
 
-// change lets all operators make changes until measuring ends.
-func (all *operators) change(ctx, measuring context.Context) {
+// makeChanges lets all operators make changes until measuring ends.
+func (all *operators) makeChanges(ctx, measuring context.Context) {
 	var each sync.WaitGroup
 	for _, o := range all.all {
 		each.Go(func() {
 			for measuring.Err() == nil {
-				o.changeOnce(ctx, measuring)
+				o.makeRandomChange(ctx, measuring)
 				retry.Sleep(measuring,
 					changeInterval/2+time.Duration(o.random.Int64N(int64(changeInterval))))
 			}
@@ -174,9 +174,9 @@ func (o *operator) possibleChanges() map[string]func(context.Context, *apiclient
 	return changes
 }
 
-// changeOnce makes one random change, trying random executors until one confirms it, and then
+// makeRandomChange makes one random change, trying random executors until one confirms it, and then
 // checks the responses of all services.
-func (o *operator) changeOnce(ctx, measuring context.Context) {
+func (o *operator) makeRandomChange(ctx, measuring context.Context) {
 	changes := o.possibleChanges()
 	names := slices.Sorted(maps.Keys(changes))
 	name := names[o.random.IntN(len(names))]

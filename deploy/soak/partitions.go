@@ -143,7 +143,7 @@ func (c *Partitions) runLoadAndPartitions(
 		measuring, stopMeasuring := context.WithCancel(ctx)
 		defer stopMeasuring()
 		load.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
-		load.Go(func() { all.change(ctx, measuring) })
+		load.Go(func() { all.makeChanges(ctx, measuring) })
 		load.Go(func() { f.probes.run(ctx, measuring) })
 		load.Go(func() { f.natsProbes.run(ctx, measuring) })
 		parting.Go(func() { f.run(ctx, starting) })

@@ -174,9 +174,9 @@ func (p *probes) acceptedShares(partition partitionRecord) (within, after []acce
 	return within, after
 }
 
-// between returns the completed requests to an ingress that were sent at or after from and before
-// to, sorted by the time they were sent.
-func (p *probes) between(host int, from, to time.Time) (all []probe) {
+// probesBetween returns the completed requests to an ingress that were sent at or after from and
+// before to, sorted by the time they were sent.
+func (p *probes) probesBetween(host int, from, to time.Time) (all []probe) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, answer := range p.each[host] {

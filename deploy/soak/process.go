@@ -57,7 +57,7 @@ func (p *process) launch() error {
 	if err != nil {
 		return err
 	}
-	r, err := child.StartLogging(cmd, p.log)
+	r, err := child.StartWithLogFile(cmd, p.log)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
@@ -75,7 +75,7 @@ func (p *process) command() (*exec.Cmd, error) {
 		return child.SelfCommand(p.args[0], p.args[1:]...)
 	}
 	cmd := p.host.Command(filepath.Join(p.host.programs, p.args[0]), p.args[1:]...)
-	cmd.Env = append(child.Environment(), p.env...)
+	cmd.Env = append(child.EnvironmentWithoutFlags(), p.env...)
 	return cmd, nil
 }
 

@@ -30,17 +30,18 @@ func (i *installation) queues() []string {
 	return queues
 }
 
-// ownQueues returns the queues that have a stream of their own.
-func (i *installation) ownQueues() []string { return i.queues()[1:] }
+// queuesWithOwnStream returns the queues that have a stream of their own.
+func (i *installation) queuesWithOwnStream() []string { return i.queues()[1:] }
 
 // layout returns where a queue's messages are stored.
 func (i *installation) layout(queue string) stream.Layout {
-	return stream.Layout{Own: slices.Contains(i.ownQueues(), queue)}
+	return stream.Layout{Own: slices.Contains(i.queuesWithOwnStream(), queue)}
 }
 
-// moveQueues gives each of ownQueues its stream, with as many replicas as the shared stream.
-func (i *installation) moveQueues(ctx context.Context) error {
-	for _, queue := range i.ownQueues() {
+// createOwnStreams gives each of queuesWithOwnStream its stream, with as many replicas as the
+// shared stream.
+func (i *installation) createOwnStreams(ctx context.Context) error {
+	for _, queue := range i.queuesWithOwnStream() {
 		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
 			_, err := i.client().SetQueueStream(ctx, queue, api.PutQueueStream{})
 			return err
@@ -51,8 +52,8 @@ func (i *installation) moveQueues(ctx context.Context) error {
 	return eventually(ctx, readyTimeout, i.checkOwnStreams)
 }
 
-// checkOwnStreams returns an error if an executor reports that one of ownQueues is not in its own
-// stream, or if that stream has another number of replicas than the shared one.
+// checkOwnStreams returns an error if an executor reports that one of queuesWithOwnStream is not in
+// its own stream, or if that stream has another number of replicas than the shared one.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
 	if i.own == 0 {
 		return nil
@@ -70,7 +71,7 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 				phases[q.Queue] = q.OwnStream.Phase
 			}
 		}
-		for _, queue := range i.ownQueues() {
+		for _, queue := range i.queuesWithOwnStream() {
 			if phase := phases[queue]; phase != "own" {
 				return fmt.Errorf("%s says of the queue %s that its phase is %q", e.name, queue,
 					phase)
@@ -82,8 +83,8 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 		return err
 	}
 	want := shared.CachedInfo().Config.Replicas
-	for _, queue := range i.ownQueues() {
-		for _, name := range ownStreams(queue) {
+	for _, queue := range i.queuesWithOwnStream() {
+		for _, name := range ownStreamNames(queue) {
 			own, err := i.js.Stream(ctx, name)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -97,8 +98,8 @@ func (i *installation) checkOwnStreams(ctx context.Context) error {
 	return nil
 }
 
-// ownStreams returns the names of a queue's own streams: starts and reports.
-func ownStreams(queue string) []string {
+// ownStreamNames returns the names of a queue's own streams: starts and reports.
+func ownStreamNames(queue string) []string {
 	own := stream.Layout{Own: true}
 	return []string{own.StreamName(queue), own.ProgressStreamName(queue)}
 }
@@ -106,7 +107,7 @@ func ownStreams(queue string) []string {
 // stepDown returns an injection that makes the leaders of a queue's own streams step down.
 func (f *faultInjector) stepDown(queue string) injection {
 	return func(ctx context.Context, _ time.Duration) error {
-		for _, name := range ownStreams(queue) {
+		for _, name := range ownStreamNames(queue) {
 			if err := eventually(ctx, recoverTimeout, func(ctx context.Context) error {
 				return f.installation.stepDown(ctx, name)
 			}); err != nil {

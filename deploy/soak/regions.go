@@ -214,7 +214,7 @@ func (z *zoneMeasurer) measure(ctx context.Context, latency time.Duration) error
 // addAnswers adds the responses from an interval in which all zones were connected.
 func (z *zoneMeasurer) addAnswers(s *latencyResults, p *probes, leader int, from, to time.Time) {
 	for host := range p.each {
-		for _, answer := range p.between(host, from, to) {
+		for _, answer := range p.probesBetween(host, from, to) {
 			took := answer.ended.Sub(answer.began)
 			switch {
 			case !answer.accepted:
@@ -249,7 +249,7 @@ func (z *zoneMeasurer) cutOff(
 		return err
 	}
 	for n := range p.each {
-		answers := p.between(n, c.from, c.to)
+		answers := p.probesBetween(n, c.from, c.to)
 		if n == zone {
 			c.cutOff.add(countAccepted(answers))
 			continue
@@ -339,6 +339,7 @@ func (i *installation) makeLeader(ctx context.Context, server string) error {
 	return eventually(ctx, replicaTimeout, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		return leader.Place(ctx, i.js, func(*jetstream.StreamInfo) string { return server })
+		return leader.EnsurePlacement(ctx, i.js,
+			func(*jetstream.StreamInfo) string { return server })
 	})
 }

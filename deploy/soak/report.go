@@ -88,7 +88,7 @@ func (r *report) violations() []violation {
 	}
 }
 
-func (r *report) writeRestored(out io.Writer) {
+func (r *report) writeRestoreViolations(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "%-14s %8v  %s\n", "broken", len(r.restored),
 		"after the store was restored")
 	printLines(out, r.restored)

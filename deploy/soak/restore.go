@@ -62,7 +62,7 @@ func (i *installation) restoreStoresAndCheck(
 		return nil, err
 	}
 
-	if err := i.putBackStores(); err != nil {
+	if err := i.restoreStores(); err != nil {
 		return nil, err
 	}
 	check := func(what string, hold func(context.Context) error) {
@@ -110,8 +110,8 @@ func (i *installation) copyStores(ctx context.Context) error {
 	return i.awaitHealthy(ctx)
 }
 
-// putBackStores kills all nodes, replaces their stores with the copies, and restarts the nodes.
-func (i *installation) putBackStores() error {
+// restoreStores kills all nodes, replaces their stores with the copies, and restarts the nodes.
+func (i *installation) restoreStores() error {
 	for _, n := range i.nodes {
 		n.kill()
 	}
@@ -162,7 +162,7 @@ func (s *senders) deliverAll(ctx context.Context, name string) map[string]delive
 	for n := range restoreDeliveryCount {
 		d := &delivery{marker: name + "-" + strconv.Itoa(n), hasID: true}
 		_ = eventually(ctx, recoverTimeout, func(ctx context.Context) error {
-			a, err := s.request(ctx, d,
+			a, err := s.sendRequest(ctx, d,
 				s.urls[n%len(s.urls)]+s.queuePaths[n/len(s.urls)%len(s.queuePaths)])
 			if err == nil && a.Status >= 500 {
 				err = errors.New(a.Code)
@@ -182,7 +182,7 @@ func (i *installation) checkViewsAgree(
 	ctx context.Context, s *senders, workflow, path string, status int,
 ) error {
 	for _, e := range i.ingresses {
-		a, err := s.request(ctx, &delivery{marker: "agree"}, e.url+path)
+		a, err := s.sendRequest(ctx, &delivery{marker: "agree"}, e.url+path)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}

@@ -36,13 +36,13 @@ func RunAsRole() bool {
 	case roleExecutor:
 		program.Main("executor", "", withpostgres.Run)
 	case roleNode:
-		program.Exit(runNode(os.Args[1]))
+		program.ExitOnError(runNode(os.Args[1]))
 	case roleRunner:
-		program.Exit(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
+		program.ExitOnError(runRunner(os.Args[1], os.Args[2], os.Args[3:]))
 	case roleNATSServer:
-		program.Exit(embednats.RunProgram(os.Args[1:]))
+		program.ExitOnError(embednats.RunProgram(os.Args[1:]))
 	case roleHostRunner:
-		program.Exit(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
+		program.ExitOnError(runHostRunner(os.Args[1], os.Args[2], os.Args[3], os.Args[4]))
 	default:
 		return false
 	}

@@ -73,16 +73,16 @@ func (s *senders) sendLoad(ctx, starting context.Context, count int, rate float6
 					return
 				case <-tick.C:
 				}
-				s.sendOne(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
+				s.sendNewDelivery(ctx, fmt.Sprintf("%s-%d-%d", s.run, n, number), random)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// sendOne sends one delivery. Like real senders, it does so in one of several ways at random: once
-// without an ID, twice at the same time, twice in a row, or normally.
-func (s *senders) sendOne(ctx context.Context, marker string, random *rand.Rand) {
+// sendNewDelivery sends one delivery. Like real senders, it does so in one of several ways at
+// random: once without an ID, twice at the same time, twice in a row, or normally.
+func (s *senders) sendNewDelivery(ctx context.Context, marker string, random *rand.Rand) {
 	path := s.paths[random.IntN(len(s.paths))]
 	open := func(hasID bool) *delivery {
 		d := s.ledger.addDelivery(marker, hasID)
@@ -131,7 +131,7 @@ func (s *senders) attempt(
 	ctx context.Context, d *delivery, path, url string,
 ) (a deliver.Answer, final bool) {
 	s.ledger.countSent()
-	a, err := s.request(ctx, d, url+path)
+	a, err := s.sendRequest(ctx, d, url+path)
 	switch {
 	case err != nil:
 		what, neverMade := classifyRequestError(err)
@@ -147,7 +147,7 @@ func (s *senders) attempt(
 	}
 }
 
-func (s *senders) request(
+func (s *senders) sendRequest(
 	ctx context.Context, d *delivery, url string,
 ) (deliver.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)

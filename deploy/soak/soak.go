@@ -151,7 +151,7 @@ func (c *Config) runIn(ctx context.Context, folder string) (err error) {
 		if r.restored, err = i.restoreStoresAndCheck(ctx, s); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
-		r.writeRestored(c.Out)
+		r.writeRestoreViolations(c.Out)
 		_, _ = fmt.Fprintln(c.Out,
 			"\nThe stores of all nodes are deleted: the registry comes back from the database, "+
 				"and until then nobody is refused for good")
@@ -217,7 +217,7 @@ func (r *report) compare(
 	if err != nil {
 		return fmt.Errorf("read the records: %w", err)
 	}
-	if r.aside, err = putAsideStarts(ctx, i.client()); err != nil {
+	if r.aside, err = deadLetterStarts(ctx, i.client()); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	for id, acknowledged := range unreported {
@@ -229,7 +229,7 @@ func (r *report) compare(
 		return fmt.Errorf("read which executions runners received: %w", err)
 	}
 	r.totals, r.incidents = b.currentTotals(), incidents
-	r.audit = examine(b, streams, records, incidents)
+	r.audit = auditLedger(b, streams, records, incidents)
 	r.audit.examineQueues(streams.starts, i)
 	return nil
 }

@@ -67,7 +67,7 @@ func executionStreamNames(ctx context.Context, js jetstream.JetStream) ([]string
 }
 
 func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, name string) error {
-	return stream.Read(ctx, js, name, jetstream.OrderedConsumerConfig{},
+	return stream.ForEachMessage(ctx, js, name, jetstream.OrderedConsumerConfig{},
 		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			if err := all.addMessage(msg, meta.Timestamp); err != nil {
 				return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
@@ -76,25 +76,25 @@ func (all *streamContents) read(ctx context.Context, js jetstream.JetStream, nam
 		})
 }
 
-// copyMsgIDPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
-const copyMsgIDPrefix = "again-"
+// startCopyMsgIDPrefix is the Nats-Msg-Id prefix of copies of starts that were added for runners.
+const startCopyMsgIDPrefix = "again-"
 
 func (all *streamContents) addMessage(msg jetstream.Msg, at time.Time) error {
-	if string(msg.Data()) == unreadableReport || stream.IsMsgIDSubject(msg.Subject()) {
+	if string(msg.Data()) == unreadableReport || stream.IsDedupMarkerSubject(msg.Subject()) {
 		return nil
 	}
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), copyMsgIDPrefix) {
+	if strings.HasPrefix(msg.Headers().Get(jetstream.MsgIDHeader), startCopyMsgIDPrefix) {
 		return nil
 	}
-	return all.add(event, stream.StreamOf(msg.Subject()), at)
+	return all.addEvent(event, stream.StreamOf(msg.Subject()), at)
 }
 
-// add counts a message that the stream with the given name stored at that time.
-func (all *streamContents) add(event stream.DecodedMessage, name string, at time.Time) error {
+// addEvent counts a message that the stream with the given name stored at that time.
+func (all *streamContents) addEvent(event stream.DecodedMessage, name string, at time.Time) error {
 	if p := event.Progress; p != nil && p.Status.Final() && all.ends[p.ID] == "" {
 		all.ends[p.ID], all.ended[p.ID] = p.Status, at
 	}
@@ -119,13 +119,13 @@ func (all *streamContents) add(event stream.DecodedMessage, name string, at time
 // awaitConsumers waits until executors and runners have processed everything in the streams.
 func awaitConsumers(ctx context.Context, js jetstream.JetStream, timeout time.Duration) error {
 	return eventually(ctx, timeout, func(ctx context.Context) error {
-		return checkCaughtUp(ctx, js)
+		return checkConsumersCaughtUp(ctx, js)
 	})
 }
 
-// checkCaughtUp returns an error that names a durable consumer that lags behind, or nil if there is
-// none.
-func checkCaughtUp(ctx context.Context, js jetstream.JetStream) error {
+// checkConsumersCaughtUp returns an error that names a durable consumer that lags behind, or nil if
+// there is none.
+func checkConsumersCaughtUp(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	names, err := executionStreamNames(ctx, js)
@@ -188,9 +188,9 @@ func eachItem[T any](
 	})
 }
 
-// putAsideStarts describes the starts that executors have put aside. There should be none,
+// deadLetterStarts describes the starts that executors have put aside. There should be none,
 // because every start can be recorded.
-func putAsideStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
+func deadLetterStarts(ctx context.Context, client *apiclient.Client) (aside []string, err error) {
 	for d, err := range eachItem(ctx,
 		func(ctx context.Context, p apiclient.Page) (api.List[api.DeadLetter], error) {
 			return client.DeadLetters(ctx, apiclient.DeadLetterFilter{}, p)

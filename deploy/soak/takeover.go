@@ -190,9 +190,9 @@ func (s *takeoverRun) close() {
 	}
 }
 
-// admin runs `hookstart admin second-site` against the second site's NATS server. It prints the
-// command and its output.
-func (s *takeoverRun) admin(ctx context.Context, args ...string) error {
+// runAdminCommand runs `hookstart admin second-site` against the second site's NATS server. It
+// prints the command and its output.
+func (s *takeoverRun) runAdminCommand(ctx context.Context, args ...string) error {
 	args = append([]string{"admin", "second-site"}, args...)
 	_, _ = fmt.Fprintf(s.config.Out, "\n$ hookstart %s\n", strings.Join(args, " "))
 	//nolint:gosec // the program that is tested
@@ -218,7 +218,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 	if err := s.second.awaitNodes(ctx, time.Minute); err != nil {
 		return err
 	}
-	if err := s.admin(ctx, "copy"); err != nil {
+	if err := s.runAdminCommand(ctx, "copy"); err != nil {
 		return err
 	}
 
@@ -234,7 +234,7 @@ func (s *takeoverRun) run(ctx context.Context) error {
 		senders.sendLoad(ctx, starting, s.config.Senders, s.config.Rate, s.config.Seed)
 	})
 	retry.Sleep(ctx, s.config.Before)
-	if err := s.admin(ctx, "status"); err != nil {
+	if err := s.runAdminCommand(ctx, "status"); err != nil {
 		return err
 	}
 	// Messages on their way to the second site are lost, too.
@@ -268,7 +268,7 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 	if err := s.second.connect(); err != nil {
 		return err
 	}
-	if err := s.admin(ctx, "take-over", "--runner-groups=default/"+hostRunnerGroup,
+	if err := s.runAdminCommand(ctx, "take-over", "--runner-groups=default/"+hostRunnerGroup,
 		"--yes"); err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (s *takeoverRun) takeOver(ctx context.Context) error {
 			return fmt.Errorf("message %d: %w", sequence, err)
 		}
 		if msg.Time.Before(s.killed) &&
-			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), copyMsgIDPrefix) {
+			!strings.HasPrefix(msg.Header.Get(nats.MsgIdHdr), startCopyMsgIDPrefix) {
 			s.copied = msg.Time
 			break
 		}
@@ -336,7 +336,7 @@ func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 		if err != nil {
 			return err
 		}
-		a, err := senders.request(ctx, d, s.second.ingresses[0].url+path)
+		a, err := senders.sendRequest(ctx, d, s.second.ingresses[0].url+path)
 		if err != nil {
 			return fmt.Errorf("repeat %s: %w", start.marker, err)
 		}

@@ -57,7 +57,7 @@ func TestCountOfATakeover(t *testing.T) {
 	} {
 		s := &takeoverRun{ledger: newLedger(), killed: killed, copied: copied}
 		s.ledger.deliveries["m"] = c.d
-		got := s.count(c.all, c.records, c.runs, c.again)
+		got := s.computeCost(c.all, c.records, c.runs, c.again)
 		text := ""
 		for _, part := range []struct {
 			name  string

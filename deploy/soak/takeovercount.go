@@ -23,9 +23,9 @@ type takeoverCost struct {
 	forbidden []string
 }
 
-// count compares the responses to senders with the contents of the second site. ranAtFirst and
-// ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
-func (s *takeoverRun) count(
+// computeCost compares the responses to senders with the contents of the second site. ranAtFirst
+// and ranAtSecond hold the IDs of the executions that ran at the first and at the second site.
+func (s *takeoverRun) computeCost(
 	all streamContents,
 	records map[string]record,
 	ranAtFirst map[string]bool,
@@ -91,7 +91,7 @@ func (s *takeoverRun) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	aside, err := putAsideStarts(ctx, s.second.client())
+	aside, err := deadLetterStarts(ctx, s.second.client())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (s *takeoverRun) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := s.count(all, records, runs, again)
+	c := s.computeCost(all, records, runs, again)
 	t := s.ledger.currentTotals()
 	var broken []string
 	line := func(name string, value any, why string) {

@@ -26,11 +26,12 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 	return pgtest.CreateIn(parent, settings...)
 }
 
-// Pair is a primary and a standby. The standby can lag and can be promoted.
-type Pair = pgtest.Pair
+// ReplicatedPair is a primary and a standby. The standby can lag and can be promoted.
+type ReplicatedPair = pgtest.ReplicatedPair
 
-// StartPair starts a primary for one test; Pair.StartStandby creates its standby.
-func StartPair(t testing.TB, settings ...string) *Pair {
+// StartReplicatedPair starts a primary for one test; ReplicatedPair.StartStandby creates its
+// standby.
+func StartReplicatedPair(t testing.TB, settings ...string) *ReplicatedPair {
 	t.Helper()
-	return pgtest.StartPair(t, settings...)
+	return pgtest.StartReplicatedPair(t, settings...)
 }

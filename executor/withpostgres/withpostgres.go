@@ -11,6 +11,6 @@ import (
 
 // Run is like [executor.Run], and also supports PostgreSQL.
 func Run(ctx context.Context, c executor.Config) error {
-	c.OpenPostgres = postgres.OpenWait
+	c.OpenPostgres = postgres.OpenWithRetry
 	return executor.Run(ctx, c)
 }

@@ -31,13 +31,13 @@ func SelfCommand(role string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Start starts the command, with Environment unless the command has an environment set. The caller
-// must end the process with Kill or Terminate. On Linux, the process also ends when this process
-// ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command's SysProcAttr is
-// set, it alone determines these two behaviors.
+// Start starts the command, with EnvironmentWithoutFlags unless the command has an environment set.
+// The caller must end the process with Kill or Terminate. On Linux, the process also ends when this
+// process ends, even by SIGKILL. Ctrl-C on the terminal does not reach it. If the command's
+// SysProcAttr is set, it alone determines these two behaviors.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Env == nil {
-		cmd.Env = Environment()
+		cmd.Env = EnvironmentWithoutFlags()
 	}
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = sysProcAttr()
@@ -62,9 +62,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogging is like Start, but appends the process's stderr to the log file, and its stdout,
+// StartWithLogFile is like Start, but appends the process's stderr to the log file, and its stdout,
 // too, unless the command has a Stdout set.
-func StartLogging(cmd *exec.Cmd, log string) (*Process, error) {
+func StartWithLogFile(cmd *exec.Cmd, log string) (*Process, error) {
 	//nolint:gosec // a path of the caller's own
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -125,9 +125,9 @@ func (p *Process) TerminateGroup() { signalGroup(p.cmd.Process, syscall.SIGTERM)
 // KillGroup is like TerminateGroup, but sends SIGKILL.
 func (p *Process) KillGroup() { signalGroup(p.cmd.Process, syscall.SIGKILL) }
 
-// Environment returns this process's environment without the variables that set flags of
-// Hookstart's programs.
-func Environment() []string {
+// EnvironmentWithoutFlags returns this process's environment without the variables that set flags
+// of Hookstart's programs.
+func EnvironmentWithoutFlags() []string {
 	var kept []string
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "HOOKSTART_") {

@@ -30,8 +30,8 @@ var ErrLocked = errors.New("in use by another hookstart process")
 // removed, because processes that wait for the lock must find the same file.
 const lockFile = "hookstart.lock"
 
-// routesTimeout is how long to wait for the cluster's listener, which takes microseconds.
-const routesTimeout = 10 * time.Second
+// clusterListenTimeout is how long to wait for the cluster's listener, which takes microseconds.
+const clusterListenTimeout = 10 * time.Second
 
 // Options holds the options of a server. Only StoreDir is required.
 type Options struct {
@@ -237,7 +237,7 @@ func runServer(o Options, log *logger) (*server.Server, error) {
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 
-	if err := awaitRoutes(ns, o, log.fatal); err != nil {
+	if err := awaitClusterListener(ns, o, log.fatal); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
 		return nil, err
@@ -323,15 +323,15 @@ func (o Options) natsOptions() (*server.Options, error) {
 	return so, nil
 }
 
-// awaitRoutes waits for the listener for other nodes, which is the only one that the server opens
-// in the background. It returns the server's fatal error, if there is one.
-func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
+// awaitClusterListener waits for the listener for other nodes, which is the only one that the
+// server opens in the background. It returns the server's fatal error, if there is one.
+func awaitClusterListener(ns *server.Server, o Options, fatal <-chan string) error {
 	failed := func(line string) error {
 		return fmt.Errorf("the NATS server did not start in %s: %s", o.StoreDir, line)
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(routesTimeout); ; <-tick.C {
+	for end := time.Now().Add(clusterListenTimeout); ; <-tick.C {
 		select {
 		case line := <-fatal:
 			return failed(line)
@@ -341,7 +341,7 @@ func awaitRoutes(ns *server.Server, o Options, fatal <-chan string) error {
 		case o.Cluster == nil || ns.ClusterAddr() != nil:
 			return nil
 		case time.Now().After(end):
-			return failed("its cluster port did not open in " + routesTimeout.String())
+			return failed("its cluster port did not open in " + clusterListenTimeout.String())
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {
 			}
 		default:
 			if found == nil {
-				found = f.pointers.find(room[:0], r.JSONDocument())
+				found = f.pointers.resolve(room[:0], r.JSONDocument())
 			}
 			v = found[c.slot]
 		}

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// MaxKeyBytes is the maximum length in bytes of a key that is used unchanged. A longer key is
-	// replaced by its hash.
-	MaxKeyBytes = 255
+	// MaxOrderKeyBytes is the maximum length in bytes of a key that is used unchanged. A longer key
+	// is replaced by its hash.
+	MaxOrderKeyBytes = 255
 	// hashedKeyPrefix is the prefix of a key that has been replaced by its hash.
 	hashedKeyPrefix = "sha256:"
 )
@@ -53,7 +53,7 @@ func (k *OrderKey) Value(r *sender.Request) string {
 		key, _ = k.place.Text(r)
 	} else {
 		var room [1]value
-		v := k.pointers.find(room[:0], r.JSONDocument())[0]
+		v := k.pointers.resolve(room[:0], r.JSONDocument())[0]
 		switch v.kind {
 		case kindText:
 			key, _ = v.asText()
@@ -62,7 +62,7 @@ func (k *OrderKey) Value(r *sender.Request) string {
 		case kindAbsent, kindNull, kindOther: // no key
 		}
 	}
-	if len(key) > MaxKeyBytes || !utf8.ValidString(key) {
+	if len(key) > MaxOrderKeyBytes || !utf8.ValidString(key) {
 		sum := sha256.Sum256([]byte(key))
 		return hashedKeyPrefix + hex.EncodeToString(sum[:])
 	}

@@ -56,9 +56,9 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// find returns the value of each pointer in a document, which must be valid JSON or empty. The
+// resolve returns the value of each pointer in a document, which must be valid JSON or empty. The
 // values are stored in buffer if it is large enough.
-func (p *pointerSet) find(buffer []value, document []byte) []value {
+func (p *pointerSet) resolve(buffer []value, document []byte) []value {
 	s := scanner{text: document, left: p.slots}
 	if cap(buffer) < p.slots {
 		buffer = make([]value, p.slots)

@@ -24,7 +24,7 @@ func (p *Parts) Add(stop func()) { p.stops = append(p.stops, stop) }
 // Go runs a part in the background. To stop it, Stop cancels its context and waits until run has
 // returned.
 func (p *Parts) Go(ctx context.Context, run func(context.Context)) {
-	p.background(ctx, func(ctx context.Context) error {
+	p.startInBackground(ctx, func(ctx context.Context) error {
 		run(ctx)
 		return nil
 	})
@@ -36,7 +36,7 @@ func (p *Parts) Start(
 	ctx context.Context, run func(ctx context.Context, ready func()) error,
 ) *Part {
 	ready := make(chan struct{})
-	s := p.background(ctx, func(ctx context.Context) error {
+	s := p.startInBackground(ctx, func(ctx context.Context) error {
 		return run(ctx, func() { close(ready) })
 	})
 	s.ready = ready
@@ -44,7 +44,7 @@ func (p *Parts) Start(
 	return s
 }
 
-func (p *Parts) background(ctx context.Context, run func(context.Context) error) *Part {
+func (p *Parts) startInBackground(ctx context.Context, run func(context.Context) error) *Part {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Part{ended: make(chan struct{})}
 	go func() {

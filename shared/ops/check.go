@@ -40,7 +40,7 @@ func (o *Ops) Watch(ctx context.Context, log logrus.FieldLogger, checks ...Check
 }
 
 func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
-	defer o.Ready.Ready(c.Part) // when the service stops, it reports that itself
+	defer o.Ready.MarkReady(c.Part) // when the service stops, it reports that itself
 	tick := time.NewTicker(readinessCheckInterval)
 	defer tick.Stop()
 	ready := true
@@ -56,12 +56,12 @@ func (o *Ops) watch(ctx context.Context, log logrus.FieldLogger, c Check) {
 		}
 		switch entry := log.WithField("part", c.Part); {
 		case err != nil:
-			o.Ready.NotReady(c.Part, err.Error())
+			o.Ready.MarkNotReady(c.Part, err.Error())
 			if ready {
 				entry.WithError(err).Warn("not ready")
 			}
 		case !ready:
-			o.Ready.Ready(c.Part)
+			o.Ready.MarkReady(c.Part)
 			entry.Info("ready again")
 		}
 		ready = err == nil

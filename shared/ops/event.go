@@ -83,7 +83,7 @@ func LogEvent(
 	if !log.IsLevelEnabled(level) {
 		return
 	}
-	format, isOurs := log.Formatter.(jsonLines)
+	format, isOurs := log.Formatter.(jsonLineFormatter)
 	out, isBuffered := log.Out.(*batchedLineWriter)
 	if !isOurs || !isBuffered || len(log.Hooks) > 0 {
 		fields := make(logrus.Fields, len(members))

@@ -10,8 +10,8 @@ import (
 // stderr receives the logs of all services in this process.
 var stderr = &batchedLineWriter{out: os.Stderr}
 
-// Flush writes the collected lines of the log. It must be called before the process exits.
-func Flush() { stderr.flush() }
+// FlushLog writes the collected lines of the log. It must be called before the process exits.
+func FlushLog() { stderr.flush() }
 
 // maxLineDelay is how long an event's line may be held back. If the process is killed, the lines of
 // that period are lost.

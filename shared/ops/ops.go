@@ -32,8 +32,8 @@ type Readiness struct {
 	waiting map[string]string
 }
 
-// NotReady marks a part as not ready and records why.
-func (r *Readiness) NotReady(part, why string) {
+// MarkNotReady marks a part as not ready and records why.
+func (r *Readiness) MarkNotReady(part, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {
@@ -42,8 +42,8 @@ func (r *Readiness) NotReady(part, why string) {
 	r.waiting[part] = why
 }
 
-// Ready marks a part as ready.
-func (r *Readiness) Ready(part string) {
+// MarkReady marks a part as ready.
+func (r *Readiness) MarkReady(part string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, part)
@@ -93,7 +93,7 @@ func NewLoggerAndOps(
 		return given, log, "", func() {}, nil
 	}
 	o = New()
-	o.Ready.NotReady(service, "starting")
+	o.Ready.MarkNotReady(service, "starting")
 	bound, stop, err = o.Serve(ctx, addr, log)
 	return o, log, bound, stop, err
 }
@@ -161,7 +161,7 @@ func rootCause(err error) error {
 const logLevelNames = "error, warn, info or debug"
 
 // NewLogger returns a log that writes to stderr: JSON lines, or human-readable lines on a terminal.
-// Lines of LogEvent may be delayed, so call Flush before the process exits.
+// Lines of LogEvent may be delayed, so call FlushLog before the process exits.
 func NewLogger(program, level string) (*logrus.Logger, error) {
 	parsed, err := logrus.ParseLevel(level)
 	if err != nil {
@@ -169,7 +169,7 @@ func NewLogger(program, level string) (*logrus.Logger, error) {
 	}
 	log := logrus.New()
 	log.SetLevel(parsed)
-	log.SetFormatter(jsonLines{program})
+	log.SetFormatter(jsonLineFormatter{program})
 	log.SetOutput(stderr)
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		log.SetOutput(os.Stderr)

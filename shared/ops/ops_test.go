@@ -41,13 +41,13 @@ func TestServe(t *testing.T) {
 	if status, body := get("/readyz"); status != 200 || body != "ready\n" {
 		t.Errorf("%d %s", status, body)
 	}
-	o.Ready.NotReady("database", "away")
-	o.Ready.NotReady("a", "b")
+	o.Ready.MarkNotReady("database", "away")
+	o.Ready.MarkNotReady("a", "b")
 	if status, body := get("/readyz"); status != 503 || body != "a: b\ndatabase: away\n" {
 		t.Errorf("%d %s", status, body)
 	}
-	o.Ready.Ready("a")
-	o.Ready.Ready("database")
+	o.Ready.MarkReady("a")
+	o.Ready.MarkReady("database")
 	if status, _ := get("/readyz"); status != 200 {
 		t.Errorf("%d", status)
 	}

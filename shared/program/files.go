@@ -6,9 +6,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Files decodes flags of the type "path". An empty value, such as HOOKSTART_PLANS= in a compose
-// file, means no file; kong would interpret it as the current folder.
-var Files = kong.NamedMapper("path",
+// PathMapper decodes flags of the type "path". An empty value, such as HOOKSTART_PLANS= in a
+// compose file, means no file; kong would interpret it as the current folder.
+var PathMapper = kong.NamedMapper("path",
 	kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		var path string
 		if err := ctx.Scan.PopValueInto("file", &path); err != nil {

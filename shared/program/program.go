@@ -30,7 +30,7 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	}
 	parser, err := kong.New(&flags,
 		kong.Name(name), kong.Description(description),
-		kong.DefaultEnvars(EnvPrefix), Files,
+		kong.DefaultEnvars(EnvPrefix), PathMapper,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
@@ -45,7 +45,7 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err = run(ctx, flags.Config)
-	ops.Flush()
+	ops.FlushLog()
 	if err != nil {
 		exitWithError(name, err, 1)
 	}
@@ -54,7 +54,7 @@ func Main[C any](name, description string, run func(context.Context, C) error) {
 // Parse fills config from the given flags, and sets the defaults of all others. It ignores the
 // environment.
 func Parse(config any, flags ...string) error {
-	parser, err := kong.New(config, Files)
+	parser, err := kong.New(config, PathMapper)
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func CheckURL(flag, value string) error {
 	return nil
 }
 
-// Exit ends the process with code 1 and writes err to stderr, if err is not nil. It is for programs
-// that do not use Main.
-func Exit(err error) {
+// ExitOnError ends the process with code 1 and writes err to stderr, if err is not nil. It is for
+// programs that do not use Main.
+func ExitOnError(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -60,7 +60,7 @@ func (q *queueGate) setTarget(record *Queue) (changed bool) {
 	}
 	if target == StoreTargetClosed {
 		before := StoreTargetShared
-		if record.Stream.Phase == PhaseClosedMovingOut {
+		if record.Stream.Phase == QueuePhaseClosedMovingToShared {
 			before = StoreTargetOwn
 		}
 		q.before.Store(uint32(before))
@@ -138,7 +138,7 @@ type workflowGate struct {
 	closed atomic.Int64
 }
 
-const gateMoved = -1
+const gateSuperseded = -1
 
 func (d *workflowGate) init(queue *queueGate, closed bool) {
 	d.queue = queue
@@ -153,7 +153,7 @@ func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false
 	}
-	d.closed.Store(gateMoved)
+	d.closed.Store(gateSuperseded)
 	return true
 }
 
@@ -178,7 +178,7 @@ func (w *Webhook) AcquirePermit() StorePermit {
 	}
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
 	switch closed := w.door.closed.Load(); {
-	case closed == gateMoved:
+	case closed == gateSuperseded:
 		p.Target, p.Moved = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
 		p.Target = StoreTargetClosed

@@ -14,7 +14,7 @@ func following(t *testing.T) (*registry.Snapshot, func() *registry.Webhook) {
 		Revision: 1,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"},
 	})
-	s.Loaded()
+	s.FinishLoad()
 	return s, func() *registry.Webhook {
 		view, ok := s.Lookup("wf")
 		if !ok {
@@ -38,12 +38,12 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		phase  registry.StreamPhase
 		target registry.StoreTarget
 	}{
-		{registry.PhaseMovingIn, registry.StoreTargetShared},
-		{registry.PhaseClosedMovingIn, registry.StoreTargetClosed},
-		{registry.PhaseOwn, registry.StoreTargetOwn},
-		{registry.PhaseMovingOut, registry.StoreTargetOwn},
-		{registry.PhaseClosedMovingOut, registry.StoreTargetClosed},
-		{registry.PhaseDrainingOwn, registry.StoreTargetShared},
+		{registry.QueuePhaseMovingToOwn, registry.StoreTargetShared},
+		{registry.QueuePhaseClosedMovingToOwn, registry.StoreTargetClosed},
+		{registry.QueuePhaseOwnStream, registry.StoreTargetOwn},
+		{registry.QueuePhaseMovingToShared, registry.StoreTargetOwn},
+		{registry.QueuePhaseClosedMovingToShared, registry.StoreTargetClosed},
+		{registry.QueuePhaseDrainingOwnStream, registry.StoreTargetShared},
 		{99, registry.StoreTargetClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
@@ -68,12 +68,12 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 func TestAChangeOfThePlaceWaitsForRequests(t *testing.T) {
 	t.Parallel()
 	s, workflow := following(t)
-	s.Apply(queue(2, registry.PhaseMovingIn))
+	s.Apply(queue(2, registry.QueuePhaseMovingToOwn))
 	before := workflow().AcquirePermit()
 	if since, _ := s.Pending(); since != 0 {
 		t.Errorf("a phase in the same target waits: %d", since)
 	}
-	s.Apply(queue(3, registry.PhaseClosedMovingIn))
+	s.Apply(queue(3, registry.QueuePhaseClosedMovingToOwn))
 	since, settled := s.Pending()
 	if since != 3 {
 		t.Fatalf("revision 3 is in force while a request stores in the old target (%d)", since)

@@ -69,11 +69,11 @@ func plainWorkflow(at time.Time) *Workflow {
 			{
 				NodeID: "one",
 				Name:   "One",
-				Tokens: []NodeToken{
+				Tokens: []HashedToken{
 					{Hash: HashToken("x"), ExpiresAt: at.UnixNano()}, {Hash: HashToken("y")},
 				},
 			},
-			{NodeID: "two", Tokens: []NodeToken{}},
+			{NodeID: "two", Tokens: []HashedToken{}},
 		},
 	}
 }

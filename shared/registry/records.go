@@ -110,9 +110,9 @@ type Workflow struct {
 
 // Trigger is a webhook trigger node of a workflow.
 type Trigger struct {
-	NodeID string      `audit:"-"`
-	Name   string      `audit:"name"`
-	Tokens []NodeToken `audit:"tokens,hidden"` // newest first; any unexpired one is accepted
+	NodeID string        `audit:"-"`
+	Name   string        `audit:"name"`
+	Tokens []HashedToken `audit:"tokens,hidden"` // newest first; any unexpired one is accepted
 	// Sender determines how requests are verified. nil means that only the token is checked.
 	Sender *Sender `audit:"sender"`
 	// Filter selects the requests that start an execution, as compact JSON. "" selects all.
@@ -144,19 +144,19 @@ func (a *SyncResponse) Clone() *SyncResponse {
 	return &own
 }
 
-// NodeToken is the part of a node's token that an ingress may read.
-type NodeToken struct {
+// HashedToken is the part of a node's token that an ingress may read.
+type HashedToken struct {
 	Hash      TokenHash // of the token's text
 	ExpiresAt int64     // Unix nanoseconds; 0 means never
 }
 
 // IsValid reports whether the token has not expired at now.
-func (t NodeToken) IsValid(now time.Time) bool {
+func (t HashedToken) IsValid(now time.Time) bool {
 	return t.ExpiresAt == 0 || t.ExpiresAt > now.UnixNano()
 }
 
 // Expiry returns when the token expires. The zero time means never.
-func (t NodeToken) Expiry() time.Time {
+func (t HashedToken) Expiry() time.Time {
 	if t.ExpiresAt == 0 {
 		return time.Time{}
 	}
@@ -280,23 +280,23 @@ type StreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
 const (
-	// PhaseMovingIn means that start messages are stored in the shared stream, and the delivery IDs
-	// are being copied to the queue's own stream.
-	PhaseMovingIn StreamPhase = iota + 1
-	// PhaseClosedMovingIn means that no start messages are accepted until the last delivery IDs
-	// have been copied to the queue's own stream.
-	PhaseClosedMovingIn
-	// PhaseOwn means that start messages are stored in the queue's own stream.
-	PhaseOwn
-	// PhaseMovingOut means that start messages are stored in the queue's own stream, and the
-	// delivery IDs are being copied to the shared stream.
-	PhaseMovingOut
-	// PhaseClosedMovingOut means that no start messages are accepted until the last delivery IDs
-	// have been copied to the shared stream.
-	PhaseClosedMovingOut
-	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
-	// stream is kept until it is empty.
-	PhaseDrainingOwn
+	// QueuePhaseMovingToOwn means that start messages are stored in the shared stream, and the
+	// delivery IDs are being copied to the queue's own stream.
+	QueuePhaseMovingToOwn StreamPhase = iota + 1
+	// QueuePhaseClosedMovingToOwn means that no start messages are accepted until the last delivery
+	// IDs have been copied to the queue's own stream.
+	QueuePhaseClosedMovingToOwn
+	// QueuePhaseOwnStream means that start messages are stored in the queue's own stream.
+	QueuePhaseOwnStream
+	// QueuePhaseMovingToShared means that start messages are stored in the queue's own stream, and
+	// the delivery IDs are being copied to the shared stream.
+	QueuePhaseMovingToShared
+	// QueuePhaseClosedMovingToShared means that no start messages are accepted until the last
+	// delivery IDs have been copied to the shared stream.
+	QueuePhaseClosedMovingToShared
+	// QueuePhaseDrainingOwnStream means that start messages are stored in the shared stream. The
+	// queue's own stream is kept until it is empty.
+	QueuePhaseDrainingOwnStream
 )
 
 // streamPhaseNames are the names of the phases in the operators' API.
@@ -314,8 +314,9 @@ func (p StreamPhase) String() string {
 
 // IsMoving reports whether the queue is moving to its own stream or back.
 func (p StreamPhase) IsMoving() bool {
-	return p == PhaseMovingIn || p == PhaseClosedMovingIn || p == PhaseMovingOut ||
-		p == PhaseClosedMovingOut
+	return p == QueuePhaseMovingToOwn || p == QueuePhaseClosedMovingToOwn ||
+		p == QueuePhaseMovingToShared ||
+		p == QueuePhaseClosedMovingToShared
 }
 
 // StoreTarget returns where an ingress stores the start messages of the queue. q may be nil.
@@ -323,11 +324,12 @@ func (q *Queue) StoreTarget() StoreTarget {
 	switch {
 	case q == nil || q.Stream == nil:
 		return StoreTargetShared
-	case q.Stream.Phase == PhaseClosedMovingIn || q.Stream.Phase == PhaseClosedMovingOut:
+	case q.Stream.Phase == QueuePhaseClosedMovingToOwn ||
+		q.Stream.Phase == QueuePhaseClosedMovingToShared:
 		return StoreTargetClosed
-	case q.Stream.Phase == PhaseOwn || q.Stream.Phase == PhaseMovingOut:
+	case q.Stream.Phase == QueuePhaseOwnStream || q.Stream.Phase == QueuePhaseMovingToShared:
 		return StoreTargetOwn
-	case q.Stream.Phase == PhaseMovingIn || q.Stream.Phase == PhaseDrainingOwn ||
+	case q.Stream.Phase == QueuePhaseMovingToOwn || q.Stream.Phase == QueuePhaseDrainingOwnStream ||
 		q.Stream.Phase == 0:
 		return StoreTargetShared
 	}
@@ -364,8 +366,8 @@ func (q *Queue) Clone() *Queue {
 type TriggerSecrets struct {
 	Tokens        []Token // the workflow's record holds the hashes of the valid ones
 	SamplePayload []byte  // one JSON text; nil means that none is configured
-	// Sealed holds Tokens and SamplePayload, encrypted for TriggerSealPurpose; the two fields are
-	// then empty. If Sealed is empty, they are not encrypted.
+	// Sealed holds Tokens and SamplePayload, encrypted for TriggerSecretsSealPurpose; the two
+	// fields are then empty. If Sealed is empty, they are not encrypted.
 	Sealed []byte
 
 	unknown unknownFields

@@ -11,9 +11,9 @@ import (
 // Every secret is encrypted for exactly one of these purposes, so one box cannot take the place of
 // another.
 
-// TriggerSealPurpose returns the purpose for which the tokens and the sample payload of a node are
-// encrypted.
-func TriggerSealPurpose(workflowID, nodeID string) string {
+// TriggerSecretsSealPurpose returns the purpose for which the tokens and the sample payload of a
+// node are encrypted.
+func TriggerSecretsSealPurpose(workflowID, nodeID string) string {
 	return "trigger:" + workflowID + "." + nodeID
 }
 
@@ -29,9 +29,9 @@ func SettingSealPurpose(workflowID, nodeID, name string) string {
 	return "setting:" + workflowID + "." + nodeID + ":" + name
 }
 
-// CapturedSealPurpose returns the purpose for which a secret that was received from a node's
+// CapturedSecretSealPurpose returns the purpose for which a secret that was received from a node's
 // provider is encrypted on its way to the executors.
-func CapturedSealPurpose(workflowID, nodeID string) string {
+func CapturedSecretSealPurpose(workflowID, nodeID string) string {
 	return "captured:" + workflowID + "." + nodeID
 }
 

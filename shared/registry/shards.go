@@ -8,8 +8,8 @@ import (
 
 const shardCount = 4096
 
-// keyed is a pointer to a value that contains its own key.
-type keyed interface {
+// keyedPointer is a pointer to a value that contains its own key.
+type keyedPointer interface {
 	comparable
 	key() string
 }
@@ -17,7 +17,7 @@ type keyed interface {
 // shardedMap is a hash table for one writer and many readers. Readers take no lock. With a million
 // values, it takes 33 bytes per value, because it does not store the keys; a map takes 57 bytes. A
 // change copies one shard, which has 8 KB in a table of that size.
-type shardedMap[V keyed] struct {
+type shardedMap[V keyedPointer] struct {
 	seed maphash.Seed
 	// published reports whether the table is complete. Before that, the writer fills the shards in
 	// place and readers find nothing.
@@ -27,13 +27,13 @@ type shardedMap[V keyed] struct {
 
 // shard is one part of the table. It uses open addressing with linear probing, and always has a
 // free slot.
-type shard[V keyed] struct {
+type shard[V keyedPointer] struct {
 	slots []slot[V] // the length is a power of two
 	used  int
 }
 
 // slot is one slot of a shard. It is free if its value is nil.
-type slot[V keyed] struct {
+type slot[V keyedPointer] struct {
 	hash  uint64
 	value V
 }
@@ -74,7 +74,7 @@ func (s *shardedMap[V]) set(v V) {
 	isNew := in.find(hash, key).value == *new(V)
 	switch {
 	case isNew && 4*(in.used+1) > 3*len(in.slots):
-		in = in.without(*new(V), max(8, 2*len(in.slots)))
+		in = in.copyWithout(*new(V), max(8, 2*len(in.slots)))
 	case s.published.Load():
 		in = &shard[V]{slices.Clone(in.slots), in.used}
 	}
@@ -90,7 +90,7 @@ func (s *shardedMap[V]) remove(key string) {
 	where := s.shardOf(hash)
 	in := where.Load()
 	if at := in.find(hash, key); at.value != *new(V) {
-		where.Store(in.without(at.value, len(in.slots)))
+		where.Store(in.copyWithout(at.value, len(in.slots)))
 	}
 }
 
@@ -118,8 +118,8 @@ func (s *shard[V]) find(hash uint64, key string) *slot[V] {
 	}
 }
 
-// without returns a copy with the given number of slots that does not contain v.
-func (s *shard[V]) without(v V, slots int) *shard[V] {
+// copyWithout returns a copy with the given number of slots that does not contain v.
+func (s *shard[V]) copyWithout(v V, slots int) *shard[V] {
 	other := &shard[V]{slots: make([]slot[V], slots)}
 	for _, old := range s.slots {
 		if old.value != *new(V) && old.value != v {

@@ -36,7 +36,7 @@ func (w *Webhook) compare(other *Webhook) int {
 // TriggerNode is the part of a webhook trigger node that is needed to handle a request.
 type TriggerNode struct {
 	ID     string
-	Tokens []NodeToken // newest first; expired tokens may still be among them
+	Tokens []HashedToken // newest first; expired tokens may still be among them
 	// Sender verifies the node's requests. If it is nil, only the token is checked, unless Unusable
 	// is set.
 	Sender *sender.Sender
@@ -75,8 +75,8 @@ func (v WorkflowView) Limit() RateLimit {
 	return v.Plan.RateLimit
 }
 
-// account is the part of an account that is needed to handle a request. It is immutable.
-type account struct {
+// accountView is the part of an account that is needed to handle a request. It is immutable.
+type accountView struct {
 	id   string
 	plan *Plan // nil means that the account's plan is not in the catalog
 	// limited reports whether the plan allows only some of the active workflows: those up to and
@@ -85,15 +85,15 @@ type account struct {
 	last    *Webhook
 }
 
-func (a *account) key() string { return a.id }
+func (a *accountView) key() string { return a.id }
 
 // allows reports whether the plan allows w to be active.
-func (a *account) allows(w *Webhook) bool {
+func (a *accountView) allows(w *Webhook) bool {
 	return !a.limited || a.last != nil && w.Active && w.compare(a.last) <= 0
 }
 
-// accountState is the part of an account that the writer needs.
-type accountState struct {
+// accountWriterState is the part of an account that the writer needs.
+type accountWriterState struct {
 	id     string
 	known  bool       // whether the account has a record; otherwise only workflows refer to it
 	plan   string     // the ID of the account's plan
@@ -118,13 +118,13 @@ type Snapshot struct {
 // million workflows. Readers take no lock.
 type tables struct {
 	workflows shardedMap[*Webhook]
-	accounts  shardedMap[*account]
+	accounts  shardedMap[*accountView]
 
 	// The following fields are only for writers, which hold Snapshot.mu. Lookup does not read them.
 	loading bool
 	plans   Plans
-	owners  map[string]*accountState // by account ID
-	texts   map[string]string        // strings that many records share: see intern
+	owners  map[string]*accountWriterState // by account ID
+	texts   map[string]string              // strings that many records share: see intern
 	// unusable holds, for each workflow with an unusable sender, the reason (see
 	// TriggerNode.Unusable).
 	unusable map[string]error
@@ -134,8 +134,8 @@ type tables struct {
 	keys   *seal.Keys            // decrypt senders' secrets
 }
 
-// NewSnapshot returns an empty snapshot. Lookup finds nothing until Loaded has been called. keys
-// decrypts senders' secrets; nil means that there are no keys.
+// NewSnapshot returns an empty snapshot. Lookup finds nothing until FinishLoad has been called.
+// keys decrypts senders' secrets; nil means that there are no keys.
 func NewSnapshot(keys *seal.Keys) *Snapshot {
 	s := &Snapshot{filling: newTables(keys), keys: keys}
 	s.current.Store(s.filling)
@@ -145,7 +145,7 @@ func NewSnapshot(keys *seal.Keys) *Snapshot {
 func newTables(keys *seal.Keys) *tables {
 	t := &tables{
 		loading:  true,
-		owners:   map[string]*accountState{},
+		owners:   map[string]*accountWriterState{},
 		texts:    map[string]string{},
 		unusable: map[string]error{},
 		opened:   map[string]struct{}{},
@@ -234,8 +234,8 @@ func (s *Snapshot) Pending() (since uint64, settled <-chan struct{}) {
 	return s.drains.oldest()
 }
 
-// Loaded implements consistency.Sink.
-func (s *Snapshot) Loaded() {
+// FinishLoad implements consistency.Sink.
+func (s *Snapshot) FinishLoad() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.filling.publish()
@@ -281,13 +281,13 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 	switch {
 	case c.Plans != nil:
 		t.plans = c.Plans
-		t.recomputeAllActive()
+		t.recomputeAllAccounts()
 	case c.Account != nil:
-		o := t.accountState(c.Account.ID)
+		o := t.ensureAccountState(c.Account.ID)
 		o.known, o.plan = true, t.intern(c.Account.Plan)
-		t.recomputeActive(c.Account.ID)
+		t.recomputeAllowedWorkflows(c.Account.ID)
 	case c.DeletedAccount != "":
-		t.accountState(c.DeletedAccount).known = false
+		t.ensureAccountState(c.DeletedAccount).known = false
 		t.dropEmptyAccountState(c.DeletedAccount)
 		t.accounts.remove(c.DeletedAccount)
 	case c.Workflow != nil:
@@ -310,7 +310,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 // publish publishes the tables for Lookup.
 func (t *tables) publish() {
 	t.loading = false
-	t.recomputeAllActive()
+	t.recomputeAllAccounts()
 	// Publish the accounts first: a lookup that finds a workflow must also find its account.
 	t.accounts.publish()
 	t.workflows.publish()
@@ -326,14 +326,14 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 		w.index = before.index
 		t.owners[w.AccountID].active[w.index] = w
 		if before.Transition != w.Transition {
-			t.recomputeActive(w.AccountID)
+			t.recomputeAllowedWorkflows(w.AccountID)
 		}
 	case w.Active:
-		o := t.accountState(w.AccountID)
+		o := t.ensureAccountState(w.AccountID)
 		//nolint:gosec // an account has fewer than 4 billion workflows
 		w.index = uint32(len(o.active))
 		o.active = append(o.active, w)
-		t.recomputeActive(w.AccountID)
+		t.recomputeAllowedWorkflows(w.AccountID)
 	}
 	t.workflows.set(w)
 	if existed && !stays {
@@ -355,15 +355,15 @@ func (t *tables) removeFromActive(w *Webhook) {
 	moved := o.active[last]
 	moved.index, o.active[w.index], o.active[last] = w.index, moved, nil
 	o.active = o.active[:last]
-	t.recomputeActive(w.AccountID)
+	t.recomputeAllowedWorkflows(w.AccountID)
 	t.dropEmptyAccountState(w.AccountID)
 }
 
-// accountState returns the state of an account, and creates it if there is none.
-func (t *tables) accountState(accountID string) *accountState {
+// ensureAccountState returns the state of an account, and creates it if there is none.
+func (t *tables) ensureAccountState(accountID string) *accountWriterState {
 	o := t.owners[accountID]
 	if o == nil {
-		o = &accountState{id: accountID}
+		o = &accountWriterState{id: accountID}
 		t.owners[accountID] = o
 	}
 	return o
@@ -377,20 +377,20 @@ func (t *tables) dropEmptyAccountState(accountID string) {
 	}
 }
 
-func (t *tables) recomputeAllActive() {
+func (t *tables) recomputeAllAccounts() {
 	for accountID := range t.owners {
-		t.recomputeActive(accountID)
+		t.recomputeAllowedWorkflows(accountID)
 	}
 }
 
-// recomputeActive recomputes which of an account's active workflows the plan allows. It allows
-// those that were activated first.
-func (t *tables) recomputeActive(accountID string) {
+// recomputeAllowedWorkflows recomputes which of an account's active workflows the plan allows. It
+// allows those that were activated first.
+func (t *tables) recomputeAllowedWorkflows(accountID string) {
 	o := t.owners[accountID]
 	if t.loading || !o.known {
 		return
 	}
-	a := &account{id: o.id, plan: t.plans.Find(o.plan)}
+	a := &accountView{id: o.id, plan: t.plans.Find(o.plan)}
 	if a.plan != nil && a.plan.MaxActive != Unlimited {
 		a.limited = true
 		if allowed := min(len(o.active), int(a.plan.MaxActive)); allowed > 0 {
@@ -406,7 +406,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 	whole := &struct {
 		Webhook
 		node  [1]TriggerNode
-		token [1]NodeToken
+		token [1]HashedToken
 	}{}
 	whole.Webhook = Webhook{
 		ID: r.ID, AccountID: r.AccountID, Queue: t.intern(r.Queue),

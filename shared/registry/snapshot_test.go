@@ -52,7 +52,7 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	if _, ok := snapshot.Lookup(last); ok || snapshot.WorkflowCount() != 0 {
 		t.Error("something is found before everything is")
 	}
-	snapshot.Loaded()
+	snapshot.FinishLoad()
 	readers.Wait()
 }
 
@@ -67,7 +67,7 @@ func TestTheOnlyActiveWorkflowIsNeverPastThePlan(t *testing.T) {
 	}
 	s.Apply(registry.Change{Plans: plans})
 	s.Apply(registry.Change{Account: &registry.Account{ID: "account", Plan: "free"}})
-	s.Loaded()
+	s.FinishLoad()
 	var switching sync.WaitGroup
 	switching.Go(func() {
 		for n := range int64(50_000) {
@@ -161,7 +161,7 @@ func TestThePlanLetsTheFirstBeActive(t *testing.T) {
 		s.Apply(change(n))
 		switch {
 		case n == steps/10:
-			s.Loaded()
+			s.FinishLoad()
 		case n > steps/10:
 			check()
 		}
@@ -182,7 +182,7 @@ func BenchmarkLookup(b *testing.B) {
 			Workflow: &registry.Workflow{ID: ids[i], AccountID: "a", Active: true},
 		})
 	}
-	s.Loaded()
+	s.FinishLoad()
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {

@@ -197,7 +197,7 @@ func decodeWorkflowGeneric(data []byte) (*Workflow, error) {
 		t := Trigger{
 			NodeID:   node.GetNodeId(),
 			Name:     node.GetName(),
-			Tokens:   make([]NodeToken, 0, len(node.GetTokens())),
+			Tokens:   make([]HashedToken, 0, len(node.GetTokens())),
 			Sender:   senderFromWire(node.GetSender()),
 			Filter:   node.GetFilter(),
 			OrderKey: node.GetOrderKey(),
@@ -208,7 +208,7 @@ func decodeWorkflowGeneric(data []byte) (*Workflow, error) {
 			if len(token.GetSha256()) != len(TokenHash{}) {
 				continue // this is not a hash, so no token can match it
 			}
-			hash := NodeToken{Hash: TokenHash(token.GetSha256())}
+			hash := HashedToken{Hash: TokenHash(token.GetSha256())}
 			if token.GetExpiresAt() != nil {
 				hash.ExpiresAt = token.GetExpiresAt().AsTime().UnixNano()
 			}
@@ -622,7 +622,7 @@ func (f *fieldReader) pair() (first, second int64) {
 }
 
 func (f *fieldReader) trigger() Trigger {
-	t, nested := Trigger{Tokens: []NodeToken{}}, f.message()
+	t, nested := Trigger{Tokens: []HashedToken{}}, f.message()
 	for nested.next() {
 		switch nested.number {
 		case 1:
@@ -639,7 +639,7 @@ func (f *fieldReader) trigger() Trigger {
 	return t
 }
 
-func (f *fieldReader) token() (t NodeToken) {
+func (f *fieldReader) token() (t HashedToken) {
 	nested := f.message()
 	for nested.next() {
 		switch {

@@ -165,7 +165,7 @@ func TestAClonedWorkflowIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	shared := func() *registry.Workflow {
 		return &registry.Workflow{ID: "wf", Triggers: []registry.Trigger{{
-			NodeID: "node", Tokens: []registry.NodeToken{{ExpiresAt: 1}},
+			NodeID: "node", Tokens: []registry.HashedToken{{ExpiresAt: 1}},
 			Sender: &registry.Sender{
 				Secrets:        []registry.SenderSecret{{ID: "s"}},
 				Settings:       map[string]string{"a": "b"},

@@ -22,15 +22,16 @@ const maxErrorBytes = 4000
 // reportOverhead is the number of bytes that a report needs in addition to the output.
 const reportOverhead = 16 << 10
 
-// begin handles one message. The handler runs in a separate goroutine, and occupies a concurrency
-// slot until it has returned or has been abandoned. o is nil for a message without an order key.
-func (r *runner) begin(msg jetstream.Msg, o *leaseState) {
+// beginAttempt handles one message. The handler runs in a separate goroutine, and occupies a
+// concurrency slot until it has returned or has been abandoned. o is nil for a message without an
+// order key.
+func (r *runner) beginAttempt(msg jetstream.Msg, o *leaseState) {
 	began := time.Now()
 	event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())
 	meta, metaErr := msg.Metadata()
 	if err = errors.Join(err, metaErr); err != nil {
 		// The executor lists the message as a dead letter. A retry would not help.
-		r.reportAttempt(nil, 0, began, Unreadable, failureOutcome(err))
+		r.observeAndLogAttempt(nil, 0, began, Unreadable, failureOutcome(err))
 		_ = msg.TermWithReason(err.Error())
 		r.freeSlot()
 		r.markDone(&message{ordered: o})
@@ -82,7 +83,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	held, ended, canceled, err := r.prepareOrdered(r.working, m)
 	switch {
 	case err != nil: // the runner is stopping
-		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 	case !held:
 		r.dropExpired(m, outcome{})
@@ -101,7 +102,7 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 		//nolint:contextcheck // the heartbeat is sent after ctx has ended, too
 		again := time.AfterFunc(secondHeartbeatDelay, func() { r.underway.renewLease(m) })
 		defer again.Stop()
-		r.run(ctx, m)
+		r.runHandler(ctx, m)
 		return
 	}
 	r.endSpan(ctx, failureOutcome(errHandlerNotCalled))
@@ -134,8 +135,8 @@ var errHandlerNotCalled = errors.New(
 		"member may have it",
 )
 
-// run calls the handler. ctx contains the attempt's span.
-func (r *runner) run(ctx context.Context, m *message) {
+// runHandler calls the handler. ctx contains the attempt's span.
+func (r *runner) runHandler(ctx context.Context, m *message) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -183,12 +184,12 @@ func (r *runner) finish(ctx context.Context, m *message, o outcome) {
 	case errors.Is(context.Cause(ctx), ErrCanceled):
 		r.reportFinal(m, execution.Progress{Status: execution.Canceled, StartedAt: m.calledAt}, o)
 	case r.working.Err() != nil:
-		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, o)
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, o)
 		r.handBack(m, 0)
 	case o.permanent, m.attempt == r.Attempts:
 		r.reportFinal(m, execution.Progress{Status: execution.Failed, StartedAt: m.calledAt}, o)
 	default:
-		r.reportAttempt(m.start, m.attempt, m.began, TriedAgain, o)
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, TriedAgain, o)
 		r.handBack(m, r.retryDelay(m.attempt, o))
 	}
 }
@@ -211,7 +212,7 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	p.Attempt = m.attempt
 	report, err := r.progressMessage(m, p)
 	if err != nil {
-		r.reportAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
 		r.handBack(m, time.Second)
 		return
 	}
@@ -219,11 +220,11 @@ func (r *runner) reportFinal(m *message, p execution.Progress, o outcome) {
 	r.underway.publish(m, report, func(err error) {
 		<-r.unconfirmed
 		if err != nil {
-			r.reportAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
+			r.observeAndLogAttempt(m.start, m.attempt, m.began, NotReported, failureOutcome(err))
 			r.handBack(m, time.Second)
 			return
 		}
-		r.reportAttempt(m.start, m.attempt, m.began, Result(p.Status), o)
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, Result(p.Status), o)
 		if r.underway.hasLease(m) {
 			_ = m.Ack()
 		}
@@ -275,8 +276,8 @@ func (r *runner) progressMessage(m *message, p execution.Progress) (*nats.Msg, e
 	return m.layout.ProgressMessage(start.Queue, start.WorkflowID, start.NodeID, start.Trace, p)
 }
 
-// reportAttempt passes an attempt to Observe and logs it.
-func (r *runner) reportAttempt(
+// observeAndLogAttempt passes an attempt to Observe and logs it.
+func (r *runner) observeAndLogAttempt(
 	start *execution.Start, attempt int, began time.Time, what Result, o outcome,
 ) {
 	took := time.Since(began)

@@ -77,7 +77,7 @@ func newCancellations(nc *nats.Conn) *cancellations {
 // reads that begin after the call, and retries until it can read the bucket or ctx ends.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
-		err := c.read(ctx)
+		err := c.awaitFreshRead(ctx)
 		switch {
 		case err == nil:
 			return c.isKnown(executionID), nil
@@ -101,8 +101,8 @@ func (c *cancellations) isKnown(executionID string) bool {
 	return ok
 }
 
-// read waits for a read of the bucket that begins after the call.
-func (c *cancellations) read(ctx context.Context) error {
+// awaitFreshRead waits for a read of the bucket that begins after the call.
+func (c *cancellations) awaitFreshRead(ctx context.Context) error {
 	c.mu.Lock()
 	if time.Now().Before(c.offUntil) {
 		c.mu.Unlock()
@@ -186,14 +186,14 @@ func (r *runner) runUnlessCanceled(ctx context.Context, m *message) {
 	canceled, err := r.cancellations.isCanceled(r.working, m.start.ID)
 	switch {
 	case err != nil: // the runner is stopping
-		r.reportAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
+		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 		r.endSpan(ctx, failureOutcome(err))
 		r.freeSlot()
 	case canceled:
 		r.endCanceled(ctx, m)
 	default:
-		r.run(ctx, m)
+		r.runHandler(ctx, m)
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *runner) watchCancellations(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if r.underway.anyHandlerRuns() && r.cancellations.read(ctx) == nil {
+		if r.underway.anyHandlerRuns() && r.cancellations.awaitFreshRead(ctx) == nil {
 			r.underway.cancelHandlers(r.cancellations.isKnown)
 		}
 	}

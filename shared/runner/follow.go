@@ -122,5 +122,5 @@ func (r *runner) ensureOwnConsumer(
 ) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
 	defer cancel()
-	return stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().OwnConfig(main))
+	return stream.EnsureRunnerConsumer(ctx, js, r.group(), r.group().OwnStreamConsumerConfig(main))
 }

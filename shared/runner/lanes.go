@@ -76,18 +76,18 @@ func (r *runner) consumeLane(
 	l := &lane{number: number, own: laneConsumer{Layout: stream.Layout{Own: true}}}
 	wait := minPullPause
 	for ctx.Err() == nil {
-		if !r.findLane(ctx, js, main, l) {
-			pause(ctx, settingsPollInterval)
+		if !r.findLaneConsumers(ctx, js, main, l) {
+			sleep(ctx, settingsPollInterval)
 			continue
 		}
 		taken, err := r.runNext(ctx, js, l)
 		switch {
 		case err != nil:
-			pause(ctx, maxPullPause)
+			sleep(ctx, maxPullPause)
 		case taken:
 			wait = minPullPause
 		default:
-			pause(ctx, wait)
+			sleep(ctx, wait)
 			wait = min(wait*3/2, maxPullPause)
 		}
 	}
@@ -98,9 +98,9 @@ func (r *runner) consumeLane(
 	}
 }
 
-// findLane looks up the consumers of a lane that have not been found yet or have failed several
-// times. It reports whether all of them are available.
-func (r *runner) findLane(
+// findLaneConsumers looks up the consumers of a lane that have not been found yet or have failed
+// several times. It reports whether all of them are available.
+func (r *runner) findLaneConsumers(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo, l *lane,
 ) bool {
 	find := func(c *laneConsumer, main *jetstream.ConsumerInfo) bool {
@@ -150,7 +150,8 @@ func (r *runner) runNext(
 	return r.runNextFrom(ctx, js, l, newer)
 }
 
-// runNextFrom runs the next execution of a lane in one stream: the one that is held, if there is one.
+// runNextFrom runs the next execution of a lane in one stream: the one that is held, if there is
+// one.
 func (r *runner) runNextFrom(
 	ctx context.Context, js jetstream.JetStream, l *lane, c *laneConsumer,
 ) (taken bool, err error) {
@@ -226,7 +227,7 @@ func (r *runner) mayBegin(
 				return drained
 			}
 		}
-		pause(ctx, maxPullPause)
+		sleep(ctx, maxPullPause)
 	}
 	return false
 }
@@ -263,7 +264,7 @@ func (r *runner) hold(msg jetstream.Msg) *heldMessage {
 		defer close(stopped)
 		for ctx.Err() == nil {
 			_ = msg.InProgress()
-			pause(ctx, r.AckWait/4)
+			sleep(ctx, r.AckWait/4)
 		}
 	}()
 	return h
@@ -286,7 +287,7 @@ func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg) {
 	r.unacknowledged.Add(1)
 	o := &leaseState{ended: make(chan struct{})}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
-	r.begin(msg, o)
+	r.beginAttempt(msg, o)
 	<-o.ended
 }
 
@@ -341,8 +342,8 @@ func ignoreNoMessage(err error) error {
 	return err
 }
 
-// pause sleeps for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// sleep sleeps for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -353,8 +354,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // leaseState is the part of the state of a message in flight that only messages of a lane have.
 type leaseState struct {
-	until time.Time     // end of the lease, zero before takeLease; guarded by inFlight.mu
-	lost  bool          // whether the lease has expired; guarded by inFlight.mu
+	until time.Time     // end of the lease, zero before takeLease; guarded by inFlightMessages.mu
+	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
 }
 
@@ -388,7 +389,7 @@ const secondHeartbeatDelay = 250 * time.Millisecond
 
 // hasLease reports whether the lease of a message is still valid. It returns true for a message
 // without an order key, which needs no lease.
-func (u *inFlight) hasLease(m *message) bool {
+func (u *inFlightMessages) hasLease(m *message) bool {
 	if m.ordered == nil {
 		return true
 	}
@@ -399,14 +400,14 @@ func (u *inFlight) hasLease(m *message) bool {
 
 // hasFreshLease reports whether the lease of a message of a lane will be valid for at least another
 // half of AckWait.
-func (u *inFlight) hasFreshLease(m *message) bool {
+func (u *inFlightMessages) hasFreshLease(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.hasLeaseLocked(m, time.Now()) && time.Until(m.ordered.until) >= u.ackWait/2
 }
 
 // hasLeaseLocked is like hasLease, for a message of a lane. The caller must hold mu.
-func (u *inFlight) hasLeaseLocked(m *message, now time.Time) bool {
+func (u *inFlightMessages) hasLeaseLocked(m *message, now time.Time) bool {
 	m.ordered.lost = m.ordered.lost || now.After(m.ordered.until)
 	return !m.ordered.lost
 }
@@ -414,7 +415,7 @@ func (u *inFlight) hasLeaseLocked(m *message, now time.Time) bool {
 // takeLease begins the lease of a message of a lane. It returns false if the message has been
 // delivered to another member, or is no longer pending. It retries until there is a response or ctx
 // ends.
-func (u *inFlight) takeLease(ctx context.Context, m *message) (bool, error) {
+func (u *inFlightMessages) takeLease(ctx context.Context, m *message) (bool, error) {
 	for {
 		until, isLast, err := u.sendHeartbeat(ctx, m)
 		if err == nil {
@@ -426,13 +427,13 @@ func (u *inFlight) takeLease(ctx context.Context, m *message) (bool, error) {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		pause(ctx, 100*time.Millisecond)
+		sleep(ctx, 100*time.Millisecond)
 	}
 }
 
 // renewLease sends a heartbeat for a message of a lane. It extends the lease if the heartbeat is
 // confirmed before the lease has expired, and ends it if another member has the message.
-func (u *inFlight) renewLease(m *message) {
+func (u *inFlightMessages) renewLease(m *message) {
 	until, isLast, err := u.sendHeartbeat(context.Background(), m)
 	if err != nil {
 		return
@@ -450,7 +451,7 @@ func (u *inFlight) renewLease(m *message) {
 // sendHeartbeat sends a heartbeat for a message of a lane and waits for the confirmation. isLast
 // reports whether this message is still pending and is the last one that the consumer has
 // delivered. If so, until is the end of the message's lease.
-func (u *inFlight) sendHeartbeat(
+func (u *inFlightMessages) sendHeartbeat(
 	ctx context.Context, m *message,
 ) (until time.Time, isLast bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, u.ackWait)
@@ -480,7 +481,7 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 		case errors.Is(err, nats.ErrNoResponders) && tries >= maxReportReadFailures:
 			return false, nil
 		}
-		pause(ctx, 100*time.Millisecond)
+		sleep(ctx, 100*time.Millisecond)
 	}
 }
 
@@ -492,7 +493,7 @@ const maxReportReadFailures = 20
 // dropExpired abandons a message whose lease has expired. The message is neither acknowledged nor
 // handed back, because another member may have it.
 func (r *runner) dropExpired(m *message, o outcome) {
-	r.reportAttempt(m.start, m.attempt, m.began, HandedBack,
+	r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack,
 		failureOutcome(fmt.Errorf("%w (%s)", ErrLost, o.reason)))
 	r.underway.remove(m)
 	r.markDone(m)

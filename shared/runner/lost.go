@@ -15,18 +15,18 @@ import (
 // consumer, until NATS responds.
 const consumerCheckInterval = time.Second
 
-// replaceConsumer recreates the group's consumer after NATS has lost its storage. It runs until ctx
-// ends, and looks for the consumer after each reconnect. The server reports the deletion of a
-// consumer to waiting requests. It does not report that the consumer is missing after the storage
-// was lost, so the runner would request messages forever. replaceConsumer creates the consumer only
-// in a new stream: in the known stream, a new consumer would redeliver executions that have already
-// ended.
+// recreateLostConsumers recreates the group's consumer after NATS has lost its storage. It runs
+// until ctx ends, and looks for the consumer after each reconnect. The server reports the deletion
+// of a consumer to waiting requests. It does not report that the consumer is missing after the
+// storage was lost, so the runner would request messages forever. recreateLostConsumers creates the
+// consumer only in a new stream: in the known stream, a new consumer would redeliver executions
+// that have already ended.
 //
 // It does the same for the queue's own stream. main is the group's consumer in the shared stream.
 //
 // It does nothing if the runner may not read the stream, which is the case in a separate NATS
 // account. An executor then creates the consumer.
-func (r *runner) replaceConsumer(
+func (r *runner) recreateLostConsumers(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) {
 	connected := r.nc.StatusChanged(nats.CONNECTED)
@@ -50,19 +50,19 @@ func (r *runner) replaceConsumer(
 				}
 			}
 			if err == nil {
-				err = r.replaceOwnConsumer(ctx, js, main)
+				err = r.recreateLostOwnConsumer(ctx, js, main)
 			}
 			if err == nil || errors.Is(err, stream.ErrConsumerConflict) {
 				break
 			}
-			pause(ctx, consumerCheckInterval)
+			sleep(ctx, consumerCheckInterval)
 		}
 	}
 }
 
-// replaceOwnConsumer recreates the group's consumer if the queue's own stream is newer than the
-// consumer that the runner uses.
-func (r *runner) replaceOwnConsumer(
+// recreateLostOwnConsumer recreates the group's consumer if the queue's own stream is newer than
+// the consumer that the runner uses.
+func (r *runner) recreateLostOwnConsumer(
 	ctx context.Context, js jetstream.JetStream, main *jetstream.ConsumerInfo,
 ) error {
 	own := r.own.Load()

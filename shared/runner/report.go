@@ -19,11 +19,12 @@ import (
 // abandons the handler and retries the execution.
 const hangGrace = time.Second
 
-// inFlight holds the messages in flight until they are acknowledged. It sends heartbeats for them,
-// reports executions as running once their handlers have worked for a while, abandons handlers that
-// hang, and repeats each final report until the stream has stored it. One loop serves all messages,
-// because a goroutine and timers for each message would cost more than a quick handler.
-type inFlight struct {
+// inFlightMessages holds the messages in flight until they are acknowledged. It sends heartbeats
+// for them, reports executions as running once their handlers have worked for a while, abandons
+// handlers that hang, and repeats each final report until the stream has stored it. One loop serves
+// all messages, because a goroutine and timers for each message would cost more than a quick
+// handler.
+type inFlightMessages struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	acks *ack.Publisher // for reports on executions in the shared stream
@@ -50,7 +51,7 @@ type messageKey struct {
 }
 
 // message is a message in flight with its current attempt. Until the message is removed,
-// inFlight.mu guards the fields that follow "guarded".
+// inFlightMessages.mu guards the fields that follow "guarded".
 type message struct {
 	messageKey
 	layout   stream.Layout // where the start message is stored
@@ -60,7 +61,7 @@ type message struct {
 	calledAt time.Time   // when the handler was called
 	ordered  *leaseState // nil for a message without an order key
 
-	// guarded by inFlight.mu
+	// guarded by inFlightMessages.mu
 	jetstream.Msg           // the last delivery
 	heartbeat     time.Time // when the last heartbeat was sent
 	// handling is the handler's context. It is nil before the handler is called, and after it has
@@ -75,13 +76,13 @@ type message struct {
 	published func(error)             // called with nil once report is stored, or with an error
 }
 
-// newInFlight returns an inFlight, which the caller must close.
-func newInFlight(r *runner, js jetstream.JetStream) (*inFlight, error) {
+// newInFlightMessages returns an inFlightMessages, which the caller must close.
+func newInFlightMessages(r *runner, js jetstream.JetStream) (*inFlightMessages, error) {
 	acks, err := ack.New(r.nc, stream.ProgressName)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the stream's confirmations: %w", err)
 	}
-	u := &inFlight{
+	u := &inFlightMessages{
 		nc:            r.nc,
 		js:            js,
 		acks:          acks,
@@ -100,7 +101,7 @@ func newInFlight(r *runner, js jetstream.JetStream) (*inFlight, error) {
 
 // openOwnPublisher opens the publisher for reports on executions from the queue's own stream,
 // unless it is open already. It must be called before the first message from that stream is added.
-func (u *inFlight) openOwnPublisher(queue string) error {
+func (u *inFlightMessages) openOwnPublisher(queue string) error {
 	if u.ownAcks != nil {
 		return nil
 	}
@@ -112,7 +113,7 @@ func (u *inFlight) openOwnPublisher(queue string) error {
 	return nil
 }
 
-func (u *inFlight) close() {
+func (u *inFlightMessages) close() {
 	close(u.stop)
 	<-u.stopped
 	u.acks.Close()
@@ -124,7 +125,7 @@ func (u *inFlight) close() {
 // add sends heartbeats for a message until it is removed or its report is stored. It returns false
 // if the message is already in flight here, which can happen because a NATS server that restarts
 // can forget heartbeats and redeliver the message. The new delivery then replaces the old one.
-func (u *inFlight) add(m *message) bool {
+func (u *inFlightMessages) add(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if known := u.messages[m.messageKey]; known != nil {
@@ -135,14 +136,14 @@ func (u *inFlight) add(m *message) bool {
 	return true
 }
 
-func (u *inFlight) remove(m *message) {
+func (u *inFlightMessages) remove(m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.messages, m.messageKey)
 }
 
 // watchHandler begins to watch a handler whose context is ctx.
-func (u *inFlight) watchHandler(ctx context.Context, m *message) {
+func (u *inFlightMessages) watchHandler(ctx context.Context, m *message) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	m.handling = ctx
@@ -150,7 +151,7 @@ func (u *inFlight) watchHandler(ctx context.Context, m *message) {
 
 // unwatchHandler stops watching a handler that has returned. It returns false if the handler has
 // been abandoned in the meantime.
-func (u *inFlight) unwatchHandler(m *message) bool {
+func (u *inFlightMessages) unwatchHandler(m *message) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	watched := m.handling != nil
@@ -159,7 +160,7 @@ func (u *inFlight) unwatchHandler(m *message) bool {
 }
 
 // anyHandlerRuns reports whether any handler is running.
-func (u *inFlight) anyHandlerRuns() bool {
+func (u *inFlightMessages) anyHandlerRuns() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
@@ -171,7 +172,7 @@ func (u *inFlight) anyHandlerRuns() bool {
 }
 
 // cancelHandlers cancels the contexts of the handlers whose executions have been canceled.
-func (u *inFlight) cancelHandlers(canceled func(executionID string) bool) {
+func (u *inFlightMessages) cancelHandlers(canceled func(executionID string) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, m := range u.messages {
@@ -184,7 +185,7 @@ func (u *inFlight) cancelHandlers(canceled func(executionID string) bool) {
 // publish publishes a report, and repeats it until the stream confirms it; repeated reports are
 // harmless. It calls published exactly once: with nil, or with an error if no confirmation arrives
 // within AckWait.
-func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) {
+func (u *inFlightMessages) publish(m *message, report *nats.Msg, published func(error)) {
 	u.mu.Lock()
 	m.report, m.reported, m.published = report, time.Now(), published
 	u.mu.Unlock()
@@ -192,7 +193,7 @@ func (u *inFlight) publish(m *message, report *nats.Msg, published func(error)) 
 }
 
 // send publishes a report once. A response to any attempt is accepted until AckWait has passed.
-func (u *inFlight) send(m *message) {
+func (u *inFlightMessages) send(m *message) {
 	attempt := *m.report // acks sets a separate reply subject for each attempt
 	acks := u.acks
 	if m.layout.Own {
@@ -205,7 +206,7 @@ func (u *inFlight) send(m *message) {
 
 // handleReply handles the stream's response to a report. After an error, a later round sends the
 // report again.
-func (u *inFlight) handleReply(m *message, err error) {
+func (u *inFlightMessages) handleReply(m *message, err error) {
 	u.mu.Lock()
 	// If false, an earlier attempt was confirmed, or AckWait has passed.
 	waits := u.messages[m.messageKey] == m
@@ -218,8 +219,8 @@ func (u *inFlight) handleReply(m *message, err error) {
 	}
 }
 
-// runPeriodically calls runDue at regular intervals until stop is closed.
-func (u *inFlight) runPeriodically() {
+// runPeriodically calls performDueActions at regular intervals until stop is closed.
+func (u *inFlightMessages) runPeriodically() {
 	defer close(u.stopped)
 	often := min(u.ackWait/10, hangGrace/4)
 	if u.announceAfter > 0 {
@@ -230,15 +231,15 @@ func (u *inFlight) runPeriodically() {
 	for {
 		select {
 		case now := <-tick.C:
-			u.runDue(now)
+			u.performDueActions(now)
 		case <-u.stop:
 			return
 		}
 	}
 }
 
-// runDue performs the actions that are due.
-func (u *inFlight) runDue(now time.Time) {
+// performDueActions performs the actions that are due.
+func (u *inFlightMessages) performDueActions(now time.Time) {
 	var due []func()
 	u.mu.Lock()
 	for _, m := range u.messages {
@@ -255,10 +256,10 @@ func (u *inFlight) runDue(now time.Time) {
 		if m.ordered != nil && m.handling != nil && !u.hasLeaseLocked(m, now) {
 			m.stop(ErrLost)
 		}
-		if do := u.dueForHandler(m, now); do != nil {
+		if do := u.dueHandlerAction(m, now); do != nil {
 			due = append(due, do)
 		}
-		if do := u.dueForReport(m, now); do != nil {
+		if do := u.dueReportAction(m, now); do != nil {
 			due = append(due, do)
 		}
 	}
@@ -268,9 +269,9 @@ func (u *inFlight) runDue(now time.Time) {
 	}
 }
 
-// dueForHandler returns the action that is due for a running handler, or nil. The caller must hold
-// mu.
-func (u *inFlight) dueForHandler(m *message, now time.Time) func() {
+// dueHandlerAction returns the action that is due for a running handler, or nil. The caller must
+// hold mu.
+func (u *inFlightMessages) dueHandlerAction(m *message, now time.Time) func() {
 	ctx := m.handling
 	canceled := ctx != nil && errors.Is(context.Cause(ctx), ErrCanceled) &&
 		now.Sub(m.calledAt) < u.timeout
@@ -291,9 +292,9 @@ func (u *inFlight) dueForHandler(m *message, now time.Time) func() {
 	return nil
 }
 
-// dueForReport returns the action that is due for an unconfirmed report, or nil. The caller must
+// dueReportAction returns the action that is due for an unconfirmed report, or nil. The caller must
 // hold mu.
-func (u *inFlight) dueForReport(m *message, now time.Time) func() {
+func (u *inFlightMessages) dueReportAction(m *message, now time.Time) func() {
 	switch waited := now.Sub(m.reported); {
 	case m.report == nil:
 	case waited > u.ackWait:

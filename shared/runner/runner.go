@@ -236,7 +236,7 @@ type runner struct {
 	nc       *nats.Conn
 	handler  Handler
 	spans    trace.Tracer
-	underway *inFlight // the messages that have not been acknowledged yet
+	underway *inFlightMessages // the messages that have not been acknowledged yet
 	// cancellations tracks the executions that were canceled and must not run.
 	cancellations *cancellations
 	// sharing is canceled, by share, once the group's consumer in the shared stream must share the
@@ -311,7 +311,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 		r.freeSlot()
 	}
 	//nolint:contextcheck // a handler has its own, which outlives ctx
-	if r.underway, err = newInFlight(r, js); err != nil {
+	if r.underway, err = newInFlightMessages(r, js); err != nil {
 		return fmt.Errorf("runner: %w", err)
 	}
 	defer r.underway.close()
@@ -333,7 +333,7 @@ func Run(ctx context.Context, nc *nats.Conn, options Options, handler Handler) e
 	present := make(chan struct{})
 	go func() { r.announcePresence(taking); close(present) }()
 	go r.watchCancellations(working)
-	go r.replaceConsumer(taking, js, consumer.CachedInfo())
+	go r.recreateLostConsumers(taking, js, consumer.CachedInfo())
 	var following sync.WaitGroup
 	following.Go(func() { r.followSettings(taking, js, consumer.CachedInfo()) })
 	if err = r.consumeSource(taking, &pullSource{consumer: consumer}); err != nil {

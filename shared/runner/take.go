@@ -35,7 +35,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 		}
 		pull := r.pull
 		if r.sharing.Err() != nil { // other loops also need concurrency slots
-			pull = r.pullShared
+			pull = r.pullWithSharedSlots
 			for ; free > (r.Concurrency+1)/2; free-- {
 				r.freeSlot()
 			}
@@ -50,7 +50,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 			r.ownActive.Store(s.Own)
 		case err == nil && !r.usesLongPoll(s):
 			failed = 0
-			pause(ctx, wait)
+			sleep(ctx, wait)
 			wait = min(wait*3/2, maxPullPause)
 		}
 		if err == nil {
@@ -62,7 +62,7 @@ func (r *runner) consumeSource(ctx context.Context, s *pullSource) error {
 			return fmt.Errorf("runner: consumer %s of %s: %w", r.consumer(), s.StreamName(r.Queue),
 				err)
 		}
-		pause(ctx, maxPullPause)
+		sleep(ctx, maxPullPause)
 	}
 }
 
@@ -137,9 +137,11 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 	}
 }
 
-// pullShared is like pull, but makes a single request and returns once that has expired, so that
-// lanes or the other source can use the slots.
-func (r *runner) pullShared(ctx context.Context, s *pullSource, slots int) (began int, err error) {
+// pullWithSharedSlots is like pull, but makes a single request and returns once that has expired,
+// so that lanes or the other source can use the slots.
+func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots int) (began int,
+	err error,
+) {
 	var batch jetstream.MessageBatch
 	if r.usesLongPoll(s) {
 		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpirySharedSlots))
@@ -171,7 +173,7 @@ func (r *runner) beginOrNak(ctx context.Context, msg jetstream.Msg) bool {
 	}
 	r.unacknowledged.Add(1)
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
-	r.begin(msg, nil)
+	r.beginAttempt(msg, nil)
 	return true
 }
 

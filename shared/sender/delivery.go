@@ -10,13 +10,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// idSource describes where a delivery ID may be: in one source, or in several that are all
+// deliveryIDSource describes where a delivery ID may be: in one source, or in several that are all
 // required.
-type idSource struct {
+type deliveryIDSource struct {
 	text   string // as written in the built-in table or the setting
-	parts  []source
-	absent []source // sources that must have no value
-	body   bool     // whether a part of the ID is in the body
+	parts  []valueSource
+	absent []valueSource // sources that must have no value
+	body   bool          // whether a part of the ID is in the body
 	// signedBy reports, for each of the sender's methods, whether its signature covers the ID.
 	signedBy []bool
 }
@@ -32,14 +32,14 @@ type DeliveryID struct {
 	Signed bool
 }
 
-// parseIDSource parses a source of a delivery ID. A source from the built-in table (builtIn is
-// true) may consist of several parts, joined by " + "; "!" marks a part that must be absent.
-func parseIDSource(text string, builtIn bool) (idSource, error) {
+// parseDeliveryIDSource parses a source of a delivery ID. A source from the built-in table (builtIn
+// is true) may consist of several parts, joined by " + "; "!" marks a part that must be absent.
+func parseDeliveryIDSource(text string, builtIn bool) (deliveryIDSource, error) {
 	texts := []string{text}
 	if builtIn {
 		texts = strings.Split(text, " + ")
 	}
-	id := idSource{text: text}
+	id := deliveryIDSource{text: text}
 	for _, t := range texts {
 		t, absent := strings.CutPrefix(t, "!")
 		s, err := parseSource(t, builtIn)
@@ -51,7 +51,7 @@ func parseIDSource(text string, builtIn bool) (idSource, error) {
 			continue
 		}
 		id.parts = append(id.parts, s)
-		id.body = id.body || s.kind == fromPointer || s.kind == fromForm
+		id.body = id.body || s.kind == sourceJSONPointer || s.kind == sourceFormField
 	}
 	return id, nil
 }
@@ -125,14 +125,14 @@ func (e *presetEntry) builtInDeliveryIDSources() []string {
 func (e *presetEntry) compileDeliveryIDSources(
 	settings map[string]string,
 	methods []method,
-) ([]idSource, error) {
+) ([]deliveryIDSource, error) {
 	texts, own := e.configuredDeliveryIDSources(settings)
 	if len(texts) > maxDeliveryIDSources {
 		return nil, &ConfigError{"settings." + settingDeliveryID, "has too many sources"}
 	}
-	var sources []idSource
+	var sources []deliveryIDSource
 	for _, text := range texts {
-		id, err := parseIDSource(text, own)
+		id, err := parseDeliveryIDSource(text, own)
 		if err != nil {
 			return nil, &ConfigError{"settings." + settingDeliveryID, err.Error()}
 		}
@@ -147,13 +147,13 @@ func (e *presetEntry) compileDeliveryIDSources(
 
 // DeliveryIDInBody reports whether the body may contain the delivery ID.
 func (s *Sender) DeliveryIDInBody() bool {
-	return slices.ContainsFunc(s.delivery, func(id idSource) bool { return id.body })
+	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool { return id.body })
 }
 
 // SignsDeliveryID reports whether a signature may cover the delivery ID. In that case, the delivery
 // ID is known only once the request has been verified.
 func (s *Sender) SignsDeliveryID() bool {
-	return slices.ContainsFunc(s.delivery, func(id idSource) bool {
+	return slices.ContainsFunc(s.delivery, func(id deliveryIDSource) bool {
 		return slices.Contains(id.signedBy, true)
 	})
 }
@@ -216,7 +216,7 @@ func newDeliveryID(text string, fromBody bool) DeliveryID {
 
 // find returns the ID at a source: its value, or the joined values of all its parts. If signed is
 // true, it uses only the first value of a header, because only that value is signed.
-func (id *idSource) find(r *Request, signed bool) string {
+func (id *deliveryIDSource) find(r *Request, signed bool) string {
 	for _, s := range id.absent {
 		if s.hasValue(r, true) {
 			return ""
@@ -225,7 +225,7 @@ func (id *idSource) find(r *Request, signed bool) string {
 	var all []string
 	for _, s := range id.parts {
 		values := s.values(r)
-		if signed && s.kind == fromHeader {
+		if signed && s.kind == sourceHeader {
 			values = values[:min(len(values), 1)]
 		}
 		if len(values) == 0 {

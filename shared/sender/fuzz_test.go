@@ -31,7 +31,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		now := time.Unix(1_790_000_000, 0)
 		r := Request{
-			Method: deliveryMethod,
+			Method: deliveryHTTPMethod,
 			Header: map[string][]string{},
 			URL:    "https://x/",
 			Body:   []byte("abc"),
@@ -49,7 +49,7 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatalf("%q does not sign the body", message)
 		}
 		if v := s.Verify(&Request{
-			Method: deliveryMethod,
+			Method: deliveryHTTPMethod,
 			Header: signed.Header,
 			URL:    r.URL,
 			Body:   []byte("abc"),
@@ -99,21 +99,21 @@ func FuzzSplitters(f *testing.F) {
 			for i := range s.methods {
 				m := &s.methods[i]
 				r := &Request{
-					Method: deliveryMethod,
+					Method: deliveryHTTPMethod,
 					Header: map[string][]string{"Content-Type": {formContentType}},
 					URL:    "https://x/?a=b",
 					Body:   body,
 				}
-				for _, source := range []source{m.signature, m.time} {
-					if source.kind == fromHeader && source.name != "" {
+				for _, source := range []valueSource{m.signature, m.time} {
+					if source.kind == sourceHeader && source.name != "" {
 						r.Header[source.name] = []string{value, value}
 					}
 				}
-				if m.time.kind == fromHeader && m.time.name != "" {
+				if m.time.kind == sourceHeader && m.time.name != "" {
 					r.Header[m.time.name] = []string{at}
 				}
 				for _, p := range m.message {
-					if p.kind == partSource && p.source.kind == fromHeader {
+					if p.kind == partSource && p.source.kind == sourceHeader {
 						r.Header[p.source.name] = []string{"id"}
 					}
 				}

@@ -45,7 +45,7 @@ func hmacMethod(settings map[string]string) (methodSpec, error) {
 		if !webhook.IsHeaderName(name) {
 			return spec, &ConfigError{"settings.idHeader", "is not a valid header name"}
 		}
-		id := source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(name)}
+		id := valueSource{kind: sourceHeader, name: textproto.CanonicalMIMEHeaderKey(name)}
 		spec.id = &id
 	}
 	if name := settings["timeHeader"]; name != "" {

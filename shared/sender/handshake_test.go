@@ -152,13 +152,13 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 			t.Errorf("%+v", h.Response.Header)
 		}
 	}
-	if m := meta.HandshakeMethods(); len(m) != 1 || m[0] != "GET" {
+	if m := meta.NonPOSTHandshakeMethods(); len(m) != 1 || m[0] != "GET" {
 		t.Errorf("Meta's methods: %v", m)
 	}
-	if m := events.HandshakeMethods(); len(m) != 1 || m[0] != "OPTIONS" {
+	if m := events.NonPOSTHandshakeMethods(); len(m) != 1 || m[0] != "OPTIONS" {
 		t.Errorf("CloudEvents' methods: %v", m)
 	}
-	if m := graph.HandshakeMethods(); len(m) != 0 {
+	if m := graph.NonPOSTHandshakeMethods(); len(m) != 0 {
 		t.Errorf("Graph's methods: %v", m)
 	}
 }

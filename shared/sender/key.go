@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// key is a secret in the form that one method needs.
-type key struct {
+// verificationKey is a secret in the form that one method needs.
+type verificationKey struct {
 	method    int
 	id        string
 	expiresAt time.Time
@@ -22,7 +22,9 @@ type key struct {
 	ecdsa     *ecdsa.PublicKey
 }
 
-func (k *key) isValid(now time.Time) bool { return k.expiresAt.IsZero() || now.Before(k.expiresAt) }
+func (k *verificationKey) isValid(now time.Time) bool {
+	return k.expiresAt.IsZero() || now.Before(k.expiresAt)
+}
 
 // secretKindError means that the secret has the prefix of another kind of secret. It is reported
 // only if no method fails with a more specific error.
@@ -31,20 +33,21 @@ type secretKindError struct{ text string }
 func (e secretKindError) Error() string { return e.text }
 
 // readKey parses a secret. Its errors describe the expected form and never quote the secret.
-func (m *method) readKey(text string) (key, error) {
+func (m *method) readKey(text string) (verificationKey, error) {
 	what := "the secret"
 	if m.scheme == schemeEd25519 || m.scheme == schemeECDSA {
 		what = "the public key"
 	}
 	if p := m.spec.SecretPrefix; p != "" && !strings.HasPrefix(text, p) {
-		return key{}, secretKindError{what + " must begin with " + p}
+		return verificationKey{}, secretKindError{what + " must begin with " + p}
 	}
 	if p := m.spec.NotSecretPrefix; p != "" && strings.HasPrefix(text, p) {
-		return key{}, secretKindError{what + " must not begin with " + p}
+		return verificationKey{}, secretKindError{what + " must not begin with " + p}
 	}
 	if m.scheme == schemeBasic || m.scheme == schemeStatic {
 		if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return key{}, errors.New("the secret has a control character: no header can hold it")
+			return verificationKey{}, errors.New("the secret has a control character: no header " +
+				"can hold it")
 		}
 	}
 	var raw []byte
@@ -52,21 +55,21 @@ func (m *method) readKey(text string) (key, error) {
 	switch m.spec.Key {
 	case "base64":
 		if raw, err = base64.StdEncoding.DecodeString(text); err != nil {
-			return key{}, errors.New(what + " must be base64")
+			return verificationKey{}, errors.New(what + " must be base64")
 		}
 	case "hex":
 		if raw, err = hex.DecodeString(text); err != nil {
-			return key{}, errors.New(what + " must be hex")
+			return verificationKey{}, errors.New(what + " must be hex")
 		}
 	case "whsec":
 		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
 			"whsec_")); err != nil {
-			return key{}, errors.New("the secret must be whsec_ and base64, or base64")
+			return verificationKey{}, errors.New("the secret must be whsec_ and base64, or base64")
 		}
 	case "whpk":
 		if raw, err = base64.StdEncoding.DecodeString(strings.TrimPrefix(text,
 			"whpk_")); err != nil {
-			return key{}, errors.New("the public key must be whpk_ and base64")
+			return verificationKey{}, errors.New("the public key must be whpk_ and base64")
 		}
 	case "spki":
 		return readSPKI(text)
@@ -74,17 +77,17 @@ func (m *method) readKey(text string) (key, error) {
 		raw = []byte(text)
 	}
 	if len(raw) == 0 {
-		return key{}, errors.New(what + " is empty")
+		return verificationKey{}, errors.New(what + " is empty")
 	}
 	if m.scheme == schemeEd25519 && len(raw) != ed25519.PublicKeySize {
-		return key{}, errors.New("the public key must have 32 bytes")
+		return verificationKey{}, errors.New("the public key must have 32 bytes")
 	}
-	return key{bytes: raw}, nil
+	return verificationKey{bytes: raw}, nil
 }
 
 var errInvalidPublicKey = errors.New("the public key must be ECDSA P-256, in base64 or PEM")
 
-func readSPKI(text string) (key, error) {
+func readSPKI(text string) (verificationKey, error) {
 	var der []byte
 	if block, _ := pem.Decode([]byte(text)); block != nil {
 		der = block.Bytes
@@ -93,11 +96,11 @@ func readSPKI(text string) (key, error) {
 	}
 	parsed, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
-		return key{}, errInvalidPublicKey
+		return verificationKey{}, errInvalidPublicKey
 	}
 	public, ok := parsed.(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
-		return key{}, errInvalidPublicKey
+		return verificationKey{}, errInvalidPublicKey
 	}
-	return key{ecdsa: public}, nil
+	return verificationKey{ecdsa: public}, nil
 }

@@ -55,8 +55,8 @@ type methodSpec struct {
 	When     map[string]string `json:"when"`    // conditions for the method to apply to a request
 	Setting  map[string]string `json:"setting"` // the method is used only with these settings
 
-	id *source // the source of {id} in the message
-	by string  // list separator of the hmac preset
+	id *valueSource // the source of {id} in the message
+	by string       // list separator of the hmac preset
 }
 
 // itemSplitSpec describes how a value is split into items, which are separated by By. With Assign,
@@ -78,9 +78,9 @@ type timeSpec struct {
 type method struct {
 	spec      *methodSpec
 	scheme    string
-	signature source
+	signature valueSource
 	message   template
-	time      source
+	time      valueSource
 	unit      string // "" means that the request contains no time
 	when      []condition
 	user      string // user name for basic authentication
@@ -113,13 +113,13 @@ func (m *methodSpec) compile(settings map[string]string) (method, error) {
 	if c.message, err = parseTemplate(message, m.id == nil && m.by == "", m.id); err != nil {
 		return c, err
 	}
-	if err := m.compileTime(&c); err != nil {
+	if err := m.compileTimeSource(&c); err != nil {
 		return c, err
 	}
 	return c, m.check()
 }
 
-func (m *methodSpec) compileTime(c *method) error {
+func (m *methodSpec) compileTimeSource(c *method) error {
 	if m.Time == nil {
 		if c.message.has(partTime) {
 			return errors.New("the message has {time}, so the time's source (timeHeader) is " +
@@ -131,7 +131,7 @@ func (m *methodSpec) compileTime(c *method) error {
 	if c.time, err = parseSource(m.Time.From, true); err != nil {
 		return err
 	}
-	if c.time.kind == fromSignature && m.Split == nil {
+	if c.time.kind == sourceSignaturePart && m.Split == nil {
 		return errors.New("a time in the signature needs split")
 	}
 	switch m.Time.Unit {
@@ -203,9 +203,10 @@ const maxPublicKeySignatures = 16
 // of them was signed.
 const ambiguousTime = "two times"
 
-// candidates decodes the signatures in a value, appends them to found and returns the result. It
-// omits those that cannot be decoded. It also returns the time, if the value contains one.
-func (m *method) candidates(
+// appendSignatureCandidates decodes the signatures in a value, appends them to found and returns
+// the result. It omits those that cannot be decoded. It also returns the time, if the value
+// contains one.
+func (m *method) appendSignatureCandidates(
 	found []signatureCandidate,
 	value string,
 ) (all []signatureCandidate, timeText string) {
@@ -218,7 +219,7 @@ func (m *method) candidates(
 		if s := m.spec.Split; s != nil && s.Assign != "" {
 			name, assigned, _ := strings.Cut(item, s.Assign)
 			switch {
-			case m.time.kind != fromSignature || name != m.time.name || assigned == timeText:
+			case m.time.kind != sourceSignaturePart || name != m.time.name || assigned == timeText:
 			case timeText == "":
 				timeText = assigned
 			default:
@@ -357,18 +358,18 @@ func (s *Sender) verifyWith(i int, r *Request, now time.Time) Verdict {
 			Reason: "the URL is signed, but the ingress has no --public-url",
 		}
 	}
-	if m.scheme == schemeStatic && m.signature.kind == fromPointer {
+	if m.scheme == schemeStatic && m.signature.kind == sourceJSONPointer {
 		return s.compareBodySecrets(i, values, now)
 	}
 	var found []signatureCandidate
 	timeText := ""
 	for _, value := range values {
 		var t string
-		if found, t = m.candidates(found, value); timeText == "" {
+		if found, t = m.appendSignatureCandidates(found, value); timeText == "" {
 			timeText = t
 		}
 	}
-	if m.unit != "" && m.time.kind != fromSignature {
+	if m.unit != "" && m.time.kind != sourceSignaturePart {
 		timeText = m.time.value(r)
 	}
 	if m.unit != "" && timeText == "" {
@@ -461,7 +462,9 @@ func (s *Sender) compareBodySecrets(i int, values []string, now time.Time) Verdi
 
 // matches compares every signature with one key. It continues after a match, so that its duration
 // reveals nothing.
-func (m *method) matches(k *key, r *Request, found []signatureCandidate, timeText string) bool {
+func (m *method) matches(k *verificationKey, r *Request, found []signatureCandidate,
+	timeText string,
+) bool {
 	right := 0
 	switch m.scheme {
 	case schemeStatic:
@@ -497,7 +500,9 @@ func (m *method) matches(k *key, r *Request, found []signatureCandidate, timeTex
 }
 
 // computeSignature returns the signature that the request should have.
-func (m *method) computeSignature(hashName string, k *key, r *Request, timeText string) []byte {
+func (m *method) computeSignature(hashName string, k *verificationKey, r *Request,
+	timeText string,
+) []byte {
 	h := newHash(hashName)()
 	if m.scheme == schemeHMAC {
 		h = hmac.New(newHash(hashName), k.bytes)
@@ -507,7 +512,9 @@ func (m *method) computeSignature(hashName string, k *key, r *Request, timeText 
 	return h.Sum(nil)
 }
 
-func (m *method) publicKeyMatches(k *key, r *Request, signature []byte, timeText string) bool {
+func (m *method) publicKeyMatches(k *verificationKey, r *Request, signature []byte,
+	timeText string,
+) bool {
 	var message bytes.Buffer
 	m.message.write(func(b []byte) { message.Write(b) }, r, timeText, nil)
 	if m.scheme == schemeEd25519 {

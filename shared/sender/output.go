@@ -24,16 +24,16 @@ type conditionalOutputForm struct {
 type OutputForm string
 
 const (
-	// outputFormText is a JSON object that contains the text: {"text": "…"}. An output that is an
-	// object is left unchanged.
-	outputFormText OutputForm = "text"
+	// outputFormTextObject is a JSON object that contains the text: {"text": "…"}. An output that
+	// is an object is left unchanged.
+	outputFormTextObject OutputForm = "text"
 	// outputFormTwiMLMessage and outputFormTwiMLSay are TwiML that contains the text as a message
 	// or as speech. An output that is already TwiML is left unchanged.
 	outputFormTwiMLMessage OutputForm = "twiml-message"
 	outputFormTwiMLSay     OutputForm = "twiml-say"
-	// outputFormNoContent is the output itself as JSON. If there is no output, the response has no
-	// body and the status 204.
-	outputFormNoContent OutputForm = "json-or-no-content"
+	// outputFormJSONOrNoContent is the output itself as JSON. If there is no output, the response
+	// has no body and the status 204.
+	outputFormJSONOrNoContent OutputForm = "json-or-no-content"
 )
 
 func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
@@ -44,7 +44,8 @@ func (e *presetEntry) compileOutputs() ([]conditionalOutputForm, error) {
 			return nil, err
 		}
 		switch spec.Form {
-		case outputFormText, outputFormTwiMLMessage, outputFormTwiMLSay, outputFormNoContent:
+		case outputFormTextObject, outputFormTwiMLMessage, outputFormTwiMLSay,
+			outputFormJSONOrNoContent:
 		default:
 			return nil, fmt.Errorf("there is no form of outputs %q", spec.Form)
 		}
@@ -66,7 +67,7 @@ func (s *Sender) OutputForm(r *Request) OutputForm {
 
 // EmptyStatus returns the status of a response without a body, unless the output sets one.
 func (f OutputForm) EmptyStatus() int {
-	if f == outputFormNoContent {
+	if f == outputFormJSONOrNoContent {
 		return 204
 	}
 	return 200
@@ -77,7 +78,7 @@ func (f OutputForm) EmptyStatus() int {
 func (f OutputForm) Response(output []byte) *Response {
 	text, isText := outputText(output)
 	switch f {
-	case outputFormText:
+	case outputFormTextObject:
 		if strings.HasPrefix(string(bytes.TrimSpace(output)), "{") {
 			return nil
 		}
@@ -94,7 +95,7 @@ func (f OutputForm) Response(output []byte) *Response {
 			return &Response{Status: 200} // it cannot become TwiML
 		}
 		return &Response{Status: 200, ContentType: "text/xml; charset=utf-8", Body: f.twiml(text)}
-	case outputFormNoContent: // the output itself
+	case outputFormJSONOrNoContent: // the output itself
 	}
 	return nil
 }

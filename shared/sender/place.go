@@ -11,7 +11,7 @@ import (
 )
 
 // ValueRef identifies a value in a request, in the notation of a trigger node's settings.
-type ValueRef struct{ source source }
+type ValueRef struct{ source valueSource }
 
 var errInvalidValueRef = errors.New(
 	"a place is header:Name, ptr:/json/pointer, form:field or query:name",
@@ -27,12 +27,12 @@ func ParseValueRef(text string) (ValueRef, error) {
 		if rest == "token" || rest == "access_token" {
 			return ValueRef{}, fmt.Errorf("the parameter %s holds the node's token", rest)
 		}
-		return ValueRef{source{kind: fromQuery, name: rest}}, nil
+		return ValueRef{valueSource{kind: sourceQueryParam, name: rest}}, nil
 	case errors.Is(err, errInvalidSource):
 		return ValueRef{}, errInvalidValueRef
 	case err != nil:
 		return ValueRef{}, err
-	case s.kind == fromHeader &&
+	case s.kind == sourceHeader &&
 		slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(rest)):
 		return ValueRef{},
 			fmt.Errorf("the header %s holds a secret, and what is compared with it is shown", rest)
@@ -42,7 +42,7 @@ func ParseValueRef(text string) (ValueRef, error) {
 
 // Pointer returns the tokens of a JSON pointer, or nil if the place is not a JSON pointer.
 func (p ValueRef) Pointer() []string {
-	if p.source.kind != fromPointer {
+	if p.source.kind != sourceJSONPointer {
 		return nil
 	}
 	return p.source.pointer
@@ -52,16 +52,17 @@ func (p ValueRef) Pointer() []string {
 // header, form field or query parameter. ok reports whether there is a value, which may be empty.
 func (p ValueRef) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
-	case fromHeader:
+	case sourceHeader:
 		if values := r.Header[p.source.name]; len(values) > 0 {
 			return values[0], true
 		}
-	case fromForm:
+	case sourceFormField:
 		return r.formValue(p.source.name)
-	case fromQuery:
+	case sourceQueryParam:
 		f := parseForm(r.Query)
 		return f.first(p.source.name)
-	case fromPointer, fromSignature: // pointers are resolved elsewhere; a signature is not a place
+	// pointers are resolved elsewhere; a signature is not a place
+	case sourceJSONPointer, sourceSignaturePart:
 	}
 	return "", false
 }

@@ -15,10 +15,10 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	if id == "" {
 		return false
 	}
-	fits := [...]func(*idSource) bool{
-		func(from *idSource) bool { return from.find(r, false) != "" },
-		func(from *idSource) bool { return from.find(r, false) == "" && !from.body },
-		func(from *idSource) bool { return from.find(r, false) == "" && from.body },
+	fits := [...]func(*deliveryIDSource) bool{
+		func(from *deliveryIDSource) bool { return from.find(r, false) != "" },
+		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && !from.body },
+		func(from *deliveryIDSource) bool { return from.find(r, false) == "" && from.body },
 	}
 	for _, fit := range fits {
 		for i := range s.delivery {
@@ -43,7 +43,7 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 // set writes value into r as the delivery ID. If the ID is composed of several parts of a request,
 // it overwrites the part whose name looks like the name of an ID, or else the last part. It also
 // writes value to every other part that r lacks. It returns false if a part cannot be written.
-func (id *idSource) set(r *Request, value string) bool {
+func (id *deliveryIDSource) set(r *Request, value string) bool {
 	names := len(id.parts) - 1
 	for i, part := range id.parts {
 		if part.looksLikeID() {
@@ -64,9 +64,9 @@ func (id *idSource) set(r *Request, value string) bool {
 
 // looksLikeID reports whether the name of a source looks like the name of an ID: id, uuid, Ce-Id,
 // MessageSid.
-func (s source) looksLikeID() bool {
+func (s valueSource) looksLikeID() bool {
 	name := s.name
-	if s.kind == fromPointer {
+	if s.kind == sourceJSONPointer {
 		name = s.pointer[len(s.pointer)-1]
 	}
 	return strings.HasSuffix(strings.ToLower(name), "id")
@@ -74,21 +74,22 @@ func (s source) looksLikeID() bool {
 
 // set sets the value at a source. It returns ErrUnsupportedBody if the form of the body does not
 // allow that.
-func (s source) set(r *Request, value string) error {
+func (s valueSource) set(r *Request, value string) error {
 	switch s.kind {
-	case fromHeader:
+	case sourceHeader:
 		r.Header[s.name] = []string{value}
 		return nil
-	case fromPointer:
+	case sourceJSONPointer:
 		return s.setJSON(r, value)
-	case fromForm:
+	case sourceFormField:
 		return s.setField(r, value)
-	case fromQuery, fromSignature: // no preset puts a signature or an ID into these places
+	// no preset puts a signature or an ID into these places
+	case sourceQueryParam, sourceSignaturePart:
 	}
 	return ErrUnsupportedBody
 }
 
-func (s source) setJSON(r *Request, value string) error {
+func (s valueSource) setJSON(r *Request, value string) error {
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.UseNumber()
 	var document any
@@ -111,7 +112,7 @@ func (s source) setJSON(r *Request, value string) error {
 }
 
 // setField replaces a field of a URL-encoded form, or adds it.
-func (s source) setField(r *Request, value string) error {
+func (s valueSource) setField(r *Request, value string) error {
 	mediaType, _, _ := strings.Cut(r.header("Content-Type"), ";")
 	if !strings.EqualFold(strings.TrimSpace(mediaType), formContentType) {
 		return ErrUnsupportedBody

@@ -10,8 +10,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// headerInMessage matches the headers in a message template.
-var headerInMessage = regexp.MustCompile(`\{(header:[^}]+)\}`)
+// headerPlaceholderPattern matches the headers in a message template.
+var headerPlaceholderPattern = regexp.MustCompile(`\{(header:[^}]+)\}`)
 
 // presetByUniqueHeader maps each header that only one preset uses to that preset. GitHub's
 // X-Hub-Signature-256 is not among them, because others also send it.
@@ -34,7 +34,7 @@ var presetByUniqueHeader = sync.OnceValue(func() map[string]*presetEntry {
 			if m.Time != nil {
 				note(m.Time.From)
 			}
-			for _, found := range headerInMessage.FindAllStringSubmatch(m.Message, -1) {
+			for _, found := range headerPlaceholderPattern.FindAllStringSubmatch(m.Message, -1) {
 				note(found[1])
 			}
 		}

@@ -57,9 +57,9 @@ func (r *Request) json() gjson.Result {
 	return *r.document
 }
 
-// payload returns the bytes that Gitea signs: the JSON in the payload field of a URL-encoded form,
-// otherwise the body.
-func (r *Request) payload() []byte {
+// signedPayload returns the bytes that Gitea signs: the JSON in the payload field of a URL-encoded
+// form, otherwise the body.
+func (r *Request) signedPayload() []byte {
 	if isFormType(r.header("Content-Type")) {
 		if payload, ok := r.formValue("payload"); ok {
 			return []byte(payload)

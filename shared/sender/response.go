@@ -66,9 +66,9 @@ type handshake struct {
 	method   string
 	when     []condition
 	check    []condition
-	value    source   // the source of the value to echo, or of the token to sign
-	has      bool     // whether there is a value
-	response Response // the part of the response that is the same for every request
+	value    valueSource // the source of the value to echo, or of the token to sign
+	has      bool        // whether there is a value
+	response Response    // the part of the response that is the same for every request
 }
 
 // fixedResponse returns a response with a JSON body, or without a body if text is empty.
@@ -88,7 +88,7 @@ func (e *presetEntry) compileHandshakes(settings map[string]string) ([]handshake
 	all := make([]handshake, 0, len(e.Handshakes))
 	for i := range e.Handshakes {
 		spec := &e.Handshakes[i]
-		h := handshake{spec: spec, method: cmp.Or(spec.Method, deliveryMethod)}
+		h := handshake{spec: spec, method: cmp.Or(spec.Method, deliveryHTTPMethod)}
 		var err error
 		if h.when, err = compileConditions(spec.When); err != nil {
 			return nil, err
@@ -127,13 +127,13 @@ const maxEchoLength = 4 << 10
 // HandshakeNeedsBody reports whether the body is needed to recognize a POST as a handshake.
 func (s *Sender) HandshakeNeedsBody() bool {
 	return slices.ContainsFunc(s.handshakes, func(h handshake) bool {
-		return h.method == deliveryMethod && inBody(h.when)
+		return h.method == deliveryHTTPMethod && inBody(h.when)
 	}) || s.WaitsForSecret()
 }
 
 func inBody(conditions []condition) bool {
 	return slices.ContainsFunc(conditions, func(c condition) bool {
-		return c.source.kind == fromPointer || c.source.kind == fromForm
+		return c.source.kind == sourceJSONPointer || c.source.kind == sourceFormField
 	})
 }
 

@@ -67,8 +67,8 @@ func (v Verdict) OK() bool { return v.Code == "" }
 type Sender struct {
 	entry      *presetEntry
 	methods    []method
-	keys       []key
-	delivery   []idSource
+	keys       []verificationKey
+	delivery   []deliveryIDSource
 	handshakes []handshake
 	responses  []conditionalResponse
 	outputs    []conditionalOutputForm
@@ -106,7 +106,7 @@ func newWithoutSecrets(c Config) (s *Sender, settings map[string]string, err err
 	if settings, err = e.resolveSettings(c.Settings); err != nil {
 		return nil, nil, err
 	}
-	s = &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.challenge()}
+	s = &Sender{entry: e, drop: canonicalNames(e.Drop), challenge: e.wwwAuthenticateValue()}
 	if s.tolerance, err = parseTolerance(settings[settingTolerance]); err != nil {
 		return nil, nil, err
 	}
@@ -228,19 +228,19 @@ func (s *Sender) NeedsURL() bool {
 	return slices.ContainsFunc(s.methods, func(m method) bool { return m.signsURL() })
 }
 
-// HandshakeMethods returns the HTTP methods other than POST that handshakes use.
-func (s *Sender) HandshakeMethods() []string {
+// NonPOSTHandshakeMethods returns the HTTP methods other than POST that handshakes use.
+func (s *Sender) NonPOSTHandshakeMethods() []string {
 	var methods []string
 	for i := range s.handshakes {
-		if m := s.handshakes[i].method; m != deliveryMethod && !slices.Contains(methods, m) {
+		if m := s.handshakes[i].method; m != deliveryHTTPMethod && !slices.Contains(methods, m) {
 			methods = append(methods, m)
 		}
 	}
 	return methods
 }
 
-// deliveryMethod is the method of every delivery.
-const deliveryMethod = "POST"
+// deliveryHTTPMethod is the method of every delivery.
+const deliveryHTTPMethod = "POST"
 
 // Names of settings that are not specific to one preset.
 const (

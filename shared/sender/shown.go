@@ -74,10 +74,10 @@ func SecretInBody(preset string) bool {
 }
 
 // withoutSecrets removes the sources that contain a secret.
-func withoutSecrets(sources []idSource, drop []string) []idSource {
-	return slices.DeleteFunc(sources, func(id idSource) bool {
-		return slices.ContainsFunc(id.parts, func(s source) bool {
-			return s.kind == fromHeader &&
+func withoutSecrets(sources []deliveryIDSource, drop []string) []deliveryIDSource {
+	return slices.DeleteFunc(sources, func(id deliveryIDSource) bool {
+		return slices.ContainsFunc(id.parts, func(s valueSource) bool {
+			return s.kind == sourceHeader &&
 				(slices.Contains(credentialHeaders, s.name) || slices.Contains(drop, s.name))
 		})
 	})

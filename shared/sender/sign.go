@@ -87,7 +87,7 @@ func (r *Request) mutableCopy() Request {
 }
 
 // sign adds a signature to a request, in the form that the method verifies.
-func (m *method) sign(r *Request, k *key, now time.Time) error {
+func (m *method) sign(r *Request, k *verificationKey, now time.Time) error {
 	if m.signsURL() && r.URL == "" {
 		return ErrNoURL
 	}
@@ -106,7 +106,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 	if m.unit == "ms" {
 		timeText = strconv.FormatInt(now.UnixMilli(), 10)
 	}
-	if m.unit != "" && m.time.kind != fromSignature {
+	if m.unit != "" && m.time.kind != sourceSignaturePart {
 		if err := m.time.set(r, timeText); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 		}
 	}
 	for _, c := range m.when { // conditions on fixed values, such as the version of the signature
-		if c.value != "" && c.value != "*" && c.source.kind == fromHeader {
+		if c.value != "" && c.value != "*" && c.source.kind == sourceHeader {
 			r.Header[c.source.name] = []string{c.value}
 		}
 	}
@@ -129,7 +129,7 @@ func (m *method) sign(r *Request, k *key, now time.Time) error {
 
 // signatureAndHash returns the signature that the method would accept, and the name of its hash.
 func (m *method) signatureAndHash(
-	k *key, r *Request, timeText string,
+	k *verificationKey, r *Request, timeText string,
 ) (sum []byte, hashName string) {
 	if m.scheme == schemeTwilio {
 		if sums := twilioSignatures(k.bytes, r); len(sums) > 0 {
@@ -156,7 +156,7 @@ func (m *method) formatSignature(sum []byte, hashName, timeText string) string {
 	text = m.spec.Prefix + text
 	if s := m.spec.Split; s != nil && s.Assign != "" {
 		text = s.Take + s.Assign + text
-		if m.time.kind == fromSignature && m.unit != "" {
+		if m.time.kind == sourceSignaturePart && m.unit != "" {
 			text = m.time.name + s.Assign + timeText + s.By + text
 		}
 	}

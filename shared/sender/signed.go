@@ -10,7 +10,7 @@ import (
 )
 
 // coversID reports whether the method's signature covers all parts of the source of a delivery ID.
-func (m *method) coversID(id *idSource) bool {
+func (m *method) coversID(id *deliveryIDSource) bool {
 	for _, s := range slices.Concat(id.parts, id.absent) {
 		if !m.covers(s) {
 			return false
@@ -21,12 +21,12 @@ func (m *method) coversID(id *idSource) bool {
 
 // covers reports whether the method's signature covers a source. It does if the source is part of
 // the signed message, or if it is in the body and the whole body is signed.
-func (m *method) covers(s source) bool {
+func (m *method) covers(s valueSource) bool {
 	switch m.scheme {
 	case schemeStatic, schemeBasic: // these do not sign anything
 		return false
 	case schemeTwilio:
-		return s.kind == fromForm || s.kind == fromPointer
+		return s.kind == sourceFormField || s.kind == sourceJSONPointer
 	}
 	for i := range m.message {
 		if p := &m.message[i]; p.kind == partSource && p.source.String() == s.String() {
@@ -34,11 +34,11 @@ func (m *method) covers(s source) bool {
 		}
 	}
 	switch s.kind {
-	case fromPointer:
+	case sourceJSONPointer:
 		return m.message.coversBody()
-	case fromForm:
+	case sourceFormField:
 		return m.message.has(partBody)
-	case fromHeader, fromQuery, fromSignature:
+	case sourceHeader, sourceQueryParam, sourceSignaturePart:
 	}
 	return false
 }
@@ -57,7 +57,7 @@ func (m *method) signedView(r *Request) *Request {
 	case m.scheme == schemeTwilio || m.message.has(partBody):
 		view.setDocumentAndForm(r)
 	case m.message.has(partPayload):
-		text := r.payload()
+		text := r.signedPayload()
 		var document gjson.Result
 		if execution.ValidJSON(text) {
 			document = gjson.ParseBytes(text)

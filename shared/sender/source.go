@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// source is a part of a request that may contain a value.
-type source struct {
+// valueSource is a part of a request that may contain a value.
+type valueSource struct {
 	kind sourceKind
 	// name is the canonical name of a header, or the name of a form field, a query parameter or a
 	// part of the signature.
@@ -24,41 +24,41 @@ type source struct {
 type sourceKind uint8
 
 const (
-	fromHeader sourceKind = iota
-	fromPointer
-	fromForm
-	fromQuery
-	fromSignature // a part of the signature header: signature:t
+	sourceHeader sourceKind = iota
+	sourceJSONPointer
+	sourceFormField
+	sourceQueryParam
+	sourceSignaturePart // a part of the signature header: signature:t
 )
 
 var errInvalidSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
 // parseSource parses a source. If builtIn is true, text is from the built-in table: then more kinds
 // are allowed, and a "*" token in a pointer means every element.
-func parseSource(text string, builtIn bool) (source, error) {
+func parseSource(text string, builtIn bool) (valueSource, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "header":
 		if !webhook.IsHeaderName(rest) {
-			return source{}, fmt.Errorf("%q is not a valid header name", rest)
+			return valueSource{}, fmt.Errorf("%q is not a valid header name", rest)
 		}
-		return source{kind: fromHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil
+		return valueSource{kind: sourceHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil
 	case "ptr":
 		pointer, err := parsePointer(rest)
-		return source{kind: fromPointer, pointer: pointer, every: builtIn}, err
+		return valueSource{kind: sourceJSONPointer, pointer: pointer, every: builtIn}, err
 	case "form":
 		if rest == "" {
-			return source{}, errors.New("form: needs the name of a field")
+			return valueSource{}, errors.New("form: needs the name of a field")
 		}
-		return source{kind: fromForm, name: rest}, nil
+		return valueSource{kind: sourceFormField, name: rest}, nil
 	}
 	switch {
 	case builtIn && kind == "query" && rest != "":
-		return source{kind: fromQuery, name: rest}, nil
+		return valueSource{kind: sourceQueryParam, name: rest}, nil
 	case builtIn && kind == "signature" && rest != "":
-		return source{kind: fromSignature, name: rest}, nil
+		return valueSource{kind: sourceSignaturePart, name: rest}, nil
 	}
-	return source{}, errInvalidSource
+	return valueSource{}, errInvalidSource
 }
 
 // maxPointerTokens is the maximum number of tokens in a pointer.
@@ -89,9 +89,9 @@ func parsePointer(text string) ([]string, error) {
 // values returns all non-empty values of a header. For a pointer through an array, it returns one
 // value for each element, or nil if the value is missing in any element. For other sources, it
 // returns at most one value.
-func (s source) values(r *Request) []string {
+func (s valueSource) values(r *Request) []string {
 	switch s.kind {
-	case fromHeader:
+	case sourceHeader:
 		var values []string
 		for _, value := range r.Header[s.name] {
 			if value != "" {
@@ -99,13 +99,13 @@ func (s source) values(r *Request) []string {
 			}
 		}
 		return values
-	case fromPointer:
+	case sourceJSONPointer:
 		values, ok := s.appendPointerValues(nil, r.json(), s.pointer)
 		if !ok {
 			return nil
 		}
 		return values
-	case fromForm, fromQuery, fromSignature:
+	case sourceFormField, sourceQueryParam, sourceSignaturePart:
 	}
 	if value := s.value(r); value != "" {
 		return []string{value}
@@ -114,28 +114,28 @@ func (s source) values(r *Request) []string {
 }
 
 // value returns the first value of a source, or "" if there is none.
-func (s source) value(r *Request) string {
+func (s valueSource) value(r *Request) string {
 	switch s.kind {
-	case fromHeader:
+	case sourceHeader:
 		return r.header(s.name)
-	case fromForm:
+	case sourceFormField:
 		value, _ := r.formValue(s.name)
 		return value
-	case fromQuery:
+	case sourceQueryParam:
 		return r.queryValue(s.name)
-	case fromPointer:
+	case sourceJSONPointer:
 		if values := s.values(r); len(values) > 0 {
 			return values[0]
 		}
-	case fromSignature: // read by the method from the signature header
+	case sourceSignaturePart: // read by the method from the signature header
 	}
 	return ""
 }
 
 // hasValue reports whether the request has a value at s, of any JSON type. It ignores a JSON null
 // unless allowNull is true.
-func (s source) hasValue(r *Request, allowNull bool) bool {
-	if s.kind != fromPointer {
+func (s valueSource) hasValue(r *Request, allowNull bool) bool {
+	if s.kind != sourceJSONPointer {
 		return s.value(r) != ""
 	}
 	at := r.json()
@@ -151,7 +151,7 @@ const maxPointerValues = 1000
 
 // appendPointerValues appends the strings and numbers that a pointer refers to. ok is false if any
 // is missing.
-func (s source) appendPointerValues(
+func (s valueSource) appendPointerValues(
 	values []string, at gjson.Result, pointer []string,
 ) (all []string, ok bool) {
 	if len(pointer) == 0 {
@@ -223,7 +223,7 @@ func arrayIndex(token string) (int, bool) {
 
 // condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
-	source source
+	source valueSource
 	value  string // "*" means any non-empty value; "" means no value
 }
 

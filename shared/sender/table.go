@@ -155,7 +155,7 @@ func (e *presetEntry) check() error {
 		}
 	}
 	for _, s := range e.Delivery {
-		if _, err := parseIDSource(s, true); err != nil {
+		if _, err := parseDeliveryIDSource(s, true); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func (e *presetEntry) check() error {
 // cover.
 func (m *method) checkDeliveryIDSources(texts []string) error {
 	for _, text := range texts {
-		id, err := parseIDSource(text, true)
+		id, err := parseDeliveryIDSource(text, true)
 		if err != nil {
 			return err
 		}
@@ -290,9 +290,9 @@ const unsignedDeliveryIDNote = "The delivery ID in %s is not signed: whoever has
 	"it once more under another ID, which starts another execution, and can use up the ID of a " +
 	"delivery that is still to come. Use HTTPS, and keep the URL's token secret."
 
-// challenge returns the value of the WWW-Authenticate header. For all but the standard schemes, it
-// contains the preset's ID, which needs no escaping.
-func (e *presetEntry) challenge() string {
+// wwwAuthenticateValue returns the value of the WWW-Authenticate header. For all but the standard
+// schemes, it contains the preset's ID, which needs no escaping.
+func (e *presetEntry) wwwAuthenticateValue() string {
 	switch e.ID {
 	case "bearer":
 		return `Bearer realm="webhook"`

@@ -12,7 +12,7 @@ type template []templatePart
 type templatePart struct {
 	kind    partKind
 	literal string
-	source  source
+	source  valueSource
 }
 
 type partKind uint8
@@ -31,7 +31,7 @@ const (
 // parseTemplate parses a template. builtIn reports whether text comes from the built-in table of
 // senders rather than from a user's setting. Only then may it also contain {payload}, {secret},
 // {ptr:…} and {form:…}. id is the source of {id}.
-func parseTemplate(text string, builtIn bool, id *source) (template, error) {
+func parseTemplate(text string, builtIn bool, id *valueSource) (template, error) {
 	var t template
 	for text != "" {
 		literal, rest, opens := strings.Cut(text, "{")
@@ -57,7 +57,7 @@ func parseTemplate(text string, builtIn bool, id *source) (template, error) {
 	return t, nil
 }
 
-func parsePart(name string, builtIn bool, id *source) (templatePart, error) {
+func parsePart(name string, builtIn bool, id *valueSource) (templatePart, error) {
 	switch name {
 	case "body":
 		return templatePart{kind: partBody}, nil
@@ -114,11 +114,11 @@ func (t template) firstMissingPart(r *Request) string {
 }
 
 // String returns the source in the notation of the built-in table.
-func (s source) String() string {
+func (s valueSource) String() string {
 	switch s.kind {
-	case fromHeader:
+	case sourceHeader:
 		return "header:" + s.name
-	case fromPointer:
+	case sourceJSONPointer:
 		escape := strings.NewReplacer("~", "~0", "/", "~1")
 		var text strings.Builder
 		text.WriteString("ptr:")
@@ -126,11 +126,11 @@ func (s source) String() string {
 			text.WriteString("/" + escape.Replace(token))
 		}
 		return text.String()
-	case fromForm:
+	case sourceFormField:
 		return "form:" + s.name
-	case fromQuery:
+	case sourceQueryParam:
 		return "query:" + s.name
-	case fromSignature:
+	case sourceSignaturePart:
 		return "signature:" + s.name
 	default:
 		return ""
@@ -146,7 +146,7 @@ func (t template) write(write func([]byte), r *Request, time string, secret []by
 		case partBody:
 			write(r.Body)
 		case partPayload:
-			write(r.payload())
+			write(r.signedPayload())
 		case partTime:
 			write([]byte(time))
 		case partURL:

@@ -72,7 +72,7 @@ type Service struct {
 func Run(ctx context.Context, c Config, run func(context.Context, *Service) error) error {
 	s := &Service{config: c}
 	defer s.Stop()
-	err := s.begin(ctx)
+	err := s.startListening(ctx)
 	if err == nil {
 		err = run(ctx, s)
 	}
@@ -82,9 +82,9 @@ func Run(ctx context.Context, c Config, run func(context.Context, *Service) erro
 	return err
 }
 
-// begin starts to listen before anything else, so that a port in use is reported immediately.
-// Requests are served once everything is ready.
-func (s *Service) begin(ctx context.Context) (err error) {
+// startListening starts to listen before anything else, so that a port in use is reported
+// immediately. Requests are served once everything is ready.
+func (s *Service) startListening(ctx context.Context) (err error) {
 	c := s.config
 	var stopOps func()
 	if s.Ops, s.Log, s.opsAddr, stopOps, err = ops.NewLoggerAndOps(ctx, c.Name, c.Ops, c.Log,
@@ -144,7 +144,7 @@ func (s *Service) Serve(
 	s.Add(s.Ops.Watch(ctx, s.Log, checks...))
 	s.Start(ctx, s.watchConnection)
 	s.Start(ctx, func(ctx context.Context, _ func()) error { return s.serve(ctx, server) })
-	s.Ops.Ready.Ready(s.config.Name)
+	s.Ops.Ready.MarkReady(s.config.Name)
 	addr := s.listener.Addr().String()
 	s.Log.WithFields(about).WithFields(logrus.Fields{
 		"addr":     addr,
@@ -175,7 +175,7 @@ func (s *Service) serve(ctx context.Context, server *http.Server) error {
 		return fmt.Errorf("%s ended: %w", s.config.Serves, err)
 	case <-ctx.Done():
 	}
-	s.Ops.Ready.NotReady(s.config.Name, "stopping")
+	s.Ops.Ready.MarkNotReady(s.config.Name, "stopping")
 	s.Log.Info(s.config.Name + " stops: it accepts no more and finishes what is in flight")
 	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()

@@ -8,22 +8,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// State holds the settings of EXECUTIONS and figures about its contents.
-type State struct {
+// ExecutionsState holds the settings of EXECUTIONS and figures about its contents.
+type ExecutionsState struct {
 	Settings
 	Messages uint64    // number of messages in the stream
 	Bytes    uint64    // their size, including the server's overhead
 	Oldest   time.Time // when the oldest message was stored; zero if the stream is empty
 }
 
-// ReadState returns the state of EXECUTIONS.
-func ReadState(ctx context.Context, js jetstream.JetStream) (State, error) {
+// ReadExecutionsState returns the state of EXECUTIONS.
+func ReadExecutionsState(ctx context.Context, js jetstream.JetStream) (ExecutionsState, error) {
 	s, err := js.Stream(ctx, ExecutionsName)
 	if err != nil {
-		return State{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)
+		return ExecutionsState{}, fmt.Errorf("stream %s: %w", ExecutionsName, err)
 	}
 	info := s.CachedInfo()
-	state := State{
+	state := ExecutionsState{
 		Settings: Settings{
 			Replicas:    info.Config.Replicas,
 			MaxAge:      info.Config.MaxAge,

@@ -34,7 +34,7 @@ const (
 	ownProgressStreamPrefix  = "PROGRESS_"
 	ownSubjectPrefix         = "executions.queue."
 	ownProgressSubjectPrefix = "executions.reports."
-	msgIDSubjectPrefix       = "executions.remembered."
+	dedupMarkerSubjectPrefix = "executions.remembered."
 )
 
 // OwnStreamName returns the name of a queue's own stream.
@@ -110,14 +110,14 @@ func (l Layout) RejectedSubject(queue, workflowID, nodeID string) string {
 	return RejectedSubject(queue, workflowID, nodeID)
 }
 
-// MsgIDSubject returns the subject of a marker: an empty message with the Nats-Msg-Id of a start
-// message that is stored in another stream. The marker lets this stream recognize duplicates of
-// that start message.
-func (l Layout) MsgIDSubject(queue, workflowID string) string {
+// DedupMarkerSubject returns the subject of a marker: an empty message with the Nats-Msg-Id of a
+// start message that is stored in another stream. The marker lets this stream recognize duplicates
+// of that start message.
+func (l Layout) DedupMarkerSubject(queue, workflowID string) string {
 	if l.Own {
 		return ownSubjectPrefix + queue + ".remembered." + workflowID
 	}
-	return msgIDSubjectPrefix + queue + "." + workflowID
+	return dedupMarkerSubjectPrefix + queue + "." + workflowID
 }
 
 // ProgressSubject returns the subject of a runner's reports about one execution.
@@ -163,10 +163,10 @@ func (l Layout) SubjectOf(s *execution.Start) string {
 	return l.OrderedSubject(s.Queue, lane, s.WorkflowID, s.NodeID)
 }
 
-// MsgIDMessage returns a message that makes l's stream recognize repeats of a delivery whose start
-// message is in another stream. id is the Nats-Msg-Id of that start message.
-func (l Layout) MsgIDMessage(queue, workflowID, id string) *nats.Msg {
-	msg := nats.NewMsg(l.MsgIDSubject(queue, workflowID))
+// DedupMarkerMessage returns a message that makes l's stream recognize repeats of a delivery whose
+// start message is in another stream. id is the Nats-Msg-Id of that start message.
+func (l Layout) DedupMarkerMessage(queue, workflowID, id string) *nats.Msg {
+	msg := nats.NewMsg(l.DedupMarkerSubject(queue, workflowID))
 	msg.Header[jetstream.MsgIDHeader] = []string{id}
 	return msg
 }
@@ -251,12 +251,13 @@ func ParseStartSubject(subject string) (s StartSubjectParts, ok bool) {
 	return s, true
 }
 
-// IsMsgIDSubject reports whether a subject belongs to a message that carries only a Nats-Msg-Id.
-func IsMsgIDSubject(subject string) bool {
+// IsDedupMarkerSubject reports whether a subject belongs to a message that carries only a
+// Nats-Msg-Id.
+func IsDedupMarkerSubject(subject string) bool {
 	if _, tail, ok := parseOwnSubject(subject); ok {
 		return strings.HasPrefix(tail, "remembered.")
 	}
-	return strings.HasPrefix(subject, msgIDSubjectPrefix)
+	return strings.HasPrefix(subject, dedupMarkerSubjectPrefix)
 }
 
 // QueueStreamPhase identifies where a queue's start messages are stored while the queue moves to
@@ -265,39 +266,39 @@ type QueueStreamPhase int32
 
 // The phases, in the order in which a queue goes through them.
 const (
-	// PhaseShared means that start messages are stored in the shared stream, and that the queue
-	// does not have its own stream.
-	PhaseShared QueueStreamPhase = iota
-	// PhaseMovingIn means that start messages are stored in the shared stream, and delivery IDs are
-	// being copied to the queue's own stream.
-	PhaseMovingIn
-	// PhaseClosedMovingIn means that no start messages are accepted until the last delivery IDs
-	// have been copied to the queue's own stream.
-	PhaseClosedMovingIn
-	// PhaseOwn means that start messages are stored in the queue's own stream.
-	PhaseOwn
-	// PhaseMovingOut means that start messages are stored in the queue's own stream, and delivery
-	// IDs are being copied to the shared stream.
-	PhaseMovingOut
-	// PhaseClosedMovingOut means that no start messages are accepted until the last delivery IDs
-	// have been copied to the shared stream.
-	PhaseClosedMovingOut
-	// PhaseDrainingOwn means that start messages are stored in the shared stream. The queue's own
-	// stream is kept until its messages have expired.
-	PhaseDrainingOwn
+	// QueuePhaseSharedStream means that start messages are stored in the shared stream, and that
+	// the queue does not have its own stream.
+	QueuePhaseSharedStream QueueStreamPhase = iota
+	// QueuePhaseMovingToOwn means that start messages are stored in the shared stream, and delivery
+	// IDs are being copied to the queue's own stream.
+	QueuePhaseMovingToOwn
+	// QueuePhaseClosedMovingToOwn means that no start messages are accepted until the last delivery
+	// IDs have been copied to the queue's own stream.
+	QueuePhaseClosedMovingToOwn
+	// QueuePhaseOwnStream means that start messages are stored in the queue's own stream.
+	QueuePhaseOwnStream
+	// QueuePhaseMovingToShared means that start messages are stored in the queue's own stream, and
+	// delivery IDs are being copied to the shared stream.
+	QueuePhaseMovingToShared
+	// QueuePhaseClosedMovingToShared means that no start messages are accepted until the last
+	// delivery IDs have been copied to the shared stream.
+	QueuePhaseClosedMovingToShared
+	// QueuePhaseDrainingOwnStream means that start messages are stored in the shared stream. The
+	// queue's own stream is kept until its messages have expired.
+	QueuePhaseDrainingOwnStream
 )
 
 // Layout returns where the queue's start messages are stored. open is false if no start messages
 // are accepted at the moment; layout is then the one from which the queue is moving away.
 func (p QueueStreamPhase) Layout() (layout Layout, open bool) {
 	switch p {
-	case PhaseOwn, PhaseMovingOut:
+	case QueuePhaseOwnStream, QueuePhaseMovingToShared:
 		return Layout{Own: true}, true
-	case PhaseClosedMovingOut:
+	case QueuePhaseClosedMovingToShared:
 		return Layout{Own: true}, false
-	case PhaseClosedMovingIn:
+	case QueuePhaseClosedMovingToOwn:
 		return Layout{}, false
-	case PhaseShared, PhaseMovingIn, PhaseDrainingOwn:
+	case QueuePhaseSharedStream, QueuePhaseMovingToOwn, QueuePhaseDrainingOwnStream:
 	}
 	return Layout{}, true
 }
@@ -342,8 +343,9 @@ func (l QueueStreamLimits) placement() *jetstream.Placement {
 	return &jetstream.Placement{Tags: l.PlacementTags}
 }
 
-// OwnConfig returns the configuration of a queue's own stream of start messages and rejections.
-func (s Settings) OwnConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
+// OwnStreamConfig returns the configuration of a queue's own stream of start messages and
+// rejections.
+func (s Settings) OwnStreamConfig(queue string, limits QueueStreamLimits) jetstream.StreamConfig {
 	config := s.withLimits(limits).Config()
 	config.Name, config.Subjects = OwnStreamName(queue), []string{ownSubjectPrefix + queue + ".>"}
 	config.Description = "hookstart: starts and rejections of the queue " + queue
@@ -383,7 +385,7 @@ func EnsureOwnStreams(
 			return ErrPlacementNeedsCluster
 		}
 	}
-	starts, reports := s.OwnConfig(queue, limits), s.OwnProgressConfig(queue, limits)
+	starts, reports := s.OwnStreamConfig(queue, limits), s.OwnProgressConfig(queue, limits)
 	// Create the stream of reports first: a runner that receives a start message must be able to
 	// report the execution's final state.
 	for {

@@ -43,7 +43,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 		} {
 			got, ok := stream.ParseStartSubject(subject)
 			if diff := cmp.Diff(want, got); diff != "" || !ok || !stream.IsStart(subject) ||
-				stream.IsProgress(subject) || stream.IsMsgIDSubject(subject) {
+				stream.IsProgress(subject) || stream.IsDedupMarkerSubject(subject) {
 				t.Errorf("%s: %v\n%s", subject, ok, diff)
 			}
 			if name := stream.StreamOf(subject); name != layout.StreamName(want.Queue) {
@@ -51,7 +51,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 			}
 		}
 		rejected, remembered := layout.RejectedSubject("q", "wf", "n"),
-			layout.MsgIDSubject("q", "wf")
+			layout.DedupMarkerSubject("q", "wf")
 		report := layout.ProgressSubject("q", "wf", id)
 		for _, subject := range []string{
 			rejected, remembered, report, "executions.queue.q", "executions.queue.q.start.wf",
@@ -62,7 +62,7 @@ func TestSubjectsOfBothPlaces(t *testing.T) {
 				t.Errorf("%s is a start", subject)
 			}
 		}
-		if stream.IsMsgIDSubject(rejected) || !stream.IsMsgIDSubject(remembered) ||
+		if stream.IsDedupMarkerSubject(rejected) || !stream.IsDedupMarkerSubject(remembered) ||
 			stream.IsStart(remembered) || stream.IsStart(rejected) {
 			t.Error(rejected, remembered)
 		}

@@ -13,11 +13,13 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 )
 
-// OwnConfig returns the configuration of the group's consumer in the queue's own stream. shared is
-// the group's consumer in the shared stream. The new consumer begins with the first message of the
-// queue's own stream, unless the group was configured to begin later. So the group receives
-// everything that it was not configured to skip.
-func (g RunnerGroup) OwnConfig(shared *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
+// OwnStreamConsumerConfig returns the configuration of the group's consumer in the queue's own
+// stream. shared is the group's consumer in the shared stream. The new consumer begins with the
+// first message of the queue's own stream, unless the group was configured to begin later. So the
+// group receives everything that it was not configured to skip.
+func (g RunnerGroup) OwnStreamConsumerConfig(
+	shared *jetstream.ConsumerInfo,
+) jetstream.ConsumerConfig {
 	config := g.ConsumerConfigAt(Layout{Own: true}, shared.Config.AckWait)
 	//nolint:exhaustive // the other policies begin with the oldest message
 	switch shared.Config.DeliverPolicy {
@@ -39,7 +41,7 @@ func (p QueueStreamPhase) NewestLayout() Layout {
 }
 
 // HasOwnStream reports whether the queue's own stream exists in this phase.
-func (p QueueStreamPhase) HasOwnStream() bool { return p != PhaseShared }
+func (p QueueStreamPhase) HasOwnStream() bool { return p != QueuePhaseSharedStream }
 
 // ReadQueueSettings returns the settings in a queue's record, or no settings if there is no record.
 // It makes one request. It fails with nats.ErrNoResponders if there is no registry or the NATS
@@ -185,7 +187,7 @@ func EnsureOwnConsumers(ctx context.Context, js jetstream.JetStream, queue strin
 			continue // the consumer belongs to another queue or to a lane
 		}
 		g := RunnerGroup{Queue: queue, Group: group}
-		if _, err := EnsureRunnerConsumer(ctx, js, g, g.OwnConfig(info)); err != nil {
+		if _, err := EnsureRunnerConsumer(ctx, js, g, g.OwnStreamConsumerConfig(info)); err != nil {
 			return err
 		}
 	}

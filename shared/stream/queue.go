@@ -125,7 +125,7 @@ func ReadPhase(
 		LastBySubject: settingsSubject(queue),
 	})
 	if errors.Is(err, leader.ErrNoMessage) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return PhaseShared, nil
+		return QueuePhaseSharedStream, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("the settings of queue %s: %w", queue, err)
@@ -134,9 +134,9 @@ func ReadPhase(
 	return settings.Stream.Phase, err
 }
 
-// pauseUntil returns the time until which the consumers of the queue must be paused, or nil if they
-// must not be paused.
-func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
+// consumerPauseEnd returns the time until which the consumers of the queue must be paused, or nil
+// if they must not be paused.
+func (s QueueSettings) consumerPauseEnd(now time.Time) *time.Time {
 	if !s.Paused || !s.PausedUntil.IsZero() && !now.Before(s.PausedUntil) {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (s QueueSettings) pauseUntil(now time.Time) *time.Time {
 
 // applyTo applies the settings to the configuration of a consumer that is about to be created.
 func (s QueueSettings) applyTo(config *jetstream.ConsumerConfig, group string, now time.Time) {
-	config.PauseUntil = s.pauseUntil(now)
+	config.PauseUntil = s.consumerPauseEnd(now)
 	if limit, isSet := s.MaxInFlight[group]; isSet && !isLaneConsumer(*config) {
 		config.MaxAckPending = s.maxAckPending(limit)
 	}
@@ -191,7 +191,7 @@ func EnforceQueueSettings(
 			return fmt.Errorf("consumer %s: set its maximum in flight: %w", info.Name, err)
 		}
 	}
-	want, have := s.pauseUntil(now), info.Config.PauseUntil
+	want, have := s.consumerPauseEnd(now), info.Config.PauseUntil
 	if have != nil && !now.Before(*have) {
 		have = nil
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// readTimeout is how long Read waits for the next message, which should be available.
+// readTimeout is how long ForEachMessage waits for the next message, which should be available.
 const readTimeout = 30 * time.Second
 
-// Read calls each for every message that a stream holds at the time of the call, in their order,
-// until each returns an error. A config selects and shortens the messages; its zero value means all
-// of them.
-func Read(
+// ForEachMessage calls each for every message that a stream holds at the time of the call, in their
+// order, until each returns an error. A config selects and shortens the messages; its zero value
+// means all of them.
+func ForEachMessage(
 	ctx context.Context, js jetstream.JetStream, name string,
 	config jetstream.OrderedConsumerConfig,
 	each func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error,
 ) error {
 	failed := func(err error) error { return fmt.Errorf("read %s: %w", name, err) }
-	last, isEnd, err := lastMessage(ctx, js, name, config.FilterSubjects)
+	last, isEnd, err := lastSequence(ctx, js, name, config.FilterSubjects)
 	if err != nil {
 		return failed(err)
 	}
@@ -70,12 +70,12 @@ func orderedMessages(
 	return consumer.Messages()
 }
 
-// lastMessage returns the sequence of the last message of a stream, or of the last one on any of
+// lastSequence returns the sequence of the last message of a stream, or of the last one on any of
 // the subjects, according to the stream's leader. 0 means that there is none. The server of a
 // consumer may be behind the leader, so that its number of pending messages is too small. If the
-// newest message was deleted, lastMessage returns its sequence, and isEnd is false: no message with
-// that sequence will be received.
-func lastMessage(
+// newest message was deleted, lastSequence returns its sequence, and isEnd is false: no message
+// with that sequence will be received.
+func lastSequence(
 	ctx context.Context, js jetstream.JetStream, name string, subjects []string,
 ) (last uint64, isEnd bool, err error) {
 	info, err := js.Stream(ctx, name)

@@ -16,8 +16,8 @@ import (
 // SendersSubject is the subject of the ingresses' reports about senders.
 const SendersSubject = "reports.senders"
 
-// SenderObservation describes the activity of one node's sender since the last report.
-type SenderObservation struct {
+// SenderActivity describes the activity of one node's sender since the last report.
+type SenderActivity struct {
 	WorkflowID, NodeID string
 	Preset             string // the preset in force; "" means that the node had no sender
 
@@ -41,7 +41,7 @@ const MaxRefusedReasonBytes = 200
 
 // SendersMessage encodes a report. The message may be sent more than once, but is applied only
 // once. 1,000 entries fit into NATS's default max_payload of 1 MB.
-func SendersMessage(reportID string, at time.Time, seen []SenderObservation) (*nats.Msg, error) {
+func SendersMessage(reportID string, at time.Time, seen []SenderActivity) (*nats.Msg, error) {
 	report := &hookstartv1.SenderReport{ReportId: reportID, At: timestamppb.New(at)}
 	for i := range seen {
 		s := &seen[i]
@@ -79,7 +79,7 @@ func timeToWire(t time.Time) *timestamppb.Timestamp {
 // DecodeSenders decodes a report. It skips invalid entries. Its errors wrap ErrUnreadable.
 func DecodeSenders(
 	data []byte,
-) (reportID string, at time.Time, seen []SenderObservation, err error) {
+) (reportID string, at time.Time, seen []SenderActivity, err error) {
 	var report hookstartv1.SenderReport
 	if err := proto.Unmarshal(data, &report); err != nil {
 		return "", time.Time{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -95,7 +95,7 @@ func DecodeSenders(
 		if !validCode(code) {
 			code = ""
 		}
-		seen = append(seen, SenderObservation{
+		seen = append(seen, SenderActivity{
 			WorkflowID:    s.GetWorkflowId(),
 			NodeID:        s.GetNodeId(),
 			Preset:        s.GetPreset(),

@@ -15,7 +15,7 @@ import (
 func TestSenderReports(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 7, 0, 0, time.UTC)
-	good := []stream.SenderObservation{
+	good := []stream.SenderActivity{
 		{
 			WorkflowID:  "wf",
 			NodeID:      "a",
@@ -35,7 +35,7 @@ func TestSenderReports(t *testing.T) {
 			Refused:       3,
 		},
 	}
-	odd := stream.SenderObservation{
+	odd := stream.SenderActivity{
 		WorkflowID:    "wf",
 		NodeID:        "c",
 		RefusedCode:   "Not a code",
@@ -44,13 +44,13 @@ func TestSenderReports(t *testing.T) {
 		WithoutID:     -1,
 		Refused:       -1,
 	}
-	bad := []stream.SenderObservation{{WorkflowID: "a.b", NodeID: "a"}, {WorkflowID: "a"}}
+	bad := []stream.SenderActivity{{WorkflowID: "a.b", NodeID: "a"}, {WorkflowID: "a"}}
 	msg, err := stream.SendersMessage("report", at, append(append(bad, good...), odd))
 	if err != nil || msg.Subject != "reports.senders" ||
 		msg.Header.Get(jetstream.MsgIDHeader) != "report" {
 		t.Fatalf("%+v, %v", msg, err)
 	}
-	odd = stream.SenderObservation{
+	odd = stream.SenderActivity{
 		WorkflowID:    "wf",
 		NodeID:        "c",
 		RefusedReason: strings.Repeat("x", stream.MaxRefusedReasonBytes),

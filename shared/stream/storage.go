@@ -67,7 +67,7 @@ func DecodeStorage(data []byte) (streamName string, sums map[string]int64, err e
 	return message.GetStream(), sums, nil
 }
 
-// MoveConsumerName is the name of a consumer that an executor uses to read the delivery IDs of a
-// stream when a queue or a workflow moves to another stream. It does not affect the runners'
-// consumers.
-const MoveConsumerName = "move"
+// DeliveryIDCopyConsumerName is the name of a consumer that an executor uses to read the delivery
+// IDs of a stream when a queue or a workflow moves to another stream. It does not affect the
+// runners' consumers.
+const DeliveryIDCopyConsumerName = "move"

@@ -128,7 +128,7 @@ func (s Settings) Config() jetstream.StreamConfig {
 		Description: "hookstart: starts and rejections of executions",
 		Subjects: []string{
 			startPrefix + "*.*.*", rejectedPrefix + "*.*.*", orderedPrefix + "*.*.*.*",
-			msgIDSubjectPrefix + "*.*",
+			dedupMarkerSubjectPrefix + "*.*",
 		},
 		Retention:   jetstream.LimitsPolicy,
 		Discard:     jetstream.DiscardNew,

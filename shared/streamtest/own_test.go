@@ -38,7 +38,7 @@ func TestEnsureOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, have := settings.OwnConfig("q", limits), own.CachedInfo().Config
+		want, have := settings.OwnStreamConfig("q", limits), own.CachedInfo().Config
 		if have.MaxAge != want.MaxAge || have.MaxBytes != want.MaxBytes ||
 			have.Duplicates != want.Duplicates || have.Discard != jetstream.DiscardNew {
 			t.Errorf("%+v, want %+v", have, want)
@@ -50,20 +50,20 @@ func TestEnsureOwn(t *testing.T) {
 	}
 	own := stream.Layout{Own: true}
 	for subject, name := range map[string]string{
-		own.StartSubject("q", "w", "n"):        "QUEUE_q",
-		own.OrderedSubject("q", 3, "w", "n"):   "QUEUE_q",
-		own.RejectedSubject("q", "w", "n"):     "QUEUE_q",
-		own.MsgIDSubject("q", "w"):             "QUEUE_q",
-		own.ProgressSubject("q", "w", id):      "PROGRESS_q",
-		stream.Layout{}.MsgIDSubject("q", "w"): stream.ExecutionsName,
-		stream.StartSubject("q", "w", "n"):     stream.ExecutionsName,
+		own.StartSubject("q", "w", "n"):              "QUEUE_q",
+		own.OrderedSubject("q", 3, "w", "n"):         "QUEUE_q",
+		own.RejectedSubject("q", "w", "n"):           "QUEUE_q",
+		own.DedupMarkerSubject("q", "w"):             "QUEUE_q",
+		own.ProgressSubject("q", "w", id):            "PROGRESS_q",
+		stream.Layout{}.DedupMarkerSubject("q", "w"): stream.ExecutionsName,
+		stream.StartSubject("q", "w", "n"):           stream.ExecutionsName,
 	} {
 		if ack, err := js.Publish(ctx, subject, nil); err != nil || ack.Stream != name {
 			t.Errorf("%s: %+v, %v", subject, ack, err)
 		}
 	}
 	// The queue's own stream recognizes a repeat of a delivery by its copied ID.
-	if ack, err := js.PublishMsg(ctx, own.MsgIDMessage("q", "w", "id-1")); err != nil ||
+	if ack, err := js.PublishMsg(ctx, own.DedupMarkerMessage("q", "w", "id-1")); err != nil ||
 		ack.Duplicate {
 		t.Errorf("%+v, %v", ack, err)
 	}

@@ -34,7 +34,8 @@ func TestRead(t *testing.T) {
 	}
 	read := func(each func() error, subjects ...string) (string, error) {
 		var got []string
-		err := stream.Read(ctx, js, "S", jetstream.OrderedConsumerConfig{FilterSubjects: subjects},
+		err := stream.ForEachMessage(ctx, js, "S",
+			jetstream.OrderedConsumerConfig{FilterSubjects: subjects},
 			func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 				if state, err := s.GetMsg(ctx, meta.Sequence.Stream); err != nil ||
 					state.Subject != msg.Subject() {

@@ -35,7 +35,7 @@ const adminToken = "the-admin-token-of-the-tests"
 // TestMain makes the test binary act as one of the programs when it is started under that program's
 // name.
 func TestMain(m *testing.M) {
-	testscript.Main(childtest.CleanEnvM{M: m}, map[string]func(){
+	testscript.Main(childtest.CleanEnvRunner{M: m}, map[string]func(){
 		"hookstart-local": func() { program.Main("hookstart-local", "", local.Run) },
 		"executor":        func() { program.Main("executor", "", withpostgres.Run) },
 		"stuck-runner": func() {

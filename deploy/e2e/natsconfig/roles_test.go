@@ -89,8 +89,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 
 	// Start the programs in the wrong order: the ingress and the runner must wait for the streams
 	// that executors create.
-	ingresses := make(chan ingress.Listening, 1)
-	ingressConfig := ingress.Config{OnReady: func(l ingress.Listening) { ingresses <- l }}
+	ingresses := make(chan ingress.ListenAddresses, 1)
+	ingressConfig := ingress.Config{OnReady: func(l ingress.ListenAddresses) { ingresses <- l }}
 	ingressConfig.Log = log.Logger
 	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
 	stopIngress := running(t, func(ctx context.Context) error {
@@ -311,8 +311,8 @@ func work(t *testing.T, s *site, replicas, acks string) {
 // runExecutor runs an executor with a separate database, and returns a client for its API.
 func runExecutor(t *testing.T, log *logLines, flags []string) *apiclient.Client {
 	t.Helper()
-	ready := make(chan executor.Listening, 1)
-	config := executor.Config{OnReady: func(l executor.Listening) { ready <- l }}
+	ready := make(chan executor.ListenAddresses, 1)
+	config := executor.Config{OnReady: func(l executor.ListenAddresses) { ready <- l }}
 	config.Log = log.Logger
 	parse(t, &config,
 		append(slices.Clone(flags), "--database-url=sqlite:"+filepath.Join(t.TempDir(), "db"))...)

@@ -56,13 +56,13 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if err := n.reserve(); err != nil {
+	if err := n.reserveSubnet(); err != nil {
 		return nil, err
 	}
 	for i, name := range names {
 		n.hosts = append(n.hosts, &Host{
 			Name:      name,
-			Addr:      n.addr(i + 1),
+			Addr:      n.subnetAddr(i + 1),
 			network:   n,
 			index:     i,
 			namespace: n.namespace(name),
@@ -78,10 +78,10 @@ func New(seed uint64, names ...string) (_ *Network, err error) {
 		return nil, err
 	}
 	n.devices = append(n.devices, device)
-	if err := configure("", n.device(), n.addr(creatorAddrByte)); err != nil {
+	if err := configure("", n.device(), n.subnetAddr(creatorAddrByte)); err != nil {
 		return nil, err
 	}
-	addrs := map[netip.Addr]int{n.addr(creatorAddrByte): len(n.hosts)}
+	addrs := map[netip.Addr]int{n.subnetAddr(creatorAddrByte): len(n.hosts)}
 	for i, h := range n.hosts {
 		addrs[h.Addr] = i
 	}
@@ -106,9 +106,9 @@ func checkSupported() error {
 	return device.Close()
 }
 
-// reserve reserves a number that no other process on this machine uses, and removes the namespaces
-// that a killed process has left under that number.
-func (n *Network) reserve() error {
+// reserveSubnet reserves a number that no other process on this machine uses, and removes the
+// namespaces that a killed process has left under that number.
+func (n *Network) reserveSubnet() error {
 	taken := map[netip.Prefix]bool{}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -120,7 +120,7 @@ func (n *Network) reserve() error {
 		}
 	}
 	for n.number = range maxNetworks {
-		if taken[netip.PrefixFrom(n.addr(0), prefixBits)] {
+		if taken[netip.PrefixFrom(n.subnetAddr(0), prefixBits)] {
 			continue
 		}
 		// The name is in the abstract namespace, so no socket file stays behind.
@@ -148,7 +148,7 @@ func (n *Network) removeLeftovers() error {
 
 const prefixBits = 24
 
-func (n *Network) addr(last int) netip.Addr {
+func (n *Network) subnetAddr(last int) netip.Addr {
 	//nolint:gosec // both are below 256
 	return netip.AddrFrom4([4]byte{198, 18, byte(n.number), byte(last)})
 }

@@ -61,15 +61,15 @@ func newPacketSwitch(devices []*os.File, addrs map[netip.Addr]int, seed uint64) 
 		j.links = append(j.links, ways)
 	}
 	for from := range devices {
-		j.reading.Go(func() { j.read(from) })
+		j.reading.Go(func() { j.forwardFrom(from) })
 	}
 	return j
 }
 
 func (j *packetSwitch) link(from, to int) *oneWayLink { return j.links[from][to] }
 
-// read forwards the packets that one device sends.
-func (j *packetSwitch) read(from int) {
+// forwardFrom forwards the packets that one device sends.
+func (j *packetSwitch) forwardFrom(from int) {
 	buffer := make([]byte, packetSize)
 	for {
 		size, err := j.devices[from].Read(buffer)

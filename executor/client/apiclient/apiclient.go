@@ -100,7 +100,7 @@ func (e *ConnectionError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.err }
 
-func noConnection(format string, args ...any) error {
+func newConnectionError(format string, args ...any) error {
 	return &ConnectionError{fmt.Errorf(format, args...)}
 }
 
@@ -402,7 +402,7 @@ func (c *Client) RequeueExecution(ctx context.Context, id string) (api.Started, 
 // ReplayExecution starts an execution with the body, headers and query of another execution. It is
 // idempotent if key is not empty.
 func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Started, error) {
-	return send[api.Started](ctx, c.withKey(key), http.MethodPost,
+	return send[api.Started](ctx, c.withIdempotencyKey(key), http.MethodPost,
 		"/executions/"+url.PathEscape(id)+"/replay", nil)
 }
 
@@ -411,11 +411,12 @@ func (c *Client) ReplayExecution(ctx context.Context, id, key string) (api.Start
 func (c *Client) ReplayRejected(
 	ctx context.Context, which api.ReplayRejected, key string,
 ) (api.Replayed, error) {
-	return send[api.Replayed](ctx, c.withKey(key), http.MethodPost, "/executions/replay", which)
+	return send[api.Replayed](ctx, c.withIdempotencyKey(key), http.MethodPost, "/executions/replay",
+		which)
 }
 
-// withKey returns a client that sends an idempotency key with each call.
-func (c *Client) withKey(key string) *Client {
+// withIdempotencyKey returns a client that sends an idempotency key with each call.
+func (c *Client) withIdempotencyKey(key string) *Client {
 	with := *c
 	with.key = key
 	return &with
@@ -573,11 +574,12 @@ func (c *Client) call(
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return noConnection("the answer of %s to %s %s broke off: %w", c.base, method, path, err)
+		return newConnectionError("the answer of %s to %s %s broke off: %w", c.base, method, path,
+			err)
 	}
 	if result != nil {
 		if err := Decode(text, result); err != nil {
-			return noConnection("the answer of %s to %s %s is not what the operators' API "+
+			return newConnectionError("the answer of %s to %s %s is not what the operators' API "+
 				"answers (%w); is it the executor's address?", c.base, method, path, err)
 		}
 	}
@@ -598,7 +600,7 @@ func (c *Client) send(
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, noConnection("the API's address %q: %w", c.base, withoutURL(ctx, err))
+		return nil, newConnectionError("the API's address %q: %w", c.base, withoutURL(ctx, err))
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
@@ -616,7 +618,8 @@ func (c *Client) send(
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil,
-			noConnection("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx, err))
+			newConnectionError("cannot reach the operators' API at %s: %w", c.base, withoutURL(ctx,
+				err))
 	}
 	if response.StatusCode/100 == 2 {
 		if c.etag != nil {
@@ -645,7 +648,7 @@ func decodeProblem(base string, response *http.Response) error {
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if mediaType != "application/problem+json" ||
 		json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&p) != nil {
-		return noConnection("%s answered %s, not as the operators' API does; is it the "+
+		return newConnectionError("%s answered %s, not as the operators' API does; is it the "+
 			"executor's address?", base, response.Status)
 	}
 	return &p

@@ -43,7 +43,7 @@ func (c *Client) lines(
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return noConnection("the records of %s broke off: %w", c.base,
+			return newConnectionError("the records of %s broke off: %w", c.base,
 				errors.Join(err, context.Cause(ctx)))
 		}
 		if bytes.Equal(line, []byte("{}\n")) {

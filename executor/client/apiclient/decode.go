@@ -40,7 +40,7 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 		from := tokens.InputOffset()
 		token, err := tokens.Token()
 		colon := tokens.InputOffset()
-		if err != nil || skip(tokens) != nil {
+		if err != nil || skipValue(tokens) != nil {
 			return object, nil
 		}
 		name, _ := token.(string) // a member's name is always a string
@@ -60,8 +60,8 @@ func cutMembers(object []byte, names ...string) (rest []byte, values map[string]
 	return append(append(rest, '}'), object[tokens.InputOffset():]...), values
 }
 
-// skip reads past the next value, even if it is deeply nested.
-func skip(tokens *json.Decoder) error {
+// skipValue reads past the next value, even if it is deeply nested.
+func skipValue(tokens *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := tokens.Token()
 		if err != nil {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxEvent is the maximum length of a line of the event stream, in bytes.
-	maxEvent = 1 << 20
-	// maxSilence is how long the connection may deliver no data before it counts as dead. It is
-	// several times the interval of the executor's keep-alive.
-	maxSilence = time.Minute
+	// maxEventLineBytes is the maximum length of a line of the event stream, in bytes.
+	maxEventLineBytes = 1 << 20
+	// streamIdleTimeout is how long the connection may deliver no data before it counts as dead. It
+	// is several times the interval of the executor's keep-alive.
+	streamIdleTimeout = time.Minute
 )
 
-var errSilence = errors.New("the stream of events is silent for too long")
+var errStreamIdle = errors.New("the stream of events is silent for too long")
 
 // Watch calls each for every execution that changes. If workflowID is not empty, it reports only
 // that workflow's executions. When the event stream is open, it calls opened, which may be nil;
@@ -34,7 +34,7 @@ func (c *Client) Watch(
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(maxSilence, func() { cancel(errSilence) })
+	silence := time.AfterFunc(streamIdleTimeout, func() { cancel(errStreamIdle) })
 	defer silence.Stop()
 	response, err := c.send(ctx, http.MethodGet, "/executions/stream", parameters{
 		"workflowId": workflowID,
@@ -45,7 +45,7 @@ func (c *Client) Watch(
 	defer func() { _ = response.Body.Close() }()
 	if mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); mediaType !=
 		"text/event-stream" {
-		return noConnection("the answer of %s is not an event stream; is it the executor's "+
+		return newConnectionError("the answer of %s is not an event stream; is it the executor's "+
 			"address?", c.base)
 	}
 	if opened != nil {
@@ -54,9 +54,9 @@ func (c *Client) Watch(
 		}
 	}
 	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, maxEvent)
+	lines.Buffer(nil, maxEventLineBytes)
 	for lines.Scan() {
-		silence.Reset(maxSilence)
+		silence.Reset(streamIdleTimeout)
 		data, isData := strings.CutPrefix(lines.Text(), "data:")
 		if !isData {
 			// A name, an ID, a comment, or the end of an event. Without a Last-Event-ID there is

@@ -15,15 +15,17 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Position is the position of a message in its stream.
-type Position struct {
+// MessagePosition is the position of a message in its stream.
+type MessagePosition struct {
 	Sequence uint64
 	StoredAt time.Time // when the stream stored the message
 }
 
 // StartRecord returns the record for a start message. now is when it is recorded, and bodyBytes is
 // the size of the message's body.
-func StartRecord(s *execution.Start, bodyBytes int, at Position, now time.Time) store.Record {
+func StartRecord(s *execution.Start, bodyBytes int, at MessagePosition,
+	now time.Time,
+) store.Record {
 	return store.Record{
 		ID:             s.ID,
 		AccountID:      s.AccountID,
@@ -38,7 +40,7 @@ func StartRecord(s *execution.Start, bodyBytes int, at Position, now time.Time) 
 		TokenID:        s.TokenID,
 		Sender:         s.Sender,
 		Verified:       s.Verified,
-		AcceptedAt:     orElse(s.AcceptedAt, at.StoredAt),
+		AcceptedAt:     messageTimeOrStored(s.AcceptedAt, at.StoredAt),
 		RecordedAt:     now,
 		ContentType:    s.Payload.ContentType,
 		BodyBytes:      int64(bodyBytes),
@@ -48,7 +50,7 @@ func StartRecord(s *execution.Start, bodyBytes int, at Position, now time.Time) 
 
 // AuditEntries returns the audit entry for a start message that is recorded as r, or none if no
 // operator requested the start. header is the header of the start message.
-func AuditEntries(header nats.Header, r store.Record, at Position) []store.AuditEntry {
+func AuditEntries(header nats.Header, r store.Record, at MessagePosition) []store.AuditEntry {
 	entry, audited := audit.StartEntry(header, r, store.StoredTime(at.StoredAt))
 	if !audited {
 		return nil
@@ -57,7 +59,7 @@ func AuditEntries(header nats.Header, r store.Record, at Position) []store.Audit
 }
 
 // RejectionRecord returns the record for a rejected request. now is when it is recorded.
-func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.Record {
+func RejectionRecord(r *execution.Rejection, at MessagePosition, now time.Time) store.Record {
 	return store.Record{
 		ID:             r.ID,
 		AccountID:      r.AccountID,
@@ -70,7 +72,7 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 		TokenID:        r.TokenID,
 		Sender:         r.Sender,
 		Verified:       r.Verified,
-		AcceptedAt:     orElse(r.At, at.StoredAt),
+		AcceptedAt:     messageTimeOrStored(r.At, at.StoredAt),
 		RecordedAt:     now,
 		ContentType:    r.Payload.ContentType,
 		BodyBytes:      r.DeclaredSize,
@@ -81,14 +83,14 @@ func RejectionRecord(r *execution.Rejection, at Position, now time.Time) store.R
 
 // ProgressWithTime returns the progress in a runner's report. If the report has no time, it uses
 // the time at which the stream stored the report.
-func ProgressWithTime(p *execution.Progress, at Position) execution.Progress {
+func ProgressWithTime(p *execution.Progress, at MessagePosition) execution.Progress {
 	result := *p
-	result.At = orElse(p.At, at.StoredAt)
+	result.At = messageTimeOrStored(p.At, at.StoredAt)
 	return result
 }
 
-// orElse returns own, the time in a message, or stored if the message has no time.
-func orElse(own, stored time.Time) time.Time {
+// messageTimeOrStored returns own, the time in a message, or stored if the message has no time.
+func messageTimeOrStored(own, stored time.Time) time.Time {
 	if own.IsZero() {
 		own = stored
 	}
@@ -103,7 +105,7 @@ func RecoveryBatch(msg *jetstream.RawStreamMsg, now time.Time) (store.Batch, err
 		return store.Batch{}, err
 	}
 	now = store.StoredTime(now)
-	at := Position{Sequence: msg.Sequence, StoredAt: msg.Time}
+	at := MessagePosition{Sequence: msg.Sequence, StoredAt: msg.Time}
 	batch := store.Batch{Recovered: []store.MessageKey{KeyOf(msg.Sequence, msg.Subject)}}
 	switch {
 	case event.Start != nil:

@@ -67,9 +67,9 @@ func (r *Reader) owns(info *jetstream.ConsumerInfo) bool {
 	return info.Config.Metadata[ownerMetadataKey] == r.owner
 }
 
-// Metadata returns the metadata of the next received message, or ErrMessagesLost if a message
+// NextMetadata returns the metadata of the next received message, or ErrMessagesLost if a message
 // between it and the previous one is missing. It must be called once for each message.
-func (r *Reader) Metadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
+func (r *Reader) NextMetadata(msg jetstream.Msg) (*jetstream.MsgMetadata, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, err

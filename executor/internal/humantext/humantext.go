@@ -42,9 +42,9 @@ func Duration(d time.Duration) string {
 	}
 }
 
-// PerWindow returns the suffix of a rate whose window is a second, a minute or an hour: "/s",
+// RateSuffix returns the suffix of a rate whose window is a second, a minute or an hour: "/s",
 // "/min" or "/h". ok is false for any other window.
-func PerWindow(seconds int64) (text string, ok bool) {
+func RateSuffix(seconds int64) (text string, ok bool) {
 	switch seconds {
 	case 1:
 		return "/s", true

@@ -139,7 +139,7 @@ func (s *Streams) Publish(
 		now.Own = !now.Own
 	}
 	if now != layout {
-		_, err = s.publishWithRetry(ctx, now.MsgIDMessage(queue, workflowID, id))
+		_, err = s.publishWithRetry(ctx, now.DedupMarkerMessage(queue, workflowID, id))
 	}
 	return ack, err
 }

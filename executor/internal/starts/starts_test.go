@@ -84,7 +84,8 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	ctx := t.Context()
 	var ids []string
 	for i, phase := range []stream.QueueStreamPhase{
-		stream.PhaseShared, stream.PhaseOwn, stream.PhaseMovingOut, stream.PhaseDrainingOwn,
+		stream.QueuePhaseSharedStream, stream.QueuePhaseOwnStream, stream.QueuePhaseMovingToShared,
+		stream.QueuePhaseDrainingOwnStream,
 	} {
 		if i > 0 {
 			r.check(stream.EnsureOwnStreams(ctx, r.js, stream.DefaultSettings, "q",
@@ -126,7 +127,7 @@ func TestAStartWaitsForAMove(t *testing.T) {
 	r := start(t)
 	r.check(stream.EnsureOwnStreams(t.Context(), r.js, stream.DefaultSettings, "q",
 		stream.QueueStreamLimits{}))
-	r.phase(stream.PhaseClosedMovingIn)
+	r.phase(stream.QueuePhaseClosedMovingToOwn)
 	asked, err := r.js.Conn().SubscribeSync("$JS.API.STREAM.MSG.GET.KV_registry")
 	r.check(err)
 	type result struct {
@@ -143,12 +144,12 @@ func TestAStartWaitsForAMove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.phase(stream.PhaseOwn)
+	r.phase(stream.QueuePhaseOwnStream)
 	if got := <-done; got.err != nil || got.ack.Stream != "QUEUE_q" {
 		t.Errorf("%+v", got)
 	}
 
-	r.phase(stream.PhaseClosedMovingOut)
+	r.phase(stream.QueuePhaseClosedMovingToShared)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := r.starts.Publish(ctx, "q", "wf", message(uuid.NewString())); err == nil {
@@ -163,10 +164,16 @@ func TestAMoveMeanwhile(t *testing.T) {
 		before, after stream.QueueStreamPhase
 		repeat        stream.Layout
 	}{
-		"in":            {stream.PhaseMovingIn, stream.PhaseOwn, own},
-		"in, closed":    {stream.PhaseMovingIn, stream.PhaseClosedMovingIn, own},
-		"out":           {stream.PhaseMovingOut, stream.PhaseDrainingOwn, stream.Layout{}},
-		"out, complete": {stream.PhaseMovingOut, stream.PhaseShared, stream.Layout{}},
+		"in":         {stream.QueuePhaseMovingToOwn, stream.QueuePhaseOwnStream, own},
+		"in, closed": {stream.QueuePhaseMovingToOwn, stream.QueuePhaseClosedMovingToOwn, own},
+		"out": {
+			stream.QueuePhaseMovingToShared, stream.QueuePhaseDrainingOwnStream,
+			stream.Layout{},
+		},
+		"out, complete": {
+			stream.QueuePhaseMovingToShared, stream.QueuePhaseSharedStream,
+			stream.Layout{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

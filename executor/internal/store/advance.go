@@ -128,7 +128,7 @@ func (m *StateUpdate) setStartedAt(step execution.Progress) {
 }
 
 // ChangedIDs returns the IDs of the records that a batch inserted or changed, for use as
-// Applied.Changed. Each ID occurs once.
+// ApplyResult.Changed. Each ID occurs once.
 func ChangedIDs(inserted []Record, updates []StateUpdate) []string {
 	ids := make([]string, 0, len(inserted)+len(updates))
 	for _, r := range inserted {

@@ -45,8 +45,9 @@ type MessageKey struct {
 // messages, because the subjects in that stream have no common prefix of their own.
 const sharedStartPrefix = "-"
 
-// Prefix returns the prefix of the subjects in the message's stream. SQL conditions compare it.
-func (k MessageKey) Prefix() string {
+// SubjectPrefix returns the prefix of the subjects in the message's stream. SQL conditions compare
+// it.
+func (k MessageKey) SubjectPrefix() string {
 	switch {
 	case k.Queue == "" && k.Progress:
 		return "executions.progress."
@@ -59,8 +60,9 @@ func (k MessageKey) Prefix() string {
 	}
 }
 
-// MessageKeyOf returns the key with the given sequence whose Prefix method returns prefix.
-func MessageKeyOf(sequence uint64, prefix string) MessageKey {
+// MessageKeyFromPrefix returns the key with the given sequence whose SubjectPrefix method returns
+// prefix.
+func MessageKeyFromPrefix(sequence uint64, prefix string) MessageKey {
 	key := MessageKey{StreamSequence: sequence, Progress: prefix == "executions.progress."}
 	for _, own := range []string{"executions.reports.", "executions.queue."} {
 		if queue, ok := strings.CutPrefix(prefix, own); ok {
@@ -70,8 +72,10 @@ func MessageKeyOf(sequence uint64, prefix string) MessageKey {
 	return key
 }
 
-// Refused reports whether the message could be decoded but was refused by the database.
-func (u AsideMessage) Refused() bool { return strings.HasPrefix(u.Reason, RefusedReasonPrefix) }
+// RefusedByDatabase reports whether the message could be decoded but was refused by the database.
+func (u AsideMessage) RefusedByDatabase() bool {
+	return strings.HasPrefix(u.Reason, RefusedReasonPrefix)
+}
 
 // AsideFilter selects messages put aside. Zero fields do not filter.
 type AsideFilter struct {

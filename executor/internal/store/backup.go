@@ -28,17 +28,17 @@ type Backups interface {
 type BackupPart struct {
 	// Records have zero Duplicates here. The counts are in the separate field Duplicates, because a
 	// count can exist before its record does.
-	Records    []Record            `json:",omitempty"`
-	Duplicates []DuplicateCount    `json:",omitempty"`
-	Reports    []AppliedReport     `json:",omitempty"`
-	TokenUses  []TokenUse          `json:",omitempty"`
-	PutAside   []AsideMessageRow   `json:"Unreadable,omitempty"`
-	Pending    []PendingProgress   `json:"Early,omitempty"`
-	Minutes    []MinuteCount       `json:",omitempty"`
-	Refusals   []Refusal           `json:",omitempty"`
-	Audit      []AuditEntry        `json:",omitempty"`
-	Senders    []SenderObservation `json:",omitempty"`
-	Filtered   []FilteredRequests  `json:",omitempty"`
+	Records    []Record           `json:",omitempty"`
+	Duplicates []DuplicateCount   `json:",omitempty"`
+	Reports    []AppliedReport    `json:",omitempty"`
+	TokenUses  []TokenUse         `json:",omitempty"`
+	PutAside   []AsideMessageRow  `json:"Unreadable,omitempty"`
+	Pending    []PendingProgress  `json:"Early,omitempty"`
+	Minutes    []MinuteCount      `json:",omitempty"`
+	Refusals   []RefusalCount     `json:",omitempty"`
+	Audit      []AuditEntry       `json:",omitempty"`
+	Senders    []SenderActivity   `json:",omitempty"`
+	Filtered   []FilteredRequests `json:",omitempty"`
 }
 
 // AsideMessageRow is a stream message that was put aside because it could not be recorded.
@@ -61,11 +61,11 @@ type AppliedReport struct {
 	At time.Time // when the report was made; old IDs are deleted
 }
 
-// partRows and partBytes limit a part, which is one line of a backup, one request of a restore, and
-// one transaction.
+// maxPartRows and maxPartBytes limit a part, which is one line of a backup, one request of a
+// restore, and one transaction.
 const (
-	partRows  = 500
-	partBytes = 1 << 20
+	maxPartRows  = 500
+	maxPartBytes = 1 << 20
 )
 
 // BackupWriter collects rows read by a driver and writes them in parts of limited size.
@@ -89,7 +89,7 @@ func (p *BackupWriter) Add(bytes int, change func(*BackupPart)) error {
 	change(&p.part)
 	p.rows++
 	p.bytes += bytes
-	if p.rows < partRows && p.bytes < partBytes {
+	if p.rows < maxPartRows && p.bytes < maxPartBytes {
 		return nil
 	}
 	return p.Flush()

@@ -9,9 +9,10 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Counts reads the numbers of accepted and other requests, which Recording and Reports add up while
-// they write. operate uses it. The numbers have rows of their own, which PruneCounts deletes.
-type Counts interface {
+// RequestCounts reads the numbers of accepted and other requests, which Recording and Reports add
+// up while they write. operate uses it. The numbers have rows of their own, which PruneCounts
+// deletes.
+type RequestCounts interface {
 	// Refusals returns the sums of one workflow's refusals by code, starting with the minute of
 	// since, most recently refused first. A workflowID of "" selects the refusals without a
 	// workflow.
@@ -23,15 +24,16 @@ type Counts interface {
 	AllRefusals(ctx context.Context, since time.Time, after RefusalPosition,
 		limit int) ([]WorkflowRefusalSum, error)
 
-	// Minutes returns the counts of all requests, starting with the minute of since, oldest first.
-	// Accepted requests are the records inserted by Apply. Deduplicated and filtered requests come
-	// from the reports passed to AddDuplicates and AddFiltered. Refused requests are counted by
-	// code. Minutes reads a few rows for each minute, regardless of the number of requests.
-	Minutes(ctx context.Context, since time.Time) ([]MinuteCount, error)
+	// MinuteCounts returns the counts of all requests, starting with the minute of since, oldest
+	// first. Accepted requests are the records inserted by Apply. Deduplicated and filtered
+	// requests come from the reports passed to AddDuplicates and AddFilteredRequests. Refused
+	// requests are counted by code. MinuteCounts reads a few rows for each minute, regardless of
+	// the number of requests.
+	MinuteCounts(ctx context.Context, since time.Time) ([]MinuteCount, error)
 }
 
-// Refusal counts one workflow's requests that were refused with one code within one minute.
-type Refusal struct {
+// RefusalCount counts one workflow's requests that were refused with one code within one minute.
+type RefusalCount struct {
 	// WorkflowID is "" if no such workflow exists, or if there are more workflows than can be
 	// counted separately.
 	WorkflowID string
@@ -57,7 +59,7 @@ type RefusalSum struct {
 
 // WorkflowRefusalSum is a RefusalSum with its workflow.
 type WorkflowRefusalSum struct {
-	WorkflowID string // see Refusal.WorkflowID
+	WorkflowID string // see RefusalCount.WorkflowID
 	RefusalSum
 }
 
@@ -130,7 +132,7 @@ func FilteredMinuteCount(at time.Time, filtered []FilteredRequests) []MinuteCoun
 }
 
 // RefusedMinuteCounts counts refusals by minute and code.
-func RefusedMinuteCounts(refusals []Refusal) []MinuteCount {
+func RefusedMinuteCounts(refusals []RefusalCount) []MinuteCount {
 	var counts []MinuteCount
 	for _, r := range refusals {
 		counts = addMinute(counts, MinuteCount{r.Minute, KindRefused + r.Code, r.Count})
@@ -162,12 +164,12 @@ func sortMinutes(counts []MinuteCount) []MinuteCount {
 
 // StorableRefusals returns refusals in stored form. It merges them so that each workflow, code and
 // minute occurs once, and sorts them by these fields.
-func StorableRefusals(refusals []Refusal) []Refusal {
+func StorableRefusals(refusals []RefusalCount) []RefusalCount {
 	type key struct {
 		workflow, code string
 		minute         int64
 	}
-	sums := make(map[key]Refusal, len(refusals))
+	sums := make(map[key]RefusalCount, len(refusals))
 	for _, r := range refusals {
 		r.WorkflowID, r.Code, r.Minute = SanitizeText(r.WorkflowID), SanitizeText(r.Code),
 			r.Minute.UTC().Truncate(time.Minute)
@@ -181,11 +183,11 @@ func StorableRefusals(refusals []Refusal) []Refusal {
 		}
 		sums[k] = r
 	}
-	list := make([]Refusal, 0, len(sums))
+	list := make([]RefusalCount, 0, len(sums))
 	for _, r := range sums {
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b Refusal) int {
+	slices.SortFunc(list, func(a, b RefusalCount) int {
 		if c := strings.Compare(a.WorkflowID, b.WorkflowID); c != 0 {
 			return c
 		}

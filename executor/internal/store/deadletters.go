@@ -51,10 +51,10 @@ type DeadLetterFilter struct {
 	Until      time.Time // exclusive upper bound of At
 }
 
-// Records returns the Filter for the selected dead letters that are execution records, not
+// RecordFilter returns the filter for the selected dead letters that are execution records, not
 // messages.
-func (f DeadLetterFilter) Records() Filter {
-	return Filter{
+func (f DeadLetterFilter) RecordFilter() RecordFilter {
+	return RecordFilter{
 		AccountID:  f.AccountID,
 		WorkflowID: f.WorkflowID,
 		Reason:     f.Reason,
@@ -81,20 +81,20 @@ func ListDeadLetters(
 		AsideMessages
 	}, filter DeadLetterFilter, last DeadLetter, limit int,
 ) ([]DeadLetter, error) {
-	var ofRecords Position
+	var ofRecords RecordPosition
 	var ofMessages AsidePosition
 	switch {
 	case last.Record != nil:
-		ofRecords = Position{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
+		ofRecords = RecordPosition{AcceptedAt: last.Record.AcceptedAt, ID: last.Record.ID}
 		ofMessages = AsidePosition{At: last.Record.AcceptedAt, StreamSequence: math.MaxUint64}
 	case last.Message != nil:
-		ofRecords = Position{AcceptedAt: last.Message.At} // before every ID at that time
+		ofRecords = RecordPosition{AcceptedAt: last.Message.At} // before every ID at that time
 		ofMessages = AsidePosition{
 			At:             last.Message.At,
 			StreamSequence: last.Message.StreamSequence,
 		}
 	}
-	records, err := s.List(ctx, filter.Records(), ofRecords, limit)
+	records, err := s.List(ctx, filter.RecordFilter(), ofRecords, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -12,10 +12,10 @@ import (
 // executions that end as failed, as SetFailureCause asks.
 type Events interface {
 	// SetFailureCause sets the function that returns the event cause for an execution that Apply or
-	// EndLost ends as failed, or nil if no event is wanted. The transaction that ends the execution
-	// stores the cause; if a cause with the ID exists, it stays unchanged. Call SetFailureCause
-	// before Apply and EndLost, or not at all.
-	SetFailureCause(cause func(Failure) *EventCause)
+	// EndLostExecutions ends as failed, or nil if no event is wanted. The transaction that ends the
+	// execution stores the cause; if a cause with the ID exists, it stays unchanged. Call
+	// SetFailureCause before Apply and EndLostExecutions, or not at all.
+	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
 	// causes, at most MaxCausesPerDecision, and with the events decided since a time, oldest first
@@ -45,10 +45,10 @@ type Events interface {
 	// callers make the same change, its cause is stored once.
 	ChangeEventConditions(ctx context.Context, changes []OngoingConditionChange) error
 
-	// AcquireEventLead acquires or renews a lease for detecting conditions, and reports whether the
-	// caller holds it. Only one caller holds the lease at a time. The lease expires at the time
+	// AcquireEventLease acquires or renews a lease for detecting conditions, and reports whether
+	// the caller holds it. Only one caller holds the lease at a time. The lease expires at the time
 	// until of that caller's last successful call.
-	AcquireEventLead(ctx context.Context, caller string, now, until time.Time) (bool, error)
+	AcquireEventLease(ctx context.Context, caller string, now, until time.Time) (bool, error)
 }
 
 // EventCause is one occurrence that an operator event may report to an account's operators. The
@@ -103,18 +103,20 @@ const (
 	EventRetention = time.Hour
 )
 
-// Failure is an execution that has failed, because of a report in a batch or because its start
-// message was lost.
-type Failure struct {
+// ExecutionFailure is an execution that has failed, because of a report in a batch or because its
+// start message was lost.
+type ExecutionFailure struct {
 	ExecutionID, AccountID, WorkflowID, Queue string
 
 	At    time.Time // when the execution ended
 	Error string    // why it failed
 }
 
-// Failures returns a Failure for each update of a batch that makes an execution fail. current holds
-// the states of the executions before the batch, by ID.
-func Failures(current map[string]CurrentState, updates []StateUpdate) (failures []Failure) {
+// FailuresFromUpdates returns an ExecutionFailure for each update of a batch that makes an
+// execution fail. current holds the states of the executions before the batch, by ID.
+func FailuresFromUpdates(current map[string]CurrentState,
+	updates []StateUpdate,
+) (failures []ExecutionFailure) {
 	for _, m := range updates {
 		if m.Status == execution.Failed {
 			failures = append(failures, failureOf(m.ID, current[m.ID], m.FinishedAt, m.Error))
@@ -127,15 +129,15 @@ func Failures(current map[string]CurrentState, updates []StateUpdate) (failures 
 // ended.
 func LostExecutionFailures(
 	current map[string]CurrentState, ended []string, at time.Time, reason string,
-) (failures []Failure) {
+) (failures []ExecutionFailure) {
 	for _, id := range ended {
 		failures = append(failures, failureOf(id, current[id], at, reason))
 	}
 	return failures
 }
 
-func failureOf(id string, state CurrentState, at time.Time, why string) Failure {
-	return Failure{
+func failureOf(id string, state CurrentState, at time.Time, why string) ExecutionFailure {
+	return ExecutionFailure{
 		ExecutionID: id,
 		AccountID:   state.AccountID,
 		WorkflowID:  state.WorkflowID,

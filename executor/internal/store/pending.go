@@ -49,9 +49,9 @@ func RecordIDs(records []Record) []string {
 	return ids
 }
 
-// Inserted returns the records whose IDs are in fresh, and removes those IDs from fresh. If two
-// records have the same ID, only the first is returned.
-func Inserted(records []Record, fresh map[string]bool) (inserted []Record) {
+// SelectInserted returns the records whose IDs are in fresh, and removes those IDs from fresh. If
+// two records have the same ID, only the first is returned.
+func SelectInserted(records []Record, fresh map[string]bool) (inserted []Record) {
 	for _, r := range records {
 		if fresh[r.ID] {
 			inserted = append(inserted, r)

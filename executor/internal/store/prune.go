@@ -14,7 +14,7 @@ type Pruner interface {
 	// means that none are left to delete.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)
 
-	// PruneCounts deletes the per-minute counts that Minutes returns, and the report IDs, from
+	// PruneCounts deletes the per-minute counts that MinuteCounts returns, and the report IDs, from
 	// before a time. It also deletes refusals by workflow from before that time, and further ones,
 	// oldest first, until about keep rows are left. It deletes at most limit refusals in one call.
 	// It returns the number of deleted refusals; fewer than limit means that none are left to

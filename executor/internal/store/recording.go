@@ -14,11 +14,12 @@ import (
 type Recording interface {
 	// Apply records a batch in one transaction. An empty batch does nothing. Even if two processes
 	// store a step and its record concurrently, the step is applied to the record.
-	Apply(ctx context.Context, batch Batch) (Applied, error)
+	Apply(ctx context.Context, batch Batch) (ApplyResult, error)
 
-	// EndLost ends records as failed with a reason, and returns their IDs. It skips records that
-	// are final or whose StreamSequence has changed.
-	EndLost(ctx context.Context, lost []LostExecution, at time.Time, reason string) (ended []string,
+	// EndLostExecutions ends records as failed with a reason, and returns their IDs. It skips
+	// records that are final or whose StreamSequence has changed.
+	EndLostExecutions(ctx context.Context, lost []LostExecution, at time.Time,
+		reason string) (ended []string,
 		err error)
 }
 
@@ -50,8 +51,8 @@ type Batch struct {
 	Handled []HandledRange
 }
 
-// Applied is the result of applying a batch.
-type Applied struct {
+// ApplyResult is the result of applying a batch.
+type ApplyResult struct {
 	// Changed holds the IDs of the records that are new or have changed, each once.
 	Changed []string
 	// Unknown holds the IDs in Progress that are not recorded yet. Their steps have been kept.

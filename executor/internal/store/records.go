@@ -19,16 +19,19 @@ type Records interface {
 	GetMany(ctx context.Context, ids []string) ([]Record, error)
 
 	// List returns at most limit records after a position, newest first: by AcceptedAt, then by ID,
-	// both descending. Like every method with a Filter, it can fail with ErrTooBroad.
-	List(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
+	// both descending. Like every method with a RecordFilter, it can fail with ErrTooBroad.
+	List(ctx context.Context, filter RecordFilter, after RecordPosition, limit int) ([]Record,
+		error)
 
 	// ListOldest is like List in the opposite order: by AcceptedAt, then by ID, both ascending.
-	ListOldest(ctx context.Context, filter Filter, after Position, limit int) ([]Record, error)
+	ListOldest(ctx context.Context, filter RecordFilter, after RecordPosition, limit int) ([]Record,
+		error)
 
 	// CountByTime counts the records that match a filter in intervals of length step, aligned to
 	// the Unix epoch, oldest first. It omits intervals without records. step must be at least a
 	// microsecond. It reads an index entry for each record, so the filter should set Since.
-	CountByTime(ctx context.Context, filter Filter, step time.Duration) ([]IntervalCount, error)
+	CountByTime(ctx context.Context, filter RecordFilter, step time.Duration) ([]IntervalCount,
+		error)
 }
 
 // MaxGetMany is the maximum number of IDs accepted by GetMany.
@@ -93,8 +96,8 @@ func (r Record) IsRequeue() bool {
 	return r.RerunOf != "" && r.ID == execution.IDForRequeue(r.RerunOf)
 }
 
-// Filter selects records. Zero fields do not filter.
-type Filter struct {
+// RecordFilter selects records. Zero fields do not filter.
+type RecordFilter struct {
 	AccountID  string
 	WorkflowID string
 	NodeID     string
@@ -110,9 +113,9 @@ type Filter struct {
 	Canceling      bool      // cancellation was requested, and the execution has not ended
 }
 
-// Position is a position in a list of records, immediately after the record with this time and ID.
-// The zero value is the beginning of the list.
-type Position struct {
+// RecordPosition is a position in a list of records, immediately after the record with this time
+// and ID. The zero value is the beginning of the list.
+type RecordPosition struct {
 	AcceptedAt time.Time
 	ID         string
 }

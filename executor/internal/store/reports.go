@@ -6,8 +6,8 @@ import (
 )
 
 // Reports adds what the ingresses report about requests: those that started no execution, and what
-// each reveals about its sender. The recorder uses it. Records has the duplicates, Counts the
-// refusals and the numbers by minute, and Senders the rest.
+// each reveals about its sender. The recorder uses it. Records has the duplicates, RequestCounts
+// the refusals and the numbers by minute, and Senders the rest.
 type Reports interface {
 	// AddDuplicates adds counts of suppressed duplicates, keyed by execution ID. Adding a report
 	// again has no effect. A count for an unrecorded execution is kept until the execution is
@@ -17,15 +17,15 @@ type Reports interface {
 	// AddRefusals adds counts of refused requests: by workflow, code and minute, and also by code
 	// and minute. Adding a report again has no effect. Report IDs must be unique across all kinds
 	// of reports.
-	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []Refusal) error
+	AddRefusals(ctx context.Context, reportID string, at time.Time, refusals []RefusalCount) error
 
 	// AddSenders adds what requests have revealed about the senders of trigger nodes. Adding a
 	// report again has no effect. Report IDs must be unique across all kinds of reports.
-	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderObservation) error
+	AddSenders(ctx context.Context, reportID string, at time.Time, seen []SenderActivity) error
 
-	// AddFiltered adds requests that did not match the filters of trigger nodes. Adding a report
-	// again has no effect. Report IDs must be unique across all kinds of reports.
-	AddFiltered(
+	// AddFilteredRequests adds requests that did not match the filters of trigger nodes. Adding a
+	// report again has no effect. Report IDs must be unique across all kinds of reports.
+	AddFilteredRequests(
 		ctx context.Context,
 		reportID string,
 		at time.Time,

@@ -70,7 +70,7 @@ func (b Batch) Sanitized() Batch {
 		s.New[i] = r.sanitized()
 	}
 	for i, p := range b.Progress {
-		// Keep the ID unchanged, because it is returned to the caller in Applied.Unknown.
+		// Keep the ID unchanged, because it is returned to the caller in ApplyResult.Unknown.
 		p.At, p.StartedAt, p.Error = StoredTime(
 			p.At,
 		), StoredTime(
@@ -119,20 +119,20 @@ func (r Record) sanitized() Record {
 	return r
 }
 
-// SubjectPatterns returns the LIKE patterns that match the subjects of one workflow's messages: one
-// for start messages with an order key (executions.ordered.<queue>.<lane>.<workflow>.<node>), and
-// one for all other messages (executions.<kind>.<queue>.<workflow>.<rest>). The escape character is
-// \. Match a subject only against the pattern of its kind, because the other pattern would mistake
-// a lane for a workflow.
-func SubjectPatterns(workflowID string) (ordered, others string) {
+// SubjectLikePatterns returns the LIKE patterns that match the subjects of one workflow's messages:
+// one for start messages with an order key (executions.ordered.<queue>.<lane>.<workflow>.<node>),
+// and one for all other messages (executions.<kind>.<queue>.<workflow>.<rest>). The escape
+// character is \. Match a subject only against the pattern of its kind, because the other pattern
+// would mistake a lane for a workflow.
+func SubjectLikePatterns(workflowID string) (ordered, others string) {
 	escaped := escapedPattern(workflowID)
 	return "%.%.%.%." + escaped + ".%", "%.%.%." + escaped + ".%"
 }
 
-// OwnStreamSubjectPatterns returns the LIKE patterns that match the subjects of one workflow's
+// OwnStreamLikePatterns returns the LIKE patterns that match the subjects of one workflow's
 // start messages and rejections in a queue's own stream
 // (executions.queue.<queue>.<kind>.<workflow>.<node>).
-func OwnStreamSubjectPatterns(workflowID string) [3]string {
+func OwnStreamLikePatterns(workflowID string) [3]string {
 	const queue = "executions.queue.%"
 	escaped := escapedPattern(workflowID)
 	return [3]string{

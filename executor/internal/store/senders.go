@@ -10,24 +10,24 @@ import (
 // requests that did not match its filter. operate and package events use it; operate also forgets
 // what is known about a sender when the node gets another one or none.
 type Senders interface {
-	// SenderObservation returns what requests have revealed so far about the sender of one node, or
+	// SenderActivity returns what requests have revealed so far about the sender of one node, or
 	// the zero value if there were no requests.
-	SenderObservation(ctx context.Context, workflowID, nodeID string) (SenderObservation, error)
+	SenderActivity(ctx context.Context, workflowID, nodeID string) (SenderActivity, error)
 
 	// RefusedSenders returns the observations of senders whose requests were refused.
-	RefusedSenders(ctx context.Context) ([]SenderObservation, error)
+	RefusedSenders(ctx context.Context) ([]SenderActivity, error)
 
-	// ForgetSender deletes the observation that SenderObservation returns for the node.
+	// ForgetSender deletes the observation that SenderActivity returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
 
-	// Filtered returns how many requests the filter of one node has rejected so far, and the most
-	// recent of them. It returns the zero value if there were none.
-	Filtered(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
+	// FilteredRequests returns how many requests the filter of one node has rejected so far, and
+	// the most recent of them. It returns the zero value if there were none.
+	FilteredRequests(ctx context.Context, workflowID, nodeID string) (FilteredRequests, error)
 }
 
-// SenderObservation holds what requests have revealed about the sender configured on one trigger
+// SenderActivity holds what requests have revealed about the sender configured on one trigger
 // node. Its JSON is part of backups: see BackupPart.
-type SenderObservation struct {
+type SenderActivity struct {
 	WorkflowID, NodeID string
 
 	VerifiedAt  time.Time `json:",omitzero"` // time of the last verified request; zero means none
@@ -45,9 +45,9 @@ type SenderObservation struct {
 
 // StorableSenders returns a report in stored form: one entry per node, sorted by node. The order
 // keeps two concurrent writers from deadlocking.
-func StorableSenders(seen []SenderObservation) []SenderObservation {
+func StorableSenders(seen []SenderActivity) []SenderActivity {
 	type node struct{ workflowID, nodeID string }
-	byNode := map[node]SenderObservation{}
+	byNode := map[node]SenderActivity{}
 	for _, s := range seen {
 		s.WorkflowID, s.NodeID = SanitizeText(s.WorkflowID), SanitizeText(s.NodeID)
 		s.VerifiedAt, s.HandshakeAt, s.RefusedAt = storedTimeOrZero(s.VerifiedAt),
@@ -56,18 +56,18 @@ func StorableSenders(seen []SenderObservation) []SenderObservation {
 		at := node{s.WorkflowID, s.NodeID}
 		byNode[at] = byNode[at].merge(s)
 	}
-	all := make([]SenderObservation, 0, len(byNode))
+	all := make([]SenderActivity, 0, len(byNode))
 	for _, s := range byNode {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b SenderObservation) int {
+	slices.SortFunc(all, func(a, b SenderActivity) int {
 		return slices.Compare([]string{a.WorkflowID, a.NodeID}, []string{b.WorkflowID, b.NodeID})
 	})
 	return all
 }
 
 // merge returns s combined with a later report.
-func (s SenderObservation) merge(later SenderObservation) SenderObservation {
+func (s SenderActivity) merge(later SenderActivity) SenderActivity {
 	merged := later
 	if s.RefusedAt.After(later.RefusedAt) {
 		merged.RefusedAt, merged.RefusedCode, merged.RefusedReason = s.RefusedAt, s.RefusedCode,

@@ -39,9 +39,9 @@ type Store interface {
 
 	// Requests, including those that started no execution.
 	Reports
-	Counts
+	RequestCounts
 	Senders
-	Tokens
+	TokenUseStore
 
 	// What else operators see.
 	Events

@@ -43,9 +43,10 @@ type DeliveryID struct {
 	Signed  bool   // the ID is covered by the sender's signature
 }
 
-// key returns the key from which execution IDs are computed. Derived and signed delivery IDs get
-// distinct keys, so that they never result in the execution ID of another kind of delivery ID.
-func (d DeliveryID) key() string {
+// executionIDKey returns the key from which execution IDs are computed. Derived and signed delivery
+// IDs get distinct keys, so that they never result in the execution ID of another kind of delivery
+// ID.
+func (d DeliveryID) executionIDKey() string {
 	switch {
 	case d.Signed:
 		return execution.MarkSignedID(d.ID)
@@ -86,9 +87,9 @@ func (t Trigger) CheckPlan() *Refusal {
 	return nil
 }
 
-// PerMinute returns the number of requests per minute that the current rate limit allows, at least
-// 1, or 0 if there is no limit.
-func (t Trigger) PerMinute() int {
+// RequestsPerMinute returns the number of requests per minute that the current rate limit allows,
+// at least 1, or 0 if there is no limit.
+func (t Trigger) RequestsPerMinute() int {
 	limit := t.view.Limit()
 	if limit.Requests <= 0 || limit.Window <= 0 {
 		return 0
@@ -102,7 +103,7 @@ func (t Trigger) PerMinute() int {
 func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
-		if wait := a.limits.waitForBytes(t.Workflow.AccountID, perDay, bodyBytes,
+		if wait := a.limits.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
 			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
@@ -120,7 +121,7 @@ func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refus
 func (t Trigger) RefuseInactive(d DeliveryID) *Refusal {
 	id := newID()
 	if d.ID != "" {
-		id = execution.RejectedIDForDelivery(t.Workflow.ID, t.NodeID, d.key())
+		id = execution.RejectedIDForDelivery(t.Workflow.ID, t.NodeID, d.executionIDKey())
 	}
 	return &Refusal{Code: webhook.CodeWorkflowInactive, ExecutionID: id}
 }
@@ -157,7 +158,7 @@ func (t Trigger) ExecutionID(d DeliveryID) string {
 	if d.ID == "" {
 		return newID()
 	}
-	return execution.IDForDelivery(t.Workflow.ID, t.NodeID, d.key())
+	return execution.IDForDelivery(t.Workflow.ID, t.NodeID, d.executionIDKey())
 }
 
 // nodeOfToken returns the node that an unexpired token belongs to, and the token's ID. If there is

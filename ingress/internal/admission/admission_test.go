@@ -17,8 +17,8 @@ func TestTokensExpire(t *testing.T) {
 		Active:    true,
 		RateLimit: registry.RateLimit{Requests: 100, Window: time.Minute},
 		Nodes: []registry.TriggerNode{
-			{ID: "other", Tokens: []registry.NodeToken{{Hash: registry.HashToken("other")}}},
-			{ID: "node", Tokens: []registry.NodeToken{
+			{ID: "other", Tokens: []registry.HashedToken{{Hash: registry.HashToken("other")}}},
+			{ID: "node", Tokens: []registry.HashedToken{
 				{Hash: registry.HashToken("new")},
 				{Hash: registry.HashToken("old"), ExpiresAt: end.UnixNano()},
 			}},

@@ -28,13 +28,13 @@ func byteCost(n, perDay int64) time.Duration {
 	return time.Duration(cost) //nolint:gosec // at most two days
 }
 
-// waitForBytes returns how long an account must wait before a body of n bytes may be read; 0 means
-// no wait. It does not count the body, because AddBytes counts what was read. A body of unknown
-// length (n < 0) needs an allowance of one byte. A body longer than the daily limit needs a
+// waitTimeForBytes returns how long an account must wait before a body of n bytes may be read; 0
+// means no wait. It does not count the body, because AddBytes counts what was read. A body of
+// unknown length (n < 0) needs an allowance of one byte. A body longer than the daily limit needs a
 // completely unused daily allowance.
-func (l *Limits) waitForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
+func (l *Limits) waitTimeForBytes(accountID string, perDay, n int64, at time.Time) time.Duration {
 	now := at.Sub(l.origin)
-	locked := l.accounts.Of(accountID)
+	locked := l.accounts.ShardFor(accountID)
 	locked.Lock()
 	d := locked.State.debts[accountID]
 	locked.Unlock()
@@ -60,7 +60,7 @@ func (l *Limits) addBytes(accountID string, perDay, n int64, at time.Time, local
 		return
 	}
 	now := at.Sub(l.origin)
-	locked := l.accounts.Of(accountID)
+	locked := l.accounts.ShardFor(accountID)
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State

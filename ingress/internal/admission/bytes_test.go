@@ -40,7 +40,7 @@ func (b *bytesOf) Lookup(id string) (registry.WorkflowView, bool) {
 			Active:    id != "inactive",
 			RateLimit: registry.RateLimit{Requests: 20, Window: time.Minute},
 			Nodes: []registry.TriggerNode{
-				{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
+				{ID: "node", Tokens: []registry.HashedToken{{Hash: registry.HashToken("token")}}},
 			},
 		},
 		WithinPlan: true, Plan: &b.plan,
@@ -100,16 +100,16 @@ func TestIngressesKeepOneLimitOfBytes(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	there.ReceiveBytes("account", 86_400, told["account"], at)
-	if wait := there.waitForBytes("account", 86_400, 6_401, at); wait != time.Second {
+	if wait := there.waitTimeForBytes("account", 86_400, 6_401, at); wait != time.Second {
 		t.Errorf("waits %v", wait)
 	}
-	if wait := there.waitForBytes("account", 86_400, 6_400, at); wait != 0 {
+	if wait := there.waitTimeForBytes("account", 86_400, 6_400, at); wait != 0 {
 		t.Errorf("waits %v", wait)
 	}
 	if len(there.DrainBytes()) != 0 {
 		t.Error("what was heard is told again")
 	}
-	if wait := there.waitForBytes("account", 100_000, 100_000, at); wait != 0 {
+	if wait := there.waitTimeForBytes("account", 100_000, 100_000, at); wait != 0 {
 		t.Errorf("another plan begins from idle, not after %v", wait)
 	}
 }

@@ -103,7 +103,7 @@ func (l *Limits) chargeRequest(
 	workflowID string, limit registry.RateLimit, at time.Time,
 ) time.Duration {
 	now := at.Sub(l.origin)
-	locked := l.workflows.Of(workflowID)
+	locked := l.workflows.ShardFor(workflowID)
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State
@@ -145,7 +145,7 @@ func (l *Limits) ReceiveUsage(
 		return
 	}
 	now := at.Sub(l.origin)
-	locked := l.workflows.Of(workflowID)
+	locked := l.workflows.ShardFor(workflowID)
 	locked.Lock()
 	defer locked.Unlock()
 	s := &locked.State

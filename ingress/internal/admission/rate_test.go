@@ -225,7 +225,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 		ID:     "workflow",
 		Active: true,
 		Nodes: []registry.TriggerNode{
-			{ID: "node", Tokens: []registry.NodeToken{{Hash: registry.HashToken("token")}}},
+			{ID: "node", Tokens: []registry.HashedToken{{Hash: registry.HashToken("token")}}},
 		},
 	}
 	limits := NewLimits()
@@ -239,7 +239,7 @@ func TestLimitsKeepNothingOfTheRequest(t *testing.T) {
 			t.Error("the limiter's key is the request's")
 		}
 	}
-	for id := range limits.workflows.Of("workflow").State.debts {
+	for id := range limits.workflows.ShardFor("workflow").State.debts {
 		if unsafe.StringData(id) != unsafe.StringData(workflow.ID) {
 			t.Error("the limiter's key is the request's")
 		}

@@ -153,8 +153,8 @@ func (w *Waits) Waiting() int {
 	return w.waiting
 }
 
-// enter reserves a slot, and reports whether one was free.
-func (w *Waits) enter(accountID string) bool {
+// reserveSlot reserves a slot, and reports whether one was free.
+func (w *Waits) reserveSlot(accountID string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiting >= w.most || w.accounts[accountID] >= MaxWaitsPerAccount {
@@ -165,7 +165,7 @@ func (w *Waits) enter(accountID string) bool {
 	return true
 }
 
-func (w *Waits) leave(accountID string) {
+func (w *Waits) releaseSlot(accountID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting--
@@ -204,7 +204,7 @@ type reportSource struct {
 // Begin reserves a slot and subscribes to the reports of an execution. If no slot is free, it
 // returns nil without an error. The caller must call End.
 func (w *Waits) Begin(execution Execution) (*Wait, error) {
-	if !w.enter(execution.AccountID) {
+	if !w.reserveSlot(execution.AccountID) {
 		return nil, nil //nolint:nilnil // having no free slot is not an error
 	}
 	wait := &Wait{
@@ -240,7 +240,7 @@ func (w *Wait) End() {
 	for _, sub := range w.subs {
 		_ = sub.Unsubscribe() // fails only on a closed connection, which has no subscriptions
 	}
-	w.waits.leave(w.execution.AccountID)
+	w.waits.releaseSlot(w.execution.AccountID)
 	w.waits = nil
 }
 
@@ -258,11 +258,11 @@ func (w *Wait) MarkRepeated() {
 	} else if w.execution.HasOwn {
 		_ = w.subscribe(stream.Layout{Own: true}, w.execution.Queue)
 	}
-	w.signal()
+	w.signalRead()
 }
 
-// signal makes the Wait read the stream immediately.
-func (w *Wait) signal() {
+// signalRead makes the Wait read the stream immediately.
+func (w *Wait) signalRead() {
 	select {
 	case w.reports <- nil:
 	default: // there is a signal already
@@ -303,7 +303,7 @@ func (w *Wait) Await(ctx context.Context, limit time.Time, reserve func(bytes in
 			// A read that NATS does not answer must end at the limit.
 			timeout = min(readTimeout, time.Until(limit))
 		}
-		if end := w.readEnd(ctx, timeout); end != nil && reserve(len(end.Output)) {
+		if end := w.readFinalReport(ctx, timeout); end != nil && reserve(len(end.Output)) {
 			return Result{ReasonExecutionEnded, end.Status, end.Output, end.Error}
 		}
 		if reason != "" {
@@ -338,8 +338,9 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 	return event.Progress.Status.Final()
 }
 
-// readEnd reads the stream and returns the final report of the execution, or nil if there is none.
-func (w *Wait) readEnd(ctx context.Context, timeout time.Duration) *execution.Progress {
+// readFinalReport reads the stream and returns the final report of the execution, or nil if there
+// is none.
+func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	select {

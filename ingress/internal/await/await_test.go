@@ -267,7 +267,7 @@ func TestAnOutputWaitsForMemory(t *testing.T) {
 		tries++
 		return bytes == 6 && tries == 3
 	}).expect(t, ReasonExecutionEnded, execution.Succeeded, `"text"`)
-	wait.signal()
+	wait.signalRead()
 	result := wait.Await(t.Context(), time.Now(), func(int) bool { return false })
 	if result.Reason != ReasonTimeLimit {
 		t.Errorf("without memory: %+v", result)

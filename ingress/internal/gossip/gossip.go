@@ -22,9 +22,9 @@ import (
 
 const subject = "hookstart.rate"
 
-// interval is the interval between announcements. All ingresses together exceed a limit by at most
-// what they admit in about this time.
-const interval = 100 * time.Millisecond
+// announceInterval is the interval between announcements. All ingresses together exceed a limit by
+// at most what they admit in about this time.
+const announceInterval = 100 * time.Millisecond
 
 // maxUsagesPerMessage is the maximum number of entries in a message. It keeps a message well below
 // the server's size limit.
@@ -79,7 +79,7 @@ func (g *Gossip) Stop() {
 
 func (g *Gossip) run() {
 	defer close(g.done)
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(announceInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -15,10 +15,10 @@ func IsSecretHeader(name string, ofSender []string) bool {
 	return slices.Contains(secretHeaders, name) || slices.Contains(ofSender, name)
 }
 
-// Headers adds the request's headers to into, without the secret headers. The values are redacted
-// and in UTF-8. Headers does not modify the request's headers, but into may share unchanged values
-// with them.
-func (r *Redactor) Headers(into map[string][]string, ofSender []string) map[string][]string {
+// AddHeadersTo adds the request's headers to into, without the secret headers. The values are
+// redacted and in UTF-8. Headers does not modify the request's headers, but into may share
+// unchanged values with them.
+func (r *Redactor) AddHeadersTo(into map[string][]string, ofSender []string) map[string][]string {
 	for name, values := range r.request.Header { // names are ASCII: net/http rejects others
 		if !IsSecretHeader(name, ofSender) {
 			into[name] = r.headerValues(values)
@@ -26,26 +26,28 @@ func (r *Redactor) Headers(into map[string][]string, ofSender []string) map[stri
 	}
 	if host := r.request.Host; host != "" {
 		// net/http removes Host from the headers.
-		into["Host"] = []string{r.HeaderValue(host)}
+		into["Host"] = []string{r.RedactHeaderValue(host)}
 	}
 	return into
 }
 
-// HeaderValue returns the value of a header, redacted and as UTF-8.
-func (r *Redactor) HeaderValue(value string) string { return r.Text(HeaderText(value)) }
+// RedactHeaderValue returns the value of a header, redacted and as UTF-8.
+func (r *Redactor) RedactHeaderValue(value string) string {
+	return r.RedactText(HeaderToUTF8(value))
+}
 
 // headerValues returns the values of a header, redacted. If nothing changes, it returns the same
 // slice.
 func (r *Redactor) headerValues(values []string) []string {
 	for i, value := range values {
-		clean := r.HeaderValue(value)
+		clean := r.RedactHeaderValue(value)
 		if clean == value {
 			continue
 		}
 		cleaned := slices.Clone(values)
 		cleaned[i] = clean
 		for j := i + 1; j < len(values); j++ {
-			cleaned[j] = r.HeaderValue(values[j])
+			cleaned[j] = r.RedactHeaderValue(values[j])
 		}
 		return cleaned
 	}

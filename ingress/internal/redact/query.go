@@ -13,15 +13,15 @@ func (r *Redactor) Query() map[string][]string {
 	var renamed []string
 	for name, values := range query {
 		for i, value := range values {
-			values[i] = r.Text(value)
+			values[i] = r.RedactText(value)
 		}
-		if r.Text(name) != name {
+		if r.RedactText(name) != name {
 			renamed = append(renamed, name)
 		}
 	}
 	slices.Sort(renamed)
 	for _, name := range renamed {
-		clean := r.Text(name)
+		clean := r.RedactText(name)
 		query[clean] = append(query[clean], query[name]...)
 		delete(query, name)
 	}

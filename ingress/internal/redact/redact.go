@@ -69,8 +69,8 @@ func New(r *http.Request) Redactor {
 	return Redactor{request: r, shortest: minRedactedValueLength}
 }
 
-// Text returns text with its tokens replaced. If there are none, it returns text unchanged.
-func (r *Redactor) Text(text string) string {
+// RedactText returns text with its tokens replaced. If there are none, it returns text unchanged.
+func (r *Redactor) RedactText(text string) string {
 	r.findValues()
 	escaped := strings.IndexByte(text, '%') >= 0
 	if escaped || strings.Contains(text, webhook.TokenPrefix) {

@@ -61,7 +61,7 @@ func TestTokensAreHiddenHoweverTheyAreWritten(t *testing.T) {
 		"a percent sign at each end": {"token=" + token, "%" + half + "%", "%[token]%"},
 	} {
 		r := New(&http.Request{URL: &url.URL{RawQuery: c.query}})
-		if got := r.Text(c.text); got != c.want {
+		if got := r.RedactText(c.text); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestTokensTravelOnNowhere(t *testing.T) {
 		},
 	})
 	got := map[string]map[string][]string{
-		"headers": tokens.Headers(map[string][]string{}, nil),
+		"headers": tokens.AddHeadersTo(map[string][]string{}, nil),
 		"query":   tokens.Query(),
 	}
 	want := map[string]map[string][]string{
@@ -138,7 +138,7 @@ func TestQueriesAreCheap(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() {
 		tokens := New(request)
-		_ = tokens.Text("")
+		_ = tokens.RedactText("")
 	}); n > 1 {
 		t.Errorf("%v allocations for what is to be hidden", n)
 	}

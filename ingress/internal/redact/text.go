@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// HeaderText returns a header's value as UTF-8, the form in which values leave the ingress. It
+// HeaderToUTF8 returns a header's value as UTF-8, the form in which values leave the ingress. It
 // redacts nothing. A value that is not valid UTF-8 is decoded as ISO 8859-1, the traditional
 // encoding of HTTP headers.
-func HeaderText(s string) string {
+func HeaderToUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}

@@ -25,9 +25,9 @@ func (r *Redactor) Token() string {
 		name, value, _ := strings.Cut(pair, "=")
 		switch {
 		case value == "":
-		case isNamed(name, tokenParameter):
+		case matchesEscapedName(name, tokenParameter):
 			return unescape(value)
-		case access == "" && isNamed(name, accessTokenParameter):
+		case access == "" && matchesEscapedName(name, accessTokenParameter):
 			access = value
 		}
 	}
@@ -44,7 +44,7 @@ func bearerToken(header http.Header) string {
 	for _, value := range header["Authorization"] {
 		if len(value) > len(bearer) && strings.EqualFold(value[:len(bearer)], bearer) {
 			if token := strings.TrimSpace(value[len(bearer):]); token != "" {
-				return HeaderText(token)
+				return HeaderToUTF8(token)
 			}
 		}
 	}
@@ -53,11 +53,12 @@ func bearerToken(header http.Header) string {
 
 // isTokenParameter reports whether a parameter of this name, which may be escaped, holds a token.
 func isTokenParameter(name string) bool {
-	return isNamed(name, tokenParameter) || isNamed(name, accessTokenParameter)
+	return matchesEscapedName(name, tokenParameter) || matchesEscapedName(name,
+		accessTokenParameter)
 }
 
-// isNamed reports whether a parameter's name, which may be escaped, equals want.
-func isNamed(name, want string) bool {
+// matchesEscapedName reports whether a parameter's name, which may be escaped, equals want.
+func matchesEscapedName(name, want string) bool {
 	if len(name) < len(want) || len(name) > 3*len(want) {
 		return false
 	}

@@ -29,7 +29,7 @@ func UserAgent(r *http.Request) string {
 		}
 		text = text[:maxUserAgent]
 	}
-	text = strict.Text(text)
+	text = strict.RedactText(text)
 	if hasTokenPrefix(text) {
 		return replacement // it contains a token that is not this request's
 	}

@@ -39,7 +39,7 @@ type nodeKey struct{ workflowID, nodeID string }
 // NewFilteredCounter returns a FilteredCounter. It sends reports only while Run is running.
 func NewFilteredCounter(js jetstream.JetStream, log logrus.FieldLogger) *FilteredCounter {
 	f := &FilteredCounter{nodes: map[nodeKey]*stream.FilteredCount{}}
-	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.message)
+	f.reporter = newReporter(js, log, "filtered requests", filteredReportInterval, f.drainMessage)
 	return f
 }
 
@@ -68,7 +68,7 @@ func (f *FilteredCounter) Count(workflowID, nodeID string, request stream.Filter
 	node.Last = append(node.Last, request) // oldest first; message reverses the order
 }
 
-func (f *FilteredCounter) message() (*nats.Msg, error) {
+func (f *FilteredCounter) drainMessage() (*nats.Msg, error) {
 	f.mu.Lock()
 	nodes := f.nodes
 	if len(nodes) == 0 {

@@ -33,7 +33,7 @@ type DuplicateCounter struct {
 // NewDuplicateCounter returns a DuplicateCounter whose Run sends its reports.
 func NewDuplicateCounter(js jetstream.JetStream, log logrus.FieldLogger) *DuplicateCounter {
 	d := &DuplicateCounter{counts: map[string]int64{}}
-	d.reporter = newReporter(js, log, "suppressed repeats", duplicateReportInterval, d.message)
+	d.reporter = newReporter(js, log, "suppressed repeats", duplicateReportInterval, d.drainMessage)
 	return d
 }
 
@@ -46,7 +46,7 @@ func (d *DuplicateCounter) Count(executionID string) {
 	}
 }
 
-func (d *DuplicateCounter) message() (*nats.Msg, error) {
+func (d *DuplicateCounter) drainMessage() (*nats.Msg, error) {
 	counts := d.drainCounts()
 	if len(counts) == 0 {
 		return nil, nil //nolint:nilnil // nothing to say is no error

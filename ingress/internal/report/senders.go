@@ -20,8 +20,8 @@ const senderReportInterval = time.Second
 // been sent.
 const maxSenders = 1000
 
-// SenderObservation holds what one request reveals about a node's sender.
-type SenderObservation struct {
+// SenderRequestOutcome holds what one request reveals about a node's sender.
+type SenderRequestOutcome struct {
 	VerifiedAt  time.Time // zero if the request was not verified
 	HandshakeAt time.Time // zero if the request was not a handshake
 	Captured    []byte    // a secret that the provider has sent, encrypted
@@ -37,7 +37,7 @@ type SenderCounter struct {
 	reporter
 
 	mu   sync.Mutex
-	seen map[senderKey]*stream.SenderObservation
+	seen map[senderKey]*stream.SenderActivity
 }
 
 // senderKey identifies the sender of a node. It includes the preset, so that a sender and its
@@ -46,14 +46,14 @@ type senderKey struct{ workflowID, nodeID, preset string }
 
 // NewSenderCounter returns a SenderCounter whose Run sends its reports.
 func NewSenderCounter(js jetstream.JetStream, log logrus.FieldLogger) *SenderCounter {
-	s := &SenderCounter{seen: map[senderKey]*stream.SenderObservation{}}
-	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.message)
+	s := &SenderCounter{seen: map[senderKey]*stream.SenderActivity{}}
+	s.reporter = newReporter(js, log, "senders", senderReportInterval, s.drainMessage)
 	return s
 }
 
 // Count adds what one request to an existing node has revealed about the node's sender. preset is
 // the sender's preset.
-func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderObservation) {
+func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderRequestOutcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := senderKey{workflowID, nodeID, preset}
@@ -62,7 +62,7 @@ func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderObse
 		if len(s.seen) >= maxSenders {
 			return
 		}
-		entry = &stream.SenderObservation{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
+		entry = &stream.SenderActivity{WorkflowID: workflowID, NodeID: nodeID, Preset: preset}
 		s.seen[key] = entry
 	}
 	if seen.VerifiedAt.After(entry.VerifiedAt) {
@@ -87,16 +87,16 @@ func (s *SenderCounter) Count(workflowID, nodeID, preset string, seen SenderObse
 	}
 }
 
-func (s *SenderCounter) message() (*nats.Msg, error) {
+func (s *SenderCounter) drainMessage() (*nats.Msg, error) {
 	s.mu.Lock()
 	entries := s.seen
 	if len(entries) == 0 {
 		s.mu.Unlock()
 		return nil, nil //nolint:nilnil // nothing to say is no error
 	}
-	s.seen = map[senderKey]*stream.SenderObservation{}
+	s.seen = map[senderKey]*stream.SenderActivity{}
 	s.mu.Unlock()
-	all := make([]stream.SenderObservation, 0, len(entries))
+	all := make([]stream.SenderActivity, 0, len(entries))
 	for _, entry := range entries {
 		all = append(all, *entry)
 	}

@@ -35,8 +35,8 @@ func New[T any](newState func() T) *Shards[T] {
 	return s
 }
 
-// Of returns the shard of an ID, not locked.
-func (s *Shards[T]) Of(id string) *Shard[T] {
+// ShardFor returns the shard of an ID, not locked.
+func (s *Shards[T]) ShardFor(id string) *Shard[T] {
 	return &s.shards[maphash.String(s.seed, id)%shardCount]
 }
 

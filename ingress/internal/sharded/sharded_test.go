@@ -19,7 +19,7 @@ func TestShards(t *testing.T) {
 		changes.Go(func() {
 			for n := range ids {
 				id := strconv.Itoa(n)
-				shard := s.Of(id)
+				shard := s.ShardFor(id)
 				shard.Lock()
 				shard.State[id]++
 				shard.Unlock()

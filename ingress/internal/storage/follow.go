@@ -40,7 +40,7 @@ func Follow(
 	if f.stream, err = stream.AwaitExecutionsStream(ctx, js); err != nil {
 		return nil, fmt.Errorf("how much the stream holds: %w", err)
 	}
-	f.set(f.stream.CachedInfo())
+	f.updateSpace(f.stream.CachedInfo())
 	if f.sums, err = js.Conn().Subscribe(stream.StorageSubject, f.receive); err != nil {
 		return nil, fmt.Errorf("listen to what accounts hold: %w", err)
 	}
@@ -89,10 +89,10 @@ func (f *Follower) requestInfo(ctx context.Context) {
 		f.log.WithError(err).Debug("how much the stream holds is not known now")
 		return
 	}
-	f.set(info)
+	f.updateSpace(info)
 }
 
-func (f *Follower) set(info *jetstream.StreamInfo) {
+func (f *Follower) updateSpace(info *jetstream.StreamInfo) {
 	used := int64(min(info.State.Bytes, 1<<62))
 	f.space.SetUsage(info.Config.MaxBytes, used, info.Config.MaxAge, time.Now())
 }

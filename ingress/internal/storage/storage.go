@@ -61,11 +61,11 @@ import (
 const (
 	// From nearFullThreshold on, the ingress also counts the bytes that are not yet in the sums.
 	// Below it, sums are discarded.
-	nearFullThreshold     = 14
-	sharingThreshold      = 18 // from here on, accounts that hold their equal share are refused
-	scarceThreshold       = 19 // from here on, the equal share shrinks
-	thresholdDenominator  = 20
-	unknownContentDivisor = 10 // at most 1/unknownContentDivisor of the content may be unknown
+	nearFullThreshold       = 14
+	equalShareThreshold     = 18 // from here on, accounts that hold their equal share are refused
+	shrinkingShareThreshold = 19 // from here on, the equal share shrinks
+	thresholdDenominator    = 20
+	unknownContentDivisor   = 10 // at most 1/unknownContentDivisor of the content may be unknown
 )
 
 // announceThresholdDivisor determines when an ingress announces its usage immediately: once the
@@ -148,18 +148,18 @@ func (s *StreamSpace) Reserve(accountID string, bytes int64) bool {
 		return true
 	}
 	free := limit - s.used.Load()
-	locked := s.shards.Of(accountID)
+	locked := s.shards.ShardFor(accountID)
 	locked.Lock()
 	defer locked.Unlock()
 	sh := &locked.State
 	h := s.usageOf(sh, accountID)
-	if free <= limit/thresholdDenominator*(thresholdDenominator-sharingThreshold) {
+	if free <= limit/thresholdDenominator*(thresholdDenominator-equalShareThreshold) {
 		trySignal(s.Crossed)
-		if !s.fits(h, limit, free) {
+		if !s.mayStoreMore(h, limit, free) {
 			return false
 		}
 	}
-	s.count(sh, h, bytes, bytes)
+	s.addUsage(sh, h, bytes, bytes)
 	return true
 }
 
@@ -185,10 +185,10 @@ func (s *StreamSpace) changeUsage(accountID string, bytes, untold int64) {
 	if s.limit.Load() == 0 {
 		return
 	}
-	locked := s.shards.Of(accountID)
+	locked := s.shards.ShardFor(accountID)
 	locked.Lock()
 	defer locked.Unlock()
-	s.count(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
+	s.addUsage(&locked.State, s.usageOf(&locked.State, accountID), bytes, untold)
 }
 
 // DrainUnannounced returns how many bytes this ingress has reserved for each account since the last
@@ -209,15 +209,15 @@ func (s *StreamSpace) DrainUnannounced() map[string]int64 {
 	return taken
 }
 
-// fits reports whether an account may store more. The caller must hold the shard's lock.
-func (s *StreamSpace) fits(h *accountUsage, limit, free int64) bool {
+// mayStoreMore reports whether an account may store more. The caller must hold the shard's lock.
+func (s *StreamSpace) mayStoreMore(h *accountUsage, limit, free int64) bool {
 	accounts := int64(s.accounts())
 	if accounts <= 1 {
 		return true
 	}
 	holders := min(s.holders.Load()+1, accounts)
 	share := limit / holders
-	scarce := limit / thresholdDenominator * (thresholdDenominator - scarceThreshold)
+	scarce := limit / thresholdDenominator * (thresholdDenominator - shrinkingShareThreshold)
 	if free < scarce {
 		share = int64(float64(share) * float64(max(free, 0)) / float64(scarce))
 	}
@@ -230,8 +230,8 @@ func (s *StreamSpace) fits(h *accountUsage, limit, free int64) bool {
 	return h.counted() < share
 }
 
-// count counts bytes of an account. The caller must hold the shard's lock.
-func (s *StreamSpace) count(sh *shard, h *accountUsage, bytes, untold int64) {
+// addUsage counts bytes of an account. The caller must hold the shard's lock.
+func (s *StreamSpace) addUsage(sh *shard, h *accountUsage, bytes, untold int64) {
 	h.counts[sh.age] += bytes
 	if s.near.Load() {
 		h.latest += bytes
@@ -278,7 +278,7 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 			for _, h := range sh.accounts {
 				h.sum, h.previous, h.latest = 0, 0, 0
 			}
-			s.prune(sh)
+			s.removeEmptyAccounts(sh)
 		})
 	}
 	if s.turned.IsZero() {
@@ -286,19 +286,19 @@ func (s *StreamSpace) SetUsage(limit, used int64, maxAge time.Duration, now time
 	}
 	if maxAge > 0 && now.Sub(s.turned) >= maxAge/numCountGenerations {
 		s.turned = now
-		s.rotate()
+		s.rotateGenerations()
 	}
 }
 
-// rotate starts a new generation of counts, which replaces the oldest one.
-func (s *StreamSpace) rotate() {
+// rotateGenerations starts a new generation of counts, which replaces the oldest one.
+func (s *StreamSpace) rotateGenerations() {
 	s.shards.ForEach(func(sh *shard) {
 		sh.age = (sh.age + 1) % numCountGenerations
 		for _, h := range sh.accounts {
 			s.counted.Add(-h.counts[sh.age])
 			h.counts[sh.age] = 0
 		}
-		s.prune(sh)
+		s.removeEmptyAccounts(sh)
 	})
 }
 
@@ -310,7 +310,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 		return
 	}
 	for id := range sums {
-		locked := s.shards.Of(id)
+		locked := s.shards.ShardFor(id)
 		locked.Lock()
 		s.usageOf(&locked.State, id)
 		locked.Unlock()
@@ -319,7 +319,7 @@ func (s *StreamSpace) SetAccountSums(sums map[string]int64) {
 		for id, h := range sh.accounts {
 			h.sum, h.previous, h.latest = sums[id], h.latest, 0
 		}
-		s.prune(sh)
+		s.removeEmptyAccounts(sh)
 	})
 	s.summed.Store(true)
 }
@@ -336,8 +336,9 @@ func (s *StreamSpace) usageOf(sh *shard, accountID string) *accountUsage {
 	return h
 }
 
-// prune removes the accounts that hold nothing. The caller must hold the shard's lock.
-func (s *StreamSpace) prune(sh *shard) {
+// removeEmptyAccounts removes the accounts that hold nothing. The caller must hold the shard's
+// lock.
+func (s *StreamSpace) removeEmptyAccounts(sh *shard) {
 	for id, h := range sh.accounts {
 		if *h == (accountUsage{}) {
 			delete(sh.accounts, id)

@@ -20,13 +20,13 @@ const (
 	endTimeout   = 60 * time.Second
 )
 
-// CleanEnvM runs tests without the environment variables that set flags of Hookstart's programs, so
-// that a developer's environment cannot influence them. Variables that tests themselves read are
-// kept.
-type CleanEnvM struct{ *testing.M }
+// CleanEnvRunner runs tests without the environment variables that set flags of Hookstart's
+// programs, so that a developer's environment cannot influence them. Variables that tests
+// themselves read are kept.
+type CleanEnvRunner struct{ *testing.M }
 
 // Run implements the Run method of testscript's TestingM interface.
-func (m CleanEnvM) Run() int {
+func (m CleanEnvRunner) Run() int {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, "HOOKSTART_") && !strings.HasPrefix(name, "HOOKSTART_TEST_") &&

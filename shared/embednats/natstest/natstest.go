@@ -253,7 +253,7 @@ func (n *Node) stopAtTestEnd() {
 	if n.child != nil {
 		select {
 		case <-n.child.Exited():
-			n.tb.Errorf("natstest: the server process ended by itself: %v", n.child.failure())
+			n.tb.Errorf("natstest: the server process ended by itself: %v", n.child.exitError())
 		default:
 		}
 		n.child.Kill()

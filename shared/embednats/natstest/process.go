@@ -129,7 +129,7 @@ func startProcess(o embednats.Options) (*process, error) {
 	if err == nil {
 		return nil, errors.New(line[1])
 	}
-	return nil, fmt.Errorf("the process %w: %w", err, p.failure())
+	return nil, fmt.Errorf("the process %w: %w", err, p.exitError())
 }
 
 // firstLinePattern matches the first line that a process prints.
@@ -138,12 +138,13 @@ var firstLinePattern = regexp.MustCompile(`^(.*)\n`)
 // stop shuts down the process gracefully.
 func (p *process) stop() error {
 	if err := p.Terminate(processTimeout); err != nil {
-		return fmt.Errorf("it %w: %w", err, p.failure())
+		return fmt.Errorf("it %w: %w", err, p.exitError())
 	}
 	return nil
 }
 
-// failure returns an error that describes how the process exited and contains its output on stderr.
-func (p *process) failure() error {
+// exitError returns an error that describes how the process exited and contains its output on
+// stderr.
+func (p *process) exitError() error {
 	return fmt.Errorf("%s %s", p.State(), strings.TrimSpace(p.stderr.String()))
 }

@@ -110,7 +110,7 @@ func TestAMembershipThatWasCutOffWaitsForThoseItDidNotHear(t *testing.T) {
 			default:
 			}
 		}))
-		membership, err := consistency.JoinFirst(t.Context(), nc)
+		membership, err := consistency.JoinAsFirst(t.Context(), nc)
 		fatal(t, err)
 		t.Cleanup(membership.Stop)
 

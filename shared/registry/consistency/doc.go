@@ -53,7 +53,7 @@
 // membership has received an announcement from every process that is connected, or that lost NATS
 // after that moment, with up to three announcements in a row lost. The lease of a process that lost
 // NATS before that moment has expired, by the same inequality. A caller that knows that no other
-// process existed before, because it has just started NATS itself, skips this wait (JoinFirst).
+// process existed before, because it has just started NATS itself, skips this wait (JoinAsFirst).
 //
 // Another bucket under the same name (recreated, or restored from an older copy) reuses the
 // revisions. A Follower detects it, and switches to it only after leaseDuration. By then all leases

@@ -29,11 +29,11 @@ func WaitForBucket(ctx context.Context, js jetstream.JetStream) error {
 type Sink interface {
 	// Apply receives one change. Revisions only increase, until Reset.
 	Apply(c registry.Change)
-	// Loaded is called once all records that existed when loading began have been applied.
-	Loaded()
+	// FinishLoad is called once all records that existed when loading began have been applied.
+	FinishLoad()
 	// Reset is called when the bucket has been recreated or restored. All its records are then
-	// applied again, and replace the old ones at the next Loaded. Until then the old ones can still
-	// be read.
+	// applied again, and replace the old ones at the next FinishLoad. Until then the old ones can
+	// still be read.
 	Reset()
 }
 
@@ -210,7 +210,7 @@ func (f *Follower) notifyWaiters() {
 
 // finishLoading reports to the sink that it is loaded. The caller must hold mu.
 func (f *Follower) finishLoading() {
-	f.sink.Loaded()
+	f.sink.FinishLoad()
 	f.loaded = true
 }
 
@@ -233,7 +233,7 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 			f.log.WithError(err).Warn("the registry cannot be followed; it is tried again")
 		}
 		attempt++
-		if f.pause(ctx, connected, attempt) {
+		if f.pauseBeforeRetry(ctx, connected, attempt) {
 			attempt = 0
 		}
 	}
@@ -267,9 +267,9 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// pause sleeps after a failed attempt. If the connection is re-established in the meantime, pause
-// returns true immediately.
-func (f *Follower) pause(
+// pauseBeforeRetry sleeps after a failed attempt. If the connection is re-established in the
+// meantime, pause returns true immediately.
+func (f *Follower) pauseBeforeRetry(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {
 	ctx, cancel := context.WithTimeout(ctx, retry.Backoff(attempt))
@@ -339,7 +339,7 @@ func (f *Follower) consume(
 		}))
 	if err != nil {
 		f.log.WithError(err).Warn("the registry's consumer does not begin; another one is made")
-		f.pause(ctx, connected, 1)
+		f.pauseBeforeRetry(ctx, connected, 1)
 		return
 	}
 	defer consuming.Stop()
@@ -491,8 +491,8 @@ func (f *Follower) revisionInForce() (revision uint64, settled <-chan struct{}) 
 	return revision, settled
 }
 
-// changed returns a channel that is closed at the next change.
-func (f *Follower) changed() <-chan struct{} {
+// nextChange returns a channel that is closed at the next change.
+func (f *Follower) nextChange() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.moved
@@ -536,7 +536,7 @@ func (f *Follower) CatchUpWithoutIdentity(ctx context.Context) error {
 		return fmt.Errorf("%w: the server that answers for it does not reach a majority",
 			ErrNotCurrent)
 	}
-	if err := f.checkBucket(info, revision); err != nil {
+	if err := f.checkFollowedBucket(info, revision); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -585,10 +585,10 @@ func HasMajority(servers *jetstream.ClusterInfo) bool {
 	return 2*heard > len(servers.Replicas)+1
 }
 
-// checkBucket returns an error if a bucket is not the followed one. Once the buckets have differed
-// for leaseDuration, checkBucket switches to the new bucket instead, and reloads everything.
-// revision must have been applied before the bucket was looked up.
-func (f *Follower) checkBucket(info *jetstream.StreamInfo, revision uint64) error {
+// checkFollowedBucket returns an error if a bucket is not the followed one. Once the buckets have
+// differed for leaseDuration, checkFollowedBucket switches to the new bucket instead, and reloads
+// everything. revision must have been applied before the bucket was looked up.
+func (f *Follower) checkFollowedBucket(info *jetstream.StreamInfo, revision uint64) error {
 	f.mu.Lock()
 	switch {
 	case info.Created.Equal(f.created) && info.State.LastSeq >= revision && !f.rewritten &&

@@ -26,7 +26,7 @@ func TestALeaseEndsBeforeTheRegistrysLeaderGivesUp(t *testing.T) {
 	anyJS, err := jetstream.New(cluster.Connect(t))
 	fatal(t, err)
 	fatal(t, edit.EnsureBuckets(t.Context(), anyJS, 3))
-	registrytest.WriteIdentity(t, anyJS)
+	registrytest.WriteInstallation(t, anyJS)
 	leader := cluster.Leader(registry.Stream)
 
 	nc, err := nats.Connect(cluster.Node(leader).URL(), nats.DontRandomize(),

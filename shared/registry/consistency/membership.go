@@ -44,10 +44,10 @@ func Join(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Now())
 }
 
-// JoinFirst is like Join, for a caller that has just started NATS itself. No other process can have
-// followed the registry before that, so the caller's first change need not wait for the leases of
-// disconnected processes.
-func JoinFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
+// JoinAsFirst is like Join, for a caller that has just started NATS itself. No other process can
+// have followed the registry before that, so the caller's first change need not wait for the leases
+// of disconnected processes.
+func JoinAsFirst(ctx context.Context, nc *nats.Conn) (*Membership, error) {
 	return join(ctx, nc, time.Time{})
 }
 
@@ -133,7 +133,7 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	for {
 		r.mu.Lock()
 		heard, changed := r.echo >= number, r.changed
-		behind, next := r.lagging(revision, stored, time.Now())
+		behind, next := r.laggingProcesses(revision, stored, time.Now())
 		r.mu.Unlock()
 		if heard && len(behind) == 0 {
 			return nil
@@ -154,10 +154,10 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 	}
 }
 
-// lagging returns the processes that may serve requests and have not applied a revision. next is
-// the time until the first of them is presumed dead. lagging also removes processes that have been
-// silent for forgetMemberAfter. The caller must hold mu.
-func (r *Membership) lagging(
+// laggingProcesses returns the processes that may serve requests and have not applied a revision.
+// next is the time until the first of them is presumed dead. lagging also removes processes that
+// have been silent for forgetMemberAfter. The caller must hold mu.
+func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {
 	if n := r.nc.Stats().Reconnects; n != r.reconnects {

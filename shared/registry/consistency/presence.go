@@ -92,7 +92,7 @@ func (a *Heartbeat) run(ctx context.Context) {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
-		moved := a.follower.changed()
+		moved := a.follower.nextChange()
 		_, settled := a.follower.revisionInForce()
 		a.announceOrLog()
 		select {

@@ -113,7 +113,7 @@ func TestARestoredRegistryIsLoadedAnew(t *testing.T) {
 	// The lease stays invalid until an executor has checked the registry, which may be older than
 	// the confirmed state.
 	p.neverValid(t, 3*time.Second)
-	registrytest.WriteIdentity(t, r.JetStream)
+	registrytest.WriteInstallation(t, r.JetStream)
 	p.validAgain(t)
 	if _, found := p.Lookup("later"); found {
 		t.Error("a workflow is in force that the restored registry does not have")
@@ -149,7 +149,7 @@ func TestABucketThatIsCreatedAnewIsLoaded(t *testing.T) {
 	p.noLongerValid()
 	fatal(t, edit.EnsureBuckets(ctx, r.JetStream, 1))
 	p.neverValid(t, 3*time.Second)
-	registrytest.WriteIdentity(t, r.JetStream)
+	registrytest.WriteInstallation(t, r.JetStream)
 	p.validAgain(t)
 	if _, ok := p.Lookup("old"); ok {
 		t.Error("a workflow is in force that is not in the registry")

@@ -51,7 +51,7 @@ func TestAKilledProcessIsNotWaitedForForEver(t *testing.T) {
 		r.members["killed"] = member{
 			heartbeatMessage{role: RoleExecutor, serving: true, revision: 1}, now.Add(-heard),
 		}
-		if list, _ := r.lagging(2, now, now); len(list) != want {
+		if list, _ := r.laggingProcesses(2, now, now); len(list) != want {
 			t.Errorf("heard %s ago: %q", heard, list)
 		}
 	}

@@ -61,13 +61,13 @@ func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	wanted func(have *registry.Account) (name, plan string, err error),
 ) (a *registry.Account, created bool, err error) {
-	err = e.change(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(id)
 		name, plan, err := wanted(have.Record)
 		if err != nil {
 			return 0, err
 		}
-		if err := errors.Join(checkID("id", id), checkText("name", name)); err != nil {
+		if err := errors.Join(checkID("id", id), checkDisplayName("name", name)); err != nil {
 			return 0, err
 		}
 		if !e.knowsPlan(plan) {
@@ -96,7 +96,7 @@ func (e *Editor) replaceAccount(
 // or keys. If a workflow is added to the account at the same time, one of the two calls fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
-	err := e.change(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Account(id)
 		switch {
 		case !ok:
@@ -116,7 +116,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	// By now, the directory contains everything that was stored before the deletion. If that
 	// includes workflows or keys of the account, the account must be restored.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
-		e.change(ctx, func() (uint64, error) {
+		e.storeAndConfirm(ctx, func() (uint64, error) {
 			if have, ok := e.directory.Account(id); ok {
 				return have.Revision, errUnchanged
 			}

@@ -190,7 +190,7 @@ func (e *Editor) auditEntryFor(
 	}
 	was, now := fieldsOf(before), fieldsOf(after)
 	fields := changedFields(was, now)
-	if len(fields) == 0 && closedDiffers(before, after) {
+	if len(fields) == 0 && isClosureChange(before, after) {
 		return entry, false // part of a queue change, which has an entry itself
 	}
 	if len(fields) == 0 && entry.WorkflowID == "" {
@@ -267,8 +267,8 @@ func queueAuditAction(fields []string, now map[string]fieldValue) string {
 	return "queue.resume"
 }
 
-// closedDiffers reports whether the change closes a workflow or opens it again.
-func closedDiffers(before, after registry.Record) bool {
+// isClosureChange reports whether the change closes a workflow or opens it again.
+func isClosureChange(before, after registry.Record) bool {
 	was, wasOne := before.(*registry.Workflow)
 	now, nowOne := after.(*registry.Workflow)
 	return wasOne && nowOne && was.Closed != now.Closed
@@ -347,7 +347,7 @@ func addFields(to map[string]fieldValue, prefix string, record reflect.Value) {
 			}
 		case registry.QueueStream:
 			// The audit shows what operators requested, not the phases of the move that follows.
-			if content.Phase < registry.PhaseMovingOut {
+			if content.Phase < registry.QueuePhaseMovingToShared {
 				to[name] = fieldValue{shown: "own"}
 				addFields(to, name+".", v)
 			}

@@ -69,7 +69,7 @@ func WriteInstallation(
 		Subject: registry.SubjectOf(registry.Bucket, registry.InstallationKey), Data: data,
 	}
 	ack, err := js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(lastRev))
-	if err = mapConflict(err, registry.InstallationKey); errors.Is(err, errRetry) {
+	if err = classifyWriteError(err, registry.InstallationKey); errors.Is(err, errRetry) {
 		return 0, ErrInstallationChanged
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func RestoreMissing(
 			case <-future.Ok():
 				stored++
 			case err := <-future.Err():
-				if err = mapConflict(err, "a record"); !errors.Is(err, errRetry) {
+				if err = classifyWriteError(err, "a record"); !errors.Is(err, errRetry) {
 					return err
 				}
 			case <-ctx.Done():

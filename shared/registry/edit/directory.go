@@ -20,22 +20,22 @@ type Directory struct {
 	*registry.Snapshot
 
 	mu      sync.RWMutex
-	current *records // the records that the methods return
+	current *recordIndex // the records that the methods return
 	// filling holds the records to which changes are applied. It is the same as current, except
 	// while the bucket is being reloaded.
-	filling *records
+	filling *recordIndex
 
 	// keyWatches holds the pending calls of WatchAPIKeyDeletion.
-	keyWatches map[*keyWatch]struct{}
+	keyWatches map[*apiKeyDeletionWatch]struct{}
 }
 
-type records struct {
+type recordIndex struct {
 	plans     Versioned[registry.Plans]
 	accounts  btree.Map[string, Versioned[*registry.Account]]
 	events    map[string]*registry.Account // the accounts whose events start a workflow
 	workflows btree.Map[string, Versioned[*registry.Workflow]]
 	closed    map[string]struct{}                   // the IDs of the closed workflows
-	byAccount btree.Map[string, struct{}]           // keys returned by accountKey
+	byAccount btree.Map[string, struct{}]           // keys returned by accountWorkflowKey
 	queues    map[string]int                        // number of workflows, by queue
 	settings  map[string]Versioned[*registry.Queue] // settings of queues, keyed by name
 
@@ -43,8 +43,8 @@ type records struct {
 	keysByHash map[[sha256.Size]byte]*registry.APIKey
 }
 
-func newRecords() *records {
-	return &records{
+func newRecords() *recordIndex {
+	return &recordIndex{
 		events:     map[string]*registry.Account{},
 		closed:     map[string]struct{}{},
 		queues:     map[string]int{},
@@ -54,7 +54,7 @@ func newRecords() *records {
 }
 
 // adjustQueueCount adds change, which is 1 or -1, to the number of workflows that use w's queue.
-func (r *records) adjustQueueCount(w *registry.Workflow, change int) {
+func (r *recordIndex) adjustQueueCount(w *registry.Workflow, change int) {
 	if r.queues[w.Queue] += change; r.queues[w.Queue] == 0 {
 		delete(r.queues, w.Queue)
 	}
@@ -67,9 +67,9 @@ type Versioned[T any] struct {
 	Revision uint64 // the sequence of the record in the bucket's stream
 }
 
-// accountKey returns a key that sorts workflows by account and then by ID. Neither part contains a
-// "/".
-func accountKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
+// accountWorkflowKey returns a key that sorts workflows by account and then by ID. Neither part
+// contains a "/".
+func accountWorkflowKey(accountID, workflowID string) string { return accountID + "/" + workflowID }
 
 // NewDirectory returns an empty directory. keys decrypts the secrets of senders; nil means that
 // there are no keys.
@@ -79,7 +79,7 @@ func NewDirectory(keys *seal.Keys) *Directory {
 		Snapshot:   registry.NewSnapshot(keys),
 		current:    r,
 		filling:    r,
-		keyWatches: map[*keyWatch]struct{}{},
+		keyWatches: map[*apiKeyDeletionWatch]struct{}{},
 	}
 }
 
@@ -91,17 +91,17 @@ func (d *Directory) Apply(c registry.Change) {
 	defer d.mu.Unlock()
 	d.filling.apply(c)
 	if c.DeletedAPIKey != "" {
-		d.notifyKeyWatches()
+		d.notifyAPIKeyDeletions()
 	}
 }
 
-// Loaded implements consistency.Sink.
-func (d *Directory) Loaded() {
-	d.Snapshot.Loaded()
+// FinishLoad implements consistency.Sink.
+func (d *Directory) FinishLoad() {
+	d.Snapshot.FinishLoad()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.current = d.filling
-	d.notifyKeyWatches()
+	d.notifyAPIKeyDeletions()
 }
 
 // Reset implements consistency.Sink.
@@ -112,7 +112,7 @@ func (d *Directory) Reset() {
 	d.filling = newRecords()
 }
 
-func (r *records) apply(c registry.Change) {
+func (r *recordIndex) apply(c registry.Change) {
 	switch {
 	case c.Plans != nil:
 		r.plans = Versioned[registry.Plans]{c.Plans, c.Revision}
@@ -133,21 +133,21 @@ func (r *records) apply(c registry.Change) {
 			r.closed[id] = struct{}{}
 		}
 		if existed {
-			r.byAccount.Delete(accountKey(before.Record.AccountID, id))
+			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, id))
 			r.adjustQueueCount(before.Record, -1)
 		}
 		r.adjustQueueCount(c.Workflow, 1)
-		r.byAccount.Set(accountKey(c.Workflow.AccountID, id), struct{}{})
+		r.byAccount.Set(accountWorkflowKey(c.Workflow.AccountID, id), struct{}{})
 	case c.APIKey != nil:
-		r.putKey(Versioned[*registry.APIKey]{c.APIKey, c.Revision})
+		r.putAPIKey(Versioned[*registry.APIKey]{c.APIKey, c.Revision})
 	case c.DeletedAPIKey != "":
-		r.deleteKey(c.DeletedAPIKey)
+		r.deleteAPIKey(c.DeletedAPIKey)
 	case c.Queue != nil:
 		r.settings[c.Queue.Name] = Versioned[*registry.Queue]{c.Queue, c.Revision}
 	case c.DeletedWorkflow != "":
 		delete(r.closed, c.DeletedWorkflow)
 		if before, existed := r.workflows.Delete(c.DeletedWorkflow); existed {
-			r.byAccount.Delete(accountKey(before.Record.AccountID, c.DeletedWorkflow))
+			r.byAccount.Delete(accountWorkflowKey(before.Record.AccountID, c.DeletedWorkflow))
 			r.adjustQueueCount(before.Record, -1)
 		}
 	}
@@ -282,7 +282,7 @@ func (d *Directory) Workflows(accountID, after string, limit int) []*registry.Wo
 		return page(&d.current.workflows, after, limit)
 	}
 	var list []*registry.Workflow
-	prefix, from := accountKey(accountID, ""), accountKey(accountID, after)
+	prefix, from := accountWorkflowKey(accountID, ""), accountWorkflowKey(accountID, after)
 	d.current.byAccount.Ascend(from, func(key string, _ struct{}) bool {
 		id, ok := strings.CutPrefix(key, prefix)
 		if !ok {

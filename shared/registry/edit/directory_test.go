@@ -17,7 +17,7 @@ import (
 func TestWhatIsSeenIsCounted(t *testing.T) {
 	t.Parallel()
 	d := edit.NewDirectory(nil)
-	d.Loaded()
+	d.FinishLoad()
 	const activations = 20_000
 	revision := func(n int) uint64 { return uint64(n) + 1 }
 	workflow := func(n int) *registry.Workflow {

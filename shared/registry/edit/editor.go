@@ -85,7 +85,7 @@ func NewEditor(
 var errRetry = errors.New("the record has changed meanwhile")
 
 // errUnchanged means that there is nothing to write, because the records are already as requested.
-var errUnchanged = directoryRefusal("nothing changes")
+var errUnchanged = newDirectorySentinel("nothing changes")
 
 // EnsureCurrent makes sure that the directory holds every change that was confirmed before the
 // call. While the lease is valid, that costs nothing. Otherwise EnsureCurrent queries NATS, and
@@ -120,8 +120,10 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})
 }
 
-// change stores a change and waits until it is in force everywhere.
-func (e *Editor) change(ctx context.Context, try func() (revision uint64, err error)) error {
+// storeAndConfirm stores a change and waits until it is in force everywhere.
+func (e *Editor) storeAndConfirm(ctx context.Context, try func() (revision uint64,
+	err error),
+) error {
 	stored := storedRevisions{}
 	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
 	revision, err := e.tryStore(ctx, try)
@@ -212,7 +214,7 @@ func (e *Editor) put(
 			stored, err = kv.Update(ctx, key, data, revision)
 		}
 		noteStoredRevision(ctx, kv.Bucket(), stored)
-		return stored, mapConflict(err, key)
+		return stored, classifyWriteError(err, key)
 	}
 	stored, err := e.publish(ctx, kv, key, header, data, revision)
 	if revision == 0 && errors.Is(err, errRetry) {
@@ -245,7 +247,7 @@ func (e *Editor) publish(
 	msg := &nats.Msg{Subject: registry.SubjectOf(kv.Bucket(), key), Header: header, Data: data}
 	ack, err := e.js.PublishMsg(ctx, msg, jetstream.WithExpectLastSequencePerSubject(revision))
 	if err != nil {
-		return 0, mapConflict(err, key)
+		return 0, classifyWriteError(err, key)
 	}
 	noteStoredRevision(ctx, kv.Bucket(), ack.Sequence)
 	return ack.Sequence, nil
@@ -272,9 +274,10 @@ func (e *OutcomeUnknownError) Error() string {
 // Unwrap returns the underlying error.
 func (e *OutcomeUnknownError) Unwrap() error { return e.cause }
 
-// mapConflict maps the server's "wrong last sequence" error to errRetry, and a missing response to
-// an OutcomeUnknownError. A replicated bucket reports the former with a different error code.
-func mapConflict(err error, key string) error {
+// classifyWriteError maps the server's "wrong last sequence" error to errRetry, and a missing
+// response to an OutcomeUnknownError. A replicated bucket reports the former with a different error
+// code.
+func classifyWriteError(err error, key string) error {
 	var api *jetstream.APIError
 	switch {
 	case err == nil:

@@ -5,30 +5,30 @@ import (
 	"fmt"
 )
 
-// directoryError is a refusal that depends on the contents of the directory, which may be stale:
-// see tryStore.
-type directoryError interface {
+// directoryDependentError is a refusal that depends on the contents of the directory, which may be
+// stale: see tryStore.
+type directoryDependentError interface {
 	error
 	dependsOnDirectory()
 }
 
 func dependsOnDirectory(err error) bool {
-	_, ok := errors.AsType[directoryError](err)
+	_, ok := errors.AsType[directoryDependentError](err)
 	return ok
 }
 
-// directoryRefusal returns a sentinel error that is a directoryError.
-func directoryRefusal(text string) error { return &refusal{text} }
+// newDirectorySentinel returns a sentinel error that is a directoryDependentError.
+func newDirectorySentinel(text string) error { return &directorySentinelError{text} }
 
-type refusal struct{ text string }
+type directorySentinelError struct{ text string }
 
-func (r *refusal) Error() string { return r.text }
+func (r *directorySentinelError) Error() string { return r.text }
 
-func (*refusal) dependsOnDirectory() {}
+func (*directorySentinelError) dependsOnDirectory() {}
 
 // ErrNotFound means that there is no such account, workflow, trigger node, sender, secret or key.
 // The *NotFoundError names it.
-var ErrNotFound = directoryRefusal("not found")
+var ErrNotFound = newDirectorySentinel("not found")
 
 // NotFoundError names what was not found.
 type NotFoundError struct {
@@ -43,32 +43,32 @@ func (e *NotFoundError) Unwrap() error { return ErrNotFound }
 func workflowNotFound(id string) error { return &NotFoundError{fmt.Sprintf("workflow %q", id)} }
 
 // ErrActiveWorkflowLimit means that the account's plan does not allow another active workflow.
-var ErrActiveWorkflowLimit = directoryRefusal(
+var ErrActiveWorkflowLimit = newDirectorySentinel(
 	"the plan's number of active webhook workflows is reached",
 )
 
 // ErrWebhooksNotInPlan means that the account's plan does not allow webhook triggers.
-var ErrWebhooksNotInPlan = directoryRefusal("the plan has no webhook triggers")
+var ErrWebhooksNotInPlan = newDirectorySentinel("the plan has no webhook triggers")
 
 // ErrAccountNotEmpty means that an account was not deleted because it has workflows or keys.
-var ErrAccountNotEmpty = directoryRefusal("it has workflows or keys")
+var ErrAccountNotEmpty = newDirectorySentinel("it has workflows or keys")
 
 // ErrChangedSince means that the workflow, account or queue is no longer the version that the
 // caller wanted to change.
-var ErrChangedSince = directoryRefusal("it was changed meanwhile")
+var ErrChangedSince = newDirectorySentinel("it was changed meanwhile")
 
 // ErrTooManyTokens means that a node already has the maximum number of valid tokens.
-var ErrTooManyTokens = directoryRefusal("too many old tokens still work")
+var ErrTooManyTokens = newDirectorySentinel("too many old tokens still work")
 
 // ErrTooManySecrets means that a sender would have more valid secrets than allowed, so the new one
 // is not stored.
-var ErrTooManySecrets = directoryRefusal("too many secrets still work")
+var ErrTooManySecrets = newDirectorySentinel("too many secrets still work")
 
 // ErrIngressTooOld means that a live ingress is too old to enforce a setting.
 var ErrIngressTooOld = errors.New("an ingress that runs is too old for it")
 
 // ErrLastSecret means that the sender would have no valid secret left.
-var ErrLastSecret = directoryRefusal("it is the sender's last secret")
+var ErrLastSecret = newDirectorySentinel("it is the sender's last secret")
 
 // InvalidError describes an invalid request of an operator.
 type InvalidError struct {

@@ -6,13 +6,13 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-func (r *records) putKey(k Versioned[*registry.APIKey]) {
-	r.deleteKey(k.Record.ID)
+func (r *recordIndex) putAPIKey(k Versioned[*registry.APIKey]) {
+	r.deleteAPIKey(k.Record.ID)
 	r.keys.Set(k.Record.ID, k)
 	r.keysByHash[k.Record.Hash] = k.Record
 }
 
-func (r *records) deleteKey(id string) {
+func (r *recordIndex) deleteAPIKey(id string) {
 	if before, existed := r.keys.Delete(id); existed {
 		delete(r.keysByHash, before.Record.Hash)
 	}
@@ -46,7 +46,7 @@ func (d *Directory) APIKeys(after string, limit int) []*registry.APIKey {
 func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := &keyWatch{id: id, gone: make(chan struct{})}
+	w := &apiKeyDeletionWatch{id: id, gone: make(chan struct{})}
 	if _, ok := d.current.keys.Get(id); !ok {
 		close(w.gone)
 		return w.gone, func() {}
@@ -59,15 +59,15 @@ func (d *Directory) WatchAPIKeyDeletion(id string) (gone <-chan struct{}, forget
 	}
 }
 
-// keyWatch waits until one key no longer exists.
-type keyWatch struct {
+// apiKeyDeletionWatch waits until one key no longer exists.
+type apiKeyDeletionWatch struct {
 	id   string
 	gone chan struct{} // closed when the key no longer exists
 }
 
-// notifyKeyWatches closes the channels of the keys that no longer exist. It must be called after
-// keys have changed. The caller must hold mu.
-func (d *Directory) notifyKeyWatches() {
+// notifyAPIKeyDeletions closes the channels of the keys that no longer exist. It must be called
+// after keys have changed. The caller must hold mu.
+func (d *Directory) notifyAPIKeyDeletions() {
 	for w := range d.keyWatches {
 		if _, ok := d.current.keys.Get(w.id); !ok {
 			delete(d.keyWatches, w)

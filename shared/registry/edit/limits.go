@@ -23,7 +23,7 @@ func checkID(field, id string) error {
 	return nil
 }
 
-func checkText(field, text string) error {
+func checkDisplayName(field, text string) error {
 	if n := len([]rune(text)); n > MaxNameLength {
 		return &InvalidError{
 			field, fmt.Sprintf("must be at most %d characters, not %d", MaxNameLength, n),

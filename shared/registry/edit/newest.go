@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
-// revision is one revision of a record in its bucket.
-type revision struct {
+// recordRevision is one revision of a record in its bucket.
+type recordRevision struct {
 	revision uint64 // its sequence number in the bucket's stream
 	data     []byte // empty if the record was deleted
 	deleted  bool
@@ -26,7 +26,7 @@ func newestRevision(
 	ctx context.Context,
 	js jetstream.JetStream,
 	bucket, key string,
-) (*revision, error) {
+) (*recordRevision, error) {
 	msg, err := consistency.GetFromLeader(ctx, js, registry.StreamOf(bucket),
 		leader.Query{LastBySubject: registry.SubjectOf(bucket, key)})
 	switch {
@@ -37,7 +37,7 @@ func newestRevision(
 	case err != nil:
 		return nil, fmt.Errorf("the newest revision of %s: %w", key, err)
 	}
-	return &revision{
+	return &recordRevision{
 		revision: msg.Sequence,
 		data:     msg.Data,
 		deleted:  msg.Header.Get(kvOperationHeader) != "",

@@ -18,8 +18,8 @@ import (
 //go:embed plans.json
 var DefaultPlans []byte
 
-// planFile is one plan in the catalog file. The fields are those of the operators' API.
-type planFile struct {
+// planFileEntry is one plan in the catalog file. The fields are those of the operators' API.
+type planFileEntry struct {
 	ID              string `json:"id"`
 	WebhookTriggers bool   `json:"webhookTriggers"`
 	MaxActive       *int64 `json:"maxActiveWebhookWorkflows"` // nil means no limit
@@ -33,7 +33,7 @@ type planFile struct {
 // ParsePlans parses a catalog file: a JSON list of plans as in the operators' API. Unknown fields
 // are an error.
 func ParsePlans(file []byte) (registry.Plans, error) {
-	var list []planFile
+	var list []planFileEntry
 	decoder := json.NewDecoder(bytes.NewReader(file))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&list); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// MaxInFlight is the maximum value of a group's limit on its executions in flight.
-const MaxInFlight = 1_000_000
+// MaxInFlightLimit is the maximum value of a group's limit on its executions in flight.
+const MaxInFlightLimit = 1_000_000
 
 // queueConditionKey is the context key of the condition that WithQueueCondition sets.
 type queueConditionKey struct{}
@@ -23,10 +23,10 @@ func WithQueueCondition(ctx context.Context, check func(*registry.Queue) error) 
 	return context.WithValue(ctx, queueConditionKey{}, check)
 }
 
-// CheckQueue returns the error of the condition that WithQueueCondition set, for the current
-// settings of a queue, or nil if the context has no condition. Call it before effects that precede
-// the change of the record; the change checks the condition again.
-func (e *Editor) CheckQueue(ctx context.Context, name string) error {
+// CheckQueueCondition returns the error of the condition that WithQueueCondition set, for the
+// current settings of a queue, or nil if the context has no condition. Call it before effects that
+// precede the change of the record; the change checks the condition again.
+func (e *Editor) CheckQueueCondition(ctx context.Context, name string) error {
 	check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error)
 	if !ok {
 		return nil
@@ -92,9 +92,9 @@ func (e *Editor) SetQueueGroup(
 	if err := checkID("group", group); err != nil {
 		return nil, err
 	}
-	if maxInFlight < 0 || maxInFlight > MaxInFlight {
+	if maxInFlight < 0 || maxInFlight > MaxInFlightLimit {
 		return nil, &InvalidError{
-			"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlight),
+			"maxInFlight", fmt.Sprintf("must be from 1 to %d, or null", MaxInFlightLimit),
 		}
 	}
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
@@ -122,7 +122,7 @@ func (e *Editor) changeQueue(
 	if err := checkID("queue", name); err != nil {
 		return nil, err
 	}
-	err = e.change(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		var revision uint64
 		q, revision = e.queue(name)
 		if check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error); ok {

@@ -82,17 +82,19 @@ func (e *Editor) SetQueueStream(
 			q.Stream = &registry.QueueStream{}
 		}
 		if q.StoreTarget() == registry.StoreTargetShared &&
-			q.Stream.Phase != registry.PhaseMovingIn {
+			q.Stream.Phase != registry.QueuePhaseMovingToOwn {
 			if err := e.requireCapability(consistency.CapabilityOwnStreams); err != nil {
 				return err
 			}
 		}
 		switch q.Stream.Phase {
-		case 0, registry.PhaseDrainingOwn:
-			q.Stream.Phase = registry.PhaseMovingIn
-		case registry.PhaseMovingOut, registry.PhaseClosedMovingOut:
-			q.Stream.Phase = registry.PhaseOwn // the queue's own stream still has all messages
-		case registry.PhaseMovingIn, registry.PhaseClosedMovingIn, registry.PhaseOwn:
+		case 0, registry.QueuePhaseDrainingOwnStream:
+			q.Stream.Phase = registry.QueuePhaseMovingToOwn
+		case registry.QueuePhaseMovingToShared, registry.QueuePhaseClosedMovingToShared:
+			// the queue's own stream still has all messages
+			q.Stream.Phase = registry.QueuePhaseOwnStream
+		case registry.QueuePhaseMovingToOwn, registry.QueuePhaseClosedMovingToOwn,
+			registry.QueuePhaseOwnStream:
 		}
 		q.Stream.MaxBytes, q.Stream.MaxAge, q.Stream.Replicas = spec.MaxBytes, spec.MaxAge,
 			spec.Replicas
@@ -101,19 +103,22 @@ func (e *Editor) SetQueueStream(
 	})
 }
 
-// DropQueueStream begins to move a queue back to the shared stream. A queue that is still moving to
-// its own stream stays in the shared one.
-func (e *Editor) DropQueueStream(ctx context.Context, name string) (*registry.Queue, error) {
+// BeginMoveToSharedStream begins to move a queue back to the shared stream. A queue that is still
+// moving to its own stream stays in the shared one.
+func (e *Editor) BeginMoveToSharedStream(ctx context.Context, name string) (*registry.Queue,
+	error,
+) {
 	return e.changeQueue(ctx, name, func(q *registry.Queue) error {
 		if q.Stream == nil {
 			return nil
 		}
 		switch q.Stream.Phase {
-		case registry.PhaseOwn:
-			q.Stream.Phase = registry.PhaseMovingOut
-		case registry.PhaseMovingIn, registry.PhaseClosedMovingIn:
-			q.Stream.Phase = registry.PhaseDrainingOwn
-		case registry.PhaseMovingOut, registry.PhaseClosedMovingOut, registry.PhaseDrainingOwn:
+		case registry.QueuePhaseOwnStream:
+			q.Stream.Phase = registry.QueuePhaseMovingToShared
+		case registry.QueuePhaseMovingToOwn, registry.QueuePhaseClosedMovingToOwn:
+			q.Stream.Phase = registry.QueuePhaseDrainingOwnStream
+		case registry.QueuePhaseMovingToShared, registry.QueuePhaseClosedMovingToShared,
+			registry.QueuePhaseDrainingOwnStream:
 		}
 		return nil
 	})
@@ -128,7 +133,7 @@ func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
 	var is uint64
-	err := e.change(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Queue(name)
 		if !ok || have.Revision != revision || have.Record.Stream == nil {
 			return 0, ErrChangedSince
@@ -144,12 +149,12 @@ func (e *Editor) SetStreamPhase(
 	return is, err
 }
 
-// QueueChangeError means that a workflow cannot change its queue in one step, because the two
-// queues store their start messages in different streams. First, the workflow must be closed and
-// its delivery IDs must be copied.
-type QueueChangeError struct{ WorkflowID, From, To string }
+// CrossStreamQueueChangeError means that a workflow cannot change its queue in one step, because
+// the two queues store their start messages in different streams. First, the workflow must be
+// closed and its delivery IDs must be copied.
+type CrossStreamQueueChangeError struct{ WorkflowID, From, To string }
 
-func (e *QueueChangeError) Error() string {
+func (e *CrossStreamQueueChangeError) Error() string {
 	return fmt.Sprintf("the starts of the queues %q and %q are in different streams", e.From, e.To)
 }
 
@@ -182,15 +187,16 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 		own = own || q.Record.StoreTarget() == registry.StoreTargetOwn
 	}
 	if own && !before.Closed {
-		return &QueueChangeError{after.ID, before.Queue, after.Queue}
+		return &CrossStreamQueueChangeError{after.ID, before.Queue, after.Queue}
 	}
 	return nil
 }
 
-// SetWorkflowClosed makes ingresses refuse the requests for a workflow temporarily, or accept them
-// again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition compares.
-func (e *Editor) SetWorkflowClosed(ctx context.Context, id string, closed bool) error {
-	return e.change(ctx, func() (uint64, error) {
+// SetWorkflowIntakeClosed makes ingresses refuse the requests for a workflow temporarily, or accept
+// them again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition
+// compares.
+func (e *Editor) SetWorkflowIntakeClosed(ctx context.Context, id string, closed bool) error {
+	return e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)

@@ -63,7 +63,7 @@ func Reseal(
 				if err := done.add(resealRecord(ctx, secrets, secretsKey(w.ID, node.NodeID), func(
 					data []byte,
 				) (registry.Record, error) {
-					return resealTrigger(keys, w.ID, node.NodeID, data)
+					return resealTriggerSecrets(keys, w.ID, node.NodeID, data)
 				})); err != nil {
 					return done,
 						fmt.Errorf("seal the tokens of trigger node %q of workflow %q: %w",
@@ -124,7 +124,7 @@ func (e *Editor) countDecryptableTokens(
 	}
 	stored, err := registry.DecodeTriggerSecrets(record.Value())
 	if err == nil && len(stored.Sealed) > 0 {
-		_, err = e.keys.Open(stored.Sealed, registry.TriggerSealPurpose(workflowID, nodeID))
+		_, err = e.keys.Open(stored.Sealed, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
 		found.Count(err)
 	}
 	return nil
@@ -165,7 +165,7 @@ func resealRecord(
 			return false, err
 		}
 		_, err = kv.Update(ctx, key, data, entry.Revision())
-		if err = mapConflict(err, key); !errors.Is(err, errRetry) {
+		if err = classifyWriteError(err, key); !errors.Is(err, errRetry) {
 			return err == nil, err
 		}
 		if err := retry.SleepBackoff(ctx, attempt); err != nil {
@@ -174,8 +174,9 @@ func resealRecord(
 	}
 }
 
-// resealTrigger returns the new record of a node's secrets, or nil if there is nothing to change.
-func resealTrigger(
+// resealTriggerSecrets returns the new record of a node's secrets, or nil if there is nothing to
+// change.
+func resealTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (registry.Record, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
@@ -185,11 +186,11 @@ func resealTrigger(
 	if keys.IsSealedWithCurrentKey(stored.Sealed) {
 		return nil, nil //nolint:nilnil // nothing to do
 	}
-	secrets, err := openTrigger(keys, workflowID, nodeID, data)
+	secrets, err := openTriggerSecrets(keys, workflowID, nodeID, data)
 	if err != nil {
 		return nil, err
 	}
-	return sealTrigger(keys, workflowID, nodeID, secrets)
+	return sealTriggerSecrets(keys, workflowID, nodeID, secrets)
 }
 
 // resealWorkflow returns the new record of a workflow, or nil if there is nothing to change.

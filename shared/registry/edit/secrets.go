@@ -108,10 +108,10 @@ func (e *Editor) RotateToken(
 				int64(MaxOldTokenLifetime/time.Second)),
 		}
 	}
-	return e.change(ctx, func() (uint64, error) {
+	return e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err == nil {
-			err = checkUnchanged(ctx, have.Record)
+			err = checkUpdatedAtCondition(ctx, have.Record)
 		}
 		if err != nil {
 			return 0, err
@@ -119,7 +119,7 @@ func (e *Editor) RotateToken(
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)
 		now := e.now()
-		var old []registry.NodeToken
+		var old []registry.HashedToken
 		if keepOld > 0 {
 			old = unexpiredTokens(node.Tokens, now)
 		}
@@ -138,15 +138,15 @@ func (e *Editor) RotateToken(
 		if err != nil {
 			return 0, err
 		}
-		node.Tokens = append([]registry.NodeToken{{Hash: registry.HashToken(token.Text)}}, old...)
+		node.Tokens = append([]registry.HashedToken{{Hash: registry.HashToken(token.Text)}}, old...)
 		w.UpdatedAt = now
 		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
 	})
 }
 
 // unexpiredTokens returns the tokens that have not expired at now.
-func unexpiredTokens(tokens []registry.NodeToken, now time.Time) []registry.NodeToken {
-	var list []registry.NodeToken
+func unexpiredTokens(tokens []registry.HashedToken, now time.Time) []registry.HashedToken {
+	var list []registry.HashedToken
 	for _, t := range tokens {
 		if t.IsValid(now) {
 			list = append(list, t)
@@ -227,7 +227,7 @@ func (e *Editor) storeInitialSample(
 // addToken creates a token. It stores it together with those earlier tokens whose hashes are still
 // in the registry, and drops all others.
 func (e *Editor) addToken(
-	ctx context.Context, workflowID, nodeID string, before []registry.NodeToken,
+	ctx context.Context, workflowID, nodeID string, before []registry.HashedToken,
 ) (registry.Token, error) {
 	token := registry.Token{Text: registry.NewToken(), CreatedAt: e.now()}
 	keep := map[registry.TokenHash]bool{}
@@ -297,7 +297,7 @@ func (e *Editor) readSecrets(
 		return secrets, 0, nil
 	}
 	if err == nil {
-		secrets, err = openTrigger(e.keys, workflowID, nodeID, last.data)
+		secrets, err = openTriggerSecrets(e.keys, workflowID, nodeID, last.data)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
@@ -305,24 +305,24 @@ func (e *Editor) readSecrets(
 	return secrets, last.revision, nil
 }
 
-// openTrigger decodes the record of a node's secrets, and decrypts it if it is encrypted.
-func openTrigger(
+// openTriggerSecrets decodes the record of a node's secrets, and decrypts it if it is encrypted.
+func openTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, data []byte,
 ) (*registry.TriggerSecrets, error) {
 	stored, err := registry.DecodeTriggerSecrets(data)
 	if err != nil || len(stored.Sealed) == 0 {
 		return stored, err
 	}
-	opened, err := keys.Open(stored.Sealed, registry.TriggerSealPurpose(workflowID, nodeID))
+	opened, err := keys.Open(stored.Sealed, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil, err
 	}
 	return registry.DecodeTriggerSecrets(opened)
 }
 
-// sealTrigger returns the stored form of the record of a node's secrets, which is encrypted if
-// there is a key.
-func sealTrigger(
+// sealTriggerSecrets returns the stored form of the record of a node's secrets, which is encrypted
+// if there is a key.
+func sealTriggerSecrets(
 	keys *seal.Keys, workflowID, nodeID string, secrets *registry.TriggerSecrets,
 ) (*registry.TriggerSecrets, error) {
 	if !keys.CanSeal() {
@@ -332,7 +332,7 @@ func sealTrigger(
 	if err != nil {
 		return nil, fmt.Errorf("encode the secrets of %s: %w", secretsKey(workflowID, nodeID), err)
 	}
-	box, err := keys.Seal(data, registry.TriggerSealPurpose(workflowID, nodeID))
+	box, err := keys.Seal(data, registry.TriggerSecretsSealPurpose(workflowID, nodeID))
 	return &registry.TriggerSecrets{Sealed: box}, err
 }
 
@@ -352,7 +352,7 @@ func (e *Editor) changeSecrets(
 			}
 		}
 		edit(secrets)
-		stored, err := sealTrigger(e.keys, workflowID, nodeID, secrets)
+		stored, err := sealTriggerSecrets(e.keys, workflowID, nodeID, secrets)
 		if err != nil {
 			return err
 		}
@@ -413,7 +413,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 		}
 		err = e.secrets.Delete(ctx, secretsKey(workflowID, nodeID),
 			jetstream.LastRevision(revision))
-		if err = mapConflict(err, secretsKey(workflowID, nodeID)); err != nil &&
+		if err = classifyWriteError(err, secretsKey(workflowID, nodeID)); err != nil &&
 			!errors.Is(err, errRetry) {
 			return err
 		}

@@ -148,7 +148,7 @@ func (e *Editor) PutSender(
 			if before == nil {
 				before = &registry.Sender{}
 			}
-			edit := senderEdit{
+			edit := senderBuilder{
 				editor:     e,
 				workflowID: workflowID,
 				nodeID:     nodeID,
@@ -192,7 +192,7 @@ func (e *Editor) AddSenderSecret(
 	}
 	return e.changeExistingSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			edit, err := e.newSenderEdit(workflowID, nodeID, before)
+			edit, err := e.newSenderBuilder(workflowID, nodeID, before)
 			if err != nil {
 				return nil, err
 			}
@@ -244,13 +244,13 @@ func (e *Editor) RemoveSender(ctx context.Context, workflowID, nodeID string) er
 func (e *Editor) CaptureSenderSecret(
 	ctx context.Context, workflowID, nodeID string, box []byte,
 ) error {
-	text, err := e.keys.Open(box, registry.CapturedSealPurpose(workflowID, nodeID))
+	text, err := e.keys.Open(box, registry.CapturedSecretSealPurpose(workflowID, nodeID))
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	_, err = e.changeExistingSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
-			edit, err := e.newSenderEdit(workflowID, nodeID, before)
+			edit, err := e.newSenderBuilder(workflowID, nodeID, before)
 			if err != nil {
 				return nil, err
 			}
@@ -304,13 +304,13 @@ func WithSenderCondition(ctx context.Context, check func(*registry.Sender) error
 	return context.WithValue(ctx, senderConditionKey{}, check)
 }
 
-// senderChange returns the new sender record, or nil to remove the sender. It must not modify
+// senderChangeFunc returns the new sender record, or nil to remove the sender. It must not modify
 // before, which is nil if there is no sender.
-type senderChange func(before *registry.Sender) (after *registry.Sender, err error)
+type senderChangeFunc func(before *registry.Sender) (after *registry.Sender, err error)
 
 // changeExistingSender is like changeSender, but fails with ErrNotFound if the node has no sender.
 func (e *Editor) changeExistingSender(
-	ctx context.Context, workflowID, nodeID string, edit senderChange,
+	ctx context.Context, workflowID, nodeID string, edit senderChangeFunc,
 ) (*SenderInfo, error) {
 	return e.changeSender(ctx, workflowID, nodeID,
 		func(before *registry.Sender) (*registry.Sender, error) {
@@ -325,9 +325,9 @@ func (e *Editor) changeExistingSender(
 
 // changeSender stores the sender that edit returns, and waits until it is in force.
 func (e *Editor) changeSender(
-	ctx context.Context, workflowID, nodeID string, edit senderChange,
+	ctx context.Context, workflowID, nodeID string, edit senderChangeFunc,
 ) (info *SenderInfo, err error) {
-	err = e.change(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err != nil {
 			return 0, err
@@ -340,7 +340,7 @@ func (e *Editor) changeSender(
 			info = senderInfo(have.Record, before, e.now())
 			return have.Revision, errUnchanged
 		}
-		if err := checkUnchanged(ctx, have.Record); err != nil {
+		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		if check, ok := ctx.Value(senderConditionKey{}).(func(*registry.Sender) error); ok {
@@ -358,8 +358,8 @@ func (e *Editor) changeSender(
 	return info, err
 }
 
-// senderEdit builds the new record of a sender from the existing one.
-type senderEdit struct {
+// senderBuilder builds the new record of a sender from the existing one.
+type senderBuilder struct {
 	editor             *Editor
 	workflowID, nodeID string
 	preset             sender.Preset
@@ -377,11 +377,11 @@ type senderSecret struct {
 	ends   time.Time // the zero time means the expiry in record, or never
 }
 
-// newSenderEdit begins a change of a sender that keeps its preset.
-func (e *Editor) newSenderEdit(
+// newSenderBuilder begins a change of a sender that keeps its preset.
+func (e *Editor) newSenderBuilder(
 	workflowID, nodeID string,
 	before *registry.Sender,
-) (*senderEdit, error) {
+) (*senderBuilder, error) {
 	preset, ok := sender.Lookup(before.Preset)
 	if !ok {
 		return nil, &InvalidError{
@@ -393,7 +393,7 @@ func (e *Editor) newSenderEdit(
 	if err != nil {
 		return nil, err
 	}
-	return &senderEdit{
+	return &senderBuilder{
 		editor:     e,
 		workflowID: workflowID,
 		nodeID:     nodeID,
@@ -404,7 +404,7 @@ func (e *Editor) newSenderEdit(
 }
 
 // openSecret returns a secret of before in plain text, or "" if it cannot be decrypted.
-func (s *senderEdit) openSecret(id string) string {
+func (s *senderBuilder) openSecret(id string) string {
 	for _, opened := range s.opened.Secrets {
 		if opened.ID == id {
 			return opened.Text
@@ -414,7 +414,7 @@ func (s *senderEdit) openSecret(id string) string {
 }
 
 // keepSecrets adds the existing secrets that have not expired.
-func (s *senderEdit) keepSecrets() {
+func (s *senderBuilder) keepSecrets() {
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		s.secrets = append(s.secrets, senderSecret{text: s.openSecret(record.ID), record: &record})
 	}
@@ -422,13 +422,13 @@ func (s *senderEdit) keepSecrets() {
 
 // wouldRevealSecrets reports whether an operator could read kept secrets because the preset
 // changes. An operator who may change a sender does not necessarily know its secrets.
-func (s *senderEdit) wouldRevealSecrets(kept bool) bool {
+func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
 		sender.SecretInBody(s.preset.ID)
 }
 
 // replaceSecrets adds the given secrets in their order, without duplicates.
-func (s *senderEdit) replaceSecrets(texts []string) {
+func (s *senderBuilder) replaceSecrets(texts []string) {
 	for _, text := range slices.Backward(texts) {
 		s.addSecret(text)
 	}
@@ -436,7 +436,7 @@ func (s *senderEdit) replaceSecrets(texts []string) {
 
 // addSecret adds a secret that never expires at the front. If the secret already exists, it is
 // moved to the front and no longer expires.
-func (s *senderEdit) addSecret(text string) {
+func (s *senderBuilder) addSecret(text string) {
 	added := senderSecret{text: text}
 	for _, record := range s.before.UnexpiredSecrets(s.editor.now()) {
 		if text != "" && s.openSecret(record.ID) == text {
@@ -453,7 +453,7 @@ func (s *senderEdit) addSecret(text string) {
 
 // expireOlderSecrets makes all secrets except the first expire at the given time, unless they
 // expire earlier.
-func (s *senderEdit) expireOlderSecrets(at time.Time) {
+func (s *senderBuilder) expireOlderSecrets(at time.Time) {
 	if !at.After(s.editor.now()) {
 		s.secrets = s.secrets[:1]
 	}
@@ -464,7 +464,7 @@ func (s *senderEdit) expireOlderSecrets(at time.Time) {
 
 // compileRecord compiles the new sender and returns its record. An invalid sender is thus refused
 // now, and not only when the first delivery arrives.
-func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender, error) {
+func (s *senderBuilder) compileRecord(settings map[string]string) (*registry.Sender, error) {
 	if len(s.secrets) > sender.MaxSecrets {
 		return nil,
 			fmt.Errorf("%w (%d); delete one, or end the others with endOthersAfterSeconds",
@@ -493,7 +493,7 @@ func (s *senderEdit) compileRecord(settings map[string]string) (*registry.Sender
 
 // mergeSettings returns the settings of the new sender: the given settings that are not empty, and
 // the existing secret settings that given does not name.
-func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
+func (s *senderBuilder) mergeSettings(given map[string]string) map[string]string {
 	merged := map[string]string{}
 	maps.Copy(merged, given)
 	if s.before.Preset == s.preset.ID {
@@ -507,7 +507,7 @@ func (s *senderEdit) mergeSettings(given map[string]string) map[string]string {
 	return merged
 }
 
-func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, error) {
+func (s *senderBuilder) secretRecord(secret senderSecret) (registry.SenderSecret, error) {
 	if secret.record != nil {
 		record := *secret.record
 		if !secret.ends.IsZero() &&
@@ -532,7 +532,7 @@ func (s *senderEdit) secretRecord(secret senderSecret) (registry.SenderSecret, e
 
 // sealSettings stores the settings in the record and encrypts the secret ones. The boxes of
 // unchanged settings are kept, so a repeated call changes nothing.
-func (s *senderEdit) sealSettings(into *registry.Sender, settings map[string]string) error {
+func (s *senderBuilder) sealSettings(into *registry.Sender, settings map[string]string) error {
 	for _, known := range s.preset.Settings {
 		value, set := settings[known.Name]
 		switch {

@@ -28,7 +28,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
-	err = e.change(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
@@ -47,12 +47,12 @@ func (e *Editor) setActive(
 			return 0, errRetry // the earlier transition is now carried out: start again
 		}
 		if have.Record.Active != active {
-			if err := checkUnchanged(ctx, have.Record); err != nil {
+			if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
 				return 0, err
 			}
 		}
 		if active {
-			if err := e.checkPlan(have.Record); err != nil {
+			if err := e.checkPlanAllowsActive(have.Record); err != nil {
 				return 0, err
 			}
 		}
@@ -78,8 +78,8 @@ func (e *Editor) setActive(
 	return w, err
 }
 
-// checkPlan returns an error if the plan does not allow a workflow to be active.
-func (e *Editor) checkPlan(w *registry.Workflow) error {
+// checkPlanAllowsActive returns an error if the plan does not allow a workflow to be active.
+func (e *Editor) checkPlanAllowsActive(w *registry.Workflow) error {
 	view, ok := e.directory.Lookup(w.ID)
 	switch {
 	case !ok:

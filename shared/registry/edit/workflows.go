@@ -63,9 +63,9 @@ func checkAccountCondition(ctx context.Context, a *registry.Account) error {
 	return nil
 }
 
-// checkUnchanged checks the condition of WithUpdatedAtCondition for a workflow that is about to be
-// changed. w is nil if there is no workflow.
-func checkUnchanged(ctx context.Context, w *registry.Workflow) error {
+// checkUpdatedAtCondition checks the condition of WithUpdatedAtCondition for a workflow that is
+// about to be changed. w is nil if there is no workflow.
+func checkUpdatedAtCondition(ctx context.Context, w *registry.Workflow) error {
 	at, _ := ctx.Value(updatedAtConditionKey{}).(time.Time)
 	if at.IsZero() || w != nil && w.UpdatedAt.UnixMicro() == at.UnixMicro() {
 		return nil
@@ -110,7 +110,7 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 			fmt.Sprintf("must be 1 to %d, not %d", MaxAnswerWaitSeconds, s.Answer.WaitSeconds),
 		})
 	}
-	if isSet(s.Filter) {
+	if isNonNullJSON(s.Filter) {
 		if _, err := filter.Parse(s.Filter); err != nil {
 			problems = append(problems, &InvalidError{fieldPath("filter"), err.Error()})
 		}
@@ -145,7 +145,7 @@ func (s TriggerSettings) neededCapabilities(
 // applyTo copies the validated settings into a node.
 func (s TriggerSettings) applyTo(node *registry.Trigger) {
 	node.Filter, node.OrderKey, node.Answer = "", s.OrderKey, s.Answer.Clone()
-	if isSet(s.Filter) {
+	if isNonNullJSON(s.Filter) {
 		if f, err := filter.Parse(s.Filter); err == nil {
 			node.Filter = f.String()
 		}
@@ -161,20 +161,20 @@ func triggerSettingsOf(node *registry.Trigger) (s TriggerSettings) {
 	return s
 }
 
-// isSet reports whether a JSON value is present and not null.
-func isSet(text []byte) bool {
+// isNonNullJSON reports whether a JSON value is present and not null.
+func isNonNullJSON(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) > 0 && string(text) != "null"
 }
 
-// check sets the default queue if none is given, and validates the spec.
-func (s *WorkflowSpec) check() error {
+// setDefaultsAndValidate sets the default queue if none is given, and validates the spec.
+func (s *WorkflowSpec) setDefaultsAndValidate() error {
 	if s.Queue == "" {
 		s.Queue = execution.DefaultQueue
 	}
 	problems := []error{
 		checkID("id", s.ID), checkID("accountId", s.AccountID), checkID("queue", s.Queue),
-		checkText("name", s.Name),
+		checkDisplayName("name", s.Name),
 	}
 	if s.RateLimit != nil {
 		if err := checkRateLimit(s.RateLimit.Requests,
@@ -192,7 +192,8 @@ func (s *WorkflowSpec) check() error {
 	seen := map[string]bool{}
 	for i, t := range s.Triggers {
 		at := func(field string) string { return fmt.Sprintf("triggers[%d].%s", i, field) }
-		problems = append(problems, checkID(at("nodeId"), t.NodeID), checkText(at("name"), t.Name))
+		problems = append(problems, checkID(at("nodeId"), t.NodeID), checkDisplayName(at("name"),
+			t.Name))
 		if seen[t.NodeID] {
 			problems = append(problems, &InvalidError{
 				at("nodeId"), fmt.Sprintf("%q is there twice", t.NodeID),
@@ -214,10 +215,10 @@ func (s *WorkflowSpec) check() error {
 func (e *Editor) PutWorkflow(
 	ctx context.Context, spec WorkflowSpec,
 ) (w *registry.Workflow, created bool, err error) {
-	if err := spec.check(); err != nil {
+	if err := spec.setDefaultsAndValidate(); err != nil {
 		return nil, false, err
 	}
-	return e.replaceWorkflow(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) {
+	return e.upsertWorkflow(ctx, spec.ID, func(*registry.Workflow) (WorkflowSpec, error) {
 		return spec, nil
 	})
 }
@@ -227,7 +228,7 @@ func (e *Editor) PutWorkflow(
 func (e *Editor) ChangeWorkflow(
 	ctx context.Context, id string, modify func(*WorkflowSpec) error,
 ) (*registry.Workflow, error) {
-	w, _, err := e.replaceWorkflow(ctx, id,
+	w, _, err := e.upsertWorkflow(ctx, id,
 		func(have *registry.Workflow) (spec WorkflowSpec, err error) {
 			if have == nil {
 				return spec, workflowNotFound(id)
@@ -237,7 +238,7 @@ func (e *Editor) ChangeWorkflow(
 				return spec, err
 			}
 			spec.ID = id
-			return spec, spec.check()
+			return spec, spec.setDefaultsAndValidate()
 		})
 	return w, err
 }
@@ -300,13 +301,13 @@ func assignAccount(account *registry.Account, w *registry.Workflow) error {
 	return nil
 }
 
-// replaceWorkflow creates or replaces a workflow. wanted returns the new workflow; it is called
+// upsertWorkflow creates or replaces a workflow. wanted returns the new workflow; it is called
 // with the existing one, or with nil if there is none.
-func (e *Editor) replaceWorkflow(
+func (e *Editor) upsertWorkflow(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
-	err = e.change(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		var added []nodeSecrets
 		have, ok := e.directory.Workflow(id)
 		spec, err := wanted(have.Record)
@@ -335,7 +336,7 @@ func (e *Editor) replaceWorkflow(
 		if spec.RateLimit != nil {
 			w.RateLimit = *spec.RateLimit
 		}
-		if err := checkUnchanged(ctx, have.Record); err != nil && spec.hasSamples() {
+		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil && spec.hasSamples() {
 			return 0, err
 		}
 		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
@@ -383,7 +384,7 @@ func (e *Editor) mergeTriggers(
 			}
 			node = &registry.Trigger{
 				NodeID: spec.NodeID,
-				Tokens: []registry.NodeToken{{Hash: registry.HashToken(token.Text)}},
+				Tokens: []registry.HashedToken{{Hash: registry.HashToken(token.Text)}},
 			}
 			added = append(added, nodeSecrets{spec.NodeID, token, spec.SamplePayload})
 		}
@@ -421,12 +422,12 @@ func droppedNodes(before, after *registry.Workflow) []string {
 // DeleteWorkflow deletes a workflow and its secrets.
 func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	var nodes []string
-	err := e.change(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		if err := checkUnchanged(ctx, have.Record); err != nil {
+		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
 			return 0, err
 		}
 		nodes = droppedNodes(have.Record, nil)
@@ -441,7 +442,7 @@ func (e *Editor) prepareWorkflowChange(
 	ctx context.Context,
 	before, after *registry.Workflow,
 ) error {
-	if err := checkUnchanged(ctx, before); err != nil {
+	if err := checkUpdatedAtCondition(ctx, before); err != nil {
 		return err
 	}
 	if err := e.checkQueueChange(before, after); err != nil {

@@ -61,14 +61,14 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	tb.Cleanup(r.Follower.Stop)
 	// In a test, no process can have lost NATS before the first Start, so there are no leases to
 	// wait for.
-	r.Membership, err = consistency.JoinFirst(ctx, nc)
+	r.Membership, err = consistency.JoinAsFirst(ctx, nc)
 	check(err)
 	tb.Cleanup(r.Membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, r.Follower, consistency.RoleExecutor, nil,
 		consistency.ProcessInfo{}, log)
 	check(err)
 	tb.Cleanup(announcer.Stop)
-	WriteIdentity(tb, js)
+	WriteInstallation(tb, js)
 	check(r.Follower.CatchUp(ctx))
 	r.Lease = consistency.NewLease(nc, r.Follower)
 	tb.Cleanup(r.Lease.Stop)
@@ -81,9 +81,9 @@ func StartWithKeys(tb testing.TB, nc *nats.Conn, keys *seal.Keys) *Registry {
 	return r
 }
 
-// WriteIdentity writes the registry's identity, with a new stamp. An executor does so once it has
-// confirmed that the registry is the newest.
-func WriteIdentity(tb testing.TB, js jetstream.JetStream) {
+// WriteInstallation writes the registry's identity, with a new stamp. An executor does so once it
+// has confirmed that the registry is the newest.
+func WriteInstallation(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	var err error
 	retry.Until(tb.Context(), 50*time.Millisecond, func() bool {

@@ -135,7 +135,7 @@ func (k *Keys) IDs() []string {
 // KeyID returns the ID of the key that a box is sealed with, or "" if this version does not know
 // the format of the box.
 func KeyID(box []byte) string {
-	id, _, err := parseHead(box)
+	id, _, err := parseBoxHeader(box)
 	if err != nil {
 		return ""
 	}
@@ -157,7 +157,7 @@ func (k *Keys) Seal(secret []byte, purpose string) ([]byte, error) {
 // Open returns the secret in a box. purpose must be the same as when the box was sealed. It returns
 // an error that wraps ErrNoKey or ErrInvalidBox.
 func (k *Keys) Open(box []byte, purpose string) ([]byte, error) {
-	id, head, err := parseHead(box)
+	id, head, err := parseBoxHeader(box)
 	if err != nil {
 		return nil, err
 	}
@@ -175,13 +175,13 @@ func (k *Keys) Open(box []byte, purpose string) ([]byte, error) {
 
 // IsSealedWithCurrentKey reports whether a box is sealed with the key that is now used for sealing.
 func (k *Keys) IsSealedWithCurrentKey(box []byte) bool {
-	id, _, err := parseHead(box)
+	id, _, err := parseBoxHeader(box)
 	return err == nil && k != nil && id == k.first
 }
 
-// parseHead returns the ID of the key that a box is sealed with, and the box's head, which contains
-// that ID.
-func parseHead(box []byte) (id string, head []byte, err error) {
+// parseBoxHeader returns the ID of the key that a box is sealed with, and the box's head, which
+// contains that ID.
+func parseBoxHeader(box []byte) (id string, head []byte, err error) {
 	if len(box) < 2 || box[0] != boxVersion || len(box) < 2+int(box[1]) {
 		return "", nil, fmt.Errorf("%w: it has a form that this version does not know",
 			ErrInvalidBox)

@@ -53,21 +53,21 @@ func (i *Ingress) MoveToOwnStream(tb testing.TB, queue string) {
 		stream.QueueStreamLimits{}); err != nil {
 		tb.Fatal(err)
 	}
-	i.setPhase(tb, queue, stream.PhaseOwn)
+	i.setPhase(tb, queue, stream.QueuePhaseOwnStream)
 }
 
 // MoveToSharedStream moves a queue back to the stream that all queues share. The queue's own stream
 // is kept with everything in it.
 func (i *Ingress) MoveToSharedStream(tb testing.TB, queue string) {
 	tb.Helper()
-	i.setPhase(tb, queue, stream.PhaseDrainingOwn)
+	i.setPhase(tb, queue, stream.QueuePhaseDrainingOwnStream)
 }
 
 // DeleteOwnStream deletes a queue's own stream. Call it after the queue has moved back to the
 // shared stream. An executor deletes the stream once all its messages have expired.
 func (i *Ingress) DeleteOwnStream(tb testing.TB, queue string) {
 	tb.Helper()
-	i.setPhase(tb, queue, stream.PhaseShared)
+	i.setPhase(tb, queue, stream.QueuePhaseSharedStream)
 	if err := stream.DeleteOwnStreams(tb.Context(), i.js, queue); err != nil {
 		tb.Fatal(err)
 	}

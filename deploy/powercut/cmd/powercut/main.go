@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	if powercut.RunIfProgram() {
+	if powercut.RunAsRole() {
 		return
 	}
 	program.Main("powercut",

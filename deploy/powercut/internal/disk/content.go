@@ -20,9 +20,9 @@ type content struct {
 	dirty map[int64]bool
 }
 
-// page returns page n for writing. If the durable version shares the page, it copies the page
-// first.
-func (c *content) page(n int64) []byte {
+// writablePage returns page n for writing. If the durable version shares the page, it copies the
+// page first.
+func (c *content) writablePage(n int64) []byte {
 	c.pages = ensurePage(c.pages, n)
 	if !c.dirty[n] {
 		c.markDirty(n)
@@ -51,7 +51,7 @@ func ensurePage(pages [][]byte, n int64) [][]byte {
 
 func (c *content) write(data []byte, at int64) {
 	for len(data) > 0 {
-		n := copy(c.page(at / pageSize)[at%pageSize:], data)
+		n := copy(c.writablePage(at / pageSize)[at%pageSize:], data)
 		data, at = data[n:], at+int64(n)
 		c.size = max(c.size, at)
 	}
@@ -75,7 +75,7 @@ func (c *content) read(into []byte, at int64) int {
 func (c *content) truncate(size int64) {
 	if size < c.size {
 		if size%pageSize != 0 && size/pageSize < int64(len(c.pages)) {
-			clear(c.page(size / pageSize)[size%pageSize:])
+			clear(c.writablePage(size / pageSize)[size%pageSize:])
 		}
 		for n := (size + pageSize - 1) / pageSize; n < int64(len(c.pages)); n++ {
 			if c.pages[n] != nil {

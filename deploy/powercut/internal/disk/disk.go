@@ -18,13 +18,13 @@ import (
 type Model string
 
 const (
-	// Ordered behaves like ext4 and XFS: one journal holds all changes of names, and an fsync of
-	// any file or folder writes it. A new file that was synced therefore keeps its name. Data is
+	// ModelOrdered behaves like ext4 and XFS: one journal holds all changes of names, and an fsync
+	// of any file or folder writes it. A new file that was synced therefore keeps its name. Data is
 	// durable only in the files that were synced.
-	Ordered Model = "ordered"
-	// Strict guarantees no more than POSIX: only an fsync of a folder makes the names in it
+	ModelOrdered Model = "ordered"
+	// ModelStrict guarantees no more than POSIX: only an fsync of a folder makes the names in it
 	// durable. A new file that was synced is lost if its folder was not synced.
-	Strict Model = "strict"
+	ModelStrict Model = "strict"
 )
 
 // Disk is one simulated disk. Its methods may be called concurrently.
@@ -35,7 +35,7 @@ type Disk struct {
 	root  *inode
 	// last is the inode number that was assigned last.
 	last uint64
-	// journal is shared by all folders. It is nil in the Strict model, where each folder has a
+	// journal is shared by all folders. It is nil with ModelStrict, where each folder has a
 	// separate journal.
 	journal *journal
 }
@@ -60,9 +60,9 @@ func (i *inode) isFolder() bool { return i.mode&syscall.S_IFMT == syscall.S_IFDI
 type journal struct{ pending []transaction }
 
 // transaction holds changes that survive a power cut either together or not at all.
-type transaction []change
+type transaction []entryChange
 
-type change struct {
+type entryChange struct {
 	folder *inode
 	name   string
 	to     *inode // nil means that the name was removed
@@ -89,7 +89,7 @@ func (j *journal) commit(n int) {
 // New returns an empty disk.
 func New(model Model) *Disk {
 	d := &Disk{model: model}
-	if model == Ordered {
+	if model == ModelOrdered {
 		d.journal = &journal{}
 	}
 	d.root = d.newInode(syscall.S_IFDIR | 0o755)
@@ -102,15 +102,16 @@ func (d *Disk) newInode(mode uint32) *inode {
 	i := &inode{number: d.last, mode: mode, modified: time.Now()}
 	if i.isFolder() {
 		i.entries, i.stored, i.journal = map[string]*inode{}, map[string]*inode{}, d.journal
-		if d.model == Strict {
+		if d.model == ModelStrict {
 			i.journal = &journal{}
 		}
 	}
 	return i
 }
 
-// change applies changes of names in memory. They become durable when their journal is synced.
-func (d *Disk) change(changes ...change) {
+// applyChanges applies changes of names in memory. They become durable when their journal is
+// synced.
+func (d *Disk) applyChanges(changes ...entryChange) {
 	for _, c := range changes {
 		if old := c.folder.entries[c.name]; old != nil {
 			old.links--
@@ -124,11 +125,11 @@ func (d *Disk) change(changes ...change) {
 		c.folder.modified = time.Now()
 	}
 	// A shared journal gets all changes as one transaction, so a rename is atomic. In the model
-	// Strict, each folder's journal gets only the changes in that folder.
+	// ModelStrict, each folder's journal gets only the changes in that folder.
 	for len(changes) > 0 {
 		j := changes[0].folder.journal
 		var t transaction
-		var others []change
+		var others []entryChange
 		for _, c := range changes {
 			if c.folder.journal == j {
 				t = append(t, c)
@@ -169,8 +170,8 @@ type Randomness interface {
 	IntN(n int) int
 }
 
-// Worst is the Randomness with which nothing survives except what was synced.
-var Worst Randomness = loseUnsynced{}
+// LoseAllUnsynced is the Randomness with which nothing survives except what was synced.
+var LoseAllUnsynced Randomness = loseUnsynced{}
 
 type loseUnsynced struct{}
 

@@ -91,8 +91,8 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 	for _, test := range tests {
 		for model, want := range map[disk.Model][]string{
-			disk.Strict:  test.strict,
-			disk.Ordered: test.ordered,
+			disk.ModelStrict:  test.strict,
+			disk.ModelOrdered: test.ordered,
 		} {
 			t.Run(test.name+" "+string(model), func(t *testing.T) {
 				d := disk.New(model)
@@ -100,7 +100,7 @@ func TestWhatIsLeft(t *testing.T) {
 					test.do(t, dir)
 					d.CutPower(func() {})
 				})
-				d.PowerOn(disk.Worst)
+				d.PowerOn(disk.LoseAllUnsynced)
 				mounted(t, d, func(dir string) {
 					if got := files(t, dir); !slices.Equal(got, want) {
 						t.Errorf("left: %q; want %q", got, want)

@@ -15,8 +15,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Mounted is a mounted disk, which programs can use.
-type Mounted struct{ server *fuse.Server }
+// Mount is a mounted disk, which programs can use.
+type Mount struct{ server *fuse.Server }
 
 // CheckMountable returns nil, or an error that says why this user cannot mount a disk on this
 // machine. It mounts and unmounts an empty disk on folder, which must be unused.
@@ -24,7 +24,7 @@ func CheckMountable(folder string) error {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		return fmt.Errorf("this machine has no FUSE: %w", err)
 	}
-	m, err := New(Ordered).Mount(folder)
+	m, err := New(ModelOrdered).Mount(folder)
 	if err != nil {
 		return fmt.Errorf("this user may not mount a FUSE file system (root may, and others with "+
 			"fusermount3): %w", err)
@@ -34,7 +34,7 @@ func CheckMountable(folder string) error {
 
 // Mount mounts the disk on a folder. It needs /dev/fuse, and either the right to mount or the
 // program fusermount3.
-func (d *Disk) Mount(folder string) (*Mounted, error) {
+func (d *Disk) Mount(folder string) (*Mount, error) {
 	// Only this mount changes the disk, so the kernel may cache names and attributes for a long
 	// time.
 	always := time.Hour
@@ -49,11 +49,11 @@ func (d *Disk) Mount(folder string) (*Mounted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount a FUSE file system: %w", err)
 	}
-	return &Mounted{server: server}, nil
+	return &Mount{server: server}, nil
 }
 
 // Unmount unmounts the disk and drops the kernel's caches of it. No program may have files open.
-func (m *Mounted) Unmount() error {
+func (m *Mount) Unmount() error {
 	if err := m.server.Unmount(); err != nil {
 		return fmt.Errorf("unmount: %w", err)
 	}
@@ -181,7 +181,7 @@ func (n *node) create(
 			return syscall.EEXIST
 		}
 		i := n.disk.newInode(mode)
-		n.disk.change(change{n.inode, name, i})
+		n.disk.applyChanges(entryChange{n.inode, name, i})
 		child = n.child(ctx, i, out)
 		return fs.OK
 	})
@@ -261,7 +261,7 @@ func (n *node) Link(
 		if n.inode.entries[name] != nil {
 			return syscall.EEXIST
 		}
-		n.disk.change(change{n.inode, name, linked.inode})
+		n.disk.applyChanges(entryChange{n.inode, name, linked.inode})
 		child = n.child(ctx, linked.inode, out)
 		return fs.OK
 	})
@@ -273,7 +273,7 @@ func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 		if n.inode.entries[name] == nil {
 			return syscall.ENOENT
 		}
-		n.disk.change(change{folder: n.inode, name: name})
+		n.disk.applyChanges(entryChange{folder: n.inode, name: name})
 		return fs.OK
 	})
 }
@@ -286,7 +286,7 @@ func (n *node) Rmdir(_ context.Context, name string) syscall.Errno {
 		case len(i.entries) > 0:
 			return syscall.ENOTEMPTY
 		}
-		n.disk.change(change{folder: n.inode, name: name})
+		n.disk.applyChanges(entryChange{folder: n.inode, name: name})
 		return fs.OK
 	})
 }
@@ -306,7 +306,10 @@ func (n *node) Rename(
 		if replaced := to.inode.entries[newName]; replaced != nil && len(replaced.entries) > 0 {
 			return syscall.ENOTEMPTY
 		}
-		n.disk.change(change{folder: n.inode, name: name}, change{to.inode, newName, i})
+		n.disk.applyChanges(entryChange{folder: n.inode, name: name}, entryChange{
+			to.inode, newName,
+			i,
+		})
 		return fs.OK
 	})
 }

@@ -222,7 +222,7 @@ func (r *rig) twoAccounts() {
 				Error:      account + " broke",
 			},
 		}})
-		r.check(r.store.AddRefusals(r.t.Context(), account, time.Now(), []store.Refusal{{
+		r.check(r.store.AddRefusals(r.t.Context(), account, time.Now(), []store.RefusalCount{{
 			WorkflowID: account + "-wf",
 			Code:       "token_invalid",
 			Minute:     time.Now().Truncate(time.Minute),

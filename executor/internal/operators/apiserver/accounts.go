@@ -29,7 +29,7 @@ func (s *server) routeAccounts(to huma.API) {
 		) {
 			return s.Operate.Accounts(ctx, caller, in.AccountID, in.page())
 		})
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/accounts/{id}", id: "get-account", tag: tagAccounts,
 		summary: "Show an account", codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *AccountID) (*accountWithETag, error) {
@@ -88,7 +88,7 @@ func (s *server) routeAccountEvents(to huma.API) {
 
 // routeAccountChanges registers the calls that change an account.
 func (s *server) routeAccountChanges(to huma.API) {
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method:  http.MethodPut,
 		path:    "/accounts/{id}",
 		id:      "put-account",
@@ -99,7 +99,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 			"the next moves up. With the `ETag` of an earlier answer as `If-Match`, only that " +
 			"version is replaced; with `If-None-Match: *`, none is.",
 		codes:     []string{api.CodeBodyTooLarge, api.CodeNotConfirmed},
-		responses: map[string]*huma.Response{"201": response[api.Account](to, "Created")},
+		responses: map[string]*huma.Response{"201": successResponse[api.Account](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		AccountUpdateParams
 		IfNoneMatchHeader
@@ -110,7 +110,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		return withETag(createdStatus(put.Created), put.Value), err
 	})
 	account := newPatcher[api.PutAccount](to)
-	routePatch[api.PutAccount](to, operationSpec{
+	registerPatch[api.PutAccount](to, operationSpec{
 		path: "/accounts/{id}", id: "patch-account", tag: tagAccounts,
 		summary: "Change an account", description: "A change of plan takes effect at once.",
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
@@ -118,7 +118,7 @@ func (s *server) routeAccountChanges(to huma.API) {
 		patchBody
 	},
 	) (*accountWithETag, error) {
-		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.apply(in.RawBody))
+		a, err := s.Operate.PatchAccount(ctx, caller, in.ID, account.applyFunc(in.RawBody))
 		return withETag(http.StatusOK, a), err
 	})
 	registerNoContent(to, operationSpec{

@@ -77,7 +77,7 @@ func (s *server) router() http.Handler {
 	}
 	calls, fixedCalls := humahttprouter.New(router, config), humahttprouter.New(fixed, config)
 	for _, group := range []huma.API{calls, fixedCalls} {
-		group.UseMiddleware(noteOperation)
+		group.UseMiddleware(logOperation)
 	}
 	s.routeAccounts(calls)
 	s.routeKeys(calls)
@@ -86,7 +86,7 @@ func (s *server) router() http.Handler {
 	s.routeTriggers(calls)
 	s.routeSenders(calls)
 	s.routeExecutions(calls)
-	s.routeRestarts(calls, fixedCalls)
+	s.routeExecutionActions(calls, fixedCalls)
 	s.routeInstallation(calls)
 	s.routeDeadLetters(calls)
 	s.routeBackup(calls)

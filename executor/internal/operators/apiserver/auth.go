@@ -24,7 +24,7 @@ func (s *server) requireOperator(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			p := problemOf(err)
-			noteProblem(r.Context(), p, err)
+			logProblem(r.Context(), p, err)
 			p.write(w)
 			return
 		}

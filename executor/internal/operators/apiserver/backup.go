@@ -18,7 +18,7 @@ import (
 const maxPartBytes = 32 << 20
 
 func (s *server) routeBackup(to huma.API) {
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/backup/records",
 		id:      "back-up-records",
@@ -35,7 +35,7 @@ func (s *server) routeBackup(to huma.API) {
 			},
 		}},
 	}, s.backUpRecords)
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method:      http.MethodGet,
 		path:        "/backup/audit",
 		id:          "back-up-audit",
@@ -111,7 +111,7 @@ func (*server) writeLines(
 			err = to.write("{}\n")
 		case !began:
 			p := problemOf(err)
-			noteProblem(ctx, p, err)
+			logProblem(ctx, p, err)
 			p.write(w)
 			return
 		}

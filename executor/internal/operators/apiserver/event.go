@@ -38,7 +38,7 @@ func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 		// An invalid request may contain any text as an ID, and it must not be logged.
 		id, _ := e.Fields[name].(string)
 		if theirFault || !execution.ValidName(id) || operate.ContainsToken(id) ||
-			s.SignIn.IsSecret(id) {
+			s.SignIn.MatchesAdminToken(id) {
 			delete(e.Fields, name)
 		}
 	}
@@ -48,9 +48,9 @@ func (s *server) logLevel(_ *http.Request, e *requestlog.Event) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// noteProblem adds the problem that the client receives to the log event. It adds the cause only
+// logProblem adds the problem that the client receives to the log event. It adds the cause only
 // for a 5xx.
-func noteProblem(ctx context.Context, p *problem, cause error) {
+func logProblem(ctx context.Context, p *problem, cause error) {
 	e := requestlog.FromContext(ctx)
 	e.Fields["code"] = p.Code
 	if p.Status >= http.StatusInternalServerError {
@@ -60,7 +60,7 @@ func noteProblem(ctx context.Context, p *problem, cause error) {
 
 // writeProblem responds with a problem to a request that huma does not handle.
 func writeProblem(w http.ResponseWriter, r *http.Request, p *problem) {
-	noteProblem(r.Context(), p, nil)
+	logProblem(r.Context(), p, nil)
 	p.write(w)
 }
 
@@ -76,8 +76,8 @@ func methodLabel(method string) string {
 	}
 }
 
-// noteOperation is a middleware that records the call's name and IDs in the log event.
-func noteOperation(ctx huma.Context, next func(huma.Context)) {
+// logOperation is a middleware that records the call's name and IDs in the log event.
+func logOperation(ctx huma.Context, next func(huma.Context)) {
 	fields, op := requestlog.FromContext(ctx.Context()).Fields, ctx.Operation()
 	fields["operation"] = op.OperationID
 	fields["node_id"] = ctx.Param("nodeId")

@@ -28,7 +28,7 @@ const writeTimeout = 10 * time.Second
 const maxEventsPerWrite = 100
 
 func (s *server) routeEvents(to huma.API) {
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method:  http.MethodGet,
 		path:    "/executions/stream",
 		id:      "stream-executions",
@@ -61,9 +61,9 @@ type watchInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last event that the client received. Absent: the changes from now on are sent."`
 }
 
-// after returns the time of the last event that the client received, or the zero time if there was
-// none.
-func (in *watchInput) after() (time.Time, error) {
+// resumeTime returns the time of the last event that the client received, or the zero time if there
+// was none.
+func (in *watchInput) resumeTime() (time.Time, error) {
 	if in.LastEventID == "" {
 		return time.Time{}, nil
 	}
@@ -80,7 +80,7 @@ func (in *watchInput) after() (time.Time, error) {
 func (s *server) streamExecutions(
 	ctx context.Context, caller operate.Caller, in *watchInput,
 ) (*huma.StreamResponse, error) {
-	after, err := in.after()
+	after, err := in.resumeTime()
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *server) sendEvents(
 }
 
 func (s *server) sendBatch(
-	ctx context.Context, to eventWriter, batch operate.Batch, in *watchInput,
+	ctx context.Context, to eventWriter, batch operate.ChangeBatch, in *watchInput,
 ) error {
 	for chunk := range slices.Chunk(batch.IDs, maxEventsPerWrite) {
 		events, err := s.executionEvents(ctx, batch.At, chunk, in)

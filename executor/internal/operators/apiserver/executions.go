@@ -65,8 +65,10 @@ func (s *server) routeExecutions(to huma.API) {
 		})
 }
 
-// routeRestarts registers the calls that start executions again or cancel them.
-func (s *server) routeRestarts(to, fixedPaths huma.API) { //nolint:funlen // the list of calls
+// routeExecutionActions registers the calls that start executions again or cancel them.
+//
+//nolint:funlen // the list of calls
+func (s *server) routeExecutionActions(to, fixedPaths huma.API) {
 	register(to, operationSpec{
 		method:  http.MethodPost,
 		path:    "/executions/{id}/rerun",

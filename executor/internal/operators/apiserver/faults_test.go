@@ -163,7 +163,9 @@ func (faulty) Get(context.Context, string) (store.Record, error) {
 	return store.Record{}, errors.New("a secret of the database")
 }
 
-func (faulty) List(context.Context, store.Filter, store.Position, int) ([]store.Record, error) {
+func (faulty) List(context.Context, store.RecordFilter, store.RecordPosition, int) ([]store.Record,
+	error,
+) {
 	panic("a secret in a panic")
 }
 

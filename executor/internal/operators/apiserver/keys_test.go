@@ -270,15 +270,15 @@ func TestKeysHoldAtEveryExecutor(t *testing.T) {
 	keyring := operate.NewKeyring(there.Editor, there.Directory, here.store, logtest.Quiet())
 	for i := range 30 {
 		made := here.key("viewer", "")
-		if by, known, err := keyring.ByText(t.Context(), made.Secret); !known || err != nil ||
+		if by, known, err := keyring.CallerByKey(t.Context(), made.Secret); !known || err != nil ||
 			by.ID != made.ID {
 			t.Fatalf("%d: the other executor does not know a key that was made: %v", i, err)
 		}
 		here.delete("/keys/" + made.ID).is(204)
-		if _, known, err := keyring.ByText(t.Context(), made.Secret); known || err != nil {
+		if _, known, err := keyring.CallerByKey(t.Context(), made.Secret); known || err != nil {
 			t.Fatalf("%d: the other executor takes a key that was revoked: %v", i, err)
 		}
-		if _, known, err := keyring.ByID(t.Context(), made.ID); known || err != nil {
+		if _, known, err := keyring.CallerByKeyID(t.Context(), made.ID); known || err != nil {
 			t.Fatalf("%d: a session with it goes on: %v", i, err)
 		}
 	}

@@ -35,7 +35,7 @@ const (
 	bodyTimeout  = 30 * time.Second
 )
 
-const securityScheme = "token"
+const securitySchemeName = "token"
 
 // humaConfig returns huma's default configuration without the additional pages, which load scripts
 // from other sites. It also omits the schemas' paths and the links to them.
@@ -53,7 +53,7 @@ func humaConfig() huma.Config {
 		"`, `" + api.CodeForbidden + "`, `" +
 		api.CodeInvalid + "`, `" + api.CodeUnavailable + "` or `" + api.CodeInternal + "`."
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		securityScheme: {
+		securitySchemeName: {
 			Type:        "http",
 			Scheme:      "bearer",
 			Description: "The executor's admin token, or a key.",
@@ -61,7 +61,7 @@ func humaConfig() huma.Config {
 	}
 	// The URL is relative to the document's.
 	config.Servers = []*huma.Server{{URL: "/"}}
-	config.Security = []map[string][]string{{securityScheme: {}}}
+	config.Security = []map[string][]string{{securitySchemeName: {}}}
 	config.Tags = []*huma.Tag{
 		{Name: tagAccounts, Description: "Who owns workflows, and what they may do."},
 		{Name: tagWorkflows, Description: "What webhooks start."},
@@ -139,7 +139,9 @@ func register[I, T any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (T, error),
 ) {
 	type output struct{ Body T }
-	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+	registerOperation(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output,
+		error,
+	) {
 		body, err := handle(ctx, caller, in)
 		return &output{body}, err
 	})
@@ -154,8 +156,10 @@ func registerPut[I, T any](
 		Status int
 		Body   T
 	}
-	c.responses = map[string]*huma.Response{"201": response[T](to, "Created")}
-	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output, error) {
+	c.responses = map[string]*huma.Response{"201": successResponse[T](to, "Created")}
+	registerOperation(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*output,
+		error,
+	) {
 		put, err := handle(ctx, caller, in)
 		return &output{createdStatus(put.Created), put.Value}, err
 	})
@@ -172,14 +176,16 @@ func createdStatus(created bool) int {
 func registerNoContent[I any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) error,
 ) {
-	route(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{}, error) {
+	registerOperation(to, c, func(ctx context.Context, caller operate.Caller, in *I) (*struct{},
+		error,
+	) {
 		return nil, handle(ctx, caller, in)
 	})
 }
 
-// route adds a call that responds with an O, in huma's form. handle may return any error; problemOf
-// converts it to the problem that the client receives.
-func route[I, O any](
+// registerOperation adds a call that responds with an O, in huma's form. handle may return any
+// error; problemOf converts it to the problem that the client receives.
+func registerOperation[I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	op := huma.Operation{
@@ -219,7 +225,7 @@ func route[I, O any](
 		}
 		if err != nil {
 			p := problemOf(err)
-			noteProblem(ctx, p, err)
+			logProblem(ctx, p, err)
 			return nil, p
 		}
 		return out, nil
@@ -261,8 +267,8 @@ func describeProblems(responses map[string]*huma.Response, codes []string) {
 	}
 }
 
-// response describes a success other than the default one.
-func response[T any](group huma.API, description string) *huma.Response {
+// successResponse describes a success other than the default one.
+func successResponse[T any](group huma.API, description string) *huma.Response {
 	return &huma.Response{
 		Description: description,
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[T](group)}},

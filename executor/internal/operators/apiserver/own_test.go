@@ -99,8 +99,8 @@ func TestExecutionsOfBothPlaces(t *testing.T) {
 	if shared, own := r.ofPlace(stream.Layout{}), r.ofPlace(own); shared != 2 || own != 1 {
 		t.Errorf("before the move: %d and %d starts", shared, own)
 	}
-	r.message(own.MsgIDMessage(execution.DefaultQueue, "wf", first), nil)
-	r.phase(stream.PhaseOwn)
+	r.message(own.DedupMarkerMessage(execution.DefaultQueue, "wf", first), nil)
+	r.phase(stream.QueuePhaseOwnStream)
 	if again := replay(2); again != first || r.ofPlace(own) != 1 {
 		t.Errorf("the replay was repeated as %s, and %d starts are in the own stream", again,
 			r.ofPlace(own))

@@ -20,4 +20,6 @@ type ListInput struct {
 	AccountFilter
 }
 
-func (in Paging) page() operate.Page { return operate.Page{Limit: in.Limit, Cursor: in.Cursor} }
+func (in Paging) page() operate.PageOptions {
+	return operate.PageOptions{Limit: in.Limit, Cursor: in.Cursor}
+}

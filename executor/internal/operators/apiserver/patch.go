@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// patchType is the media type of a patch. A body with any other type is read as a patch, too.
-const patchType = "application/merge-patch+json"
+// patchMediaType is the media type of a patch. A body with any other type is read as a patch, too.
+const patchMediaType = "application/merge-patch+json"
 
 // patchBody is the input of a call with a JSON merge patch (RFC 7396).
 type patchBody struct {
@@ -35,9 +35,9 @@ func newPatcher[T any](to huma.API, unmerged ...string) patcher[T] {
 	return patcher[T]{schemas, schemas.Schema(reflect.TypeFor[T](), true, ""), unmerged}
 }
 
-// apply returns a function that applies a patch to a T. It validates the result like the body of a
-// PUT.
-func (p patcher[T]) apply(patch []byte) func(*T) error {
+// applyFunc returns a function that applies a patch to a T. It validates the result like the body
+// of a PUT.
+func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 	return func(document *T) error {
 		before, err := json.Marshal(document)
 		if err != nil {
@@ -57,11 +57,11 @@ func (p patcher[T]) apply(patch []byte) func(*T) error {
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
-		return p.read(after, document)
+		return p.decodeValidated(after, document)
 	}
 }
 
-func (p patcher[T]) read(text []byte, into *T) error {
+func (p patcher[T]) decodeValidated(text []byte, into *T) error {
 	var form any
 	if err := readJSON(text, &form); err != nil {
 		return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
@@ -112,26 +112,26 @@ func mergePatch(target, patch []byte, unmerged []string) ([]byte, error) {
 	return json.Marshal(members)
 }
 
-// routePatch adds a call that patches the settings T of a resource. In the body, every member of T
-// is optional.
-func routePatch[T, I, O any](
+// registerPatch adds a call that patches the settings T of a resource. In the body, every member of
+// T is optional.
+func registerPatch[T, I, O any](
 	to huma.API, c operationSpec, handle func(context.Context, operate.Caller, *I) (*O, error),
 ) {
 	c.method, c.anyBody = http.MethodPatch, true
 	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
 		"and null takes a member away. " +
-		"`" + patchType +
+		"`" + patchMediaType +
 		"` and `application/json` count the same. With the `ETag` of an earlier answer as " +
 		"`If-Match`, only that version is changed."
 	c.codes = append(c.codes, api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed)
-	route(to, c, handle)
+	registerOperation(to, c, handle)
 	schemas := to.OpenAPI().Components.Schemas
 	part := *schemas.SchemaFromRef(schemas.Schema(reflect.TypeFor[T](), true, "").Ref)
 	part.Required = nil
 	to.OpenAPI().Paths[pathPrefix+c.path].Patch.RequestBody = &huma.RequestBody{
 		Required: true,
 		Content: map[string]*huma.MediaType{
-			patchType: {Schema: &part}, "application/json": {Schema: &part},
+			patchMediaType: {Schema: &part}, "application/json": {Schema: &part},
 		},
 	}
 }

@@ -235,7 +235,7 @@ func problemOfHuma(ctx huma.Context, status int, message string, errs ...error) 
 		p = invalidFieldsProblem(fields...)
 	}
 	if ctx != nil {
-		noteProblem(ctx.Context(), p, nil)
+		logProblem(ctx.Context(), p, nil)
 	}
 	return p
 }

@@ -25,14 +25,14 @@ func TestRefusalsAreListed(t *testing.T) {
 	}
 
 	now := time.Now().UTC().Truncate(time.Minute)
-	refused := func(code string, at time.Time, n, size int64, agent string) store.Refusal {
-		return store.Refusal{
+	refused := func(code string, at time.Time, n, size int64, agent string) store.RefusalCount {
+		return store.RefusalCount{
 			WorkflowID: "wf", Code: code, Minute: at.Truncate(time.Minute), Count: n,
 			Last: store.RefusedRequest{At: at, BodyBytes: size, UserAgent: agent},
 		}
 	}
 	old := now.Add(-30 * time.Hour)
-	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.Refusal{
+	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.RefusalCount{
 		refused("token_invalid", now, 17, 5, "curl/8"),
 		refused("json_invalid", now.Add(-time.Hour), 2, -1, ""),
 		refused("json_invalid", old, 1, 0, "old"),
@@ -75,8 +75,8 @@ func TestRefusalsOfAllWorkflowsAreListed(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	now := time.Now().UTC().Truncate(time.Minute)
-	refused := func(workflow, code string, at time.Time) store.Refusal {
-		return store.Refusal{
+	refused := func(workflow, code string, at time.Time) store.RefusalCount {
+		return store.RefusalCount{
 			WorkflowID: workflow,
 			Code:       code,
 			Minute:     at,
@@ -84,7 +84,7 @@ func TestRefusalsOfAllWorkflowsAreListed(t *testing.T) {
 			Last:       store.RefusedRequest{At: at, BodyBytes: -1, UserAgent: "curl"},
 		}
 	}
-	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.Refusal{
+	r.check(r.store.AddRefusals(t.Context(), "report", now, []store.RefusalCount{
 		refused("", "workflow_not_found", now), refused("gone", "token_invalid", now),
 		refused("wf", "rate_limited", now.Add(-time.Hour)),
 		refused("wf", "json_invalid", now.Add(-30*time.Hour)),

@@ -64,7 +64,7 @@ func TestSender(t *testing.T) {
 	}
 
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderObservation{{
+	r.check(r.store.AddSenders(t.Context(), "report", at, []store.SenderActivity{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -121,7 +121,7 @@ func TestSender(t *testing.T) {
 		again.Deliveries != 0 {
 		t.Errorf("of a sender that is new: %+v", again)
 	}
-	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderObservation{{
+	r.check(r.store.AddSenders(t.Context(), "another report", at, []store.SenderActivity{{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    at,
@@ -195,7 +195,7 @@ func TestACapturedSecretIsShownOnce(t *testing.T) {
 	r.put(senderAt, `{"preset":"notion"}`).is(201)
 	capture := func(text string) {
 		t.Helper()
-		box, err := keys.Seal([]byte(text), registry.CapturedSealPurpose("wf", "node"))
+		box, err := keys.Seal([]byte(text), registry.CapturedSecretSealPurpose("wf", "node"))
 		r.check(err)
 		r.check(r.CaptureSenderSecret(t.Context(), "wf", "node", box))
 	}

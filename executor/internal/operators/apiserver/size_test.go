@@ -51,7 +51,7 @@ func TestSize(t *testing.T) {
 	r.check(err)
 	r.check(r.store.AddDuplicates(t.Context(), "repeats", yesterday,
 		map[string]int64{batch.New[1].ID: 5}))
-	r.check(r.store.AddRefusals(t.Context(), "refusals", yesterday, []store.Refusal{
+	r.check(r.store.AddRefusals(t.Context(), "refusals", yesterday, []store.RefusalCount{
 		{WorkflowID: "wf", Code: "rate_limited", Minute: yesterday, Count: 7},
 		{WorkflowID: "wf", Code: "json_invalid", Minute: yesterday, Count: 2},
 	}))

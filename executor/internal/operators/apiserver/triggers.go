@@ -27,7 +27,7 @@ func (s *server) routeTriggers(to huma.API) {
 	})
 	settings := newPatcher[api.TriggerSettings](to, "samplePayload", "filter", "answer")
 	type output struct{ Body api.Trigger }
-	routePatch[api.TriggerSettings](to, operationSpec{
+	registerPatch[api.TriggerSettings](to, operationSpec{
 		path:        triggerPath,
 		id:          "patch-trigger",
 		tag:         tagTriggers,
@@ -38,7 +38,8 @@ func (s *server) routeTriggers(to huma.API) {
 		patchBody
 	},
 	) (*output, error) {
-		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID, settings.apply(in.RawBody))
+		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID,
+			settings.applyFunc(in.RawBody))
 		return &output{t}, err
 	})
 	register(to, operationSpec{

@@ -26,14 +26,14 @@ func (s *server) routeWorkflows(to huma.API) {
 		return s.Operate.Workflows(ctx, caller, operate.WorkflowFilter{AccountID: in.AccountID},
 			in.page())
 	})
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method: http.MethodGet, path: "/workflows/{id}", id: "get-workflow", tag: tagWorkflows,
 		summary: "Show a workflow", codes: []string{api.CodeNotFound},
 	}, func(ctx context.Context, caller operate.Caller, in *WorkflowID) (*workflowWithETag, error) {
 		w, err := s.Operate.Workflow(ctx, caller, in.ID)
 		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
-	route(to, operationSpec{
+	registerOperation(to, operationSpec{
 		method: http.MethodPut, path: "/workflows/{id}", id: "put-workflow", tag: tagWorkflows,
 		summary: "Create or replace a workflow",
 		description: "A new one is inactive; of one that exists, `active` stays as it is. A " +
@@ -42,7 +42,7 @@ func (s *server) routeWorkflows(to huma.API) {
 			"is of is replaced, so that nobody's change is undone unseen. With `If-None-Match: " +
 			"*`, none is replaced. Only an inactive workflow can move to another account.",
 		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
-		responses: map[string]*huma.Response{"201": response[api.Workflow](to, "Created")},
+		responses: map[string]*huma.Response{"201": successResponse[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowUpdateParams
 		IfNoneMatchHeader
@@ -57,7 +57,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		}, err
 	})
 	workflow := newPatcher[api.PutWorkflow](to)
-	routePatch[api.PutWorkflow](to, operationSpec{
+	registerPatch[api.PutWorkflow](to, operationSpec{
 		path:    "/workflows/{id}",
 		id:      "patch-workflow",
 		tag:     tagWorkflows,
@@ -69,7 +69,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		patchBody
 	},
 	) (*workflowWithETag, error) {
-		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.apply(in.RawBody))
+		w, err := s.Operate.PatchWorkflow(ctx, caller, in.ID, workflow.applyFunc(in.RawBody))
 		return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 	})
 	registerNoContent(to, operationSpec{
@@ -88,7 +88,7 @@ func (s *server) routeWorkflows(to huma.API) {
 
 // routeActivation registers the calls that activate and deactivate a workflow.
 func (s *server) routeActivation(to huma.API) {
-	route(
+	registerOperation(
 		to,
 		operationSpec{
 			method:      http.MethodPost,
@@ -110,7 +110,7 @@ func (s *server) routeActivation(to huma.API) {
 			return &workflowWithETag{http.StatusOK, workflowETag(w), w}, err
 		},
 	)
-	route(
+	registerOperation(
 		to,
 		operationSpec{
 			method:      http.MethodPost,

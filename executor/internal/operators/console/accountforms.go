@@ -33,7 +33,7 @@ func (c *Console) planForm() *form {
 
 // savePlan changes an account's plan. If that would stop webhooks or lower their rate limit, the
 // operator has to confirm it.
-func (c *Console) savePlan(r *http.Request, p *posted) (string, error) {
+func (c *Console) savePlan(r *http.Request, p *postedForm) (string, error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
 	id, plan := r.PathValue("id"), p.values["plan"]
 	if p.isEdited("plan") {
@@ -45,7 +45,7 @@ func (c *Console) savePlan(r *http.Request, p *posted) (string, error) {
 			}
 		}
 		if err == nil && (change.Stop.Total > 0 || change.Slower > 0) {
-			err = p.confirm(&planChange{
+			err = p.requireConfirmation(&planChange{
 				change, quotaOf(change.From), rateText(change.To.Plan.RateLimit),
 			})
 		}
@@ -54,7 +54,7 @@ func (c *Console) savePlan(r *http.Request, p *posted) (string, error) {
 		}
 	}
 	a, err := c.Operate.PatchAccount(ctx, caller, id, func(put *api.PutAccount) error {
-		if err := p.checkUnchanged(map[string]string{"plan": put.Plan}); err != nil {
+		if err := p.checkEditConflict(map[string]string{"plan": put.Plan}); err != nil {
 			return err
 		}
 		if p.isEdited("plan") {
@@ -62,7 +62,7 @@ func (c *Console) savePlan(r *http.Request, p *posted) (string, error) {
 		}
 		return nil
 	})
-	return "“" + nameOr(a.Name, id) + "” is on the plan " + a.Plan + " now.", err
+	return "“" + nameOrID(a.Name, id) + "” is on the plan " + a.Plan + " now.", err
 }
 
 // accountToDelete is the template data of the dialog that asks whether to delete an account.
@@ -76,12 +76,12 @@ func (c *Console) deleteAccountForm() *form {
 		operation: "DeleteAccount",
 		page:      listFormPage("/accounts"),
 		show:      c.showAccounts(),
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			a, err := c.Operate.Account(ctx, caller, r.PathValue("id"))
-			name := nameOr(a.Name, a.ID)
+			name := nameOrID(a.Name, a.ID)
 			if err == nil {
-				err = p.confirm(&accountToDelete{a.ID, name})
+				err = p.requireConfirmation(&accountToDelete{a.ID, name})
 			}
 			if err == nil {
 				err = c.Operate.DeleteAccount(ctx, caller, a.ID)
@@ -98,7 +98,7 @@ func (c *Console) newAccountForm() *form {
 		operation: "PutAccount",
 		page:      listFormPage("/accounts"),
 		show:      c.showAccounts(),
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			id, name := p.values["id"], strings.TrimSpace(p.values["name"])
 			if name == "" {
 				return "", invalidField("name", "is required")
@@ -152,7 +152,7 @@ func eventsText(values []string) string {
 	return text + "”"
 }
 
-func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
+func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 	put := api.PutEvents{
 		WorkflowID: strings.TrimSpace(p.values["workflow"]), Kinds: r.PostForm["kind"],
 	}
@@ -168,7 +168,7 @@ func (c *Console) saveEvents(r *http.Request, p *posted) (string, error) {
 	maps.Copy(p.values, eventsFields(&put))
 	caller, id := signin.Caller(r.Context()), r.PathValue("id")
 	ctx := operate.WithEventsCondition(r.Context(), func(now *api.PutEvents) error {
-		return p.checkUnchanged(eventsFields(now))
+		return p.checkEditConflict(eventsFields(now))
 	})
 	if remove {
 		err := c.Operate.RemoveEvents(ctx, caller, id)
@@ -198,8 +198,8 @@ func (c *Console) accountRow(ctx context.Context, account api.Account) (accountR
 	q, err := c.quota(ctx, account.ID)
 	return accountRow{
 		quota:      q,
-		PlanForm:   viewForm(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
-		DeleteForm: viewForm(ctx, formName("delete", q.ID), nil),
-		EventsForm: viewForm(ctx, formName("events", q.ID), eventsFields(q.Events)),
+		PlanForm:   newFormView(ctx, formName("plan", q.ID), map[string]string{"plan": q.Plan}),
+		DeleteForm: newFormView(ctx, formName("delete", q.ID), nil),
+		EventsForm: newFormView(ctx, formName("events", q.ID), eventsFields(q.Events)),
 	}, err
 }

@@ -38,7 +38,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 		return list, err
 	}
 	found, at, err := fetchList(r, url.Values{}, nil,
-		func(p operate.Page) (api.List[api.Account], error) {
+		func(p operate.PageOptions) (api.List[api.Account], error) {
 			return c.Operate.Accounts(ctx, signin.Caller(ctx), "", p)
 		})
 	if err != nil {
@@ -58,9 +58,9 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 			selected = plan.ID
 		}
 	}
-	list.New = viewForm(ctx, "new-account", map[string]string{"plan": selected})
-	list.PlanChange = questionOf[planChange](ctx)
-	list.ToDelete = questionOf[accountToDelete](ctx)
+	list.New = newFormView(ctx, "new-account", map[string]string{"plan": selected})
+	list.PlanChange = confirmDialogData[planChange](ctx)
+	list.ToDelete = confirmDialogData[accountToDelete](ctx)
 	return list, nil
 }
 
@@ -68,7 +68,7 @@ func (c *Console) accountList(r *http.Request) (list accountList, err error) {
 const maxPlans = 1000
 
 func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
-	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), "", operate.Page{Limit: maxPlans})
+	plans, err := c.Operate.Plans(ctx, signin.Caller(ctx), "", operate.PageOptions{Limit: maxPlans})
 	choices := make([]planChoice, 0, len(plans.Items))
 	for _, plan := range plans.Items {
 		limit := rateText(plan.RateLimit)
@@ -106,7 +106,7 @@ func bytesText(plan api.Plan) string {
 // rateText returns a short text that describes a rate limit.
 func rateText(limit api.RateLimit) string {
 	text := plural(limit.Requests, "request")
-	if per, ok := humantext.PerWindow(limit.WindowSeconds); ok {
+	if per, ok := humantext.RateSuffix(limit.WindowSeconds); ok {
 		return text + per
 	}
 	if limit.WindowSeconds < 60 {

@@ -10,30 +10,30 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// allRefusals is the template data of the refusals page.
-type allRefusals struct {
+// refusalList is the template data of the refusals page.
+type refusalList struct {
 	listPage
 	Within string // ID of the time span, which is one of spans
-	Rows   []refusedRow
+	Rows   []refusalRow
 }
 
-// refusedRow is the number of requests to a workflow that were refused with the same code.
-type refusedRow struct {
+// refusalRow is the number of requests to a workflow that were refused with the same code.
+type refusalRow struct {
 	refusal
 	operate.ExecutionOrigin
 	WorkflowID string // "" means that the workflow does not exist
 }
 
-// refusedWithin is the page's default time span.
-const refusedWithin = "24h"
+// defaultRefusalSpan is the page's default time span.
+const defaultRefusalSpan = "24h"
 
-func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
+func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {
 	ctx, read := r.Context(), filterReader{query: r.URL.Query()}
-	within := read.timeSpanID(spans)
-	p.Within = cmp.Or(within, refusedWithin)
+	within := read.timeSpanID(filterTimeSpans)
+	p.Within = cmp.Or(within, defaultRefusalSpan)
 	from := timeSpanStart(p.Within)
 	found, at, err := fetchList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
-		p operate.Page,
+		p operate.PageOptions,
 	) (api.List[api.WorkflowRefusal], error) {
 		return c.Operate.AllRefusals(ctx, signin.Caller(ctx), "", from, p)
 	})
@@ -46,7 +46,7 @@ func (c *Console) allRefusals(r *http.Request) (p allRefusals, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.Rows = append(p.Rows, refusedRow{
+		p.Rows = append(p.Rows, refusalRow{
 			refusal{counted.Refusal, advice[webhook.Code(counted.Code)]}, from, counted.WorkflowID,
 		})
 	}

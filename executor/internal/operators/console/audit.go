@@ -35,7 +35,7 @@ func auditFilterOf(query url.Values) (f auditFilter, ignored []string) {
 		Actor:    read.text("actor"),
 		Account:  read.text("account"),
 		Workflow: read.text("workflow"),
-		Within:   read.timeSpanID(auditSpans),
+		Within:   read.timeSpanID(auditTimeSpans),
 	}
 	return f, read.ignored
 }
@@ -55,13 +55,13 @@ type auditRow struct {
 	api.AuditEntry
 	Who  string // name of the actor, for display
 	Same string // URL of the list of all entries with this actor
-	What []changeText
+	What []fieldChange
 	More int // number of changed fields that are not shown
 }
 
-// changeText describes the change of one field. An empty From or To means that the field was not
+// fieldChange describes the change of one field. An empty From or To means that the field was not
 // set.
-type changeText struct {
+type fieldChange struct {
 	Field, From, To string
 	Execution       bool // To is the ID of an execution
 }
@@ -73,7 +73,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	ctx := r.Context()
 	filter, ignored := auditFilterOf(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
-		func(p operate.Page) (api.List[api.AuditEntry], error) {
+		func(p operate.PageOptions) (api.List[api.AuditEntry], error) {
 			return c.Operate.Audit(ctx, signin.Caller(ctx), operate.AuditFilter{
 				Actor:      filter.Actor,
 				AccountID:  filter.Account,
@@ -84,7 +84,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 	if err != nil {
 		return list, err
 	}
-	list = auditList{listPage: at, Filter: filter, Spans: auditSpans}
+	list = auditList{listPage: at, Filter: filter, Spans: auditTimeSpans}
 	for _, entry := range found {
 		list.Rows = append(list.Rows, auditRowOf(entry))
 	}
@@ -101,7 +101,7 @@ func auditRowOf(entry api.AuditEntry) auditRow {
 		"actor": {cmp.Or(entry.Actor.ID, entry.Actor.Name, entry.Actor.Kind)},
 	}.Encode()
 	for _, change := range entry.Changes[:min(len(entry.Changes), maxShownChanges)] {
-		row.What = append(row.What, changeText{
+		row.What = append(row.What, fieldChange{
 			Field:     change.Field,
 			From:      changeValue(change.From),
 			To:        changeValue(change.To),

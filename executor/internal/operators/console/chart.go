@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// countTimeout is the maximum time that the database may take to count for a page. After that, the
-// page is shown without the chart.
-const countTimeout = time.Second
+// countQueryTimeout is the maximum time that the database may take to count for a page. After that,
+// the page is shown without the chart.
+const countQueryTimeout = time.Second
 
 // chartHeight is the height of the scale in the chart's units.
 const chartHeight = 40
@@ -140,7 +140,7 @@ type activity struct {
 func (c *Console) activity(
 	ctx context.Context, filter operate.ExecutionFilter, steps int, step time.Duration,
 ) (activity, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	counted, err := c.Operate.Activity(ctx, signin.Caller(ctx), filter, steps, step)
 	if err != nil && ctx.Err() != nil {

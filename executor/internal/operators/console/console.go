@@ -15,18 +15,19 @@ import (
 type Console struct {
 	Config
 	assets  assets
-	pages   map[viewer]func() pages
+	pages   map[viewer]func() pageTemplates
 	handler http.Handler
 }
 
 // New returns a Console.
 func New(config Config) *Console {
 	c := &Console{Config: config, assets: loadAssets()}
-	c.pages = parseForAll(c.assets.path)
+	c.pages = parsePagesByViewer(c.assets.path)
 	otherSite := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.renderError(w, r, http.StatusForbidden, "Refused", "The request came from another site.")
 	})
-	c.handler = c.logRequests(withSecurityHeaders(c.SignIn.SameOrigin(c.routes(), otherSite)))
+	c.handler = c.logRequests(withSecurityHeaders(c.SignIn.RequireSameOrigin(c.routes(),
+		otherSite)))
 	return c
 }
 
@@ -54,7 +55,7 @@ func (c *Console) routes() http.Handler {
 		"GET /dead-letters":    c.showDeadLetters(),
 		"GET /queues":          c.showQueues(),
 		"GET /refusals": pageHandler(c, "refusals", page{Title: "Refusals", Section: "refusals"},
-			c.allRefusals),
+			c.refusalList),
 		"GET /accounts": c.showAccounts(),
 		"GET /keys":     c.showKeys(),
 		"GET /audit": pageHandler(c, "audit", page{Title: "Audit", Section: "audit"},
@@ -62,19 +63,19 @@ func (c *Console) routes() http.Handler {
 
 		"POST /fragments/filter":    c.tryFilter,
 		"GET /fragments/execution":  c.executionFragment,
-		"GET /fragments/executions": fragment(c, "fragment", "newest", c.newestRows),
-		"GET /fragments/numbers":    fragment(c, "fragment", "numbers", c.numbers),
-		"GET /fragments/queues":     fragment(c, "queues", "queue-rows", c.queueList),
-		"GET /fragments/reach": fragment(c, "fragment", "reach",
+		"GET /fragments/executions": fragmentHandler(c, "fragment", "newest", c.newestRows),
+		"GET /fragments/numbers":    fragmentHandler(c, "fragment", "numbers", c.numbers),
+		"GET /fragments/queues":     fragmentHandler(c, "queues", "queue-rows", c.queueList),
+		"GET /fragments/reach": fragmentHandler(c, "fragment", "reach",
 			func(r *http.Request) (api.PublicURL, error) {
 				// The check may take seconds.
 				return c.Operate.CheckPublicURL(r.Context(), signin.Caller(r.Context()))
 			}),
-		"GET /fragments/refusals": fragment(c, "fragment", "refusals",
+		"GET /fragments/refusals": fragmentHandler(c, "fragment", "refusals",
 			func(r *http.Request) (refusals, error) {
 				return c.refusals(r.Context(), r.URL.Query().Get("workflow"))
 			}),
-		"GET /fragments/sender":   fragment(c, "fragment", "preset-fields", c.senderFields),
+		"GET /fragments/sender":   fragmentHandler(c, "fragment", "preset-fields", c.senderFields),
 		"GET /fragments/workflow": c.workflowFragment,
 		"/":                       c.showNotFound,
 	} {

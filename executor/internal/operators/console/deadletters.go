@@ -33,7 +33,7 @@ func deadLetterFilterOf(query url.Values) (f deadLetterFilter, ignored []string)
 	f = deadLetterFilter{
 		Workflow: read.text("workflow"),
 		Reason:   query.Get("reason"),
-		Within:   read.timeSpanID(spans),
+		Within:   read.timeSpanID(filterTimeSpans),
 	}
 	return f, read.ignored
 }
@@ -72,7 +72,7 @@ func (c *Console) requeueLetterForm() *form {
 		operation: "RequeueExecution",
 		page:      listFormPage("/dead-letters"),
 		show:      c.showDeadLetters(),
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			id := r.PathValue("id")
 			started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
 			done := "Started."
@@ -96,7 +96,7 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	ctx := r.Context()
 	filter, ignored := deadLetterFilterOf(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
-		func(p operate.Page) (api.List[api.DeadLetter], error) {
+		func(p operate.PageOptions) (api.List[api.DeadLetter], error) {
 			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
 				WorkflowID: filter.Workflow, Reason: filter.Reason,
 				Since: timeSpanStart(filter.Within),
@@ -106,7 +106,7 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 		return list, err
 	}
 	list = deadLetterList{listPage: at, Filter: filter, Said: formMessage{ID: "dead-letters-said"}}
-	if p := postedOf(ctx); p != nil {
+	if p := postedFormFromContext(ctx); p != nil {
 		list.Of, list.Said.Text, list.Said.Focus = r.PathValue("id"), p.Message, true
 	}
 	if list.Workflows, _, err = c.suggestions(ctx); err != nil {

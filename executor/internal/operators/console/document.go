@@ -2,8 +2,8 @@ package console
 
 import "strings"
 
-// document is a JSON text on a page, shown both as a tree that can be folded and as raw text.
-type document struct {
+// jsonDocument is a JSON text on a page, shown both as a tree that can be folded and as raw text.
+type jsonDocument struct {
 	Name  string    // a single word, displayed and used in the IDs of elements
 	Tree  *jsonTree // nil means that the text is not JSON
 	Raw   string
@@ -11,15 +11,15 @@ type document struct {
 	Whole string // URL of the whole text
 }
 
-// maxRaw is the maximum number of bytes of raw text on a page.
-const maxRaw = 256 << 10
+// maxRawTextBytes is the maximum number of bytes of raw text on a page.
+const maxRawTextBytes = 256 << 10
 
-func newDocument(name string, text []byte, whole string) *document {
-	return &document{
+func newJSONDocument(name string, text []byte, whole string) *jsonDocument {
+	return &jsonDocument{
 		Name:  name,
 		Tree:  parseJSONTree(text),
 		Whole: whole,
-		Raw:   strings.ToValidUTF8(string(text[:min(len(text), maxRaw)]), ""),
-		Cut:   len(text) > maxRaw,
+		Raw:   strings.ToValidUTF8(string(text[:min(len(text), maxRawTextBytes)]), ""),
+		Cut:   len(text) > maxRawTextBytes,
 	}
 }

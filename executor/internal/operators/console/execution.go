@@ -25,9 +25,9 @@ type executionPage struct {
 	MoreReruns bool                // there may be reruns that are not shown
 	HasSample  bool                // the node has a sample payload
 	Recognized operate.RecognizedProvider
-	OrderKey   string    // "" means that the execution is not ordered
-	Output     *document // nil means no output
-	Form       formView  // the forms of the execution
+	OrderKey   string        // "" means that the execution is not ordered
+	Output     *jsonDocument // nil means no output
+	Form       formView      // the forms of the execution
 }
 
 // step is a step in the life of an execution.
@@ -42,15 +42,15 @@ type step struct {
 // request is the request that started an execution, if the stream still has it.
 type request struct {
 	Known          bool
-	Input          *document // nil means that the body was not read
-	Headers, Query []field
+	Input          *jsonDocument // nil means that the body was not read
+	Headers, Query []nameValuePair
 }
 
-type field struct{ Name, Value string }
+type nameValuePair struct{ Name, Value string }
 
-// maxReruns is the maximum number of a workflow's reruns that are searched for the reruns of one
-// execution.
-const maxReruns = 500
+// maxSearchedReruns is the maximum number of a workflow's reruns that are searched for the reruns
+// of one execution.
+const maxSearchedReruns = 500
 
 // newRecordWait is how long a page waits for the record of an execution that may have just been
 // started.
@@ -73,7 +73,7 @@ func (c *Console) awaitRecord(ctx context.Context, id string) error {
 }
 
 func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
-	if p, ok := c.execution(w, r, r.PathValue("id")); ok {
+	if p, ok := c.loadExecutionPage(w, r, r.PathValue("id")); ok {
 		c.render(w, r, http.StatusOK, "execution",
 			page{Title: "Execution " + p.ExecutionID, Section: "executions", Body: p})
 	}
@@ -82,14 +82,14 @@ func (c *Console) showExecution(w http.ResponseWriter, r *http.Request) {
 // executionFragment renders the parts of an execution's page that change until the execution has
 // ended.
 func (c *Console) executionFragment(w http.ResponseWriter, r *http.Request) {
-	if p, ok := c.execution(w, r, r.URL.Query().Get("id")); ok {
+	if p, ok := c.loadExecutionPage(w, r, r.URL.Query().Get("id")); ok {
 		c.write(w, r, http.StatusOK, "execution", "execution-parts", p)
 	}
 }
 
-// execution returns the data of an execution's page. If it cannot, it responds with an error page
-// and returns false.
-func (c *Console) execution(
+// loadExecutionPage returns the data of an execution's page. If it cannot, it responds with an
+// error page and returns false.
+func (c *Console) loadExecutionPage(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p executionPage, found bool) {
 	p, err := c.executionPage(r.Context(), id)
@@ -115,7 +115,8 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 	p = executionPage{
 		Execution: detail.Execution, Request: requestOf(detail), Recognized: detail.Recognized,
 		OrderKey: detail.OrderKey,
-		Form:     viewForm(ctx, formName("again", id), map[string]string{keyField: newKey()}),
+		Form: newFormView(ctx, formName("again", id),
+			map[string]string{idempotencyKeyField: newIdempotencyKey()}),
 	}
 	if p.ExecutionOrigin, err = c.origin(ctx, detail.WorkflowID, detail.NodeID); err != nil {
 		return p, err
@@ -131,7 +132,7 @@ func (c *Console) executionPage(ctx context.Context, id string) (p executionPage
 		p.HasSample = hasSample(node)
 	}
 	if detail.Output != nil {
-		p.Output = newDocument("output", detail.Output, wholeRecord(id))
+		p.Output = newJSONDocument("output", detail.Output, executionAPIPath(id))
 	}
 	p.Steps, p.Waiting = steps(p.Execution, detail.StoredAt)
 	return p, nil
@@ -227,39 +228,42 @@ func steps(r operate.Execution, storedAt time.Time) (known []step, waiting strin
 }
 
 func requestOf(e operate.ExecutionDetail) request {
-	request := request{Known: !e.InputExpired, Headers: fields(e.Headers), Query: fields(e.Query)}
+	request := request{
+		Known: !e.InputExpired, Headers: nameValuePairs(e.Headers),
+		Query: nameValuePairs(e.Query),
+	}
 	if e.Input != nil {
-		request.Input = newDocument("input", e.Input, wholeRecord(e.ExecutionID))
+		request.Input = newJSONDocument("input", e.Input, executionAPIPath(e.ExecutionID))
 	}
 	return request
 }
 
-// wholeRecord returns the API path of an execution.
-func wholeRecord(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
+// executionAPIPath returns the API path of an execution.
+func executionAPIPath(id string) string { return "/api/v1/executions/" + url.PathEscape(id) }
 
-func fields(values execution.Values) []field {
-	var list []field
+func nameValuePairs(values execution.Values) []nameValuePair {
+	var list []nameValuePair
 	for name, all := range values {
 		for _, value := range all {
-			list = append(list, field{name, value})
+			list = append(list, nameValuePair{name, value})
 		}
 	}
-	slices.SortFunc(list, func(a, b field) int {
+	slices.SortFunc(list, func(a, b nameValuePair) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
 	})
 	return list
 }
 
 // reruns returns the reruns of an execution. The database has no index for them, so it searches at
-// most maxReruns of the workflow's reruns. more reports whether there may be others.
+// most maxSearchedReruns of the workflow's reruns. more reports whether there may be others.
 func (c *Console) reruns(
 	ctx context.Context, original operate.Execution,
 ) (made []operate.Execution, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	all, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
 		WorkflowID: original.WorkflowID, Source: execution.SourceRerun, Since: original.AcceptedAt,
-	}, operate.Page{Limit: maxReruns})
+	}, operate.PageOptions{Limit: maxSearchedReruns})
 	if err != nil && ctx.Err() != nil {
 		return nil, true, nil
 	}

@@ -16,11 +16,11 @@ import (
 // execution, however often it is posted. After the execution was started, a page that stays gets
 // another key.
 
-// keyField is the hidden field with the idempotency key.
-const keyField = "key"
+// idempotencyKeyField is the hidden field with the idempotency key.
+const idempotencyKeyField = "key"
 
-// newKey returns an idempotency key for a form.
-func newKey() string { return rand.Text() }
+// newIdempotencyKey returns an idempotency key for a form.
+func newIdempotencyKey() string { return rand.Text() }
 
 // executionPath returns the path of an execution's page.
 func executionPath(id string) string { return "/executions/" + url.PathEscape(id) }
@@ -28,7 +28,7 @@ func executionPath(id string) string { return "/executions/" + url.PathEscape(id
 // executionForm returns a form of an execution. If the form is refused, the execution's page shows
 // why, even if the form was posted from a list.
 func (c *Console) executionForm(
-	operation string, save func(r *http.Request, p *posted, id string) (string, error),
+	operation string, save func(r *http.Request, p *postedForm, id string) (string, error),
 ) *form {
 	return &form{
 		name:      "again",
@@ -36,38 +36,38 @@ func (c *Console) executionForm(
 		operation: operation,
 		page:      func(r *http.Request) string { return executionPath(r.PathValue("id")) },
 		show:      c.showExecution,
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			return save(r, p, r.PathValue("id"))
 		},
 	}
 }
 
-// key returns the form's idempotency key. After success, the form has another one.
-func (p *posted) key() (string, error) {
-	if p.values[keyField] == "" {
+// idempotencyKey returns the form's idempotency key. After success, the form has another one.
+func (p *postedForm) idempotencyKey() (string, error) {
+	if p.values[idempotencyKeyField] == "" {
 		return "", errIncomplete()
 	}
 	if p.fields == nil {
 		p.fields = map[string]string{}
 	}
-	p.fields[keyField] = newKey()
-	return p.values[keyField], nil
+	p.fields[idempotencyKeyField] = newIdempotencyKey()
+	return p.values[idempotencyKeyField], nil
 }
 
 // setStarted records the execution that the form has started, and returns the message about it.
-func (p *posted) setStarted(started api.Started, done string) string {
+func (p *postedForm) setStarted(started api.Started, done string) string {
 	p.started, p.next = started.ExecutionID, executionPath(started.ExecutionID)
 	return done
 }
 
 const (
-	onSameRequest = "Started on the same request."
-	onSample      = "Started on the sample payload."
+	startedOnRequestMessage = "Started on the same request."
+	startedOnSampleMessage  = "Started on the sample payload."
 )
 
 func (c *Console) cancelForm() *form {
 	return c.executionForm("CancelExecution", func(
-		r *http.Request, _ *posted, id string,
+		r *http.Request, _ *postedForm, id string,
 	) (string, error) {
 		e, err := c.Operate.CancelExecution(r.Context(), signin.Caller(r.Context()), id)
 		if execution.Status(e.Status) == execution.Canceled {
@@ -79,25 +79,25 @@ func (c *Console) cancelForm() *form {
 
 func (c *Console) requeueForm() *form {
 	return c.executionForm("RequeueExecution", func(
-		r *http.Request, p *posted, id string,
+		r *http.Request, p *postedForm, id string,
 	) (string, error) {
 		started, err := c.Operate.RequeueExecution(r.Context(), signin.Caller(r.Context()), id)
-		return p.setStarted(started, onSameRequest), err
+		return p.setStarted(started, startedOnRequestMessage), err
 	})
 }
 
-// runAgainChoice is the template data of the dialog in which the operator chooses what an execution
+// runAgainDialog is the template data of the dialog in which the operator chooses what an execution
 // runs again on.
-type runAgainChoice struct{ ID string }
+type runAgainDialog struct{ ID string }
 
 // replayForm returns the form that runs an execution again on its request. If the trigger node has
 // a sample payload, the operator chooses first.
 func (c *Console) replayForm() *form {
 	return c.executionForm("ReplayExecution", func(
-		r *http.Request, p *posted, id string,
+		r *http.Request, p *postedForm, id string,
 	) (string, error) {
 		ctx, caller := r.Context(), signin.Caller(r.Context())
-		key, err := p.key()
+		key, err := p.idempotencyKey()
 		if err != nil {
 			return "", err
 		}
@@ -107,13 +107,13 @@ func (c *Console) replayForm() *form {
 		}
 		node, err := c.Operate.Trigger(ctx, caller, e.WorkflowID, e.NodeID)
 		if err == nil && hasSample(node) {
-			err = p.confirm(&runAgainChoice{id})
+			err = p.requireConfirmation(&runAgainDialog{id})
 		}
 		if err != nil {
 			return "", err
 		}
 		started, err := c.Operate.ReplayExecution(ctx, caller, id, key)
-		return p.setStarted(started, onSameRequest), err
+		return p.setStarted(started, startedOnRequestMessage), err
 	})
 }
 
@@ -125,13 +125,13 @@ func hasSample(node api.Trigger) bool {
 // rerunForm returns the form that runs an execution again on the sample payload.
 func (c *Console) rerunForm() *form {
 	return c.executionForm("RerunExecution", func(
-		r *http.Request, p *posted, id string,
+		r *http.Request, p *postedForm, id string,
 	) (string, error) {
-		key, err := p.key()
+		key, err := p.idempotencyKey()
 		if err != nil {
 			return "", err
 		}
 		started, err := c.Operate.RerunExecution(r.Context(), signin.Caller(r.Context()), id, key)
-		return p.setStarted(started, onSample), err
+		return p.setStarted(started, startedOnSampleMessage), err
 	})
 }

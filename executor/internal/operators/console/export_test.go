@@ -3,12 +3,12 @@ package console
 import "maps"
 
 // Conflict is a form with one field, which the operator and somebody else have changed.
-type Conflict struct{ p posted }
+type Conflict struct{ p postedForm }
 
 // NewConflict returns a form whose field had the value "shown", to which the operator has given the
 // value "mine".
 func NewConflict() *Conflict {
-	return &Conflict{posted{
+	return &Conflict{postedForm{
 		form:   &form{settings: []setting{{"name", []string{"name"}, quoted}}},
 		values: map[string]string{"name": "mine", "shown.name": "shown"},
 	}}
@@ -16,12 +16,12 @@ func NewConflict() *Conflict {
 
 // Check returns the form's error if somebody else has given the field the value theirs.
 func (c *Conflict) Check(theirs string) error {
-	return c.p.checkUnchanged(map[string]string{"name": theirs})
+	return c.p.checkEditConflict(map[string]string{"name": theirs})
 }
 
 // Fail makes the form fail, and returns the values with which the page shows it again.
 func (c *Conflict) Fail(err error) map[string]string {
-	c.p.fail(err)
+	c.p.recordFailure(err)
 	return maps.Clone(c.p.values)
 }
 

@@ -14,15 +14,15 @@ type timeSpan struct {
 	Length   time.Duration
 }
 
-// spans holds the time spans of most filters. auditSpans holds those of the audit log, whose
-// entries are kept longer.
+// filterTimeSpans holds the time spans of most filters. auditTimeSpans holds those of the audit
+// log, whose entries are kept longer.
 var (
-	spans = []timeSpan{
+	filterTimeSpans = []timeSpan{
 		{"1h", "last hour", time.Hour}, {"24h", "last 24 hours", 24 * time.Hour}, {
 			"7d", "last 7 days", 7 * 24 * time.Hour,
 		},
 	}
-	auditSpans = append(slices.Clip(spans), timeSpan{
+	auditTimeSpans = append(slices.Clip(filterTimeSpans), timeSpan{
 		"30d", "last 30 days", 30 * 24 * time.Hour,
 	}, timeSpan{
 		"90d", "last 90 days", 90 * 24 * time.Hour,
@@ -32,8 +32,9 @@ var (
 // timeSpanStart returns the beginning of the time span with the given ID, which ends now. It
 // returns the zero time if the ID is "" or unknown.
 func timeSpanStart(within string) (at time.Time) {
-	if i := slices.IndexFunc(auditSpans, func(s timeSpan) bool { return s.ID == within }); i >= 0 {
-		at = time.Now().Add(-auditSpans[i].Length).UTC()
+	if i := slices.IndexFunc(auditTimeSpans,
+		func(s timeSpan) bool { return s.ID == within }); i >= 0 {
+		at = time.Now().Add(-auditTimeSpans[i].Length).UTC()
 	}
 	return at
 }
@@ -46,9 +47,9 @@ type filterReader struct {
 
 func (f *filterReader) text(name string) string { return strings.TrimSpace(f.query.Get(name)) }
 
-// known returns the value of a parameter, or "" if it is invalid. what describes a valid value in
-// messages.
-func (f *filterReader) known(name, what string, valid func(string) bool) string {
+// validValue returns the value of a parameter, or "" if it is invalid. what describes a valid value
+// in messages.
+func (f *filterReader) validValue(name, what string, valid func(string) bool) string {
 	value := f.query.Get(name)
 	if value == "" || valid(value) {
 		return value
@@ -58,7 +59,7 @@ func (f *filterReader) known(name, what string, valid func(string) bool) string 
 }
 
 func (f *filterReader) timeSpanID(spans []timeSpan) string {
-	return f.known("within", "span of time", func(id string) bool {
+	return f.validValue("within", "span of time", func(id string) bool {
 		return slices.ContainsFunc(spans, func(s timeSpan) bool { return s.ID == id })
 	})
 }

@@ -49,11 +49,11 @@ type form struct {
 	page     func(*http.Request) string // returns the path and query of the page
 	show     http.HandlerFunc           // responds with the page
 	// save makes the change. It returns a message that says what was done.
-	save func(*http.Request, *posted) (string, error)
+	save func(*http.Request, *postedForm) (string, error)
 }
 
 // setting is a value that a form shows and changes. For each of its fields, the form has a hidden
-// field shownPrefix+name, which holds the value that the page has shown.
+// field shownFieldPrefix+name, which holds the value that the page has shown.
 type setting struct {
 	what   string // noun for messages
 	fields []string
@@ -61,11 +61,11 @@ type setting struct {
 	text func(values []string) string
 }
 
-const shownPrefix = "shown."
+const shownFieldPrefix = "shown."
 
-// posted is a form that was posted, and after a failure, what the page says about it. The zero
+// postedForm is a form that was posted, and after a failure, what the page says about it. The zero
 // value is a form that was not posted.
-type posted struct {
+type postedForm struct {
 	form *form
 	name string     // as formName returns it
 	all  url.Values // all values that were posted; values has the first of each field
@@ -85,11 +85,11 @@ type posted struct {
 	question any               // data of the dialog in which the page asks for confirmation
 }
 
-type postedKey struct{}
+type postedFormContextKey struct{}
 
 // formView is a form as a page shows it. The zero value is a form without values.
 type formView struct {
-	posted
+	postedForm
 	current map[string]string // current values by field
 }
 
@@ -99,19 +99,19 @@ func formName(name string, ids ...string) string {
 	return strings.Join(append(slices.Clone(ids), name), ":")
 }
 
-// viewForm returns how a page shows a form.
-func viewForm(ctx context.Context, name string, current map[string]string) formView {
+// newFormView returns how a page shows a form.
+func newFormView(ctx context.Context, name string, current map[string]string) formView {
 	view := formView{current: current}
-	if p := postedOf(ctx); p != nil && p.name == name {
-		view.posted = *p
+	if p := postedFormFromContext(ctx); p != nil && p.name == name {
+		view.postedForm = *p
 	}
 	return view
 }
 
-// postedOf returns the form that was posted to the page, and whose failure or result the page has
-// to show, or nil if there is none.
-func postedOf(ctx context.Context) *posted {
-	p, _ := ctx.Value(postedKey{}).(*posted)
+// postedFormFromContext returns the form that was posted to the page, and whose failure or result
+// the page has to show, or nil if there is none.
+func postedFormFromContext(ctx context.Context) *postedForm {
+	p, _ := ctx.Value(postedFormContextKey{}).(*postedForm)
 	return p
 }
 
@@ -125,7 +125,7 @@ func (v formView) Value(field string) string {
 
 // Shown returns the value of the hidden field that belongs to a field.
 func (v formView) Shown(field string) string {
-	if value, ok := v.values[shownPrefix+field]; ok {
+	if value, ok := v.values[shownFieldPrefix+field]; ok {
 		return value
 	}
 	return v.current[field]
@@ -142,7 +142,7 @@ func (v formView) Has(field, value string, current bool) bool {
 
 // Checked reports whether a checkbox is checked. Browsers do not post unchecked checkboxes.
 func (v formView) Checked(field string) bool {
-	_, edited := v.values[shownPrefix+field]
+	_, edited := v.values[shownFieldPrefix+field]
 	return edited && v.values[field] != "" || !edited && v.current[field] != ""
 }
 
@@ -225,17 +225,17 @@ func (c *Console) routeForms(mux *http.ServeMux) {
 		mux.HandleFunc(path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
 			c.renderNotAllowed(w, r, "GET, HEAD, POST")
 		}))
-		mux.HandleFunc("POST "+path, c.requireSession(c.post(f)))
+		mux.HandleFunc("POST "+path, c.requireSession(c.postHandler(f)))
 		mux.HandleFunc("GET "+path, c.requireSession(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, f.page(r), http.StatusSeeOther)
 		}))
 	}
 }
 
-// post returns the handler to which a form is posted.
-func (c *Console) post(f *form) http.HandlerFunc {
+// postHandler returns the handler to which a form is posted.
+func (c *Console) postHandler(f *form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		least, _ := operate.RoleOf(f.operation)
+		least, _ := operate.RoleOfOperation(f.operation)
 		if err := signin.Caller(r.Context()).RequireRole(least); err != nil {
 			c.renderCallError(w, r, err)
 			return
@@ -245,7 +245,7 @@ func (c *Console) post(f *form) http.HandlerFunc {
 			c.renderUnreadable(w, r, err)
 			return
 		}
-		p := &posted{form: f, all: r.PostForm, values: valuesOf(r.PostForm)}
+		p := &postedForm{form: f, all: r.PostForm, values: valuesOf(r.PostForm)}
 		var ids []string
 		for _, name := range f.of {
 			ids = append(ids, r.PathValue(name))
@@ -258,17 +258,17 @@ func (c *Console) post(f *form) http.HandlerFunc {
 		switch {
 		case err == nil && p.made != nil:
 			p.name, p.status = "", http.StatusOK
-			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
+			f.show(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
 		case err == nil && acceptsJSON(r):
-			respondSaved(w, saved{cmp.Or(p.next, f.page(r)), done, p.started, p.fields})
+			respondSaved(w, savedResponse{cmp.Or(p.next, f.page(r)), done, p.started, p.fields})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
-		case p.fail(err):
+		case p.recordFailure(err):
 			if p.status == http.StatusServiceUnavailable {
 				noteInLogEvent(r, "", err)
 			}
-			f.show(w, r.WithContext(context.WithValue(r.Context(), postedKey{}, p)))
+			f.show(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
 		default:
 			c.renderCallError(w, r, err)
 		}
@@ -286,8 +286,8 @@ func (c *Console) renderUnreadable(w http.ResponseWriter, r *http.Request, err e
 		"The request is damaged. Load the page again, and repeat the change.")
 }
 
-// saved is the response to a script after a form was saved.
-type saved struct {
+// savedResponse is the response to a script after a form was saved.
+type savedResponse struct {
 	Page string `json:"page"` // path and query of the page that shows the result
 	Done string `json:"done"` // says what was done
 	// Started is the ID of the execution that was started.
@@ -301,7 +301,7 @@ func acceptsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }
 
-func respondSaved(w http.ResponseWriter, result saved) {
+func respondSaved(w http.ResponseWriter, result savedResponse) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(result)
 }
@@ -318,10 +318,10 @@ func valuesOf(posted url.Values) map[string]string {
 
 // checkComplete returns an error if a hidden field with a value that the page has shown is missing.
 // Without these values, the form might overwrite changes that the operator has not seen.
-func (p *posted) checkComplete() error {
+func (p *postedForm) checkComplete() error {
 	for _, s := range p.form.settings {
 		for _, field := range s.fields {
-			if _, ok := p.values[shownPrefix+field]; !ok {
+			if _, ok := p.values[shownFieldPrefix+field]; !ok {
 				return errIncomplete()
 			}
 		}
@@ -336,9 +336,9 @@ func errIncomplete() error {
 }
 
 // isEdited reports whether the operator has changed one of the fields.
-func (p *posted) isEdited(fields ...string) bool {
+func (p *postedForm) isEdited(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool {
-		return !sameValue(p.values[field], p.values[shownPrefix+field])
+		return !sameValue(p.values[field], p.values[shownFieldPrefix+field])
 	})
 }
 
@@ -351,14 +351,17 @@ func sameValue(a, b string) bool {
 
 var noLineBreaks = strings.NewReplacer("\r", "", "\n", "")
 
-// changes reports whether the form changes a setting.
-func (p *posted) changes(s setting) bool { return p.form.whole || p.isEdited(s.fields...) }
+// changesSetting reports whether the form changes a setting.
+func (p *postedForm) changesSetting(s setting) bool {
+	return p.form.whole ||
+		p.isEdited(s.fields...)
+}
 
-// checkUnchanged returns an error with api.CodeChangedSince if the operator and somebody else have
-// changed the same setting to different values. current holds the current values of all fields of
-// the settings. Call it within the change, so that they are still current when the change is
+// checkEditConflict returns an error with api.CodeChangedSince if the operator and somebody else
+// have changed the same setting to different values. current holds the current values of all fields
+// of the settings. Call it within the change, so that they are still current when the change is
 // stored.
-func (p *posted) checkUnchanged(current map[string]string) error {
+func (p *postedForm) checkEditConflict(current map[string]string) error {
 	var theirs []string
 	for _, s := range p.form.settings {
 		differs := func(prefix string) bool {
@@ -366,7 +369,7 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 				return !sameValue(p.values[prefix+field], current[field])
 			})
 		}
-		if p.changes(s) && differs(shownPrefix) && differs("") {
+		if p.changesSetting(s) && differs(shownFieldPrefix) && differs("") {
 			values := make([]string, len(s.fields))
 			for i, field := range s.fields {
 				values[i] = current[field]
@@ -378,7 +381,7 @@ func (p *posted) checkUnchanged(current map[string]string) error {
 		return nil
 	}
 	p.theirs = current
-	return operate.ChangedSince("Not saved: somebody else has changed " +
+	return operate.NewChangedSinceError("Not saved: somebody else has changed " +
 		strings.Join(theirs, " and ") + " since you opened the page. Your changes are still in " +
 		"the form: save again to overwrite theirs, or reload the page to keep theirs.")
 }
@@ -389,10 +392,10 @@ func quoted(values []string) string { return "“" + strings.Join(values, " ") +
 // codeConfirm is the code of a form that was not saved because the operator has to confirm it.
 const codeConfirm = "confirm"
 
-// confirm returns an error that makes the page ask a question, unless the operator has already
-// confirmed the change. The button that confirms it is in a dialog of the page, and belongs to the
-// same form.
-func (p *posted) confirm(question any) error {
+// requireConfirmation returns an error that makes the page ask a question, unless the operator has
+// already confirmed the change. The button that confirms it is in a dialog of the page, and belongs
+// to the same form.
+func (p *postedForm) requireConfirmation(question any) error {
 	if p.values["confirmed"] == "yes" {
 		return nil
 	}
@@ -400,27 +403,27 @@ func (p *posted) confirm(question any) error {
 	return &operate.Error{Code: codeConfirm, Detail: "Not done yet: confirm it."}
 }
 
-// questionOf returns the data of the dialog in which the page asks for confirmation, or nil.
-func questionOf[T any](ctx context.Context) *T {
-	if p := postedOf(ctx); p != nil {
+// confirmDialogData returns the data of the dialog in which the page asks for confirmation, or nil.
+func confirmDialogData[T any](ctx context.Context) *T {
+	if p := postedFormFromContext(ctx); p != nil {
 		question, _ := p.question.(*T)
 		return question
 	}
 	return nil
 }
 
-// madeOf returns what a change has made, for the page that shows it once, or nil.
-func madeOf[T any](ctx context.Context) *T {
-	if p := postedOf(ctx); p != nil {
+// createdObject returns what a change has made, for the page that shows it once, or nil.
+func createdObject[T any](ctx context.Context) *T {
+	if p := postedFormFromContext(ctx); p != nil {
 		made, _ := p.made.(*T)
 		return made
 	}
 	return nil
 }
 
-// fail records why the form was not saved. It returns false if that concerns more than the form, so
-// that the page cannot show it.
-func (p *posted) fail(err error) bool {
+// recordFailure records why the form was not saved. It returns false if that concerns more than the
+// form, so that the page cannot show it.
+func (p *postedForm) recordFailure(err error) bool {
 	refused, ok := errors.AsType[*operate.Error](err)
 	if !ok {
 		return false
@@ -438,28 +441,28 @@ func (p *posted) fail(err error) bool {
 	if refused.Code != api.CodeChangedSince {
 		p.theirs = nil // it is from an attempt whose conflict the page does not show
 	}
-	p.Code, p.Message = refused.Code, p.form.inItsWords(refused.Text())
+	p.Code, p.Message = refused.Code, p.form.replaceAPITerms(refused.Text())
 	p.setProblems(refused.Fields)
-	p.forgetUnedited()
+	p.discardUneditedValues()
 	return true
 }
 
-// nodePrefix matches the prefix of the names of a trigger node's fields.
-var nodePrefix = regexp.MustCompile(`^triggers\[\d+\]\.`)
+// nodeFieldPrefixPattern matches the prefix of the names of a trigger node's fields.
+var nodeFieldPrefixPattern = regexp.MustCompile(`^triggers\[\d+\]\.`)
 
 // setProblems attaches each error to the form's field. The message of the form describes the errors
 // of fields that the form does not have.
-func (p *posted) setProblems(invalid []api.FieldError) {
+func (p *postedForm) setProblems(invalid []api.FieldError) {
 	p.problems = map[string]string{}
 	for _, problem := range invalid {
-		name := nodePrefix.ReplaceAllString(problem.Field, "")
+		name := nodeFieldPrefixPattern.ReplaceAllString(problem.Field, "")
 		list, _, _ := strings.Cut(name, "[")
 		field, mapped := p.form.fields[name]
 		if !mapped {
 			field = cmp.Or(p.form.fields[list], name)
 		}
 		if _, ok := p.values[field]; ok {
-			p.problems[field] = p.form.inItsWords(problem.Problem)
+			p.problems[field] = p.form.replaceAPITerms(problem.Problem)
 			if p.form.single {
 				p.Message = p.problems[field]
 				if label := p.form.labels[list]; label != "" {
@@ -468,33 +471,34 @@ func (p *posted) setProblems(invalid []api.FieldError) {
 			}
 			continue
 		}
-		p.Message += " " + problem.Field + ": " + p.form.inItsWords(problem.Problem) + "."
+		p.Message += " " + problem.Field + ": " + p.form.replaceAPITerms(problem.Problem) + "."
 	}
 	if p.Message = strings.TrimSpace(p.Message); p.Message == "" {
 		p.Message = "Not saved: see what is marked."
 	}
 }
 
-// inItsWords returns an operation's message with the API's terms replaced by those of the form.
-func (f *form) inItsWords(message string) string {
+// replaceAPITerms returns an operation's message with the API's terms replaced by those of the
+// form.
+func (f *form) replaceAPITerms(message string) string {
 	if f.words == nil {
 		return message
 	}
 	return f.words.Replace(message)
 }
 
-// forgetUnedited forgets the values of settings that the operator has not changed, so that the page
-// shows their current values. After a conflict, the page has shown the current values of the
-// others, too, so that the form can be saved then.
-func (p *posted) forgetUnedited() {
+// discardUneditedValues forgets the values of settings that the operator has not changed, so that
+// the page shows their current values. After a conflict, the page has shown the current values of
+// the others, too, so that the form can be saved then.
+func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
-		edited := p.changes(s)
+		edited := p.changesSetting(s)
 		for _, field := range s.fields {
 			if !edited {
 				delete(p.values, field)
-				delete(p.values, shownPrefix+field)
+				delete(p.values, shownFieldPrefix+field)
 			} else if p.theirs != nil {
-				p.values[shownPrefix+field] = p.theirs[field]
+				p.values[shownFieldPrefix+field] = p.theirs[field]
 			}
 		}
 	}

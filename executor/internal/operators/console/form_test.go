@@ -488,7 +488,7 @@ func TestFormsAreProtected(t *testing.T) {
 func TestFormsNameTheirOperations(t *testing.T) {
 	t.Parallel()
 	for path, operation := range console.FormOperations() {
-		if _, ok := operate.RoleOf(operation); !ok {
+		if _, ok := operate.RoleOfOperation(operation); !ok {
 			t.Errorf("%s: there is no operation %q", path, operation)
 		}
 	}
@@ -982,7 +982,8 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 		t.Errorf("it is %+v", settings())
 	}
 
-	_, err := r.DropQueueStream(t.Context(), "default") // begins the move, which nobody continues
+	// begins the move, which nobody continues
+	_, err := r.BeginMoveToSharedStream(t.Context(), "default")
 	r.check(err)
 	a = r.postAgain(before, form, map[string]string{"age": "200000"}, session)
 	wantSays(t, a, http.StatusConflict, "Is moving to another stream", `value="200000"`)

@@ -13,8 +13,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// formats holds the template functions that format values.
-var formats = template.FuncMap{
+// formatFuncs holds the template functions that format values.
+var formatFuncs = template.FuncMap{
 	"ago": func(t time.Time) template.HTML {
 		return timeElement(t, "relative", humantext.Ago(t, time.Now()))
 	},
@@ -36,15 +36,15 @@ var formats = template.FuncMap{
 	"capital":   capitalize,
 
 	"eventKinds": operate.EventKinds,
-	"nameOr":     nameOr,
+	"nameOr":     nameOrID,
 	"streamForm": func(row queueRow, list queueList) streamFormData {
 		return streamFormData{row, list}
 	},
-	"newKey":     newKey,
-	"secretEnds": func() []timeChoice { return secretEnds },
-	"lifetimes":  func() []timeChoice { return lifetimes },
-	"pauses":     func() []timeChoice { return pauses },
-	"graces":     func() []timeChoice { return graces },
+	"newKey":     newIdempotencyKey,
+	"secretEnds": func() []timeChoice { return secretEndChoices },
+	"lifetimes":  func() []timeChoice { return keyLifetimeChoices },
+	"pauses":     func() []timeChoice { return pauseChoices },
+	"graces":     func() []timeChoice { return gracePeriodChoices },
 }
 
 // timeElement returns an HTML element that contains a time. times.js rewrites it in the browser's
@@ -116,8 +116,8 @@ func capitalize(word string) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// nameOr returns name, or id if name is blank.
-func nameOr(name, id string) string {
+// nameOrID returns name, or id if name is blank.
+func nameOrID(name, id string) string {
 	if strings.TrimSpace(name) == "" {
 		return id
 	}

@@ -41,8 +41,8 @@ func conditionsOf(filter json.RawMessage) (conditions []condition) {
 	return conditions
 }
 
-// operators maps operators with an operand to words.
-var operators = map[string]string{
+// filterOperatorWords maps operators with an operand to words.
+var filterOperatorWords = map[string]string{
 	"$prefix": "begins with",
 	"$gt":     "is more than",
 	"$gte":    "is at least",
@@ -62,7 +62,7 @@ func conditionText(value json.RawMessage) string {
 	}
 	texts := make([]string, 0, len(object))
 	for name, operand := range object {
-		words, known := operators[name]
+		words, known := filterOperatorWords[name]
 		switch {
 		case known:
 			texts = append(texts, words+" "+string(operand))
@@ -98,14 +98,14 @@ type filterTrial struct {
 	Filtered bool // the node currently has a filter
 }
 
-// maxTriedForm is the maximum size, in bytes, of a form with a filter. A filter can have up to 16
-// KiB, and URL encoding can triple that.
-const maxTriedForm = 64 << 10
+// maxFilterFormBytes is the maximum size, in bytes, of a form with a filter. A filter can have up
+// to 16 KiB, and URL encoding can triple that.
+const maxFilterFormBytes = 64 << 10
 
 // tryFilter shows which of the last requests to a node would match an unsaved filter. If the filter
 // is invalid, it responds with 422 and a text that describes the error.
 func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxTriedForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxFilterFormBytes)
 	workflowID, nodeID := r.PostFormValue("workflow"), r.PostFormValue("node")
 	text := r.PostFormValue("filter")
 	caller := signin.Caller(r.Context())
@@ -114,7 +114,7 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 		noteInLogEvent(r, "fragment", nil)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		_, _ = w.Write([]byte(problemOf(err)))
+		_, _ = w.Write([]byte(firstFieldProblem(err)))
 		return
 	}
 	if err != nil {
@@ -132,8 +132,8 @@ func (c *Console) tryFilter(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// problemOf returns the description of the first invalid field in an error of a call.
-func problemOf(err error) string {
+// firstFieldProblem returns the description of the first invalid field in an error of a call.
+func firstFieldProblem(err error) string {
 	if refused, ok := errors.AsType[*operate.Error](err); ok && len(refused.Fields) > 0 {
 		return refused.Fields[0].Problem
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/signin"
 )
 
-// takeAway is the value of the button that removes a setting of a trigger node.
-const takeAway = "take-away"
+// removeButtonValue is the value of the button that removes a setting of a trigger node.
+const removeButtonValue = "take-away"
 
 // nodeForm completes f, the form of one setting of a trigger node in which the operator fills in
 // one field. of returns the values of the setting's fields for the node's settings, and set changes
@@ -21,14 +21,14 @@ const takeAway = "take-away"
 // removed.
 func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
-	set func(*posted, *api.TriggerSettings) error, saved, gone string,
+	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,
 ) *form {
 	f.operation, f.single, f.whole = "PatchTrigger", true, true
-	f.maxBytes = 2 * maxTriedForm // the form contains the text twice: as shown and as edited
+	f.maxBytes = 2 * maxFilterFormBytes // the form contains the text twice: as shown and as edited
 	f.page, f.show = workflowFormPage, c.showWorkflow
-	f.save = func(r *http.Request, p *posted) (string, error) {
+	f.save = func(r *http.Request, p *postedForm) (string, error) {
 		done := saved
-		if p.values["do"] == takeAway {
+		if p.values["do"] == removeButtonValue {
 			done = gone
 			for _, field := range f.settings[0].fields {
 				p.values[field] = ""
@@ -36,7 +36,7 @@ func (c *Console) nodeForm(
 		}
 		_, err := c.Operate.PatchTrigger(r.Context(), signin.Caller(r.Context()),
 			r.PathValue("id"), r.URL.Query().Get("node"), func(s *api.TriggerSettings) error {
-				if err := p.checkUnchanged(of(s)); err != nil {
+				if err := p.checkEditConflict(of(s)); err != nil {
 					return err
 				}
 				return set(p, s)
@@ -48,8 +48,8 @@ func (c *Console) nodeForm(
 
 // handlingForms returns the forms of a trigger node as the page shows them.
 func handlingForms(ctx context.Context, s *api.TriggerSettings) (filter, order, answer formView) {
-	return viewForm(ctx, "filter", filterFields(s)), viewForm(ctx, "order", orderFields(s)),
-		viewForm(ctx, "answer", answerFields(s))
+	return newFormView(ctx, "filter", filterFields(s)), newFormView(ctx, "order", orderFields(s)),
+		newFormView(ctx, "answer", answerFields(s))
 }
 
 func filterFields(s *api.TriggerSettings) map[string]string {
@@ -62,8 +62,8 @@ func filterFields(s *api.TriggerSettings) map[string]string {
 func (c *Console) filterForm() *form {
 	return c.nodeForm(form{
 		name:     "filter",
-		settings: []setting{{"filter", []string{"filter"}, orNothing}},
-	}, filterFields, func(p *posted, s *api.TriggerSettings) error {
+		settings: []setting{{"filter", []string{"filter"}, quotedOrNothing}},
+	}, filterFields, func(p *postedForm, s *api.TriggerSettings) error {
 		if s.Filter = nil; strings.TrimSpace(p.values["filter"]) != "" {
 			s.Filter = json.RawMessage(p.values["filter"])
 		}
@@ -80,8 +80,8 @@ func (c *Console) orderForm() *form {
 	return c.nodeForm(form{
 		name:     "order",
 		fields:   map[string]string{"orderKey": "place"},
-		settings: []setting{{"order key", []string{"place"}, orNothing}},
-	}, orderFields, func(p *posted, s *api.TriggerSettings) error {
+		settings: []setting{{"order key", []string{"place"}, quotedOrNothing}},
+	}, orderFields, func(p *postedForm, s *api.TriggerSettings) error {
 		s.OrderKey = strings.TrimSpace(p.values["place"])
 		return nil
 	}, "The order key is saved: it holds from the next request on.",
@@ -113,7 +113,7 @@ func (c *Console) answerForm() *form {
 			}
 			return text + "”"
 		}}},
-	}, answerFields, func(p *posted, s *api.TriggerSettings) error {
+	}, answerFields, func(p *postedForm, s *api.TriggerSettings) error {
 		if p.values["wait"] == "" && p.values["raw"] == "" {
 			s.Answer = nil
 			return nil
@@ -128,8 +128,8 @@ func (c *Console) answerForm() *form {
 		"The answer does not wait any more.")
 }
 
-// orNothing returns the text of a setting with one field that may be empty.
-func orNothing(values []string) string {
+// quotedOrNothing returns the text of a setting with one field that may be empty.
+func quotedOrNothing(values []string) string {
 	if values[0] == "" {
 		return "nothing"
 	}
@@ -145,7 +145,7 @@ func (c *Console) rotateForm() *form {
 			"choose “ends at once”, which ends them all"),
 		page: workflowFormPage,
 		show: c.showWorkflow,
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			grace, err := strconv.ParseInt(p.values["grace"], 10, 32)
 			if err != nil || grace < 0 {
 				return "", errIncomplete()
@@ -160,8 +160,8 @@ func (c *Console) rotateForm() *form {
 	}
 }
 
-// graces are the choices of the form that rotates a token.
-var graces = []timeChoice{
+// gracePeriodChoices are the choices of the form that rotates a token.
+var gracePeriodChoices = []timeChoice{
 	{"0", "ends at once"},
 	{"3600", "works for 1 hour more"},
 	{"86400", "works for 1 day more"},

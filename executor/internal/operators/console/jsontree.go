@@ -12,10 +12,10 @@ import (
 // Limits of a tree, which keep pages small even if a sender sends large documents. The raw text
 // shows the rest.
 const (
-	maxTreeNodes = 2000
-	maxTreeDepth = 30
-	maxTreeText  = 2000 // maximum length of a string, in bytes
-	openDepth    = 3    // depth to which the tree is unfolded initially
+	maxTreeNodes  = 2000
+	maxTreeDepth  = 30
+	maxTreeText   = 2000 // maximum length of a string, in bytes
+	unfoldedDepth = 3    // depth to which the tree is unfolded initially
 )
 
 // jsonTree is a value in a JSON text. It can be folded if it has children.
@@ -65,7 +65,7 @@ func (p *treeParser) value(depth int) (*jsonTree, error) {
 	p.nodes++
 	switch v := token.(type) {
 	case json.Delim:
-		tree := &jsonTree{Kind: "object", Open: depth < openDepth}
+		tree := &jsonTree{Kind: "object", Open: depth < unfoldedDepth}
 		if v == '[' {
 			tree.Kind = "array"
 		}

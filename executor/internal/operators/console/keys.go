@@ -35,10 +35,10 @@ type keyRow struct {
 func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
 	found, at, err := fetchList(r, url.Values{}, nil,
-		func(p operate.Page) (api.List[api.Key], error) {
+		func(p operate.PageOptions) (api.List[api.Key], error) {
 			return c.Operate.Keys(ctx, caller, "", p)
 		})
-	list.Made, list.ToRevoke = madeOf[api.NewKey](ctx), questionOf[api.Key](ctx)
+	list.Made, list.ToRevoke = createdObject[api.NewKey](ctx), confirmDialogData[api.Key](ctx)
 	list.listPage, list.Unlisted = at, err != nil
 	if list.Unlisted && list.Made == nil {
 		return list, err
@@ -49,16 +49,16 @@ func (c *Console) keyList(r *http.Request) (list keyList, err error) {
 			key, !key.ExpiresAt.IsZero() &&
 				!now.Before(key.ExpiresAt), caller.Kind == operate.CallerKindKey &&
 				caller.ID == key.ID,
-			viewForm(ctx, formName("revoke", key.ID), nil),
+			newFormView(ctx, formName("revoke", key.ID), nil),
 		})
 	}
-	list.New = viewForm(ctx, "new-key", map[string]string{"expires": "7776000"})
-	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.Page{Limit: maxChoices})
+	list.New = newFormView(ctx, "new-key", map[string]string{"expires": "7776000"})
+	accounts, err := c.Operate.Accounts(ctx, caller, "", operate.PageOptions{Limit: maxChoices})
 	list.More = accounts.NextCursor != ""
 	for _, account := range accounts.Items {
 		list.Accounts = append(list.Accounts, quota{
 			ID:   account.ID,
-			Name: nameOr(account.Name, account.ID),
+			Name: nameOrID(account.Name, account.ID),
 		})
 	}
 	if list.Made != nil { // no other page can show its secret
@@ -80,7 +80,7 @@ func (c *Console) newKeyForm() *form {
 		fields:    map[string]string{"accountId": "account", "expiresAt": "expires"},
 		page:      listFormPage("/keys"),
 		show:      c.showKeys(),
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			put := api.PutKey{
 				Name: strings.TrimSpace(p.values["name"]), Role: p.values["role"],
 				AccountID: strings.TrimSpace(p.values["account"]),
@@ -114,11 +114,11 @@ func (c *Console) revokeForm() *form {
 		operation: "RevokeKey",
 		page:      listFormPage("/keys"),
 		show:      c.showKeys(),
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			key, err := c.Operate.Key(ctx, caller, r.PathValue("id"))
 			if err == nil {
-				err = p.confirm(&key)
+				err = p.requireConfirmation(&key)
 			}
 			if err == nil {
 				err = c.Operate.RevokeKey(ctx, caller, key.ID)
@@ -131,8 +131,8 @@ func (c *Console) revokeForm() *form {
 // timeChoice is a time that can be selected in a form.
 type timeChoice struct{ Seconds, Text string }
 
-// lifetimes are the choices of the form for a new key.
-var lifetimes = []timeChoice{
+// keyLifetimeChoices are the choices of the form for a new key.
+var keyLifetimeChoices = []timeChoice{
 	{"", "never"},
 	{"3600", "in 1 hour"},
 	{"86400", "in 1 day"},

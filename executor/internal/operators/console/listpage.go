@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
 )
 
-// listRows is the number of rows on one page of a list.
-const listRows = 25
+// rowsPerPage is the number of rows on one page of a list.
+const rowsPerPage = 25
 
 // listPage describes the position of a page in a list.
 type listPage struct {
@@ -27,11 +27,11 @@ type listPage struct {
 // filters as parameters, and invalid describes the filters that were ignored.
 func fetchList[T any](
 	r *http.Request, query url.Values, invalid []string,
-	ask func(operate.Page) (api.List[T], error),
+	ask func(operate.PageOptions) (api.List[T], error),
 ) (items []T, at listPage, err error) {
 	after := r.URL.Query().Get("after")
 	at.Begin = queryText(query)
-	list, ignored, err := fetchPage(after, listRows, ask)
+	list, ignored, err := fetchPage(after, rowsPerPage, ask)
 	at.First, at.Ignored = after == "" || len(ignored) > 0, slices.Concat(invalid, ignored)
 	here := maps.Clone(query)
 	if !at.First {
@@ -61,12 +61,12 @@ func listFormPage(path string) func(*http.Request) string {
 // fetchPage fetches the page of a list after a cursor. If the cursor is invalid, it fetches the
 // first page, and ignored describes the cursor.
 func fetchPage[T any](
-	after string, limit int, ask func(operate.Page) (api.List[T], error),
+	after string, limit int, ask func(operate.PageOptions) (api.List[T], error),
 ) (list api.List[T], ignored []string, err error) {
-	list, err = ask(operate.Page{Limit: limit, Cursor: after})
+	list, err = ask(operate.PageOptions{Limit: limit, Cursor: after})
 	if isInvalid(err) && after != "" {
 		ignored = []string{"“" + shortened(after) + "” is not a place in the list"}
-		list, err = ask(operate.Page{Limit: limit})
+		list, err = ask(operate.PageOptions{Limit: limit})
 	}
 	return list, ignored, err
 }

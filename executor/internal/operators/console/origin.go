@@ -14,6 +14,6 @@ func (c *Console) origin(
 	workflowID, nodeID string,
 ) (operate.ExecutionOrigin, error) {
 	of, err := c.Operate.Origin(ctx, signin.Caller(ctx), workflowID, nodeID)
-	of.WorkflowName = nameOr(of.WorkflowName, workflowID)
+	of.WorkflowName = nameOrID(of.WorkflowName, workflowID)
 	return of, err
 }

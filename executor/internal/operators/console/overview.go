@@ -74,15 +74,15 @@ func (c *Console) numbersOf(
 	if n.Day, err = c.activity(ctx, operate.ExecutionFilter{}, 24, time.Hour); err != nil {
 		return n, err
 	}
-	n.DeadLetters, err = c.deadLetters(ctx)
+	n.DeadLetters, err = c.deadLetterCountText(ctx)
 	return n, err
 }
 
-func (c *Console) deadLetters(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+func (c *Console) deadLetterCountText(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	found, err := c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{},
-		operate.Page{Limit: maxDeadLetters})
+		operate.PageOptions{Limit: maxDeadLetters})
 	switch n := len(found.Items); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", nil

@@ -169,6 +169,7 @@ func TestEveryPage(t *testing.T) {
 			"<code>deleted-one</code>", "sender unknown", "no workflow", "<b>1,234</b>", "mistyped",
 		},
 		"/refusals?within=9y&after=nonsense": {"“9y” is not a span of time; “nonsense” is not a " +
+			"" +
 			"place in the list", "<b>17</b>"},
 		"/accounts": {"When something fails: events start no workflow", "hookstart run --queue alerts --raw -- deploy/events/chat.sh", `action="/accounts/on-free/events"`, "1 of 1 active", "1 active workflow refused", "free: 1 active, 60 requests/min, 1 GB a day<", "pro: any number active, 600 requests/min per workflow, 10 GB a day<"},
 		"/executions?status=broken&source=x&within=9y&after=nonsense": {"“broken” is not a " +
@@ -286,7 +287,7 @@ func (r *rig) start(
 func (r *rig) refused(workflowID, code string, n int64, userAgent string) {
 	r.t.Helper()
 	now := time.Now()
-	r.check(r.store.AddRefusals(r.t.Context(), workflowID+code, now, []store.Refusal{{
+	r.check(r.store.AddRefusals(r.t.Context(), workflowID+code, now, []store.RefusalCount{{
 		WorkflowID: workflowID, Code: code, Minute: now.Truncate(time.Minute), Count: n,
 		Last: store.RefusedRequest{At: now, BodyBytes: 2048, UserAgent: userAgent},
 	}}))
@@ -428,13 +429,13 @@ func TestPagesOfRefusals(t *testing.T) {
 		t.Error("without any, it does not say so")
 	}
 	now := time.Now().UTC().Truncate(time.Minute)
-	var all []store.Refusal
+	var all []store.RefusalCount
 	for i := range 60 {
 		at := now.Add(-time.Duration(i) * time.Second)
 		if i >= 30 {
 			at = now.Add(-2*time.Hour - time.Duration(i)*time.Second)
 		}
-		all = append(all, store.Refusal{
+		all = append(all, store.RefusalCount{
 			WorkflowID: fmt.Sprintf("w-%02d", i), Code: "json_invalid",
 			Minute: at.Truncate(time.Minute), Count: 1, Last: store.RefusedRequest{At: at},
 		})

@@ -19,16 +19,16 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-const panelRows = 25
+const executionListRows = 25
 
 // executionList is the template data of a list of executions with its filters.
 type executionList struct {
 	Path       string // path of the page that shows the panel
 	WorkflowID string // workflow whose executions are listed; "" means all workflows
 	NodeID     string // node that the page shows, to be preserved in links
-	Filter     panelFilter
+	Filter     executionListFilter
 	Ignored    []string // descriptions of the invalid parts of the query, for display
-	Rows       []row
+	Rows       []executionRow
 	First      bool         // this is the newest page, which is updated live
 	Older      template.URL // query of the next page; "" means that this is the last one
 	Limit      int
@@ -36,24 +36,24 @@ type executionList struct {
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }
 
-// panelFilter holds the filters. Empty fields do not filter.
-type panelFilter struct {
+// executionListFilter holds the filters. Empty fields do not filter.
+type executionListFilter struct {
 	Status, Source, Within, DeliveryID string
 	Workflow, Account                  string // only if the panel lists all workflows
 }
 
 // Any reports whether any field is set.
-func (f panelFilter) Any() bool { return f != panelFilter{} }
+func (f executionListFilter) Any() bool { return f != executionListFilter{} }
 
-// row is an execution in a list.
-type row struct {
+// executionRow is an execution in a list.
+type executionRow struct {
 	operate.Execution
 	operate.ExecutionOrigin
 	ShowWorkflow bool
 }
 
 // Took returns the time from acceptance until the execution ended, or zero if it has not ended.
-func (r row) Took() time.Duration { return took(r.Execution) }
+func (r executionRow) Took() time.Duration { return took(r.Execution) }
 
 func took(e operate.Execution) time.Duration {
 	if e.FinishedAt.IsZero() {
@@ -63,26 +63,26 @@ func took(e operate.Execution) time.Duration {
 }
 
 // Ended reports whether the execution has ended, including by rejection.
-func (r row) Ended() bool { return execution.Status(r.Status).Final() }
+func (r executionRow) Ended() bool { return execution.Status(r.Status).Final() }
 
-// maxWhy is the maximum length, in characters, of a failure's cause in a list.
-const maxWhy = 300
+// maxFailureCauseLength is the maximum length, in characters, of a failure's cause in a list.
+const maxFailureCauseLength = 300
 
 // Why returns the first line of the execution's error, or "" if the execution did not fail.
-func (r row) Why() string {
+func (r executionRow) Why() string {
 	if execution.Status(r.Status) != execution.Failed {
 		return ""
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(r.Error), "\n")
-	if text := []rune(line); len(text) > maxWhy {
-		return string(text[:maxWhy]) + "…"
+	if text := []rune(line); len(text) > maxFailureCauseLength {
+		return string(text[:maxFailureCauseLength]) + "…"
 	}
 	return line
 }
 
 // CanRequeue reports whether the execution is a dead letter whose trigger node still exists.
 // Requeuing may still fail if the stream has deleted its input.
-func (r row) CanRequeue() bool {
+func (r executionRow) CanRequeue() bool {
 	return r.HasNode && isDeadLetter(r.Execution)
 }
 
@@ -91,33 +91,33 @@ func isDeadLetter(e operate.Execution) bool {
 		e.DismissedAt.IsZero()
 }
 
-func panelFilterOf(query url.Values) (f panelFilter, ignored []string) {
+func parseExecutionListFilter(query url.Values) (f executionListFilter, ignored []string) {
 	read := filterReader{query: query}
-	f = panelFilter{
+	f = executionListFilter{
 		DeliveryID: read.text("delivery"), Workflow: read.text("of"), Account: read.text("account"),
-		Status: read.known("status", "status",
+		Status: read.validValue("status", "status",
 			func(status string) bool {
 				return slices.Contains(execution.Statuses, execution.Status(status))
 			}),
-		Source: read.known("source", "way to start an execution", func(source string) bool {
+		Source: read.validValue("source", "way to start an execution", func(source string) bool {
 			return slices.Contains(execution.Sources, execution.Source(source))
 		}),
-		Within: read.timeSpanID(spans),
+		Within: read.timeSpanID(filterTimeSpans),
 	}
 	return f, read.ignored
 }
 
-// panel returns the list of executions for a request, using the filters and the cursor in the
-// request's query.
-func (c *Console) panel(r *http.Request, path, workflowID string) (executionList, error) {
+// executionList returns the list of executions for a request, using the filters and the cursor in
+// the request's query.
+func (c *Console) executionList(r *http.Request, path, workflowID string) (executionList, error) {
 	query := r.URL.Query()
 	p := executionList{
 		Path:       path,
 		WorkflowID: workflowID,
 		NodeID:     query.Get("node"),
-		Limit:      panelRows,
+		Limit:      executionListRows,
 	}
-	p.Filter, p.Ignored = panelFilterOf(query)
+	p.Filter, p.Ignored = parseExecutionListFilter(query)
 	err := c.fillRows(r.Context(), &p, query.Get("after"))
 	if err == nil && workflowID == "" {
 		p.Workflows, p.Accounts, err = c.suggestions(r.Context())
@@ -132,7 +132,7 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
 		DeliveryPrefix: p.Filter.DeliveryID, Since: timeSpanStart(p.Filter.Within),
 	}
-	ask := func(page operate.Page) (api.List[operate.Execution], error) {
+	ask := func(page operate.PageOptions) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
 	}
 	found, ignored, err := fetchPage(after, p.Limit, ask)
@@ -155,7 +155,7 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 		if err != nil {
 			return err
 		}
-		p.Rows = append(p.Rows, row{one, from, p.WorkflowID == ""})
+		p.Rows = append(p.Rows, executionRow{one, from, p.WorkflowID == ""})
 	}
 	return nil
 }
@@ -237,17 +237,17 @@ const maxSuggested = 200
 // suggestions returns the first workflows and accounts, as suggestions for filters.
 func (c *Console) suggestions(ctx context.Context) (workflows, accounts []linkChoice, err error) {
 	some, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
-		operate.Page{Limit: maxSuggested})
+		operate.PageOptions{Limit: maxSuggested})
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, w := range some.Items {
-		workflows = append(workflows, choiceOf(w))
+		workflows = append(workflows, workflowLinkChoice(w))
 	}
 	owners, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
-		operate.Page{Limit: maxSuggested})
+		operate.PageOptions{Limit: maxSuggested})
 	for _, a := range owners.Items {
-		accounts = append(accounts, linkChoice{ID: a.ID, Name: nameOr(a.Name, a.ID)})
+		accounts = append(accounts, linkChoice{ID: a.ID, Name: nameOrID(a.Name, a.ID)})
 	}
 	return workflows, accounts, err
 }
@@ -272,7 +272,7 @@ func (c *Console) listExecutions(w http.ResponseWriter, r *http.Request) {
 	}
 	pageHandler(c, "executions", page{Title: "Executions", Section: "executions"},
 		func(r *http.Request) (executionList, error) {
-			return c.panel(r, "/executions", "")
+			return c.executionList(r, "/executions", "")
 		})(w, r)
 }
 
@@ -287,9 +287,9 @@ func (c *Console) newestRows(r *http.Request) (executionList, error) {
 	if p.WorkflowID != "" {
 		p.Path = "/workflows/" + url.PathEscape(p.WorkflowID)
 	}
-	p.Filter, _ = panelFilterOf(query)
+	p.Filter, _ = parseExecutionListFilter(query)
 	limit, _ := strconv.Atoi(query.Get("limit")) // invalid text counts as 0
-	p.Limit = cmp.Or(min(max(0, limit), panelRows), panelRows)
+	p.Limit = cmp.Or(min(max(0, limit), executionListRows), executionListRows)
 	err := c.fillRows(r.Context(), &p, "")
 	return p, err
 }

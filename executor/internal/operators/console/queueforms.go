@@ -29,7 +29,7 @@ func (c *Console) pauseForm() *form {
 	return c.queueForm(form{
 		name:      "pause",
 		operation: "PauseQueue",
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller, name := r.Context(), signin.Caller(r.Context()), r.PathValue("queue")
 			if p.values["do"] == "resume" {
 				_, err := c.Operate.ResumeQueue(ctx, caller, name)
@@ -49,8 +49,8 @@ func (c *Console) pauseForm() *form {
 	})
 }
 
-// pauses are the choices of the form that pauses a queue.
-var pauses = []timeChoice{
+// pauseChoices are the choices of the form that pauses a queue.
+var pauseChoices = []timeChoice{
 	{"0", "until resumed"},
 	{"3600", "for 1 hour"},
 	{"28800", "for 8 hours"},
@@ -71,7 +71,7 @@ func (c *Console) groupForm() *form {
 			return values[0]
 		}}},
 		fields: map[string]string{"maxInFlight": "limit"},
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			var limit *int64
 			if text := p.values["limit"]; text != "" {
 				n, err := strconv.ParseInt(text, 10, 64)
@@ -82,7 +82,7 @@ func (c *Console) groupForm() *form {
 			}
 			queue, group := r.PathValue("queue"), r.PathValue("group")
 			ctx := operate.WithQueueGroupCondition(r.Context(), group, func(now *int64) error {
-				return p.checkUnchanged(map[string]string{"limit": limitText(now)})
+				return p.checkEditConflict(map[string]string{"limit": limitText(now)})
 			})
 			_, err := c.Operate.SetQueueGroup(ctx, signin.Caller(ctx), queue, group, limit)
 			return "The limit of the group " + group + " of " + queue + " is set.", err
@@ -109,9 +109,9 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 	}
 }
 
-// streamOf returns the settings of a queue's own stream, or nil if it has none, or only one
-// that ends when it is empty.
-func streamOf(q api.Queue) *api.PutQueueStream {
+// ownStreamSettings returns the settings of a queue's own stream, or nil if it has none, or only
+// one that ends when it is empty.
+func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 	if q.OwnStream == nil || q.OwnStream.Phase == "draining" {
 		return nil
 	}
@@ -153,7 +153,7 @@ func streamText(values []string) string {
 	return cmp.Or(strings.Join(texts, ", "), "those of the shared stream")
 }
 
-func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
+func (c *Console) saveStream(r *http.Request, p *postedForm) (string, error) {
 	if p.values["do"] == "default" {
 		for _, field := range p.form.settings[0].fields {
 			p.values[field] = ""
@@ -174,7 +174,7 @@ func (c *Console) saveStream(r *http.Request, p *posted) (string, error) {
 	}
 	queue := r.PathValue("queue")
 	ctx := operate.WithQueueStreamCondition(r.Context(), func(now *api.PutQueueStream) error {
-		return p.checkUnchanged(streamFields(now))
+		return p.checkEditConflict(streamFields(now))
 	})
 	_, err := c.Operate.SetQueueStream(ctx, signin.Caller(ctx), queue, put)
 	return queue + " has a stream of its own.", err
@@ -185,7 +185,7 @@ func (c *Console) dropStreamForm() *form {
 	return c.queueForm(form{
 		name:      "drop-stream",
 		operation: "DropQueueStream",
-		save: func(r *http.Request, _ *posted) (string, error) {
+		save: func(r *http.Request, _ *postedForm) (string, error) {
 			queue := r.PathValue("queue")
 			err := c.Operate.DropQueueStream(r.Context(), signin.Caller(r.Context()), queue)
 			return queue + " is in the shared stream.", err

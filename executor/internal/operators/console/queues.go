@@ -27,7 +27,7 @@ type queueRow struct {
 func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	ctx := r.Context()
 	found, at, err := fetchList(r, url.Values{}, nil,
-		func(p operate.Page) (api.List[api.Queue], error) {
+		func(p operate.PageOptions) (api.List[api.Queue], error) {
 			return c.Operate.Queues(ctx, signin.Caller(ctx), "", p)
 		})
 	if err != nil {
@@ -35,19 +35,20 @@ func (c *Console) queueList(r *http.Request) (list queueList, err error) {
 	}
 	list.listPage = at
 	list.Said.ID = "queue-said"
-	if p := postedOf(ctx); p != nil {
+	if p := postedFormFromContext(ctx); p != nil {
 		list.Said.Text, list.Said.Focus = r.PathValue("queue")+": "+p.Message, true
 	}
 	for _, q := range found {
 		row := queueRow{
-			Queue:  q,
-			Stream: viewForm(ctx, formName("stream", q.Queue), streamFields(streamOf(q))),
-			Pause:  viewForm(ctx, formName("pause", q.Queue), map[string]string{"seconds": "0"}),
+			Queue: q,
+			Stream: newFormView(ctx, formName("stream", q.Queue),
+				streamFields(ownStreamSettings(q))),
+			Pause:  newFormView(ctx, formName("pause", q.Queue), map[string]string{"seconds": "0"}),
 			Limits: map[string]formView{},
 		}
 		for _, g := range q.Groups {
 			row.Members += g.Members
-			row.Limits[g.Group] = viewForm(ctx, formName("limit", q.Queue, g.Group),
+			row.Limits[g.Group] = newFormView(ctx, formName("limit", q.Queue, g.Group),
 				map[string]string{"limit": limitText(g.MaxInFlight)})
 		}
 		list.Rows = append(list.Rows, row)

@@ -40,7 +40,7 @@ func quotaOf(from operate.Quota) quota {
 	q := quota{
 		Quota:  from,
 		ID:     from.Account.ID,
-		Name:   nameOr(from.Account.Name, from.Account.ID),
+		Name:   nameOrID(from.Account.Name, from.Account.ID),
 		Plan:   from.Account.Plan,
 		Events: from.Account.Events,
 	}

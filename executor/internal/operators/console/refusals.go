@@ -93,11 +93,11 @@ var advice = map[webhook.Code]string{
 }
 
 func (c *Console) refusals(ctx context.Context, workflowID string) (refusals, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	found := refusals{WorkflowID: workflowID}
 	counted, err := c.Operate.Refusals(ctx, signin.Caller(ctx), "", workflowID, time.Time{},
-		operate.Page{Limit: api.MaxLimit})
+		operate.PageOptions{Limit: api.MaxLimit})
 	if errors.Is(err, context.DeadlineExceeded) {
 		found.Missing = true
 		return found, nil

@@ -21,8 +21,9 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// pages holds the templates by name. Each template includes the layout and the shared parts.
-type pages map[string]*template.Template
+// pageTemplates holds the templates by name. Each template includes the layout and the shared
+// parts.
+type pageTemplates map[string]*template.Template
 
 // viewer holds the properties of a caller that templates depend on: the role, and whether the
 // caller has access to all accounts.
@@ -35,16 +36,19 @@ func viewerOf(caller operate.Caller) viewer {
 	return viewer{caller.Role, caller.Role != "" && caller.AccountID == ""}
 }
 
-// parseForAll returns the pages for each possible viewer. They are parsed when such a viewer first
-// requests a page, except those for visitors who have not signed in. Those are parsed immediately,
-// so that an error in a template is noticed at startup.
-func parseForAll(assetsPath string) map[viewer]func() pages {
+// parsePagesByViewer returns the pages for each possible viewer. They are parsed when such a viewer
+// first requests a page, except those for visitors who have not signed in. Those are parsed
+// immediately, so that an error in a template is noticed at startup.
+func parsePagesByViewer(assetsPath string) map[viewer]func() pageTemplates {
 	strangers := parsePages(assetsPath, viewer{})
-	all := map[viewer]func() pages{{}: func() pages { return strangers }}
+	all := map[viewer]func() pageTemplates{{}: func() pageTemplates { return strangers }}
 	for _, role := range operate.Roles() {
 		for _, wide := range []bool{false, true} {
 			viewer := viewer{role, wide}
-			all[viewer] = sync.OnceValue(func() pages { return parsePages(assetsPath, viewer) })
+			all[viewer] = sync.OnceValue(func() pageTemplates {
+				return parsePages(assetsPath,
+					viewer)
+			})
 		}
 	}
 	return all
@@ -59,11 +63,11 @@ type page struct {
 	Refresh  string // URL that the browser loads immediately; "" means none
 	Done     string // message about a form that has just been saved, shown once; "" means none
 	// RunAgain is set if the page asks what an execution runs again on.
-	RunAgain *runAgainChoice
+	RunAgain *runAgainDialog
 	Body     any
 }
 
-func parsePages(assetsPath string, viewer viewer) pages {
+func parsePages(assetsPath string, viewer viewer) pageTemplates {
 	functions := template.FuncMap{
 		"asset":  func(name string) string { return assetsPath + "/" + name },
 		"may":    func(role string) bool { return viewer.role.Includes(operate.Role(role)) },
@@ -74,14 +78,14 @@ func parsePages(assetsPath string, viewer viewer) pages {
 			return string(text), err
 		},
 	}
-	maps.Copy(functions, formats)
+	maps.Copy(functions, formatFuncs)
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles,
 		"templates/layout.html", "templates/parts/*.html"))
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		panic(err) // cannot fail: the pattern is valid
 	}
-	all := pages{}
+	all := pageTemplates{}
 	for _, file := range files {
 		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
 		if name != "layout" {
@@ -97,8 +101,8 @@ func parsePages(assetsPath string, viewer viewer) pages {
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Caller = callerOf(c, r)
 	p.SignedIn = p.Caller != operate.Caller{}
-	p.RunAgain = questionOf[runAgainChoice](r.Context())
-	if failed := postedOf(r.Context()); failed != nil && status == http.StatusOK {
+	p.RunAgain = confirmDialogData[runAgainDialog](r.Context())
+	if failed := postedFormFromContext(r.Context()); failed != nil && status == http.StatusOK {
 		status = failed.status
 	} else if p.SignedIn && status == http.StatusOK && r.Method == http.MethodGet {
 		p.Done = c.SignIn.TakeNotice(w, r)
@@ -122,8 +126,8 @@ func pageHandler[T any](
 	}
 }
 
-// fragment returns the handler for a part of a page that the browser loads separately.
-func fragment[T any](
+// fragmentHandler returns the handler for a part of a page that the browser loads separately.
+func fragmentHandler[T any](
 	c *Console, name, part string, data func(*http.Request) (T, error),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +146,7 @@ func callerOf(c *Console, r *http.Request) operate.Caller {
 	if caller := signin.Caller(r.Context()); caller.Kind != "" {
 		return caller
 	}
-	caller, err := c.SignIn.PageCaller(r)
+	caller, err := c.SignIn.SessionCaller(r)
 	if err != nil {
 		return operate.Caller{}
 	}
@@ -172,8 +176,8 @@ func (c *Console) write(
 	}
 }
 
-// problem is the template data of an error page.
-type problem struct {
+// errorPage is the template data of an error page.
+type errorPage struct {
 	Status        int
 	Title, Detail string
 }
@@ -189,7 +193,7 @@ func (c *Console) renderError(
 		title, detail = "Internal error",
 			"The page could not be rendered. The executor's log says why."
 	}
-	c.render(w, r, status, "problem", page{Title: title, Body: problem{status, title, detail}})
+	c.render(w, r, status, "problem", page{Title: title, Body: errorPage{status, title, detail}})
 }
 
 // renderCallError responds with the error page for an error of a call.

@@ -30,7 +30,7 @@ type requests struct {
 
 // requests counts the requests of the last hour.
 func (c *Console) requests(ctx context.Context, now time.Time) (requests, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	first := now.UTC().Truncate(time.Minute).Add(-(requestMinutes - 1) * time.Minute)
 	counts, err := c.Operate.Requests(ctx, signin.Caller(ctx), first)
@@ -73,8 +73,8 @@ func (c *Console) requests(ctx context.Context, now time.Time) (requests, error)
 	return got, nil
 }
 
-// others is the name of the chart's part that sums up all less frequent causes.
-const others = "others"
+// otherCausesName is the name of the chart's part that sums up all less frequent causes.
+const otherCausesName = "others"
 
 // causeParts returns the most frequent causes as parts. If there are too many causes, the last part
 // is others, whose counts causeParts adds to causes.
@@ -89,8 +89,8 @@ func causeParts(causes map[string][]int64) []chartPart {
 				rest[at] += n
 			}
 		}
-		causes[others] = rest
-		codes = append(codes[:maxCauses], others)
+		causes[otherCausesName] = rest
+		codes = append(codes[:maxCauses], otherCausesName)
 	}
 	parts := make([]chartPart, len(codes))
 	for i, code := range codes {

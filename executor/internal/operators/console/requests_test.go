@@ -22,12 +22,13 @@ func TestChartOfCauses(t *testing.T) {
 		for n, minute := range []time.Time{
 			now, now.Add(-30 * time.Minute), now.Add(-2 * time.Hour), now.Add(2 * time.Hour),
 		} {
-			r.check(r.store.AddRefusals(t.Context(), fmt.Sprint(code, n), now, []store.Refusal{{
-				Code:   code,
-				Minute: minute.Truncate(time.Minute),
-				Count:  int64(10 * (i + 1)),
-				Last:   store.RefusedRequest{At: minute},
-			}}))
+			r.check(r.store.AddRefusals(t.Context(), fmt.Sprint(code, n), now,
+				[]store.RefusalCount{{
+					Code:   code,
+					Minute: minute.Truncate(time.Minute),
+					Count:  int64(10 * (i + 1)),
+					Last:   store.RefusedRequest{At: minute},
+				}}))
 		}
 	}
 	body := r.get("/", session).body

@@ -25,7 +25,7 @@ const maxSampleForm = 3*operate.MaxSamplePayloadBytes + 16<<10
 
 // sampleForm returns a form of the sample payload. test is called after the payload was saved.
 func (c *Console) sampleForm(
-	operation string, test func(r *http.Request, p *posted) (string, error),
+	operation string, test func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
 		name:      "sample",
@@ -39,7 +39,7 @@ func (c *Console) sampleForm(
 		maxBytes: maxSampleForm,
 		page:     workflowFormPage,
 		show:     c.showWorkflow,
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			if err := c.storeSample(r, p); err != nil {
 				return "", err
 			}
@@ -69,7 +69,7 @@ func sampleDigest(text string) string {
 func sampleFields(stored []byte, text string) map[string]string {
 	return map[string]string{
 		"sample": text, "digest": storedDigest(stored), "display": sampleDigest(text),
-		keyField: newKey(),
+		idempotencyKeyField: newIdempotencyKey(),
 	}
 }
 
@@ -82,18 +82,18 @@ func storedDigest(stored []byte) string {
 }
 
 // storeSample stores the sample payload if the operator has changed it.
-func (c *Console) storeSample(r *http.Request, p *posted) error {
+func (c *Console) storeSample(r *http.Request, p *postedForm) error {
 	text := p.values["sample"]
 	digest := sampleDigest(text)
 	if digest == p.values["display"] {
-		p.values["digest"], p.stored = p.values[shownPrefix+"digest"], true
+		p.values["digest"], p.stored = p.values[shownFieldPrefix+"digest"], true
 		delete(p.values, "sample") // a failure shows the present one
 		delete(p.values, "display")
 		return c.checkSampleShown(r, p)
 	}
 	p.values["digest"] = digest
 	ctx := operate.WithSampleCondition(r.Context(), func(stored []byte) error {
-		return p.checkUnchanged(map[string]string{"digest": storedDigest(stored)})
+		return p.checkEditConflict(map[string]string{"digest": storedDigest(stored)})
 	})
 	_, err := c.Operate.SetSamplePayload(ctx, signin.Caller(ctx), r.PathValue("id"),
 		r.URL.Query().Get("node"), []byte(text))
@@ -104,7 +104,7 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 		return err
 	}
 	p.stored, p.fields = true, map[string]string{
-		shownPrefix + "digest": digest, "display": digest,
+		shownFieldPrefix + "digest": digest, "display": digest,
 	}
 	maps.Copy(p.values, p.fields)
 	return nil
@@ -112,31 +112,32 @@ func (c *Console) storeSample(r *http.Request, p *posted) error {
 
 // checkSampleShown returns an error if the stored sample payload is not the one that the page has
 // shown.
-func (c *Console) checkSampleShown(r *http.Request, p *posted) error {
+func (c *Console) checkSampleShown(r *http.Request, p *postedForm) error {
 	node, err := c.Operate.Trigger(r.Context(), signin.Caller(r.Context()), r.PathValue("id"),
 		r.URL.Query().Get("node"))
 	if err != nil || storedDigest(node.SamplePayload) == p.values["digest"] {
 		return err
 	}
-	return operate.ChangedSince("Not done: somebody else has changed the sample payload since " +
+	return operate.NewChangedSinceError("Not done: somebody else has changed the sample payload " +
+		"since " +
 		"you opened the page. This is the new one.")
 }
 
 func (c *Console) saveSampleForm() *form {
-	return c.sampleForm("SetSamplePayload", func(*http.Request, *posted) (string, error) {
+	return c.sampleForm("SetSamplePayload", func(*http.Request, *postedForm) (string, error) {
 		return "Saved.", nil
 	})
 }
 
 func (c *Console) rerunTriggerForm() *form {
-	return c.sampleForm("RerunTrigger", func(r *http.Request, p *posted) (string, error) {
-		key, err := p.key()
+	return c.sampleForm("RerunTrigger", func(r *http.Request, p *postedForm) (string, error) {
+		key, err := p.idempotencyKey()
 		if err != nil {
 			return "", err
 		}
 		started, err := c.Operate.RerunTrigger(r.Context(), signin.Caller(r.Context()),
 			r.PathValue("id"), r.URL.Query().Get("node"), key)
-		return p.setStarted(started, onSample), err
+		return p.setStarted(started, startedOnSampleMessage), err
 	})
 }
 
@@ -150,8 +151,8 @@ func testDeliveryID(key, digest string) string { return "test-" + key + "-" + di
 // sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender
 // does.
 func (c *Console) sendTestForm() *form {
-	return c.sampleForm("SendTest", func(r *http.Request, p *posted) (string, error) {
-		key, err := p.key()
+	return c.sampleForm("SendTest", func(r *http.Request, p *postedForm) (string, error) {
+		key, err := p.idempotencyKey()
 		if err != nil {
 			return "", err
 		}
@@ -168,7 +169,8 @@ func (c *Console) sendTestForm() *form {
 				"Sent as "+c.senderTitle(ctx, id, node)+" does"+testOutcome(sent)), nil
 		case !sent.Success:
 			if sent.Code == string(webhook.CodeWorkflowInactive) {
-				p.values[keyField] = newKey() // so that another test is recorded, too
+				// so that another test is recorded, too
+				p.values[idempotencyKeyField] = newIdempotencyKey()
 			}
 			return "", &operate.Error{Code: codeTestRefused, Detail: testRefusal(sent)}
 		case sent.Filtered:

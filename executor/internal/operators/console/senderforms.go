@@ -107,11 +107,11 @@ func (t *trigger) setSenderForms(ctx context.Context) {
 			Preset: t.Sender.Preset, Settings: t.Sender.Settings,
 		})
 	}
-	t.SenderForm = viewForm(ctx, "sender", current)
-	t.NewSecretForm = viewForm(ctx, "new-secret", map[string]string{"ends": "86400"})
-	t.EndForm = viewForm(ctx, "end", nil)
-	t.SecretToEnd = questionOf[secretToEnd](ctx)
-	t.SenderToRemove = questionOf[api.Sender](ctx)
+	t.SenderForm = newFormView(ctx, "sender", current)
+	t.NewSecretForm = newFormView(ctx, "new-secret", map[string]string{"ends": "86400"})
+	t.EndForm = newFormView(ctx, "end", nil)
+	t.SecretToEnd = confirmDialogData[secretToEnd](ctx)
+	t.SenderToRemove = confirmDialogData[api.Sender](ctx)
 	t.PresetFields = t.presetFields(t.SenderForm.Value("preset"))
 }
 
@@ -166,7 +166,7 @@ func (c *Console) senderForm() *form {
 	}
 }
 
-func (c *Console) saveSender(r *http.Request, p *posted) (string, error) {
+func (c *Console) saveSender(r *http.Request, p *postedForm) (string, error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
 	presets, err := c.Operate.SenderPresets(ctx, caller)
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *Console) saveSender(r *http.Request, p *posted) (string, error) {
 		put.Secrets = []string{secret}
 	}
 	ctx = operate.WithSenderCondition(ctx, func(now *api.PutSender) error {
-		return p.checkUnchanged(map[string]string{"sender": senderText(now)})
+		return p.checkEditConflict(map[string]string{"sender": senderText(now)})
 	})
 	_, err = c.Operate.PutSender(ctx, caller, r.PathValue("id"), r.URL.Query().Get("node"), put)
 	return "The sender is set: from the next request on.", withSettingLabels(err, preset)
@@ -236,7 +236,7 @@ func (c *Console) newSecretForm() *form {
 		maxBytes:  maxSenderForm,
 		page:      workflowFormPage,
 		show:      c.showWorkflow,
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			add := api.AddSenderSecret{Secret: p.values["secret"]}
 			if text := p.values["ends"]; text != "" {
 				seconds, err := strconv.ParseInt(text, 10, 32)
@@ -252,17 +252,18 @@ func (c *Console) newSecretForm() *form {
 	}
 }
 
-// secretEnds are the choices of when the other secrets end.
-var secretEnds = []timeChoice{
+// secretEndChoices are the choices of when the other secrets end.
+var secretEndChoices = []timeChoice{
 	{"0", "end at once"},
 	{"3600", "work for 1 hour more"},
 	{"86400", "work for 1 day more"},
 	{"", "stay"},
 }
 
-// endForm returns a form that ends something of a trigger node's sender, after a question.
-func (c *Console) endForm(
-	operation string, save func(r *http.Request, p *posted) (string, error),
+// senderRemovalForm returns a form that ends something of a trigger node's sender, after a
+// question.
+func (c *Console) senderRemovalForm(
+	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
 	return &form{
 		name: "end", operation: operation, page: workflowFormPage, show: c.showWorkflow, save: save,
@@ -283,13 +284,15 @@ func (c *Console) senderOf(r *http.Request) (*api.Sender, error) {
 type secretToEnd struct{ ID string }
 
 func (c *Console) endSecretForm() *form {
-	return c.endForm("RemoveSenderSecret", func(r *http.Request, p *posted) (string, error) {
+	return c.senderRemovalForm("RemoveSenderSecret", func(r *http.Request, p *postedForm) (string,
+		error,
+	) {
 		secret := r.PathValue("secret")
 		sender, err := c.senderOf(r)
 		if err == nil && slices.ContainsFunc(sender.Secrets, func(s api.SenderSecret) bool {
 			return s.ID == secret
 		}) {
-			err = p.confirm(&secretToEnd{secret})
+			err = p.requireConfirmation(&secretToEnd{secret})
 		}
 		if err == nil {
 			err = c.Operate.RemoveSenderSecret(r.Context(), signin.Caller(r.Context()),
@@ -300,10 +303,12 @@ func (c *Console) endSecretForm() *form {
 }
 
 func (c *Console) removeSenderForm() *form {
-	return c.endForm("RemoveSender", func(r *http.Request, p *posted) (string, error) {
+	return c.senderRemovalForm("RemoveSender", func(r *http.Request, p *postedForm) (string,
+		error,
+	) {
 		sender, err := c.senderOf(r)
 		if err == nil {
-			err = p.confirm(sender)
+			err = p.requireConfirmation(sender)
 		}
 		if err == nil {
 			err = c.Operate.RemoveSender(r.Context(), signin.Caller(r.Context()),

@@ -31,7 +31,7 @@ func (c *Console) workflowSettingsForm() *form {
 		settings: []setting{
 			{"name", []string{"name"}, quoted},
 			{"queue", []string{"queue"}, quoted},
-			{"rate limit", []string{"requests", "seconds"}, ownRateText},
+			{"rate limit", []string{"requests", "seconds"}, rateLimitSettingText},
 		},
 		fields: map[string]string{"rateLimit": "requests"},
 		words: strings.NewReplacer("rateLimit.requests", "the requests",
@@ -42,9 +42,9 @@ func (c *Console) workflowSettingsForm() *form {
 	}
 }
 
-// workflowSettings returns the fields of the settings form.
-func workflowSettings(id, name, queue string, rate *api.RateLimit) map[string]string {
-	fields := map[string]string{"name": nameOr(name, id), "queue": queue}
+// workflowSettingsFields returns the fields of the settings form.
+func workflowSettingsFields(id, name, queue string, rate *api.RateLimit) map[string]string {
+	fields := map[string]string{"name": nameOrID(name, id), "queue": queue}
 	if rate != nil {
 		fields["requests"] = strconv.FormatInt(rate.Requests, 10)
 		fields["seconds"] = strconv.FormatInt(rate.WindowSeconds, 10)
@@ -52,26 +52,26 @@ func workflowSettings(id, name, queue string, rate *api.RateLimit) map[string]st
 	return fields
 }
 
-func ownRateText(values []string) string {
+func rateLimitSettingText(values []string) string {
 	if values[0] == "" {
 		return "the plan’s"
 	}
 	return "“" + values[0] + " in " + values[1] + " seconds”"
 }
 
-func (c *Console) saveWorkflowSettings(r *http.Request, p *posted) (string, error) {
+func (c *Console) saveWorkflowSettings(r *http.Request, p *postedForm) (string, error) {
 	name := strings.TrimSpace(p.values["name"])
 	if p.isEdited("name") && name == "" {
 		return "", invalidField("name", "is required")
 	}
-	rate, err := p.ownRate()
+	rate, err := p.parseRateLimit()
 	if err != nil {
 		return "", err
 	}
 	id := r.PathValue("id")
 	_, err = c.Operate.PatchWorkflow(r.Context(), signin.Caller(r.Context()), id,
 		func(put *api.PutWorkflow) error {
-			if err := p.checkUnchanged(workflowSettings(id, put.Name, put.Queue,
+			if err := p.checkEditConflict(workflowSettingsFields(id, put.Name, put.Queue,
 				put.RateLimit)); err != nil {
 				return err
 			}
@@ -89,8 +89,8 @@ func (c *Console) saveWorkflowSettings(r *http.Request, p *posted) (string, erro
 	return "The settings are saved.", err
 }
 
-// ownRate returns the rate limit in the form, or nil if the plan's applies.
-func (p *posted) ownRate() (*api.RateLimit, error) {
+// parseRateLimit returns the rate limit in the form, or nil if the plan's applies.
+func (p *postedForm) parseRateLimit() (*api.RateLimit, error) {
 	requests, seconds := p.values["requests"], p.values["seconds"]
 	if requests == "" && seconds == "" || !p.isEdited("requests", "seconds") {
 		return nil, nil //nolint:nilnil // nil is the plan's limit
@@ -132,7 +132,7 @@ func (c *Console) workflowSwitchForm() *form {
 	}
 }
 
-func (c *Console) saveWorkflowSwitch(r *http.Request, p *posted) (string, error) {
+func (c *Console) saveWorkflowSwitch(r *http.Request, p *postedForm) (string, error) {
 	var change func(context.Context, operate.Caller, string) (api.Workflow, error)
 	switch p.values["active"] {
 	case "true":
@@ -151,7 +151,7 @@ func (c *Console) saveWorkflowSwitch(r *http.Request, p *posted) (string, error)
 	if err != nil {
 		return "", err
 	}
-	name := "“" + nameOr(w.Name, w.ID) + "”"
+	name := "“" + nameOrID(w.Name, w.ID) + "”"
 	if w.Active {
 		return name + " is active.", nil
 	}
@@ -174,17 +174,17 @@ func (c *Console) deleteWorkflowForm() *form {
 		operation: "DeleteWorkflow",
 		page:      workflowFormPage,
 		show:      c.showWorkflow,
-		save: func(r *http.Request, p *posted) (string, error) {
+		save: func(r *http.Request, p *postedForm) (string, error) {
 			ctx, caller := r.Context(), signin.Caller(r.Context())
 			w, err := c.Operate.Workflow(ctx, caller, r.PathValue("id"))
 			if err == nil {
-				err = p.confirm(&w)
+				err = p.requireConfirmation(&w)
 			}
 			if err == nil {
 				err = c.Operate.DeleteWorkflow(ctx, caller, w.ID)
 			}
 			p.next = "/workflows"
-			return "“" + nameOr(w.Name, w.ID) + "” is deleted.", err
+			return "“" + nameOrID(w.Name, w.ID) + "” is deleted.", err
 		},
 	}
 }
@@ -203,7 +203,7 @@ func (c *Console) newWorkflowForm() *form {
 	}
 }
 
-func (c *Console) createWorkflow(r *http.Request, p *posted) (string, error) {
+func (c *Console) createWorkflow(r *http.Request, p *postedForm) (string, error) {
 	id, name := p.values["id"], strings.TrimSpace(p.values["name"])
 	if name == "" {
 		return "", invalidField("name", "is required")

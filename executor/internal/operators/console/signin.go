@@ -40,7 +40,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 		c.redirectByPage(w, r, next)
 		return
 	}
-	_, err := c.SignIn.PageCaller(r)
+	_, err := c.SignIn.SessionCaller(r)
 	switch {
 	case err == nil:
 		//nolint:gosec // localPath has made sure that it stays here
@@ -136,7 +136,7 @@ func (c *Console) redirectByPage(w http.ResponseWriter, r *http.Request, to stri
 // the same URL again.
 func (c *Console) requireSession(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		caller, err := c.SignIn.PageCaller(r)
+		caller, err := c.SignIn.SessionCaller(r)
 		switch {
 		case err == nil:
 			next(w, r.WithContext(signin.WithCaller(r.Context(), caller)))

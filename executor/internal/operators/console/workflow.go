@@ -52,7 +52,9 @@ type linkChoice struct {
 	Current  bool
 }
 
-func choiceOf(w api.Workflow) linkChoice { return linkChoice{ID: w.ID, Name: nameOr(w.Name, w.ID)} }
+func workflowLinkChoice(w api.Workflow) linkChoice {
+	return linkChoice{ID: w.ID, Name: nameOrID(w.Name, w.ID)}
+}
 
 // trigger is the template data of the Parameters pane. It does not contain the token, which the
 // browser fetches when an operator wants to see or copy it.
@@ -94,11 +96,11 @@ type trigger struct {
 	SenderToRemove *api.Sender
 }
 
-// maxOthers is the maximum number of other active workflows that are listed.
-const maxOthers = 5
+// maxOtherWorkflows is the maximum number of other active workflows that are listed.
+const maxOtherWorkflows = 5
 
 func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
-	p, ok := c.workflow(w, r, r.PathValue("id"))
+	p, ok := c.loadWorkflowPage(w, r, r.PathValue("id"))
 	if !ok {
 		return
 	}
@@ -110,7 +112,7 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 		c.renderCallError(w, r, err)
 		return
 	}
-	if p.Executions, err = c.panel(r, "/workflows/"+p.ID, p.ID); err == nil {
+	if p.Executions, err = c.executionList(r, "/workflows/"+p.ID, p.ID); err == nil {
 		p.Refusals, err = c.refusals(r.Context(), p.ID)
 	}
 	if err != nil {
@@ -123,14 +125,14 @@ func (c *Console) showWorkflow(w http.ResponseWriter, r *http.Request) {
 // workflowFragment renders the parts that may change while the page is open, such as when the
 // tokens were last used.
 func (c *Console) workflowFragment(w http.ResponseWriter, r *http.Request) {
-	if p, ok := c.workflow(w, r, r.URL.Query().Get("workflow")); ok {
+	if p, ok := c.loadWorkflowPage(w, r, r.URL.Query().Get("workflow")); ok {
 		c.write(w, r, http.StatusOK, "workflow", "workflow-parts", p)
 	}
 }
 
-// workflow returns the data of a workflow's page without its lists. If it cannot, it responds with
-// an error page or a redirect to an execution, and returns false.
-func (c *Console) workflow(
+// loadWorkflowPage returns the data of a workflow's page without its lists. If it cannot, it
+// responds with an error page or a redirect to an execution, and returns false.
+func (c *Console) loadWorkflowPage(
 	w http.ResponseWriter, r *http.Request, id string,
 ) (p workflowPage, found bool) {
 	workflow, err := c.Operate.Workflow(r.Context(), signin.Caller(r.Context()), id)
@@ -157,12 +159,12 @@ func (c *Console) workflowPage(
 	ctx context.Context, w api.Workflow, node string,
 ) (p workflowPage, err error) {
 	p = workflowPage{
-		ID: w.ID, Name: nameOr(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
-		Settings: viewForm(ctx, "settings",
-			workflowSettings(w.ID, w.Name, w.Queue, w.RateLimit)),
-		Switch:   viewForm(ctx, "switch", nil),
-		Delete:   viewForm(ctx, "delete", nil),
-		ToDelete: questionOf[api.Workflow](ctx),
+		ID: w.ID, Name: nameOrID(w.Name, w.ID), Queue: w.Queue, State: stateOf(w),
+		Settings: newFormView(ctx, "settings",
+			workflowSettingsFields(w.ID, w.Name, w.Queue, w.RateLimit)),
+		Switch:   newFormView(ctx, "switch", nil),
+		Delete:   newFormView(ctx, "delete", nil),
+		ToDelete: confirmDialogData[api.Workflow](ctx),
 		Demo:     c.DemoQueue != "" && w.Queue == c.DemoQueue,
 	}
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
@@ -180,7 +182,10 @@ func (c *Console) workflowPage(
 		node = w.Triggers[0].NodeID // a workflow has at least one node
 	}
 	for _, t := range w.Triggers {
-		p.Nodes = append(p.Nodes, linkChoice{t.NodeID, nameOr(t.Name, t.NodeID), t.NodeID == node})
+		p.Nodes = append(p.Nodes, linkChoice{
+			t.NodeID, nameOrID(t.Name, t.NodeID),
+			t.NodeID == node,
+		})
 	}
 	if p.Account.Webhooks() && p.Account.Full() {
 		if p.Others, err = c.otherActiveWorkflows(ctx, w); err != nil {
@@ -200,11 +205,11 @@ func (c *Console) workflowPage(
 // hasQueued reports whether executions of a workflow are queued. It returns false if the database
 // is too slow.
 func (c *Console) hasQueued(ctx context.Context, workflowID string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	ctx, cancel := context.WithTimeout(ctx, countQueryTimeout)
 	defer cancel()
 	queued, err := c.Operate.Executions(ctx, signin.Caller(ctx), operate.ExecutionFilter{
 		WorkflowID: workflowID, Status: execution.Queued,
-	}, operate.Page{Limit: 1})
+	}, operate.PageOptions{Limit: 1})
 	if err != nil && ctx.Err() != nil {
 		return false, nil
 	}
@@ -217,7 +222,7 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 		return trigger{}, err
 	}
 	t := trigger{
-		WorkflowID: workflowID, NodeID: nodeID, Name: nameOr(got.Name, nodeID),
+		WorkflowID: workflowID, NodeID: nodeID, Name: nameOrID(got.Name, nodeID),
 		URL:      strings.TrimSuffix(got.URL, got.Token),
 		Loopback: operate.LoopbackOrigin(got.URL), Tokens: got.Tokens,
 		DeliveryIDs: deliveryIDs(got.DeliveryIDSources), MaxBodyBytes: got.MaxBodyBytes,
@@ -227,9 +232,9 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	t.FilterForm, t.OrderForm, t.AnswerForm = handlingForms(ctx, &api.TriggerSettings{
 		Filter: got.Filter, OrderKey: got.OrderKey, Answer: got.Answer,
 	})
-	t.RotateForm = viewForm(ctx, "rotate", map[string]string{"grace": "3600"})
+	t.RotateForm = newFormView(ctx, "rotate", map[string]string{"grace": "3600"})
 	t.Sample = sampleText(got.SamplePayload)
-	t.SampleForm = viewForm(ctx, "sample", sampleFields(got.SamplePayload, t.Sample))
+	t.SampleForm = newFormView(ctx, "sample", sampleFields(got.SamplePayload, t.Sample))
 	t.Snippets = snippets(t.URL,
 		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
 	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))
@@ -299,15 +304,15 @@ func deliveryIDs(sources []string) [][]requestField {
 	return all
 }
 
-// maxLaidOut is the maximum number of brackets in a text that readable formats. It is limited
-// because nested brackets make the size of the formatted text quadratic.
-const maxLaidOut = 2000
+// maxIndentedBrackets is the maximum number of brackets in a text that readable formats. It is
+// limited because nested brackets make the size of the formatted text quadratic.
+const maxIndentedBrackets = 2000
 
 // indentJSON formats a JSON text on several lines. A text that already has several lines, or too
 // many brackets, is returned unchanged.
 func indentJSON(text []byte) string {
 	var indented bytes.Buffer
-	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxLaidOut {
+	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > maxIndentedBrackets {
 		return string(text)
 	}
 	if bytes.ContainsRune(text, '\n') || json.Indent(&indented, text, "", "  ") != nil {
@@ -322,10 +327,10 @@ func (c *Console) otherActiveWorkflows(
 ) (others []linkChoice, err error) {
 	filter := operate.WorkflowFilter{AccountID: w.AccountID, Active: true}
 	active, err := c.Operate.Workflows(ctx, signin.Caller(ctx), filter,
-		operate.Page{Limit: maxOthers + 1})
+		operate.PageOptions{Limit: maxOtherWorkflows + 1})
 	for _, other := range active.Items {
-		if other.ID != w.ID && len(others) < maxOthers {
-			others = append(others, choiceOf(other))
+		if other.ID != w.ID && len(others) < maxOtherWorkflows {
+			others = append(others, workflowLinkChoice(other))
 		}
 	}
 	return others, err

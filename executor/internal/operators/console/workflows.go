@@ -49,7 +49,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 		list.Account = &account
 	}
 	query := queryOf(map[string]string{"q": filter.Text, "account": filter.AccountID})
-	ask := func(p operate.Page) (api.List[api.Workflow], error) {
+	ask := func(p operate.PageOptions) (api.List[api.Workflow], error) {
 		return c.Operate.Workflows(ctx, signin.Caller(ctx), filter, p)
 	}
 	found, at, err := fetchList(r, query, nil, ask)
@@ -58,7 +58,7 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 	}
 	list.listPage = at
 	// Limit the time for all rows together.
-	counting, cancel := context.WithTimeout(ctx, 2*countTimeout)
+	counting, cancel := context.WithTimeout(ctx, 2*countQueryTimeout)
 	defer cancel()
 	idle, err := c.Operate.UnattendedQueues(ctx, signin.Caller(ctx))
 	if err != nil {
@@ -79,17 +79,18 @@ func (c *Console) workflowList(r *http.Request) (list workflowList, err error) {
 func (c *Console) hasAccountsAndWorkflows(
 	ctx context.Context,
 ) (accounts, workflows bool, err error) {
-	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "", operate.Page{Limit: 1})
+	someAccounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
+		operate.PageOptions{Limit: 1})
 	if err != nil {
 		return false, false, err
 	}
 	someWorkflows, err := c.Operate.Workflows(ctx, signin.Caller(ctx), operate.WorkflowFilter{},
-		operate.Page{Limit: 1})
+		operate.PageOptions{Limit: 1})
 	return len(someAccounts.Items) > 0, len(someWorkflows.Items) > 0, err
 }
 
 func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflowRow, err error) {
-	row = workflowRow{ID: w.ID, Name: nameOr(w.Name, w.ID), State: stateOf(w), Queue: w.Queue}
+	row = workflowRow{ID: w.ID, Name: nameOrID(w.Name, w.ID), State: stateOf(w), Queue: w.Queue}
 	if row.Account, err = c.quota(ctx, w.AccountID); err != nil {
 		return row, err
 	}
@@ -97,7 +98,8 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 	if row.Day, err = c.activity(ctx, filter, 24, time.Hour); err != nil || row.Day.Missing {
 		return row, err
 	}
-	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), filter, operate.Page{Limit: 1})
+	last, err := c.Operate.Executions(ctx, signin.Caller(ctx), filter,
+		operate.PageOptions{Limit: 1})
 	if len(last.Items) > 0 {
 		row.Last = &last.Items[0]
 	}
@@ -107,8 +109,8 @@ func (c *Console) workflowRow(ctx context.Context, w api.Workflow) (row workflow
 	return row, err
 }
 
-// newWorkflow is the template data of the form for a new workflow.
-type newWorkflow struct {
+// newWorkflowPage is the template data of the form for a new workflow.
+type newWorkflowPage struct {
 	Accounts []quota
 	More     bool // there are more accounts than the form lists
 	// DemoQueue is the queue of this process's demo runner. "" means that there is none.
@@ -118,22 +120,22 @@ type newWorkflow struct {
 
 func (c *Console) showNewWorkflow() http.HandlerFunc {
 	return pageHandler(c, "new-workflow", page{Title: "New workflow", Section: "workflows"},
-		c.newWorkflow)
+		c.newWorkflowPage)
 }
 
 // maxChoices is the maximum number of accounts in a form's list.
 const maxChoices = 500
 
-func (c *Console) newWorkflow(r *http.Request) (form newWorkflow, err error) {
+func (c *Console) newWorkflowPage(r *http.Request) (form newWorkflowPage, err error) {
 	ctx := r.Context()
 	form.DemoQueue = c.DemoQueue
 	accounts, err := c.Operate.Accounts(ctx, signin.Caller(ctx), "",
-		operate.Page{Limit: maxChoices})
+		operate.PageOptions{Limit: maxChoices})
 	if err != nil {
 		return form, err
 	}
 	form.More = accounts.NextCursor != ""
-	form.Form = viewForm(ctx, "new-workflow", map[string]string{
+	form.Form = newFormView(ctx, "new-workflow", map[string]string{
 		"account": r.URL.Query().Get("account"), "queue": c.DemoQueue, "node": "webhook",
 	})
 	form.Accounts, err = c.quotas(ctx, accounts.Items)

@@ -86,7 +86,7 @@ func (e *Events) updateConditions(ctx context.Context, now time.Time) error {
 // sharedObservations holds the observations that apply to all accounts.
 type sharedObservations struct {
 	queues  []queues.Queue
-	senders map[string]store.SenderObservation // the senders with refused requests, by subject
+	senders map[string]store.SenderActivity // the senders with refused requests, by subject
 	// storage is keyed by the queue that has its own stream; "" is the shared stream.
 	storage map[string]subjectState
 }
@@ -114,7 +114,7 @@ func (e *Events) observeShared(
 		if err != nil {
 			return s, err
 		}
-		s.senders = map[string]store.SenderObservation{}
+		s.senders = map[string]store.SenderActivity{}
 		for _, observed := range all {
 			s.senders[subjectOfTrigger(observed.WorkflowID, observed.NodeID)] = observed
 		}
@@ -159,7 +159,7 @@ func (e *Events) currentStates(
 		found[registry.EventStorageLow] = storageStatesFor(workflows, seen.storage)
 	}
 	if wants(a.Events, registry.EventSenderSilent) {
-		silent, err := e.nodeStates(ctx, now, a.Events, workflows, open)
+		silent, err := e.silenceStates(ctx, now, a.Events, workflows, open)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func queueStates(
 			begins: fmt.Sprintf("No runner takes the executions that wait in queue %s.", q.Name),
 			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
 		}
-		switch waits := q.Unattended(now); {
+		switch waits := q.UnattendedDuration(now); {
 		case waits >= unattendedAfter:
 			f.state = healthBad
 		case !q.PausedSince.IsZero():
@@ -204,7 +204,7 @@ func queueStates(
 // request. It is good again after a verified request, if no request has been refused for a while.
 func senderStates(
 	now time.Time, setting *registry.EventSubscription, workflows []*registry.Workflow,
-	all map[string]store.SenderObservation,
+	all map[string]store.SenderActivity,
 ) map[string]subjectState {
 	found := map[string]subjectState{}
 	for _, w := range workflows {

@@ -52,7 +52,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		err := e.config.Store.DecideEvents(ctx, now, now.Add(-eventBurstWindow), func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
-			events, used := e.decide(now, causes, decided)
+			events, used := e.decideEvents(now, causes, decided)
 			full = len(causes) == store.MaxCausesPerDecision && len(used) > 0
 			return events, used
 		})
@@ -65,9 +65,9 @@ func (e *Events) makeEvents(ctx context.Context) error {
 // causeGroup is the key by which the causes of events are grouped: their account and kind.
 type causeGroup struct{ accountID, kind string }
 
-// decide returns the events for the given causes, and the IDs of the causes that these events
+// decideEvents returns the events for the given causes, and the IDs of the causes that these events
 // report or that are dropped. decided holds the events of the last window.
-func (e *Events) decide(
+func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
 ) (events []store.Event, used []string) {
 	var groups []causeGroup

@@ -52,11 +52,11 @@ type Config struct {
 		store.Events
 		store.Records
 		store.Senders
-		store.Tokens
+		store.TokenUseStore
 	}
 	Directory *edit.Directory
 	JetStream jetstream.JetStream
-	Queues    *queues.Watch
+	Queues    *queues.Watcher
 	// Caller is a random UUID that identifies this process among the executors.
 	Caller string
 	// Trusted reports, without a remote call, whether the directory is complete. While the registry
@@ -94,8 +94,8 @@ func New(c Config) *Events {
 
 // FailureCause returns the event cause for a failed execution, or nil if the account has not
 // selected such events. While the directory is not trusted, it returns a cause for every failure;
-// decide later drops the causes that no account has selected.
-func (e *Events) FailureCause(f store.Failure) *store.EventCause {
+// decideEvents later drops the causes that no account has selected.
+func (e *Events) FailureCause(f store.ExecutionFailure) *store.EventCause {
 	if e.config.Trusted() {
 		setting := e.config.Directory.EventSubscription(f.AccountID)
 		if !setting.Wants(registry.EventExecutionFailed) || f.WorkflowID == setting.WorkflowID ||
@@ -138,7 +138,7 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.runPeriodically(ctx, conditionCheckInterval, func(ctx context.Context) {
 		now := time.Now()
-		if leads, err := e.config.Store.AcquireEventLead(ctx, e.config.Caller, now,
+		if leads, err := e.config.Store.AcquireEventLease(ctx, e.config.Caller, now,
 			now.Add(leaseDuration)); err != nil || !leads {
 			return
 		}

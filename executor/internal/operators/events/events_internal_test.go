@@ -341,7 +341,7 @@ func TestAStormMakesFewEvents(t *testing.T) {
 		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
-			return r.decide(later, causes, decided)
+			return r.decideEvents(later, causes, decided)
 		}))
 		later = later.Add(eventGroupDelay)
 	}
@@ -401,7 +401,7 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 		r.check(msg.DoubleAck(t.Context()))
 	}
 	// Enforce discards the result of the last poll of the queues.
-	r.check(r.config.Queues.Enforce(t.Context(), &registry.Queue{Name: "default"}))
+	r.check(r.config.Queues.EnforceSettings(t.Context(), &registry.Queue{Name: "default"}))
 	r.lookAt(time.Now())
 	r.lookAt(time.Now())
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
@@ -419,14 +419,14 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r.check(err)
 	now := time.Now()
 	report := 0
-	seen := func(s store.SenderObservation) {
+	seen := func(s store.SenderActivity) {
 		t.Helper()
 		report++
 		s.WorkflowID, s.NodeID = "orders", "node"
 		r.check(r.store.AddSenders(t.Context(), fmt.Sprint("report ", report), now,
-			[]store.SenderObservation{s}))
+			[]store.SenderActivity{s}))
 	}
-	seen(store.SenderObservation{
+	seen(store.SenderActivity{
 		VerifiedAt:    now.Add(-time.Hour),
 		RefusedAt:     now.Add(-2 * time.Hour),
 		Refused:       1,
@@ -436,14 +436,14 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	r.wantKinds()
 	now = now.Add(time.Second)
 	seen(
-		store.SenderObservation{
+		store.SenderActivity{
 			RefusedAt:     now,
 			Refused:       3,
 			RefusedReason: "the signature is wrong",
 		},
 	)
 	r.lookAt(now)
-	seen(store.SenderObservation{VerifiedAt: now.Add(time.Second)})
+	seen(store.SenderActivity{VerifiedAt: now.Add(time.Second)})
 	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
 	if i := r.wantKinds(registry.EventSenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)
@@ -540,7 +540,7 @@ func TestASilentSenderByItsPace(t *testing.T) {
 	r.lookAt(now.Add(133*time.Minute + 4*time.Hour))
 	r.wantKinds()
 	// Requests that start nothing also end the silence.
-	r.check(r.store.AddFiltered(t.Context(), "filtered", now, []store.FilteredRequests{{
+	r.check(r.store.AddFilteredRequests(t.Context(), "filtered", now, []store.FilteredRequests{{
 		WorkflowID: "orders",
 		NodeID:     "node",
 		Count:      1,

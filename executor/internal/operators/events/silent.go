@@ -30,8 +30,8 @@ type requestPace struct {
 	longest time.Duration // the longest pause; 0 means no usual pace
 }
 
-// nodeStates returns the states of the trigger nodes of active workflows.
-func (e *Events) nodeStates(
+// silenceStates returns the states of the trigger nodes of active workflows.
+func (e *Events) silenceStates(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription,
 	workflows []*registry.Workflow, open []store.OngoingCondition,
 ) (map[string]subjectState, error) {
@@ -56,7 +56,7 @@ func (e *Events) nodeStates(
 			if last.IsZero() {
 				continue // its tokens were never used
 			}
-			f, err := e.nodeState(ctx, now, setting, w, node.NodeID, last)
+			f, err := e.silenceState(ctx, now, setting, w, node.NodeID, last)
 			if err == nil && f.state == healthBad {
 				// Requests that started nothing also count.
 				other, failed := e.lastRequestWithoutStart(ctx, w.ID, node.NodeID)
@@ -64,7 +64,7 @@ func (e *Events) nodeStates(
 					err = failed
 				} else if other.After(last) {
 					last = other
-					f, err = e.nodeState(ctx, now, setting, w, node.NodeID, last)
+					f, err = e.silenceState(ctx, now, setting, w, node.NodeID, last)
 				}
 			}
 			if err != nil {
@@ -79,8 +79,8 @@ func (e *Events) nodeStates(
 	return found, nil
 }
 
-// nodeState returns the state of one node, given the time of its last request.
-func (e *Events) nodeState(
+// silenceState returns the state of one node, given the time of its last request.
+func (e *Events) silenceState(
 	ctx context.Context, now time.Time, setting *registry.EventSubscription, w *registry.Workflow,
 	nodeID string, last time.Time,
 ) (f subjectState, err error) {
@@ -160,11 +160,11 @@ func (e *Events) lastRequestTimes(
 func (e *Events) lastRequestWithoutStart(
 	ctx context.Context, workflowID, nodeID string,
 ) (last time.Time, err error) {
-	filtered, err := e.config.Store.Filtered(ctx, workflowID, nodeID)
+	filtered, err := e.config.Store.FilteredRequests(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
 	}
-	seen, err := e.config.Store.SenderObservation(ctx, workflowID, nodeID)
+	seen, err := e.config.Store.SenderActivity(ctx, workflowID, nodeID)
 	if err != nil {
 		return last, err
 	}
@@ -184,7 +184,7 @@ func (e *Events) usualPace(
 	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
 	}
-	counts, err := e.config.Store.CountByTime(ctx, store.Filter{
+	counts, err := e.config.Store.CountByTime(ctx, store.RecordFilter{
 		WorkflowID: workflowID,
 		NodeID:     nodeID,
 		Source:     execution.SourceWebhook,

@@ -74,9 +74,9 @@ func (r Role) Includes(other Role) bool {
 	return slices.Contains(roles, other) && slices.Index(roles, r) >= slices.Index(roles, other)
 }
 
-// rule says which callers may make a call. Both read and change require a rule, so every call has
-// one. The zero rule rejects every caller.
-type rule struct {
+// accessRule says which callers may make a call. Both read and change require a rule, so every call
+// has one. The zero rule rejects every caller.
+type accessRule struct {
 	role  Role
 	about accessCheck
 }
@@ -84,8 +84,8 @@ type rule struct {
 // newRule returns the rule of an operation. The caller must have at least the role in the table
 // operations, and must pass the access check. The rule for an operation that the table lacks
 // rejects every caller.
-func newRule(operation string, check accessCheck) rule {
-	return rule{roleByName[operation], check}
+func newRule(operation string, check accessCheck) accessRule {
+	return accessRule{roleByName[operation], check}
 }
 
 // accessCheck returns an error unless a call concerns the caller's account. It runs only for
@@ -157,7 +157,7 @@ func accessToExecution(id string) accessCheck {
 	return func(ctx context.Context, s *Service, caller Caller) error {
 		record, err := s.record(ctx, id)
 		if err == nil && record.AccountID != caller.AccountID {
-			err = noExecution(id)
+			err = executionNotFound(id)
 		}
 		return err
 	}
@@ -214,7 +214,7 @@ func (c Caller) RequireRole(least Role) error {
 }
 
 // checkAllowed returns an error if a caller may not make a call.
-func (s *Service) checkAllowed(ctx context.Context, caller Caller, r rule) error {
+func (s *Service) checkAllowed(ctx context.Context, caller Caller, r accessRule) error {
 	if r.about == nil {
 		r.role = "" // no role includes "", so every caller is rejected
 	}
@@ -234,14 +234,15 @@ func (s *Service) checkAllowed(ctx context.Context, caller Caller, r rule) error
 	return r.about(ctx, s, caller)
 }
 
-// sees reports whether a caller has access to an account's objects.
-func (c Caller) sees(accountID string) bool {
+// canAccessAccount reports whether a caller has access to an account's objects.
+func (c Caller) canAccessAccount(accountID string) bool {
 	return c.AccountID == "" || c.AccountID == accountID
 }
 
 // read runs a call that only reads.
 func read[T any](
-	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
+	ctx context.Context, s *Service, caller Caller, r accessRule, call func(context.Context) (T,
+		error),
 ) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -251,7 +252,7 @@ func read[T any](
 // change runs a call that changes something, with the timeout within. The call continues even if
 // the client disconnects, because every stored change must be confirmed.
 func change[T any](
-	ctx context.Context, s *Service, caller Caller, r rule, within time.Duration, call func(
+	ctx context.Context, s *Service, caller Caller, r accessRule, within time.Duration, call func(
 		context.Context,
 	) (T, error),
 ) (T, error) {
@@ -262,7 +263,7 @@ func change[T any](
 
 // changeNoResult is like change, for a call without a result.
 func (s *Service) changeNoResult(
-	ctx context.Context, caller Caller, r rule, within time.Duration,
+	ctx context.Context, caller Caller, r accessRule, within time.Duration,
 	call func(context.Context) error,
 ) error {
 	_, err := change(ctx, s, caller, r, within, func(ctx context.Context) (struct{}, error) {
@@ -279,7 +280,8 @@ func withActor(ctx context.Context, caller Caller) context.Context {
 }
 
 func checkAndCall[T any](
-	ctx context.Context, s *Service, caller Caller, r rule, call func(context.Context) (T, error),
+	ctx context.Context, s *Service, caller Caller, r accessRule, call func(context.Context) (T,
+		error),
 ) (result T, err error) {
 	if err = s.checkAllowed(ctx, caller, r); err == nil {
 		result, err = call(ctx)

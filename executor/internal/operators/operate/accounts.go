@@ -21,7 +21,7 @@ const (
 // Plans lists the plan catalog in its defined order. If accountID is not empty, it lists only that
 // account's plan.
 func (s *Service) Plans(
-	ctx context.Context, caller Caller, accountID string, page Page,
+	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Plan], error) {
 	return read(ctx, s, caller, newRule("Plans", accessUnrestricted),
 		func(context.Context) (none api.List[api.Plan], err error) {
@@ -44,11 +44,12 @@ func (s *Service) Plans(
 				first = last + 1
 			}
 			rest := plans[first:]
-			return list(plansCursorKind, rest[:min(len(rest), page.Limit+1)], page, s.apiPlan, func(
-				p registry.Plan,
-			) string {
-				return p.ID
-			}), nil
+			return newListPage(plansCursorKind, rest[:min(len(rest), page.Limit+1)], page,
+				s.apiPlan, func(
+					p registry.Plan,
+				) string {
+					return p.ID
+				}), nil
 		})
 }
 
@@ -56,7 +57,7 @@ func (s *Service) Plans(
 // caller has no access to the account.
 func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plans) registry.Plans {
 	have, ok := s.config.Directory.Account(accountID)
-	if !ok || !caller.sees(accountID) {
+	if !ok || !caller.canAccessAccount(accountID) {
 		return nil
 	}
 	if plan := catalog.Find(have.Record.Plan); plan != nil {
@@ -67,7 +68,7 @@ func (s *Service) planFor(caller Caller, accountID string, catalog registry.Plan
 
 // Accounts lists the accounts, sorted by ID. If accountID is not empty, it lists only that account.
 func (s *Service) Accounts(
-	ctx context.Context, caller Caller, accountID string, page Page,
+	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Account], error) {
 	return read(ctx, s, caller, newRule("Accounts", accessToAccountOrAll(&accountID)),
 		func(context.Context) (none api.List[api.Account], err error) {
@@ -76,7 +77,7 @@ func (s *Service) Accounts(
 				return none, err
 			}
 			if accountID != "" {
-				return list(
+				return newListPage(
 					accountsCursorKind,
 					s.accountAsList(accountID, after),
 					page,
@@ -89,7 +90,7 @@ func (s *Service) Accounts(
 				), nil
 			}
 			found := s.config.Directory.Accounts(after, page.Limit+1)
-			return list(
+			return newListPage(
 				accountsCursorKind,
 				found,
 				page,

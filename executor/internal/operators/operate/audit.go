@@ -22,11 +22,11 @@ type AuditFilter = store.AuditFilter
 // Audit lists the audit log, newest first. The first page waits up to auditCatchUpTimeout for the
 // entries of all changes confirmed before the call.
 func (s *Service) Audit(
-	ctx context.Context, caller Caller, filter AuditFilter, page Page,
+	ctx context.Context, caller Caller, filter AuditFilter, page PageOptions,
 ) (api.List[api.AuditEntry], error) {
 	return read(ctx, s, caller, newRule("Audit", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.AuditEntry], err error) {
-			at, id, err := page.afterTime(auditCursorKind, 1)
+			at, id, err := page.afterTimePosition(auditCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
@@ -42,7 +42,7 @@ func (s *Service) Audit(
 			if err != nil {
 				return none, err
 			}
-			return list(
+			return newListPage(
 				auditCursorKind,
 				found,
 				page,

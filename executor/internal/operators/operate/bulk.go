@@ -57,8 +57,8 @@ func (s *Service) newBulkRestart(
 	}
 }
 
-// done reports whether no further batch may begin, and sets more accordingly.
-func (b *bulkRestart) done() bool {
+// limitReached reports whether no further batch may begin, and sets more accordingly.
+func (b *bulkRestart) limitReached() bool {
 	b.more = b.started >= MaxBulkItems || time.Now().After(b.deadline)
 	return b.more
 }
@@ -66,12 +66,12 @@ func (b *bulkRestart) done() bool {
 // startMatching restarts the records that match a filter, oldest first. It skips executions
 // accepted after the call began. Otherwise, it would never end if the executions that it starts
 // failed immediately.
-func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) error {
+func (b *bulkRestart) startMatching(ctx context.Context, filter store.RecordFilter) error {
 	if now := time.Now(); filter.Until.IsZero() || filter.Until.After(now) {
 		filter.Until = now
 	}
-	after := store.Position{}
-	for !b.done() {
+	after := store.RecordPosition{}
+	for !b.limitReached() {
 		limit := min(bulkBatchSize, MaxBulkItems-b.started)
 		found, err := b.s.config.Store.ListOldest(ctx, filter, after, limit)
 		if err != nil {
@@ -84,7 +84,7 @@ func (b *bulkRestart) startMatching(ctx context.Context, filter store.Filter) er
 			return nil
 		}
 		last := found[len(found)-1]
-		after = store.Position{AcceptedAt: last.AcceptedAt, ID: last.ID}
+		after = store.RecordPosition{AcceptedAt: last.AcceptedAt, ID: last.ID}
 	}
 	return nil
 }
@@ -162,21 +162,21 @@ func (b *bulkRestart) startInOrder(
 	for n, i := range chunk {
 		fresh, err := false, failures[n]
 		if err == nil && triggers[n] != nil {
-			fresh, err = b.s.start(ctx, triggers[n], starts[i], true)
+			fresh, err = b.s.publishStart(ctx, triggers[n], starts[i], true)
 		}
 		starts[i] = execution.Start{} // release the body, which may be large
 		if err == nil {
 			started(i, fresh)
-		} else if err = b.skip(err); err != nil {
+		} else if err = b.countSkipped(err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// skip counts an execution that cannot be restarted. It returns an error unchanged if the error
-// concerns more than this execution.
-func (b *bulkRestart) skip(err error) error {
+// countSkipped counts an execution that cannot be restarted. It returns an error unchanged if the
+// error concerns more than this execution.
+func (b *bulkRestart) countSkipped(err error) error {
 	failure, ok := errors.AsType[*Error](err)
 	if !ok ||
 		!slices.Contains([]string{

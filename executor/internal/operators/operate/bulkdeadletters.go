@@ -83,7 +83,7 @@ func (b *bulkRestart) requeueSelected(ctx context.Context, selected DeadLetterSe
 	if err := b.s.sortByAcceptance(ctx, ids); err != nil {
 		return err
 	}
-	for len(ids) > 0 && !b.done() {
+	for len(ids) > 0 && !b.limitReached() {
 		chunk := ids[:min(len(ids), bulkBatchSize)]
 		ids = ids[len(chunk):]
 		letters, err := b.s.deadLettersOf(ctx, chunk, selected.Filter.AccountID)
@@ -141,7 +141,7 @@ func (s *Service) deadLettersOf(
 }
 
 func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilter) error {
-	if err := b.startMatching(ctx, filter.Records()); err != nil || filter.AccountID != "" {
+	if err := b.startMatching(ctx, filter.RecordFilter()); err != nil || filter.AccountID != "" {
 		return err
 	}
 	aside := store.AsideFilter{
@@ -151,7 +151,7 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 		Until:      filter.Until,
 	}
 	after := store.AsidePosition{}
-	for !b.done() {
+	for !b.limitReached() {
 		found, err := b.s.config.Store.ListAside(ctx, aside, after, bulkBatchSize)
 		if err != nil {
 			return err
@@ -171,12 +171,12 @@ func (b *bulkRestart) requeueFiltered(ctx context.Context, filter DeadLetterFilt
 // recoverMessages records messages that were put aside, skipping those that cannot be recorded.
 func (b *bulkRestart) recoverMessages(ctx context.Context, messages []store.MessageKey) error {
 	for _, key := range messages {
-		if b.done() {
+		if b.limitReached() {
 			return nil
 		}
 		_, recovered, err := b.s.recoverMessage(ctx, messageDeadLetterID(key), key)
 		if err != nil {
-			err = b.skip(err)
+			err = b.countSkipped(err)
 		}
 		if err != nil {
 			return err

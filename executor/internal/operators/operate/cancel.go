@@ -66,9 +66,10 @@ func (s *Service) CancelExecution(
 		if record.Status.Final() {
 			return none, alreadyEnded(record)
 		}
-		if _, _, err := s.cancel(ctx, []store.Record{record}, s.cancelEntry(ctx, []store.Record{
-			record,
-		})); err != nil {
+		if _, _, err := s.cancel(ctx, []store.Record{record}, s.cancelAuditEntryFunc(ctx,
+			[]store.Record{
+				record,
+			})); err != nil {
 			return none, err
 		}
 		if record, err = s.record(ctx, id); err != nil {
@@ -131,7 +132,8 @@ func (s *Service) CancelExecutions(
 					return r.Status.Final() || !r.CancelRequestedAt.IsZero() ||
 						selected.Filter.AccountID != "" && r.AccountID != selected.Filter.AccountID
 				})
-				canceled, requested, err := s.cancel(ctx, records, s.cancelEntry(ctx, records))
+				canceled, requested, err := s.cancel(ctx, records, s.cancelAuditEntryFunc(ctx,
+					records))
 				done.Canceled, done.Requested = done.Canceled+canceled,
 					done.Requested+requested-canceled
 				return err
@@ -156,7 +158,7 @@ func (s *Service) CancelExecutions(
 				statuses = []execution.Status{selected.Filter.Status}
 			}
 			for _, selected.Filter.Status = range statuses {
-				var after store.Position
+				var after store.RecordPosition
 				for {
 					if done.More = time.Now().After(until) ||
 						done.Canceled+done.Requested >= MaxBulkItems; done.More {
@@ -169,7 +171,7 @@ func (s *Service) CancelExecutions(
 					}
 					last := len(records) < cancelBatchSize
 					if len(records) > 0 {
-						after = store.Position{
+						after = store.RecordPosition{
 							AcceptedAt: records[len(records)-1].AcceptedAt,
 							ID:         records[len(records)-1].ID,
 						}
@@ -186,8 +188,9 @@ func (s *Service) CancelExecutions(
 		})
 }
 
-// cancelEntry returns a function that creates the audit entry for the record with a given ID.
-func (s *Service) cancelEntry(
+// cancelAuditEntryFunc returns a function that creates the audit entry for the record with a given
+// ID.
+func (s *Service) cancelAuditEntryFunc(
 	ctx context.Context, records []store.Record,
 ) func(id string) store.AuditEntry {
 	about, actor, now := map[string]store.Record{}, edit.ActorOf(ctx), time.Now()
@@ -237,7 +240,7 @@ func (s *Service) finishCancel(
 	if err := putCancellations(ctx, bucket, idsOf(records)); err != nil {
 		return nil, err
 	}
-	given, err := s.config.Queues.Delivered(ctx, records)
+	given, err := s.config.Queues.DeliveredIDs(ctx, records)
 	if err != nil {
 		return nil, err
 	}
@@ -297,25 +300,26 @@ func CompleteCancellations(ctx context.Context, s *Service, maxAge time.Duration
 		if !restored {
 			restored = s.reconcileCancellations(ctx, maxAge) == nil
 		}
-		_ = s.forEachBatch(ctx, store.Filter{Canceling: true}, func(records []store.Record) error {
-			ended, err := s.finishCancel(ctx, records)
-			_ = s.config.Changes.Publish(ended)
-			return err
-		}) // the next round retries what failed
+		_ = s.forEachBatch(ctx, store.RecordFilter{Canceling: true},
+			func(records []store.Record) error {
+				ended, err := s.finishCancel(ctx, records)
+				_ = s.config.Changes.Publish(ended)
+				return err
+			}) // the next round retries what failed
 	}
 }
 
 // forEachBatch calls do with batches of the records that match a filter, oldest first.
 func (s *Service) forEachBatch(
-	ctx context.Context, filter store.Filter, do func([]store.Record) error,
+	ctx context.Context, filter store.RecordFilter, do func([]store.Record) error,
 ) error {
-	var after store.Position
+	var after store.RecordPosition
 	for {
 		records, err := s.config.Store.ListOldest(ctx, filter, after, cancelBatchSize)
 		if err != nil || len(records) == 0 {
 			return err
 		}
-		after = store.Position{
+		after = store.RecordPosition{
 			AcceptedAt: records[len(records)-1].AcceptedAt,
 			ID:         records[len(records)-1].ID,
 		}
@@ -333,7 +337,7 @@ func (s *Service) reconcileCancellations(ctx context.Context, maxAge time.Durati
 	if err != nil {
 		return err
 	}
-	if err := s.forEachBatch(ctx, store.Filter{
+	if err := s.forEachBatch(ctx, store.RecordFilter{
 		Status: execution.Canceled,
 		Since:  time.Now().Add(-maxAge),
 	}, func(records []store.Record) error {

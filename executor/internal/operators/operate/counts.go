@@ -79,7 +79,7 @@ func (s *Service) Requests(
 ) ([]RequestCount, error) {
 	return read(ctx, s, caller, newRule("Requests", accessToAllAccounts),
 		func(ctx context.Context) ([]RequestCount, error) {
-			counts, err := s.config.Store.Minutes(ctx, since)
+			counts, err := s.config.Store.MinuteCounts(ctx, since)
 			if err != nil {
 				return nil, err
 			}

@@ -52,7 +52,7 @@ type DeadLetterFilter = store.DeadLetterFilter
 
 // DeadLetters lists dead letters, newest first.
 func (s *Service) DeadLetters(
-	ctx context.Context, caller Caller, filter DeadLetterFilter, page Page,
+	ctx context.Context, caller Caller, filter DeadLetterFilter, page PageOptions,
 ) (api.List[api.DeadLetter], error) {
 	return read(ctx, s, caller, newRule("DeadLetters", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.DeadLetter], err error) {
@@ -64,7 +64,7 @@ func (s *Service) DeadLetters(
 			if err != nil {
 				return none, err
 			}
-			return list(deadLettersCursorKind, found, page, apiDeadLetter,
+			return newListPage(deadLettersCursorKind, found, page, apiDeadLetter,
 				func(d store.DeadLetter) string {
 					return timePosition(d.SortTime(), deadLetterID(d))
 				}), nil
@@ -94,8 +94,8 @@ func messageKeyOf(u store.AsideMessage) store.MessageKey {
 	return fromstream.KeyOf(u.StreamSequence, u.Subject)
 }
 
-func (p Page) afterDeadLetter() (none store.DeadLetter, err error) {
-	at, id, err := p.afterTime(deadLettersCursorKind, 1)
+func (p PageOptions) afterDeadLetter() (none store.DeadLetter, err error) {
+	at, id, err := p.afterTimePosition(deadLettersCursorKind, 1)
 	if err != nil || at.IsZero() {
 		return none, err
 	}
@@ -116,7 +116,7 @@ func apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =
 			api.DeadLetterUndecodable, m.Reason, m.StreamSequence, m.Subject
-		if parts := strings.Split(m.Subject, "."); m.Refused() && len(parts) >= 5 {
+		if parts := strings.Split(m.Subject, "."); m.RefusedByDatabase() && len(parts) >= 5 {
 			// The message was decoded, so its subject is valid.
 			letter.Kind, letter.WorkflowID = api.DeadLetterRefused, parts[len(parts)-2]
 			if !stream.IsProgress(m.Subject) {

@@ -127,7 +127,7 @@ func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []
 		first++
 	}
 	for _, name := range at.deliveryIDHeaders {
-		sources = append(sources, headerSource+name)
+		sources = append(sources, headerSourcePrefix+name)
 	}
 	if info != nil {
 		// An unknown preset has no known sources.
@@ -140,12 +140,13 @@ func (at endpoint) deliveryIDSources(info *edit.SenderInfo) (headers, sources []
 		sources = slices.Concat(signed, sources[:first], other, rest)
 	}
 	for _, source := range sources {
-		if name, ok := strings.CutPrefix(source, headerSource); ok && !strings.Contains(name, " ") {
+		if name, ok := strings.CutPrefix(source, headerSourcePrefix); ok && !strings.Contains(name,
+			" ") {
 			headers = append(headers, name)
 		}
 	}
 	return headers, sources
 }
 
-// headerSource is the prefix of a source that is a header.
-const headerSource = "header:"
+// headerSourcePrefix is the prefix of a source that is a header.
+const headerSourcePrefix = "header:"

@@ -45,10 +45,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// ChangedSince returns the error for a change that is refused because somebody else has changed the
-// same setting in the meantime. If this executor's copy of the registry was stale, the registry's
-// editor updates the copy and tries the change again.
-func ChangedSince(detail string) error {
+// NewChangedSinceError returns the error for a change that is refused because somebody else has
+// changed the same setting in the meantime. If this executor's copy of the registry was stale, the
+// registry's editor updates the copy and tries the change again.
+func NewChangedSinceError(detail string) error {
 	return &Error{Code: api.CodeChangedSince, Detail: detail, Cause: edit.ErrChangedSince}
 }
 
@@ -117,7 +117,7 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 		return failed(api.CodeQueueMoves, "Executions with an order key still wait in the stream "+
 			"to which the queue would move, from before it left that stream. Move the queue when "+
 			"they have been run, or canceled.")
-	case isFull(err):
+	case isStreamFull(err):
 		return failed(api.CodeStreamFull, fullStreamText(err))
 	case errors.Is(err, edit.ErrIngressTooOld):
 		return failed(api.CodeIngressTooOld, "")
@@ -142,9 +142,9 @@ func (s *Service) toError(ctx context.Context, err error) *Error {
 	}
 }
 
-// isFull reports whether an error means that a stream has no space for the delivery IDs that a move
-// copies into it.
-func isFull(err error) bool { return fullStreamText(err) != "" }
+// isStreamFull reports whether an error means that a stream has no space for the delivery IDs that
+// a move copies into it.
+func isStreamFull(err error) bool { return fullStreamText(err) != "" }
 
 func fullStreamText(err error) string {
 	full, ok := errors.AsType[*queuestreams.StreamFullError](err)

@@ -44,7 +44,7 @@ func (s *Service) PutEvents(
 				registry.EventSubscription{
 					WorkflowID:  put.WorkflowID,
 					Kinds:       put.Kinds,
-					SilentAfter: seconds(put.SilentAfterSeconds),
+					SilentAfter: secondsToDuration(put.SilentAfterSeconds),
 				})
 			if err != nil {
 				return none, err
@@ -67,9 +67,9 @@ func WithEventsCondition(ctx context.Context, check func(*api.PutEvents) error) 
 	})
 }
 
-// seconds converts a number of seconds to a duration. A number that is out of range becomes -1,
-// which no setting accepts.
-func seconds(n int64) time.Duration {
+// secondsToDuration converts a number of seconds to a duration. A number that is out of range
+// becomes -1, which no setting accepts.
+func secondsToDuration(n int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Second)
 	if n > most || n < -most {
 		return -1

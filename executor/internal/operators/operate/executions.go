@@ -36,28 +36,28 @@ type ExecutionDetail struct {
 }
 
 // ExecutionFilter selects executions. Zero fields do not filter.
-type ExecutionFilter = store.Filter
+type ExecutionFilter = store.RecordFilter
 
 const executionsCursorKind = "executions"
 
 // Executions lists execution records, newest first.
 func (s *Service) Executions(
-	ctx context.Context, caller Caller, filter ExecutionFilter, page Page,
+	ctx context.Context, caller Caller, filter ExecutionFilter, page PageOptions,
 ) (api.List[Execution], error) {
 	return read(ctx, s, caller, newRule("Executions", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[Execution], err error) {
-			at, id, err := page.afterTime(executionsCursorKind, 1)
+			at, id, err := page.afterTimePosition(executionsCursorKind, 1)
 			if err != nil {
 				return none, err
 			}
-			found, err := s.config.Store.List(ctx, filter, store.Position{
+			found, err := s.config.Store.List(ctx, filter, store.RecordPosition{
 				AcceptedAt: at,
 				ID:         id[0],
 			}, page.Limit+1)
 			if err != nil {
 				return none, err
 			}
-			return list(
+			return newListPage(
 				executionsCursorKind,
 				found,
 				page,
@@ -110,12 +110,12 @@ func (s *Service) ExecutionDetail(
 func (s *Service) record(ctx context.Context, id string) (store.Record, error) {
 	record, err := s.config.Store.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return record, noExecution(id)
+		return record, executionNotFound(id)
 	}
 	return record, err
 }
 
-func noExecution(id string) error {
+func executionNotFound(id string) error {
 	return notFound("execution", id, " One that was just started is recorded in a moment.")
 }
 

@@ -110,7 +110,7 @@ func (s *Service) tryFilter(
 		}
 		places.add(r)
 	}
-	trial.Places = places.mostUseful()
+	trial.Places = places.mostUsefulFields()
 	return trial, nil
 }
 
@@ -119,9 +119,9 @@ func (s *Service) tryFilter(
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
-	records, err := s.config.Store.List(ctx, store.Filter{
+	records, err := s.config.Store.List(ctx, store.RecordFilter{
 		WorkflowID: node.Workflow.ID, NodeID: node.NodeID, Source: execution.SourceWebhook,
-	}, store.Position{}, n)
+	}, store.RecordPosition{}, n)
 	if err != nil {
 		return nil, err
 	}
@@ -301,10 +301,10 @@ var (
 // event.
 var eventWords = []string{"event", "action", "type", "kind", "topic", "status", "state", "object"}
 
-// mostUseful returns at most maxSeenFields fields of requests (headers, query and form parameters,
-// JSON pointers) with their most frequent values. Fields that are most useful in a filter come
-// first.
-func (p fieldValueCounts) mostUseful() []SeenField {
+// mostUsefulFields returns at most maxSeenFields fields of requests (headers, query and form
+// parameters, JSON pointers) with their most frequent values. Fields that are most useful in a
+// filter come first.
+func (p fieldValueCounts) mostUsefulFields() []SeenField {
 	var all []SeenField
 	rank := map[string]int{}
 	for place, values := range p {

@@ -35,7 +35,7 @@ const (
 type Keyring struct {
 	editor    *edit.Editor
 	directory *edit.Directory
-	tokens    store.Tokens
+	tokens    store.TokenUseStore
 	log       logrus.FieldLogger
 	now       func() time.Time
 
@@ -46,7 +46,8 @@ type Keyring struct {
 // NewKeyring returns a Keyring that reads keys from directory, which must be the editor's. Uses are
 // stored only while Run is running.
 func NewKeyring(
-	editor *edit.Editor, directory *edit.Directory, tokens store.Tokens, log logrus.FieldLogger,
+	editor *edit.Editor, directory *edit.Directory, tokens store.TokenUseStore,
+	log logrus.FieldLogger,
 ) *Keyring {
 	return &Keyring{
 		editor:    editor,
@@ -58,9 +59,11 @@ func NewKeyring(
 	}
 }
 
-// ByText returns the caller that a key belongs to. known is false if text is not a key, or if the
-// key is revoked or expired. An error means that the registry could not be read.
-func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known bool, err error) {
+// CallerByKey returns the caller that a key belongs to. known is false if text is not a key, or if
+// the key is revoked or expired. An error means that the registry could not be read.
+func (k *Keyring) CallerByKey(ctx context.Context, text string) (caller Caller, known bool,
+	err error,
+) {
 	if !strings.HasPrefix(text, KeyPrefix) {
 		return caller, false, nil
 	}
@@ -71,8 +74,10 @@ func (k *Keyring) ByText(ctx context.Context, text string) (caller Caller, known
 	return k.caller(key, ok)
 }
 
-// ByID is like ByText, but takes the ID of the key, as stored in a session.
-func (k *Keyring) ByID(ctx context.Context, id string) (caller Caller, known bool, err error) {
+// CallerByKeyID is like CallerByKey, but takes the ID of the key, as stored in a session.
+func (k *Keyring) CallerByKeyID(ctx context.Context, id string) (caller Caller, known bool,
+	err error,
+) {
 	if err := k.ensureCurrent(ctx); err != nil {
 		return caller, false, err
 	}
@@ -116,16 +121,16 @@ func (k *Keyring) recheck(ctx context.Context, caller Caller) error {
 	if k == nil {
 		return revoked
 	}
-	present, known, err := k.ByID(ctx, caller.ID)
+	present, known, err := k.CallerByKeyID(ctx, caller.ID)
 	if err == nil && (!known || present != caller) {
 		err = revoked
 	}
 	return err
 }
 
-// watchEnd returns a channel that closes when a key is revoked or expires. The caller must call
+// watchKeyEnd returns a channel that closes when a key is revoked or expires. The caller must call
 // forget to release it.
-func (k *Keyring) watchEnd(id string) (ended <-chan struct{}, forget func()) {
+func (k *Keyring) watchKeyEnd(id string) (ended <-chan struct{}, forget func()) {
 	gone, forgetGone := k.directory.WatchAPIKeyDeletion(id)
 	key, ok := k.directory.APIKey(id)
 	if !ok || key.Record.ExpiresAt.IsZero() {

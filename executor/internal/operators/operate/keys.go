@@ -31,7 +31,7 @@ func (s *Service) WhoAmI(ctx context.Context, caller Caller) (api.WhoAmI, error)
 
 // Keys lists the keys, sorted by ID. If accountID is not empty, it lists only that account's keys.
 func (s *Service) Keys(
-	ctx context.Context, caller Caller, accountID string, page Page,
+	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Key], error) {
 	return read(ctx, s, caller, newRule("Keys", accessToAllAccounts),
 		func(ctx context.Context) (none api.List[api.Key], err error) {
@@ -53,7 +53,7 @@ func (s *Service) Keys(
 			if err != nil {
 				return none, err
 			}
-			return list(keysCursorKind, found, page, func(key *registry.APIKey) api.Key {
+			return newListPage(keysCursorKind, found, page, func(key *registry.APIKey) api.Key {
 				return keyOf(key, used[key.ID])
 			}, func(r *registry.APIKey) string { return r.ID }), nil
 		})

@@ -44,7 +44,7 @@ type Config struct {
 	// not recorded yet.
 	Consumer string
 	// Queues reports how many executions wait in each queue, and which runners serve it.
-	Queues *queues.Watch
+	Queues *queues.Watcher
 	// Streams moves queues to their own streams and back. nil means that no queue can have its own
 	// stream.
 	Streams *queuestreams.Mover
@@ -85,7 +85,7 @@ const (
 type Service struct {
 	config  Config
 	starts  *starts.Streams
-	streams openStreams
+	streams openStreamCounts
 }
 
 // New returns a Service.

@@ -113,9 +113,9 @@ func rolesBy(key func(Operation) string) map[string]Role {
 // Operations returns all operations.
 func Operations() []Operation { return slices.Clone(operations) }
 
-// RoleOf returns the lowest role that may call the method of Service with the given name. Its
-// second result is false if no operation has that name.
-func RoleOf(name string) (Role, bool) {
+// RoleOfOperation returns the lowest role that may call the method of Service with the given name.
+// Its second result is false if no operation has that name.
+func RoleOfOperation(name string) (Role, bool) {
 	least, ok := roleByName[name]
 	return least, ok
 }

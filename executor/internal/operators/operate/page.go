@@ -10,8 +10,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// Page selects a part of a list.
-type Page struct {
+// PageOptions selects a part of a list.
+type PageOptions struct {
 	Limit  int    // maximum number of items; more than 0
 	Cursor string // the NextCursor of the previous page; "" for the first page
 }
@@ -23,7 +23,7 @@ func cursor(kind, position string) string {
 }
 
 // afterPosition returns the position after which the page begins, or "" for the first page.
-func (p Page) afterPosition(kind string) (string, error) {
+func (p PageOptions) afterPosition(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
 	}
@@ -39,10 +39,10 @@ func badCursor() error {
 	return &edit.InvalidError{Field: "cursor", Problem: "must be a nextCursor of this list"}
 }
 
-// list returns a page with the first p.Limit items of found. If found is longer, the page has a
-// cursor for the next page.
-func list[R, T any](
-	kind string, found []R, p Page, item func(R) T, position func(R) string,
+// newListPage returns a page with the first p.Limit items of found. If found is longer, the page
+// has a cursor for the next page.
+func newListPage[R, T any](
+	kind string, found []R, p PageOptions, item func(R) T, position func(R) string,
 ) api.List[T] {
 	var page api.List[T]
 	if len(found) > p.Limit {
@@ -62,9 +62,11 @@ func timePosition(at time.Time, rest ...string) string {
 	return strconv.FormatInt(at.UnixMicro(), 10) + " " + strings.Join(rest, " ")
 }
 
-// afterTime decodes a position made by timePosition with the given number of parts in rest. A zero
-// time means the first page.
-func (p Page) afterTime(kind string, parts int) (at time.Time, rest []string, err error) {
+// afterTimePosition decodes a position made by timePosition with the given number of parts in rest.
+// A zero time means the first page.
+func (p PageOptions) afterTimePosition(kind string, parts int) (at time.Time, rest []string,
+	err error,
+) {
 	rest = make([]string, parts)
 	text, err := p.afterPosition(kind)
 	if err != nil || text == "" {

@@ -19,7 +19,7 @@ const queuesCursorKind = "queues"
 // queues of that account's workflows. It shows the contents of a queue that other accounts use as
 // well only to callers with access to all accounts.
 func (s *Service) Queues(
-	ctx context.Context, caller Caller, accountID string, page Page,
+	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Queue], error) {
 	return read(ctx, s, caller, newRule("Queues", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.Queue], err error) {
@@ -40,7 +40,7 @@ func (s *Service) Queues(
 			if rest, err = s.withHandlerStartTimes(ctx, rest); err != nil {
 				return none, err
 			}
-			return list(queuesCursorKind, rest, page, func(q queues.Queue) api.Queue {
+			return newListPage(queuesCursorKind, rest, page, func(q queues.Queue) api.Queue {
 				return s.apiQueue(q, shared[q.Name])
 			}, func(q queues.Queue) string { return q.Name }), nil
 		})
@@ -125,7 +125,7 @@ func (s *Service) sharedQueues(caller Caller) map[string]bool {
 	}
 	shared := map[string]bool{}
 	for w := range s.workflows("", "") {
-		if !caller.sees(w.AccountID) {
+		if !caller.canAccessAccount(w.AccountID) {
 			shared[w.Queue] = true
 		}
 	}
@@ -274,7 +274,7 @@ func WithQueueStreamCondition(
 	ctx context.Context, check func(*api.PutQueueStream) error,
 ) context.Context {
 	return edit.WithQueueCondition(ctx, func(q *registry.Queue) error {
-		if q.Stream == nil || q.Stream.Phase == registry.PhaseDrainingOwn {
+		if q.Stream == nil || q.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
 			return check(nil)
 		}
 		return check(&api.PutQueueStream{
@@ -297,7 +297,7 @@ func (s *Service) changeQueue(
 			if err != nil {
 				return none, err
 			}
-			if err := s.config.Queues.Enforce(ctx, settings); err != nil {
+			if err := s.config.Queues.EnforceSettings(ctx, settings); err != nil {
 				return none, err
 			}
 			all, err := s.config.Queues.Poll(ctx)

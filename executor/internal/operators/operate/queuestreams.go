@@ -21,7 +21,7 @@ func (s *Service) SetQueueStream(
 	ctx context.Context, caller Caller, name string, put api.PutQueueStream,
 ) (api.Queue, error) {
 	return s.moveQueue(ctx, caller, "SetQueueStream", name, func(ctx context.Context) error {
-		return s.config.Streams.MoveToOwn(ctx, name, edit.QueueStreamSpec{
+		return s.config.Streams.MoveToOwnStream(ctx, name, edit.QueueStreamSpec{
 			MaxBytes: put.MaxBytes, MaxAge: time.Duration(put.MaxAgeSeconds) * time.Second,
 			Replicas: put.Replicas, PlacementTags: put.PlacementTags,
 		})
@@ -88,7 +88,7 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 // messages are in a different stream, it first copies the workflow's delivery IDs to that stream.
 func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
-	move, ok := errors.AsType[*edit.QueueChangeError](err)
+	move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err)
 	if !ok || s.config.Streams == nil {
 		return err
 	}

@@ -67,9 +67,9 @@ func (s *Service) LastRecognized(
 			if err != nil {
 				return none, err
 			}
-			last, err := s.config.Store.List(ctx, store.Filter{
+			last, err := s.config.Store.List(ctx, store.RecordFilter{
 				WorkflowID: workflowID, NodeID: nodeID, Source: execution.SourceWebhook,
-			}, store.Position{}, 1)
+			}, store.RecordPosition{}, 1)
 			if err != nil || len(last) == 0 {
 				return none, err
 			}

@@ -29,7 +29,8 @@ func defaultToLastDay(since time.Time) time.Time {
 // since. The most recently refused code comes first. A zero since means the last 24 hours. If
 // accountID is not empty and the workflow belongs to another account, the list is empty.
 func (s *Service) Refusals(
-	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time, page Page,
+	ctx context.Context, caller Caller, accountID, workflowID string, since time.Time,
+	page PageOptions,
 ) (api.List[api.Refusal], error) {
 	return read(ctx, s, caller, newRule("Refusals", accessToWorkflow(workflowID)),
 		func(ctx context.Context) (none api.List[api.Refusal], err error) {
@@ -52,7 +53,7 @@ func (s *Service) Refusals(
 			sums = sums[slices.IndexFunc(sums, func(sum store.RefusalSum) bool {
 				return sum.Code == after
 			})+1:]
-			return list(
+			return newListPage(
 				refusalsCursorKind,
 				sums,
 				page,
@@ -67,11 +68,11 @@ func (s *Service) Refusals(
 // AllRefusals counts refused requests by workflow and code, for all workflows or for an account's
 // current ones. A zero since means the last 24 hours.
 func (s *Service) AllRefusals(
-	ctx context.Context, caller Caller, accountID string, since time.Time, page Page,
+	ctx context.Context, caller Caller, accountID string, since time.Time, page PageOptions,
 ) (api.List[api.WorkflowRefusal], error) {
 	return read(ctx, s, caller, newRule("AllRefusals", accessToAccountOrAll(&accountID)),
 		func(ctx context.Context) (none api.List[api.WorkflowRefusal], err error) {
-			at, code, err := page.afterTime(allRefusalsCursorKind, 2)
+			at, code, err := page.afterTimePosition(allRefusalsCursorKind, 2)
 			if err != nil {
 				return none, err
 			}
@@ -81,7 +82,7 @@ func (s *Service) AllRefusals(
 			if err != nil {
 				return none, err
 			}
-			return list(allRefusalsCursorKind, sums, page,
+			return newListPage(allRefusalsCursorKind, sums, page,
 				func(sum store.WorkflowRefusalSum) api.WorkflowRefusal {
 					return api.WorkflowRefusal{
 						WorkflowID: sum.WorkflowID,

@@ -113,7 +113,7 @@ func (s *Service) restartExecution(
 	if err != nil {
 		return err
 	}
-	_, err = s.start(ctx, trigger, start, true)
+	_, err = s.publishStart(ctx, trigger, start, true)
 	return err
 }
 

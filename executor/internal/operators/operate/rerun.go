@@ -41,7 +41,8 @@ func (s *Service) RerunTrigger(
 			}
 			as := ""
 			if key != "" {
-				as = execution.IDForTriggerRerun(workflowID, nodeID, keyOnSample(key, trigger))
+				as = execution.IDForTriggerRerun(workflowID, nodeID, idempotencyKeyForSample(key,
+					trigger))
 			}
 			return s.rerun(ctx, trigger, as, "")
 		})
@@ -69,15 +70,15 @@ func (s *Service) RerunExecution(
 		}
 		as := ""
 		if key != "" {
-			as = execution.IDForRerun(record.ID, keyOnSample(key, trigger))
+			as = execution.IDForRerun(record.ID, idempotencyKeyForSample(key, trigger))
 		}
 		return s.rerun(ctx, trigger, as, record.ID)
 	})
 }
 
-// keyOnSample returns an idempotency key for the node's sample payload: with another payload, the
-// same key starts another execution.
-func keyOnSample(key string, trigger *edit.TriggerInfo) string {
+// idempotencyKeyForSample returns an idempotency key for the node's sample payload: with another
+// payload, the same key starts another execution.
+func idempotencyKeyForSample(key string, trigger *edit.TriggerInfo) string {
 	sum := sha256.Sum256(trigger.SamplePayload)
 	return key + "\x00" + hex.EncodeToString(sum[:])
 }
@@ -88,7 +89,7 @@ func (s *Service) triggerOf(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (*edit.TriggerInfo, error) {
 	trigger, err := s.config.Editor.Trigger(ctx, workflowID, nodeID)
-	if err == nil && !caller.sees(trigger.Workflow.AccountID) {
+	if err == nil && !caller.canAccessAccount(trigger.Workflow.AccountID) {
 		trigger, err = nil, &edit.NotFoundError{What: fmt.Sprintf("workflow %q", workflowID)}
 	}
 	if missing, ok := errors.AsType[*edit.NotFoundError](err); ok {
@@ -128,15 +129,18 @@ func (s *Service) rerun(
 		}
 		as = fresh.String()
 	}
-	_, err = s.start(ctx, trigger, execution.Start{ID: as, RerunOf: rerunOf, Payload: payload},
+	_, err = s.publishStart(ctx, trigger, execution.Start{
+		ID: as, RerunOf: rerunOf,
+		Payload: payload,
+	},
 		once)
 	return api.Started{ExecutionID: as}, err
 }
 
-// start publishes a start message at a trigger node, and returns when the stream has stored it. If
-// once is true, the stream deduplicates the message by execution ID. stored reports whether this
-// call stored it.
-func (s *Service) start(
+// publishStart publishes a start message at a trigger node, and returns when the stream has stored
+// it. If once is true, the stream deduplicates the message by execution ID. stored reports whether
+// this call stored it.
+func (s *Service) publishStart(
 	ctx context.Context, at *edit.TriggerInfo, start execution.Start, once bool,
 ) (stored bool, err error) {
 	start.WorkflowID, start.NodeID = at.Workflow.ID, at.NodeID
@@ -191,7 +195,7 @@ func (s *Service) isStartMessage(ctx context.Context, ack *jetstream.PubAck, id 
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound)
 	}
-	return stream.IsMsgIDSubject(msg.Subject) ||
+	return stream.IsDedupMarkerSubject(msg.Subject) ||
 		stream.IsStart(msg.Subject) && msg.Header.Get(stream.HeaderExecutionID) == id
 }
 

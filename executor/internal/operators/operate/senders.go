@@ -67,7 +67,7 @@ func (s *Service) Sender(
 				return none, err
 			}
 			if info == nil {
-				return none, noSender(nodeID)
+				return none, senderNotFound(nodeID)
 			}
 			wire, err := s.loadAPISender(ctx, info)
 			if err != nil {
@@ -81,7 +81,7 @@ func (s *Service) Sender(
 		})
 }
 
-func noSender(nodeID string) error {
+func senderNotFound(nodeID string) error {
 	return &Error{
 		Code:   api.CodeNotFound,
 		Detail: "Trigger node " + nodeID + " has no sender: its token alone opens it.",
@@ -205,11 +205,11 @@ func (s *Service) RemoveSenderSecret(
 
 // loadAPISender converts a sender to the API's form, with the times of its last requests.
 func (s *Service) loadAPISender(ctx context.Context, info *edit.SenderInfo) (api.Sender, error) {
-	seen, err := s.config.Store.SenderObservation(ctx, info.Workflow.ID, info.NodeID)
+	seen, err := s.config.Store.SenderActivity(ctx, info.Workflow.ID, info.NodeID)
 	return apiSender(info, seen), err
 }
 
-func apiSender(info *edit.SenderInfo, seen store.SenderObservation) api.Sender {
+func apiSender(info *edit.SenderInfo, seen store.SenderActivity) api.Sender {
 	wire := api.Sender{
 		Preset:              info.Preset,
 		Secrets:             make([]api.SenderSecret, len(info.Secrets)),

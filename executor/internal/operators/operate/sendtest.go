@@ -133,7 +133,7 @@ func (s *Service) postTest(
 	now := time.Now()
 	signed, err := as.Sign(r, now)
 	if err != nil {
-		return none, cannotSign(as, err)
+		return none, signingError(as, err)
 	}
 	response, err := s.config.TestSend.Post(ctx, testsend.Request{
 		URL:    base + "?" + signed.Query,
@@ -174,9 +174,9 @@ func (s *Service) postTest(
 	}, nil
 }
 
-// cannotSign returns the error for a test that cannot be signed. The error explains what to do
+// signingError returns the error for a test that cannot be signed. The error explains what to do
 // instead.
-func cannotSign(as *sender.Sender, why error) error {
+func signingError(as *sender.Sender, why error) error {
 	preset, _ := sender.Lookup(as.Preset())
 	const instead = " Or start an execution on the sample payload without the endpoint: POST " +
 		"…/rerun, or hookstart trigger rerun."

@@ -9,8 +9,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// week is the period for which Size counts requests. Per-minute counts are not kept longer.
-const week = 7 * 24 * time.Hour
+// sizePeriod is the period for which Size counts requests. Per-minute counts are not kept longer.
+const sizePeriod = 7 * 24 * time.Hour
 
 // Size returns the size of the installation and its activity in the last week.
 func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
@@ -18,7 +18,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 		func(ctx context.Context) (api.Size, error) {
 			now := time.Now().UTC()
 			size := api.Size{At: now, Hours: []api.SizeHour{}}
-			minutes, err := s.config.Store.Minutes(ctx, now.Add(-week))
+			minutes, err := s.config.Store.MinuteCounts(ctx, now.Add(-sizePeriod))
 			if err != nil {
 				return api.Size{}, err
 			}
@@ -38,7 +38,7 @@ func (s *Service) Size(ctx context.Context, caller Caller) (api.Size, error) {
 			if have.Free >= 0 {
 				size.Database.FreeBytes = &have.Free
 			}
-			all, since := s.config.Directory.CountWorkflows(now.Add(-week))
+			all, since := s.config.Directory.CountWorkflows(now.Add(-sizePeriod))
 			size.Workflows, size.WorkflowsLastWeek = int64(all), int64(since)
 			return size, nil
 		})

@@ -12,16 +12,16 @@ import (
 // slow down every other caller.
 const MaxEventStreams = 500
 
-// openStreams counts the open event streams of each caller. The zero value is ready to use. It is
-// safe for concurrent use.
-type openStreams struct {
+// openStreamCounts counts the open event streams of each caller. The zero value is ready to use. It
+// is safe for concurrent use.
+type openStreamCounts struct {
 	mu   sync.Mutex
 	open map[Identity]int
 }
 
-// begin counts another stream of a caller, or returns an error if there are too many. If it
+// acquire counts another stream of a caller, or returns an error if there are too many. If it
 // succeeds, the caller must call end once.
-func (s *openStreams) begin(caller Caller) (end func(), err error) {
+func (s *openStreamCounts) acquire(caller Caller) (end func(), err error) {
 	// Keep the identity for end: the caller's name and role may change while the stream is open.
 	identity := caller.Identity()
 	s.mu.Lock()

@@ -183,7 +183,7 @@ func (s *Service) toRotationError(ctx context.Context, err error) error {
 // nodeObservations holds the observations about a trigger node that are stored in the database.
 type nodeObservations struct {
 	tokens map[string]time.Time // when each token was last used, by ID
-	sender store.SenderObservation
+	sender store.SenderActivity
 
 	filtered store.FilteredRequests
 }
@@ -198,10 +198,10 @@ func (s *Service) observationsOf(
 	}
 	if observed.tokens, err = s.config.Store.TokensLastUsed(ctx, ids); err == nil &&
 		info.Sender != nil {
-		observed.sender, err = s.config.Store.SenderObservation(ctx, info.Workflow.ID, info.NodeID)
+		observed.sender, err = s.config.Store.SenderActivity(ctx, info.Workflow.ID, info.NodeID)
 	}
 	if err == nil {
-		observed.filtered, err = s.config.Store.Filtered(ctx, info.Workflow.ID, info.NodeID)
+		observed.filtered, err = s.config.Store.FilteredRequests(ctx, info.Workflow.ID, info.NodeID)
 	}
 	return observed, err
 }

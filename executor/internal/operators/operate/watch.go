@@ -11,8 +11,8 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-// Batch is one notification of a watch.
-type Batch = changes.Batch
+// ChangeBatch is one notification of a watch.
+type ChangeBatch = changes.Batch
 
 // Subscription is a watch of changed records. It reports the IDs of all accounts' records;
 // ChangedExecutions returns those that the caller has access to.
@@ -29,14 +29,14 @@ type Subscription struct {
 func (s *Service) Watch(ctx context.Context, caller Caller, after time.Time) (Subscription, error) {
 	return read(ctx, s, caller, newRule("Watch", accessUnrestricted),
 		func(context.Context) (Subscription, error) {
-			end, err := s.streams.begin(caller)
+			end, err := s.streams.acquire(caller)
 			if err != nil {
 				return Subscription{}, err
 			}
 			watching := Subscription{Subscription: s.config.Changes.Watch(after)}
 			var forget func()
 			if caller.Kind == CallerKindKey {
-				watching.Ended, forget = s.config.Keyring.watchEnd(caller.ID)
+				watching.Ended, forget = s.config.Keyring.watchKeyEnd(caller.ID)
 			}
 			unwatch := watching.Cancel
 			watching.Cancel = func() {

@@ -33,7 +33,7 @@ func (f WorkflowFilter) matches(w *registry.Workflow) bool {
 
 // Workflows lists the workflows, sorted by ID.
 func (s *Service) Workflows(
-	ctx context.Context, caller Caller, filter WorkflowFilter, page Page,
+	ctx context.Context, caller Caller, filter WorkflowFilter, page PageOptions,
 ) (api.List[api.Workflow], error) {
 	return read(ctx, s, caller, newRule("Workflows", accessToAccountOrAll(&filter.AccountID)),
 		func(ctx context.Context) (none api.List[api.Workflow], err error) {
@@ -42,7 +42,7 @@ func (s *Service) Workflows(
 				return none, err
 			}
 			found := s.findWorkflows(ctx, filter, after, page.Limit+1)
-			return list(workflowsCursorKind, found, page, s.apiWorkflow,
+			return newListPage(workflowsCursorKind, found, page, s.apiWorkflow,
 				func(r *registry.Workflow) string {
 					return r.ID
 				}), nil
@@ -128,7 +128,7 @@ func (s *Service) Origin(
 	return read(ctx, s, caller, newRule("Origin", accessUnrestricted),
 		func(context.Context) (origin ExecutionOrigin, err error) {
 			have, ok := s.config.Directory.Workflow(workflowID)
-			if ok && caller.sees(have.Record.AccountID) {
+			if ok && caller.canAccessAccount(have.Record.AccountID) {
 				origin = ExecutionOrigin{
 					WorkflowName: have.Record.Name,
 					HasWorkflow:  true,
@@ -233,7 +233,7 @@ func (s *Service) PatchWorkflow(
 				if err := patch(&put); err != nil {
 					return err
 				}
-				if !caller.sees(put.AccountID) {
+				if !caller.canAccessAccount(put.AccountID) {
 					return unknownAccount(put.AccountID)
 				}
 				*spec = registryWorkflowSpec(put)

@@ -19,8 +19,8 @@ const (
 	maxGroups  = 10_000
 )
 
-// members tracks the runners that have announced themselves.
-type members struct {
+// memberTracker tracks the runners that have announced themselves.
+type memberTracker struct {
 	mu     sync.Mutex
 	groups map[stream.RunnerGroup]*groupMembers
 }
@@ -30,8 +30,8 @@ type groupMembers struct {
 	members map[string]time.Time
 }
 
-// receive handles a runner's announcement.
-func (m *members) receive(msg *nats.Msg) {
+// handleAnnouncement handles a runner's announcement.
+func (m *memberTracker) handleAnnouncement(msg *nats.Msg) {
 	group, instance, ok := stream.ParsePresence(msg.Subject)
 	if !ok {
 		return
@@ -59,7 +59,7 @@ func (m *members) receive(msg *nats.Msg) {
 
 // count returns the number of a group's members, and when one of them last announced itself. last
 // is zero if none has announced itself.
-func (m *members) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
+func (m *memberTracker) count(group stream.RunnerGroup, now time.Time) (n int, last time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := m.groups[group]

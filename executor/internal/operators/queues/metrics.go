@@ -35,13 +35,13 @@ var (
 )
 
 // Run polls the queues every few seconds until the context is done.
-func (w *Watch) Run(ctx context.Context) {
+func (w *Watcher) Run(ctx context.Context) {
 	// Callers of Poll receive the error; an outage of NATS is reported elsewhere.
 	retry.Every(ctx, pollInterval, func() { _, _ = w.Poll(ctx) })
 }
 
 // Describe implements prometheus.Collector.
-func (w *Watch) Describe(to chan<- *prometheus.Desc) {
+func (w *Watcher) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		waitingDesc, oldestAgeDesc, unattendedDesc, pausedDesc,
 		membersDesc,
@@ -51,7 +51,7 @@ func (w *Watch) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. The default queue is always included.
-func (w *Watch) Collect(to chan<- prometheus.Metric) {
+func (w *Watcher) Collect(to chan<- prometheus.Metric) {
 	queues, _ := w.LastPoll()
 	now := time.Now()
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
@@ -78,7 +78,7 @@ func collectQueue(
 		age = max(now.Sub(q.Oldest).Seconds(), 0)
 	}
 	gauge(oldestAgeDesc, age, q.Name)
-	gauge(unattendedDesc, q.Unattended(now).Seconds(), q.Name)
+	gauge(unattendedDesc, q.UnattendedDuration(now).Seconds(), q.Name)
 	since := 0.0
 	if !q.PausedSince.IsZero() {
 		since = max(now.Sub(q.PausedSince).Seconds(), 0.001)

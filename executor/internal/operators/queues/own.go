@@ -13,7 +13,7 @@ import (
 // addGroupConsumers creates consumers in the queue's own stream for groups that have one only in
 // the shared stream. Runners with their own NATS account cannot create them. It returns the state
 // of the queue's own stream, including the new consumers.
-func (w *Watch) addGroupConsumers(
+func (w *Watcher) addGroupConsumers(
 	ctx context.Context,
 	queue string,
 	shared, own *streamState,

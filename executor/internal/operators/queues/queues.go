@@ -87,9 +87,9 @@ func (q Queue) Members() (n int) {
 	return n
 }
 
-// Unattended returns how long executions have waited without a runner. It returns 0 if none waits,
-// if the queue has a runner, or if it is paused.
-func (q Queue) Unattended(now time.Time) time.Duration {
+// UnattendedDuration returns how long executions have waited without a runner. It returns 0 if none
+// waits, if the queue has a runner, or if it is paused.
+func (q Queue) UnattendedDuration(now time.Time) time.Duration {
 	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (q Queue) Unattended(now time.Time) time.Duration {
 	return max(now.Sub(since), time.Millisecond)
 }
 
-// Config holds the dependencies of a Watch, which does not own them.
+// Config holds the dependencies of a Watcher, which does not own them.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -110,16 +110,16 @@ type Config struct {
 	Named func() []string
 	// Settings returns the settings of all queues that have any. nil means that no queue has any.
 	Settings func() []*registry.Queue
-	// Recorder is the name of the recorder's consumer. It is not a group of runners, so Watch
+	// Recorder is the name of the recorder's consumer. It is not a group of runners, so Watcher
 	// ignores it.
 	Recorder string
 }
 
-// Watch determines the state of the queues. It is safe for concurrent use.
-type Watch struct {
+// Watcher determines the state of the queues. It is safe for concurrent use.
+type Watcher struct {
 	config  Config
 	starts  *starts.Streams
-	members members
+	members memberTracker
 	heard   *nats.Subscription
 
 	polling sync.Mutex // held by the caller that polls; other callers wait for its result
@@ -136,34 +136,34 @@ const (
 	pollResultTTL = time.Second
 )
 
-// New returns a Watch that subscribes to runners' announcements. The caller must call Stop to
+// New returns a Watcher that subscribes to runners' announcements. The caller must call Stop to
 // release it.
-func New(c Config) (*Watch, error) {
-	w := &Watch{
+func New(c Config) (*Watcher, error) {
+	w := &Watcher{
 		config:  c,
 		starts:  starts.New(c.JetStream),
-		members: members{groups: map[stream.RunnerGroup]*groupMembers{}},
+		members: memberTracker{groups: map[stream.RunnerGroup]*groupMembers{}},
 	}
 	var err error
 	if w.heard, err = c.Conn.Subscribe(stream.RunnerPresencePrefix+"*.*.*",
-		w.members.receive); err != nil {
+		w.members.handleAnnouncement); err != nil {
 		return nil, fmt.Errorf("listen to runners: %w", err)
 	}
 	return w, nil
 }
 
 // Stop ends the subscription to the announcements.
-func (w *Watch) Stop() { _ = w.heard.Unsubscribe() }
+func (w *Watcher) Stop() { _ = w.heard.Unsubscribe() }
 
 // LastPoll returns the result and the time of the last successful poll, or nil if there was none.
-func (w *Watch) LastPoll() ([]Queue, time.Time) {
+func (w *Watcher) LastPoll() ([]Queue, time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last, w.at
 }
 
 // Poll returns the state of all queues that workflows use, sorted by name.
-func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
+func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()
 	named := w.config.Named()
@@ -185,11 +185,13 @@ func (w *Watch) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// Delivered returns the IDs of the records whose start messages were already delivered to a group.
-// Ending the other records is safe: a group that receives such a message later will see a
+// DeliveredIDs returns the IDs of the records whose start messages were already delivered to a
+// group. Ending the other records is safe: a group that receives such a message later will see a
 // cancellation that was stored before this call.
-func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[string]bool, error) {
-	names, err := w.streams(ctx)
+func (w *Watcher) DeliveredIDs(ctx context.Context, records []store.Record) (map[string]bool,
+	error,
+) {
+	names, err := w.startStreamNames(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +215,7 @@ func (w *Watch) Delivered(ctx context.Context, records []store.Record) (map[stri
 
 // addDelivered adds to delivered the IDs of the records of one stream whose start messages were
 // delivered to any group.
-func (w *Watch) addDelivered(
+func (w *Watcher) addDelivered(
 	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
 	delivered map[string]bool,
 ) error {
@@ -247,8 +249,8 @@ func (w *Watch) addDelivered(
 	return nil
 }
 
-// streams returns the names of the existing streams of start messages.
-func (w *Watch) streams(ctx context.Context) ([]string, error) {
+// startStreamNames returns the names of the existing streams of start messages.
+func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 	names, _, err := stream.Streams(ctx, w.config.JetStream)
 	return names, err
 }
@@ -256,7 +258,7 @@ func (w *Watch) streams(ctx context.Context) ([]string, error) {
 // startSubjects returns the subjects of the records' start messages, keyed by record ID. It reads a
 // start message only if its queue has lanes or its own stream; otherwise the subject follows from
 // the record.
-func (w *Watch) startSubjects(
+func (w *Watcher) startSubjects(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]string, error) {
 	settings, subjects := w.settings(), make(map[string]string, len(records))
@@ -279,11 +281,11 @@ func (w *Watch) startSubjects(
 	return subjects, nil
 }
 
-// Enforce updates the consumers of a queue's groups to match the queue's settings, and discards the
-// last poll's result. When it returns without an error, the consumers match. The next poll queries
-// the server.
-func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
-	names, err := w.streams(ctx)
+// EnforceSettings updates the consumers of a queue's groups to match the queue's settings, and
+// discards the last poll's result. When it returns without an error, the consumers match. The next
+// poll queries the server.
+func (w *Watcher) EnforceSettings(ctx context.Context, settings *registry.Queue) error {
+	names, err := w.startStreamNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -292,7 +294,8 @@ func (w *Watch) Enforce(ctx context.Context, settings *registry.Queue) error {
 		if err != nil {
 			return err
 		}
-		if err := w.enforce(ctx, settings, groupLimits(settings), found.consumers); err != nil {
+		if err := w.enforceSettings(ctx, settings, groupLimits(settings),
+			found.consumers); err != nil {
 			return err
 		}
 	}
@@ -312,7 +315,7 @@ func layoutsOfQueue(queue string, names []string) []stream.Layout {
 }
 
 // readStreamState reads the state of one of a queue's streams and its consumers.
-func (w *Watch) readStreamState(
+func (w *Watcher) readStreamState(
 	ctx context.Context, at stream.Layout, queue string,
 ) (*streamState, error) {
 	in, err := w.config.JetStream.Stream(ctx, at.StreamName(queue))
@@ -332,7 +335,7 @@ func groupLimits(settings *registry.Queue) map[string]int64 {
 	return all
 }
 
-func (w *Watch) enforce(
+func (w *Watcher) enforceSettings(
 	ctx context.Context, settings *registry.Queue, maxInFlight map[string]int64,
 	consumers []*jetstream.ConsumerInfo,
 ) error {
@@ -359,7 +362,7 @@ func (w *Watch) enforce(
 
 // addLaneConsumers creates the lane consumers that a queue's groups lack. Runners with their own
 // NATS account cannot create them.
-func (w *Watch) addLaneConsumers(
+func (w *Watcher) addLaneConsumers(
 	ctx context.Context, settings *registry.Queue, consumers []*jetstream.ConsumerInfo,
 ) error {
 	if settings.Lanes == 0 {
@@ -396,7 +399,7 @@ func groupName(queue string, c *jetstream.ConsumerInfo) string {
 }
 
 // settings returns the queues' settings, keyed by queue name.
-func (w *Watch) settings() map[string]*registry.Queue {
+func (w *Watcher) settings() map[string]*registry.Queue {
 	all := map[string]*registry.Queue{}
 	if w.config.Settings != nil {
 		for _, settings := range w.config.Settings() {
@@ -406,8 +409,8 @@ func (w *Watch) settings() map[string]*registry.Queue {
 	return all
 }
 
-func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
-	names, err := w.streams(ctx)
+func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
+	names, err := w.startStreamNames(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -421,7 +424,8 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 			slices.Contains(named, settings.Name) {
 			continue // read by queueWithOwnStream
 		}
-		if err := w.enforce(ctx, settings, groupLimits(settings), shared.consumers); err != nil {
+		if err := w.enforceSettings(ctx, settings, groupLimits(settings),
+			shared.consumers); err != nil {
 			return nil, err
 		}
 	}
@@ -458,7 +462,7 @@ func (w *Watch) poll(ctx context.Context, named []string) ([]Queue, error) {
 }
 
 // queueWithOwnStream returns the state of a queue that has its own stream.
-func (w *Watch) queueWithOwnStream(
+func (w *Watcher) queueWithOwnStream(
 	ctx context.Context, name string, settings *registry.Queue, shared *streamState,
 ) (Queue, error) {
 	own, err := w.readStreamState(ctx, stream.Layout{Own: true}, name)
@@ -470,8 +474,8 @@ func (w *Watch) queueWithOwnStream(
 	}
 	if err == nil && settings != nil {
 		inShared, inOwn := splitLimits(settings, shared, own)
-		if err = w.enforce(ctx, settings, inShared, shared.consumers); err == nil {
-			err = w.enforce(ctx, settings, inOwn, own.consumers)
+		if err = w.enforceSettings(ctx, settings, inShared, shared.consumers); err == nil {
+			err = w.enforceSettings(ctx, settings, inOwn, own.consumers)
 		}
 	}
 	if err != nil {
@@ -481,7 +485,7 @@ func (w *Watch) queueWithOwnStream(
 }
 
 // queue returns the state of a queue, combined from the given streams.
-func (w *Watch) queue(
+func (w *Watcher) queue(
 	ctx context.Context, name string, settings *registry.Queue, states ...*streamState,
 ) (Queue, error) {
 	q := Queue{Name: name}
@@ -539,7 +543,7 @@ func (q Queue) setLimits(settings *registry.Queue) {
 }
 
 // consumers returns the durable consumers of a stream, except the recorder's, sorted by name.
-func (w *Watch) consumers(
+func (w *Watcher) consumers(
 	ctx context.Context, of jetstream.Stream,
 ) ([]*jetstream.ConsumerInfo, error) {
 	var found []*jetstream.ConsumerInfo
@@ -570,7 +574,7 @@ func (w *Watch) consumers(
 
 // addLaneContents adds the contents of a queue's lanes in one stream to its groups: the waiting
 // executions, and the executions that block them.
-func (w *Watch) addLaneContents(ctx context.Context, at *streamState, q *Queue) error {
+func (w *Watcher) addLaneContents(ctx context.Context, at *streamState, q *Queue) error {
 	for _, c := range at.consumers {
 		name, number, ok := stream.LaneOfConsumer(c.Config, q.Name)
 		if !ok {
@@ -647,7 +651,7 @@ func consumerMatches(c jetstream.ConsumerConfig, subject string) bool {
 	})
 }
 
-func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
+func (w *Watcher) group(queue string, c *jetstream.ConsumerInfo, at *streamState) Group {
 	name, of := strings.CutPrefix(c.Name, stream.RunnerConsumerPrefix+queue+"-")
 	now := time.Now()
 	g := Group{Name: name, Waiting: c.NumPending}
@@ -673,7 +677,7 @@ func (w *Watch) group(queue string, c *jetstream.ConsumerInfo, at *streamState) 
 }
 
 // countWaiting sets how many executions wait in a queue, and since when.
-func (w *Watch) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
+func (w *Watcher) countWaiting(ctx context.Context, states []*streamState, q *Queue) error {
 	var oldest []queueLane
 	for _, at := range states {
 		all := []queueLane{

@@ -27,7 +27,7 @@ type rig struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	ingress *runnertest.Ingress
-	watch   *queues.Watch
+	watch   *queues.Watcher
 }
 
 func start(t *testing.T, named ...string) *rig {
@@ -111,8 +111,8 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 		!found[1].Oldest.IsZero() {
 		t.Errorf("the oldest of %v and %v", at, found[1].Oldest)
 	}
-	if d := found[0].Unattended(time.Now().Add(time.Minute)); d < time.Minute ||
-		d > 2*time.Minute || found[1].Unattended(time.Now()) != 0 {
+	if d := found[0].UnattendedDuration(time.Now().Add(time.Minute)); d < time.Minute ||
+		d > 2*time.Minute || found[1].UnattendedDuration(time.Now()) != 0 {
 		t.Errorf("unattended for %v", d)
 	}
 
@@ -133,7 +133,7 @@ func TestWhatWaitsAndWhoTakesIt(t *testing.T) {
 	}
 	// Both members are busy and request nothing, but still count as present.
 	found = r.until("a: 3 wait, main has 2 and 3; b: 0 wait")
-	if found[0].Unattended(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
+	if found[0].UnattendedDuration(time.Now().Add(time.Hour)) != 0 || found[0].Oldest.IsZero() {
 		t.Errorf("%+v", found[0])
 	}
 	close(release)
@@ -185,7 +185,7 @@ func TestAKilledRunnerIsMissed(t *testing.T) {
 	if took := time.Since(killed); took > 20*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	if d := found[0].Unattended(time.Now()); d < 5*time.Second || d > 30*time.Second {
+	if d := found[0].UnattendedDuration(time.Now()); d < 5*time.Second || d > 30*time.Second {
 		t.Errorf("unattended for %v", d)
 	}
 }

@@ -54,7 +54,7 @@ func filtersOfQueue(from stream.Layout, queue string) []string {
 	}
 	return []string{
 		from.StartSubject(queue, "*", "*"), "executions.ordered." + queue + ".*.*.*",
-		from.RejectedSubject(queue, "*", "*"), from.MsgIDSubject(queue, "*"),
+		from.RejectedSubject(queue, "*", "*"), from.DedupMarkerSubject(queue, "*"),
 	}
 }
 
@@ -65,12 +65,13 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 		return []string{
 			from.StartSubject(queue, workflowID, "*"),
 			"executions.queue." + queue + ".ordered.*." + workflowID + ".*",
-			from.RejectedSubject(queue, workflowID, "*"), from.MsgIDSubject(queue, workflowID),
+			from.RejectedSubject(queue, workflowID, "*"), from.DedupMarkerSubject(queue,
+				workflowID),
 		}
 	}
 	return []string{
 		from.StartSubject("*", workflowID, "*"), "executions.ordered.*.*." + workflowID + ".*",
-		from.RejectedSubject("*", workflowID, "*"), from.MsgIDSubject("*", workflowID),
+		from.RejectedSubject("*", workflowID, "*"), from.DedupMarkerSubject("*", workflowID),
 	}
 }
 
@@ -93,19 +94,19 @@ func (m *Mover) newCopier(
 	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
 	retry.Until(waiting, 100*time.Millisecond, func() bool {
-		err = c.begin(waiting, filters)
+		err = c.startReading(waiting, filters)
 		return !errors.Is(err, edit.ErrQueueMoves)
 	})
 	return c, err
 }
 
-// begin creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another move
-// is using that consumer.
-func (c *copier) begin(ctx context.Context, filters []string) error {
+// startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
+// move is using that consumer.
+func (c *copier) startReading(ctx context.Context, filters []string) error {
 	name := c.from.StreamName(c.queue)
 	var err error
 	c.reader, err = headerreader.Begin(ctx, c.js, name, jetstream.ConsumerConfig{
-		Name:           stream.MoveConsumerName,
+		Name:           stream.DeliveryIDCopyConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
 		FilterSubjects: filters,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
@@ -137,7 +138,7 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 	if err != nil {
 		return nil, nil, err
 	}
-	meta, err := c.reader.Metadata(got)
+	meta, err := c.reader.NextMetadata(got)
 	return got, meta, err
 }
 
@@ -183,10 +184,10 @@ func (m *Mover) copyFromOtherQueues(ctx context.Context, queue string) error {
 // messages lags.
 func (c *copier) catchUp(ctx context.Context) error {
 	marker := uuid.NewString()
-	msg := c.from.MsgIDMessage(c.queue, c.marker, marker)
+	msg := c.from.DedupMarkerMessage(c.queue, c.marker, marker)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(time.Now().Unix(), 10))
 	_, err := c.js.PublishMsg(ctx, msg)
-	if isFull(err) {
+	if isStreamFull(err) {
 		return c.catchUpFullStream(ctx)
 	}
 	if err != nil {
@@ -200,7 +201,7 @@ func (c *copier) catchUp(ctx context.Context) error {
 		if got.Headers().Get(jetstream.MsgIDHeader) == marker {
 			return c.awaitStored(ctx)
 		}
-		if err := c.copy(ctx, got, meta); err != nil {
+		if err := c.copyDeliveryID(ctx, got, meta); err != nil {
 			return err
 		}
 	}
@@ -213,7 +214,7 @@ func (c *copier) catchUpFullStream(ctx context.Context) error {
 		got, meta, err := c.next(jetstream.NextMaxWait(nextMessageWait))
 		switch {
 		case err == nil:
-			if err := c.copy(ctx, got, meta); err != nil {
+			if err := c.copyDeliveryID(ctx, got, meta); err != nil {
 				return err
 			}
 			continue
@@ -241,8 +242,9 @@ func (c *copier) readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read the delivery IDs of %s: %w", c.from.StreamName(c.queue), err)
 }
 
-// copy copies a message's delivery ID, if it has one that is still in the deduplication window.
-func (c *copier) copy(
+// copyDeliveryID copies a message's delivery ID, if it has one that is still in the deduplication
+// window.
+func (c *copier) copyDeliveryID(
 	ctx context.Context, got jetstream.Msg, meta *jetstream.MsgMetadata,
 ) error {
 	id := got.Headers().Get(jetstream.MsgIDHeader)
@@ -250,7 +252,7 @@ func (c *copier) copy(
 		return nil
 	}
 	since, workflowID := meta.Timestamp, got.Headers().Get(stream.HeaderWorkflowID)
-	if stream.IsMsgIDSubject(got.Subject()) {
+	if stream.IsDedupMarkerSubject(got.Subject()) {
 		if seconds, err := strconv.ParseInt(got.Headers().Get(rememberedSinceHeader), 10,
 			64); err == nil {
 			since = time.Unix(seconds, 0)
@@ -260,7 +262,7 @@ func (c *copier) copy(
 	if since.Before(c.since) || workflowID == "" {
 		return nil
 	}
-	msg := c.to.MsgIDMessage(c.target, workflowID, id)
+	msg := c.to.DedupMarkerMessage(c.target, workflowID, id)
 	msg.Header.Set(rememberedSinceHeader, strconv.FormatInt(since.Unix(), 10))
 	if len(c.pending) >= maxPendingCopies {
 		if err := c.awaitStored(ctx); err != nil {
@@ -284,7 +286,7 @@ func (c *copier) awaitStored(ctx context.Context) error {
 			if isDuplicateInProcess(err) {
 				err = c.republish(ctx, ack)
 			}
-			if isFull(err) {
+			if isStreamFull(err) {
 				err = &StreamFullError{c.to.StreamName(c.target)}
 			}
 			if err != nil {
@@ -315,7 +317,7 @@ func (e *StreamFullError) Error() string {
 	return "the stream " + e.Stream + " has no space for the delivery IDs that move to it"
 }
 
-func isFull(err error) bool { return stream.ErrorCode(err) == stream.CodeStoreFailed }
+func isStreamFull(err error) bool { return stream.ErrorCode(err) == stream.CodeStoreFailed }
 
 func isDuplicateInProcess(err error) bool {
 	return stream.ErrorCode(err) == stream.CodeDuplicateInProcess

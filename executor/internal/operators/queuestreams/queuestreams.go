@@ -65,12 +65,12 @@ const (
 	closedPhaseStallTimeout = 2500 * time.Millisecond
 	movingPhaseStallTimeout = 5 * time.Second
 	resumeMovesInterval     = 500 * time.Millisecond
-	// deleteEmptyAfter is how long a queue's own stream must have been empty before it is deleted.
-	// A publish takes much less time.
-	deleteEmptyAfter = time.Minute
-	// deleteEmptyInterval is how often queues' own streams are checked: lost ones are recreated,
-	// and unused ones are deleted.
-	deleteEmptyInterval = 15 * time.Second
+	// emptyStreamGracePeriod is how long a queue's own stream must have been empty before it is
+	// deleted. A publish takes much less time.
+	emptyStreamGracePeriod = time.Minute
+	// ownStreamsCheckInterval is how often queues' own streams are checked: lost ones are
+	// recreated, and unused ones are deleted.
+	ownStreamsCheckInterval = 15 * time.Second
 	// phaseChangeTimeout is the maximum duration of changing one phase.
 	phaseChangeTimeout = 10 * time.Second
 )
@@ -86,15 +86,17 @@ func New(c Config) *Mover {
 	}
 }
 
-// MoveToOwn gives a queue its own stream, or changes that stream's settings. It returns when the
-// move is complete.
-func (m *Mover) MoveToOwn(ctx context.Context, queue string, spec edit.QueueStreamSpec) error {
+// MoveToOwnStream gives a queue its own stream, or changes that stream's settings. It returns when
+// the move is complete.
+func (m *Mover) MoveToOwnStream(ctx context.Context, queue string,
+	spec edit.QueueStreamSpec,
+) error {
 	if err := m.check(spec); err != nil {
 		return err
 	}
 	// EnsureOwnStreams changes an existing stream before the editor checks the condition, and a
 	// shorter maximum age deletes messages.
-	if err := m.config.Editor.CheckQueue(ctx, queue); err != nil {
+	if err := m.config.Editor.CheckQueueCondition(ctx, queue); err != nil {
 		return err
 	}
 	limits := stream.QueueStreamLimits{
@@ -105,8 +107,8 @@ func (m *Mover) MoveToOwn(ctx context.Context, queue string, spec edit.QueueStre
 	}
 	q, _ := m.config.Directory.Queue(queue)
 	if q.Record == nil || q.Record.Stream == nil ||
-		q.Record.Stream.Phase == registry.PhaseDrainingOwn {
-		if err := m.checkMove(ctx, queue, stream.Layout{Own: true}); err != nil {
+		q.Record.Stream.Phase == registry.QueuePhaseDrainingOwnStream {
+		if err := m.checkLanesDrained(ctx, queue, stream.Layout{Own: true}); err != nil {
 			return err
 		}
 	}
@@ -166,10 +168,10 @@ func (m *Mover) check(spec edit.QueueStreamSpec) error {
 	return nil
 }
 
-// checkMove returns edit.ErrOrderedExecutionsWaiting if the stream that a queue would move to still
-// holds waiting executions with an order key. Runners take a lane's executions from the older
-// stream first, so none may be added to a stream that still has older ones.
-func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) error {
+// checkLanesDrained returns edit.ErrOrderedExecutionsWaiting if the stream that a queue would move
+// to still holds waiting executions with an order key. Runners take a lane's executions from the
+// older stream first, so none may be added to a stream that still has older ones.
+func (m *Mover) checkLanesDrained(ctx context.Context, queue string, to stream.Layout) error {
 	return retryTransient(ctx, func() error {
 		drained, err := stream.AreLanesDrained(ctx, m.config.JetStream, to, queue)
 		if err == nil && !drained {
@@ -183,12 +185,12 @@ func (m *Mover) checkMove(ctx context.Context, queue string, to stream.Layout) e
 // Messages in the queue's own stream stay there until they expire.
 func (m *Mover) MoveToShared(ctx context.Context, queue string) error {
 	q, ok := m.config.Directory.Queue(queue)
-	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.PhaseOwn {
-		if err := m.checkMove(ctx, queue, stream.Layout{}); err != nil {
+	if ok && q.Record.Stream != nil && q.Record.Stream.Phase == registry.QueuePhaseOwnStream {
+		if err := m.checkLanesDrained(ctx, queue, stream.Layout{}); err != nil {
 			return err
 		}
 	}
-	if _, err := m.config.Editor.DropQueueStream(ctx, queue); err != nil {
+	if _, err := m.config.Editor.BeginMoveToSharedStream(ctx, queue); err != nil {
 		return err
 	}
 	return m.completeMove(ctx, queue)
@@ -201,9 +203,9 @@ func (m *Mover) Run(ctx context.Context) {
 	lastDrain := time.Time{}
 	retry.Every(ctx, resumeMovesInterval, func() {
 		err := m.resumeStalledMoves(ctx)
-		if time.Since(lastDrain) > deleteEmptyInterval {
+		if time.Since(lastDrain) > ownStreamsCheckInterval {
 			lastDrain = time.Now()
-			err = errors.Join(err, m.deleteEmptyStreams(ctx))
+			err = errors.Join(err, m.maintainOwnStreams(ctx))
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			m.config.Log.WithError(err).Warn("the move of a queue could not be continued; it is " +
@@ -233,7 +235,7 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 		have, ok := m.config.Directory.Workflow(id)
 		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
 			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
-			err = errors.Join(err, m.config.Editor.SetWorkflowClosed(changing, id, false))
+			err = errors.Join(err, m.config.Editor.SetWorkflowIntakeClosed(changing, id, false))
 			cancel()
 		}
 	}
@@ -337,25 +339,25 @@ func (m *Mover) advanceMove(
 	ctx context.Context, queue string, have edit.Versioned[*registry.Queue],
 ) error {
 	switch have.Record.Stream.Phase {
-	case registry.PhaseMovingIn:
-		return m.move(ctx, queue, have.Revision, direction{
+	case registry.QueuePhaseMovingToOwn:
+		return m.move(ctx, queue, have.Revision, moveDirection{
 			to:     stream.Layout{Own: true},
-			closed: registry.PhaseClosedMovingIn,
-			moving: registry.PhaseMovingIn,
-			done:   registry.PhaseOwn,
+			closed: registry.QueuePhaseClosedMovingToOwn,
+			moving: registry.QueuePhaseMovingToOwn,
+			done:   registry.QueuePhaseOwnStream,
 		})
-	case registry.PhaseMovingOut:
-		return m.move(ctx, queue, have.Revision, direction{
+	case registry.QueuePhaseMovingToShared:
+		return m.move(ctx, queue, have.Revision, moveDirection{
 			from:   stream.Layout{Own: true},
-			closed: registry.PhaseClosedMovingOut,
-			moving: registry.PhaseMovingOut,
-			done:   registry.PhaseDrainingOwn,
+			closed: registry.QueuePhaseClosedMovingToShared,
+			moving: registry.QueuePhaseMovingToShared,
+			done:   registry.QueuePhaseDrainingOwnStream,
 		})
-	case registry.PhaseClosedMovingIn:
-		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingIn)
-	case registry.PhaseClosedMovingOut:
-		return m.reopen(ctx, queue, have.Revision, registry.PhaseMovingOut)
-	case registry.PhaseOwn, registry.PhaseDrainingOwn:
+	case registry.QueuePhaseClosedMovingToOwn:
+		return m.reopen(ctx, queue, have.Revision, registry.QueuePhaseMovingToOwn)
+	case registry.QueuePhaseClosedMovingToShared:
+		return m.reopen(ctx, queue, have.Revision, registry.QueuePhaseMovingToShared)
+	case registry.QueuePhaseOwnStream, registry.QueuePhaseDrainingOwnStream:
 	}
 	return nil
 }
@@ -372,14 +374,16 @@ func (m *Mover) reopen(
 	return err
 }
 
-// direction is the direction of a move: to a queue's own stream, or back.
-type direction struct {
+// moveDirection is the direction of a move: to a queue's own stream, or back.
+type moveDirection struct {
 	from, to             stream.Layout
 	moving, closed, done registry.StreamPhase
 }
 
 // move copies a queue's delivery IDs to its new stream, and opens the queue there.
-func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direction) (err error) {
+func (m *Mover) move(ctx context.Context, queue string, revision uint64,
+	d moveDirection,
+) (err error) {
 	m.reportStep(d.moving.String())
 	own, err := m.config.JetStream.Stream(ctx, stream.OwnStreamName(queue))
 	if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted by hand, or not in a backup
@@ -427,7 +431,7 @@ func (m *Mover) move(ctx context.Context, queue string, revision uint64, d direc
 	if err == nil {
 		m.reportStep(d.closed.String())
 		if err = ids.catchUp(closing); err == nil {
-			err = checkUnchanged(closing, m.config.JetStream, queue, own)
+			err = checkStreamNotRecreated(closing, m.config.JetStream, queue, own)
 		}
 	}
 	if err != nil {
@@ -491,8 +495,8 @@ func (m *Mover) abortMove(
 	return because
 }
 
-// checkUnchanged returns an error if a queue's own stream was deleted or created again.
-func checkUnchanged(
+// checkStreamNotRecreated returns an error if a queue's own stream was deleted or created again.
+func checkStreamNotRecreated(
 	ctx context.Context, js jetstream.JetStream, queue string, own jetstream.Stream,
 ) error {
 	now, err := js.Stream(ctx, stream.OwnStreamName(queue))
@@ -514,10 +518,11 @@ func (m *Mover) reportStep(step string) {
 // MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. While the workflow
 // is closed, it calls store, which must store the workflow with that queue.
 func (m *Mover) MoveWorkflow(
-	ctx context.Context, change *edit.QueueChangeError, store func(context.Context) error,
+	ctx context.Context, change *edit.CrossStreamQueueChangeError,
+	store func(context.Context) error,
 ) error {
 	from, to := m.layoutOf(change.From), m.layoutOf(change.To)
-	fromQueue, err := m.revisionOf(change.From, change.To)
+	fromQueue, err := m.revisionsUnlessMoving(change.From, change.To)
 	if err != nil {
 		return err
 	}
@@ -537,14 +542,15 @@ func (m *Mover) MoveWorkflow(
 	by := time.Now().Add(registry.MaxGateClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	err = m.config.Editor.SetWorkflowClosed(closing, change.WorkflowID, true)
+	err = m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reportStep("workflow closed")
 		err = ids.catchUp(closing)
 	}
 	if err == nil {
 		var now [2]uint64
-		if now, err = m.revisionOf(change.From, change.To); err == nil && now != fromQueue {
+		if now, err = m.revisionsUnlessMoving(change.From, change.To); err == nil &&
+			now != fromQueue {
 			err = edit.ErrQueueMoves
 		}
 	}
@@ -556,7 +562,7 @@ func (m *Mover) MoveWorkflow(
 		defer cancel()
 		return errors.Join(
 			err,
-			m.config.Editor.SetWorkflowClosed(opening, change.WorkflowID, false),
+			m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false),
 		)
 	}
 	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
@@ -569,8 +575,9 @@ func (m *Mover) layoutOf(queue string) stream.Layout {
 	return stream.Layout{Own: q.Record.StoreTarget() == registry.StoreTargetOwn}
 }
 
-// revisionOf returns the revisions of two queues' records. It fails if one of the queues is moving.
-func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
+// revisionsUnlessMoving returns the revisions of two queues' records. It fails if one of the queues
+// is moving.
+func (m *Mover) revisionsUnlessMoving(queues ...string) (revisions [2]uint64, err error) {
 	for i, name := range queues {
 		q, ok := m.config.Directory.Queue(name)
 		if ok && q.Record.Stream != nil && q.Record.Stream.Phase.IsMoving() {
@@ -581,15 +588,15 @@ func (m *Mover) revisionOf(queues ...string) (revisions [2]uint64, err error) {
 	return revisions, nil
 }
 
-// deleteEmptyStreams deletes queues' own streams that are empty and no longer used. It recreates
+// maintainOwnStreams deletes queues' own streams that are empty and no longer used. It recreates
 // own streams that NATS has lost.
-func (m *Mover) deleteEmptyStreams(ctx context.Context) error {
+func (m *Mover) maintainOwnStreams(ctx context.Context) error {
 	starts, reports, err := stream.Streams(ctx, m.config.JetStream)
 	if err != nil {
 		return err
 	}
 	for _, q := range m.config.Directory.QueueSettings() {
-		if q.Stream != nil && q.Stream.Phase != registry.PhaseDrainingOwn &&
+		if q.Stream != nil && q.Stream.Phase != registry.QueuePhaseDrainingOwnStream &&
 			(!slices.Contains(starts, stream.OwnStreamName(q.Name)) ||
 				!slices.Contains(reports, stream.OwnProgressStreamName(q.Name))) {
 			err = errors.Join(err, m.ensureOwnStreams(ctx, q.Name, q.Stream))
@@ -600,19 +607,19 @@ func (m *Mover) deleteEmptyStreams(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		err = errors.Join(err, m.deleteIfEmpty(ctx, queue))
+		err = errors.Join(err, m.deleteOwnStreamsIfUnused(ctx, queue))
 	}
 	return err
 }
 
-func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
+func (m *Mover) deleteOwnStreamsIfUnused(ctx context.Context, queue string) error {
 	have, _ := m.config.Directory.Queue(queue)
 	if have.Record != nil && have.Record.Stream != nil &&
-		have.Record.Stream.Phase != registry.PhaseDrainingOwn {
+		have.Record.Stream.Phase != registry.QueuePhaseDrainingOwnStream {
 		delete(m.empty, queue)
 		return nil
 	}
-	empty, err := m.isEmpty(ctx, queue)
+	empty, err := m.areOwnStreamsDrained(ctx, queue)
 	if err != nil || !empty {
 		delete(m.empty, queue)
 		return err
@@ -620,7 +627,7 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	if m.empty[queue].IsZero() {
 		m.empty[queue] = time.Now()
 	}
-	if time.Since(m.empty[queue]) < deleteEmptyAfter {
+	if time.Since(m.empty[queue]) < emptyStreamGracePeriod {
 		return nil
 	}
 	if have.Record != nil && have.Record.Stream != nil {
@@ -634,9 +641,9 @@ func (m *Mover) deleteIfEmpty(ctx context.Context, queue string) error {
 	return stream.DeleteOwnStreams(ctx, m.config.JetStream, queue)
 }
 
-// isEmpty reports whether a queue's own stream is empty and all reports about its executions are
-// recorded.
-func (m *Mover) isEmpty(ctx context.Context, queue string) (bool, error) {
+// areOwnStreamsDrained reports whether a queue's own stream is empty and all reports about its
+// executions are recorded.
+func (m *Mover) areOwnStreamsDrained(ctx context.Context, queue string) (bool, error) {
 	for _, name := range []string{
 		stream.OwnStreamName(queue),
 		stream.OwnProgressStreamName(queue),

@@ -124,14 +124,15 @@ func (f *fixture) starts() map[string]int {
 		f.t.Fatal(err)
 	}
 	for _, name := range names {
-		if err := stream.Read(f.t.Context(), f.JetStream, name, jetstream.OrderedConsumerConfig{
-			HeadersOnly: true,
-		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-			if stream.IsStart(msg.Subject()) {
-				found[msg.Headers().Get(stream.HeaderExecutionID)]++
-			}
-			return nil
-		}); err != nil {
+		if err := stream.ForEachMessage(f.t.Context(), f.JetStream, name,
+			jetstream.OrderedConsumerConfig{
+				HeadersOnly: true,
+			}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+				if stream.IsStart(msg.Subject()) {
+					found[msg.Headers().Get(stream.HeaderExecutionID)]++
+				}
+				return nil
+			}); err != nil {
 			f.t.Fatal(err)
 		}
 	}
@@ -259,17 +260,18 @@ func TestMovesUnderLoad(t *testing.T) {
 	l := f.load("wf")
 	for range 3 {
 		l.await(30)
-		if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+		if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseOwn {
+		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.QueuePhaseOwnStream {
 			t.Errorf("after the move in: %s", q.Record.Stream.Phase)
 		}
 		l.await(30)
 		if err := m.MoveToShared(t.Context(), "q"); err != nil {
 			t.Fatal(err)
 		}
-		if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseDrainingOwn {
+		q, _ := f.Directory.Queue("q")
+		if q.Record.Stream.Phase != registry.QueuePhaseDrainingOwnStream {
 			t.Errorf("after the move out: %s", q.Record.Stream.Phase)
 		}
 	}
@@ -297,7 +299,7 @@ func TestLongestMove(t *testing.T) {
 	defer stop()
 	go other.Run(running)
 	moved := make(chan error, 1)
-	go func() { moved <- moving.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}) }()
+	go func() { moved <- moving.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}) }()
 	await := func(lasts bool) {
 		t.Helper()
 		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -338,7 +340,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				f := start(t, natstest.Start(t).Connect(t))
 				f.workflow("wf", "q")
 				if out {
-					if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
+					if err := f.mover(stream.DefaultSettings, nil).MoveToOwnStream(t.Context(), "q",
 						edit.QueueStreamSpec{}); err != nil {
 						t.Fatal(err)
 					}
@@ -358,7 +360,7 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 					if out {
 						return m.MoveToShared(ctx, "q")
 					}
-					return m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{})
+					return m.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{})
 				}
 				if err := move(first, ctx); err == nil || !killed.Load() {
 					t.Errorf("it was not interrupted: %v", err)
@@ -367,9 +369,9 @@ func TestAnotherExecutorCompletesAMove(t *testing.T) {
 				running, stop := context.WithCancel(t.Context())
 				defer stop()
 				go second.Run(running)
-				want := registry.PhaseOwn
+				want := registry.QueuePhaseOwnStream
 				if out {
-					want = registry.PhaseDrainingOwn
+					want = registry.QueuePhaseDrainingOwnStream
 				}
 				for deadline := time.Now().Add(30 * time.Second); ; {
 					q, _ := f.Directory.Queue("q")
@@ -404,14 +406,15 @@ func TestAClosedQueueReopensByItself(t *testing.T) {
 	})
 	l := f.load("wf")
 	l.await(20)
-	if err := first.MoveToOwn(ctx, "q", edit.QueueStreamSpec{}); err == nil {
+	if err := first.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{}); err == nil {
 		t.Fatal("it was not interrupted")
 	}
-	if q, _ := f.Directory.Queue("q"); q.Record.Stream.Phase != registry.PhaseClosedMovingIn {
+	q, _ := f.Directory.Queue("q")
+	if q.Record.Stream.Phase != registry.QueuePhaseClosedMovingToOwn {
 		t.Fatalf("the queue is %s", q.Record.Stream.Phase)
 	}
 	l.await(60)
-	if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwnStream(t.Context(), "q",
 		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -432,7 +435,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	m := f.mover(stream.DefaultSettings, nil)
 	for _, queue := range []string{"p", "q"} {
 		f.workflow("of-"+queue, queue)
-		if err := m.MoveToOwn(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
+		if err := m.MoveToOwnStream(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -440,7 +443,7 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	for _, queue := range []string{"q", "shared", "p"} {
 		l.await(30)
 		err := f.put(t.Context(), "wf", queue)
-		change, ok := errors.AsType[*edit.QueueChangeError](err)
+		change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err)
 		if !ok {
 			t.Fatalf("to %s: %v", queue, err)
 		}
@@ -470,7 +473,7 @@ func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
 	if err := f.put(t.Context(), "wf", "q"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.mover(stream.DefaultSettings, nil).MoveToOwn(t.Context(), "q",
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwnStream(t.Context(), "q",
 		edit.QueueStreamSpec{}); err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +491,7 @@ func TestThreeServers(t *testing.T) {
 	m := f.mover(stream.DefaultSettings, nil)
 	l := f.load("wf")
 	l.await(30)
-	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
+	if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{Replicas: 3}); err != nil {
 		t.Fatal(err)
 	}
 	own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
@@ -502,7 +505,8 @@ func TestThreeServers(t *testing.T) {
 	l.await(30)
 	l.end()
 	var invalid *edit.InvalidError
-	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
+	if err := m.MoveToOwnStream(t.Context(), "q",
+		edit.QueueStreamSpec{Replicas: 5}); !errors.As(err,
 		&invalid) || invalid.Field != "replicas" {
 		t.Errorf("more replicas than servers: %v", err)
 	}
@@ -525,7 +529,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{edit.QueueStreamSpec{PlacementTags: []string{"ssd"}}, "placementTags"}, // no cluster
 	} {
 		var invalid *edit.InvalidError
-		if err := m.MoveToOwn(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
+		if err := m.MoveToOwnStream(t.Context(), "q", c.spec); !errors.As(err, &invalid) ||
 			invalid.Field != c.field {
 			t.Errorf("%+v: %v", c.spec, err)
 		}
@@ -534,7 +538,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Errorf("a refused setting was stored: %+v", q.Record.Stream)
 	}
 	for _, bytes := range []int64{1 << 20, 2 << 20} { // the second call only changes the size
-		if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
+		if err := m.MoveToOwnStream(t.Context(), "q",
+			edit.QueueStreamSpec{MaxBytes: bytes}); err != nil {
 			t.Fatal(err)
 		}
 		own, err := f.JetStream.Stream(t.Context(), stream.OwnStreamName("q"))
@@ -550,7 +555,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 		return nil
 	})
-	if err := m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
+	if err := m.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
 		changed) {
 		t.Errorf("a change with a condition that does not hold: %v", err)
 	}
@@ -566,7 +571,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 		return fmt.Errorf("%w: %w", changed, edit.ErrChangedSince)
 	})
-	if err := m.MoveToOwn(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
+	if err := m.MoveToOwnStream(ctx, "q", edit.QueueStreamSpec{MaxBytes: 4 << 20}); !errors.Is(err,
 		changed) {
 		t.Errorf("a change with a condition that holds at first: %v", err)
 	}
@@ -584,7 +589,8 @@ func TestAFullOwnStream(t *testing.T) {
 	f.workflow("wf", "q")
 	f.workflow("neighbour", "other")
 	m := f.mover(stream.DefaultSettings, nil)
-	if err := m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{MaxBytes: 20 << 10}); err != nil {
+	if err := m.MoveToOwnStream(t.Context(), "q",
+		edit.QueueStreamSpec{MaxBytes: 20 << 10}); err != nil {
 		t.Fatal(err)
 	}
 	var last string
@@ -620,7 +626,7 @@ func TestOrderedExecutionsHoldUpAMove(t *testing.T) {
 	f.workflow("wf", "q")
 	m := f.mover(stream.DefaultSettings, nil)
 	own := stream.Layout{Own: true}
-	move := func() error { return m.MoveToOwn(t.Context(), "q", edit.QueueStreamSpec{}) }
+	move := func() error { return m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}) }
 	check := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -42,8 +42,8 @@ const (
 	probeTimeout = 5 * time.Second
 	// resultTTL is how long a result is reused without a new check.
 	resultTTL = 30 * time.Second
-	// maxResponse is the maximum number of bytes read from a response body.
-	maxResponse = 4 << 10
+	// maxResponseBytes is the maximum number of bytes read from a response body.
+	maxResponseBytes = 4 << 10
 )
 
 // Result is the result of a check.
@@ -179,8 +179,8 @@ func (c *Checker) probe(ctx context.Context, base string) (State, string) {
 		return StateReached, "It leads to an ingress of this installation."
 	}
 	// A part of the body is enough.
-	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
-	return describeUnexpected(response, body)
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
+	return classifyUnexpectedResponse(response, body)
 }
 
 // isTLS reports whether an error means that the other side does not speak TLS, or rejects it.
@@ -190,8 +190,8 @@ func isTLS(err error) bool {
 		alert
 }
 
-// describeUnexpected describes a response that is not from an ingress of this installation.
-func describeUnexpected(response *http.Response, body []byte) (State, string) {
+// classifyUnexpectedResponse describes a response that is not from an ingress of this installation.
+func classifyUnexpectedResponse(response *http.Response, body []byte) (State, string) {
 	if to := response.Header.Get("Location"); response.StatusCode >= 300 &&
 		response.StatusCode < 400 {
 		where := "elsewhere"

@@ -49,7 +49,7 @@ func Handler(
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &Event{Fields: logrus.Fields{}, began: time.Now()}
-		w, r = &writer{w, e}, r.WithContext(context.WithValue(r.Context(), eventKey{}, e))
+		w, r = &statusRecorder{w, e}, r.WithContext(context.WithValue(r.Context(), eventKey{}, e))
 		defer func() {
 			p := recover()
 			if p != nil {
@@ -94,25 +94,25 @@ func (e *Event) log(log logrus.FieldLogger, message string, level logrus.Level) 
 	log.WithFields(e.Fields).Log(level, message)
 }
 
-// writer records the status. Through its Unwrap method, http.ResponseController has access to
-// everything else.
-type writer struct {
+// statusRecorder records the status. Through its Unwrap method, http.ResponseController has access
+// to everything else.
+type statusRecorder struct {
 	http.ResponseWriter
 	event *Event
 }
 
-func (w *writer) WriteHeader(status int) {
+func (w *statusRecorder) WriteHeader(status int) {
 	if w.event.status == 0 {
 		w.event.status = status
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *writer) Write(data []byte) (int, error) {
+func (w *statusRecorder) Write(data []byte) (int, error) {
 	if w.event.status == 0 {
 		w.event.status = http.StatusOK
 	}
 	return w.ResponseWriter.Write(data)
 }
 
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *statusRecorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -47,11 +47,11 @@ func TestNotedSignInsAreBounded(t *testing.T) {
 // someKeys accepts any text as a key with that ID.
 type someKeys struct{}
 
-func (k someKeys) ByText(ctx context.Context, text string) (operate.Caller, bool, error) {
-	return k.ByID(ctx, text)
+func (k someKeys) CallerByKey(ctx context.Context, text string) (operate.Caller, bool, error) {
+	return k.CallerByKeyID(ctx, text)
 }
 
-func (someKeys) ByID(_ context.Context, id string) (operate.Caller, bool, error) {
+func (someKeys) CallerByKeyID(_ context.Context, id string) (operate.Caller, bool, error) {
 	return operate.Caller{Kind: operate.CallerKindKey, ID: id, Role: operate.RoleViewer}, true, nil
 }
 

@@ -30,9 +30,9 @@ const (
 	// maxSources is the maximum number of sources whose failures are kept. It bounds the memory
 	// that an attacker with many addresses can occupy.
 	maxSources = 10_000
-	// maxDelayedFailures is the maximum number of failures delayed at the same time, because each
+	// maxConcurrentDelays is the maximum number of failures delayed at the same time, because each
 	// of them occupies a connection.
-	maxDelayedFailures = 1_000
+	maxConcurrentDelays = 1_000
 )
 
 // Failures counts failed sign-ins and delays the responses to them. The more failures come from an
@@ -75,11 +75,11 @@ func NewFailures(metrics prometheus.Registerer) *Failures {
 // forge them. All failures behind the same proxy therefore share one delay.
 func (f *Failures) CountAndDelay(ctx context.Context, at, remote string) {
 	f.count.WithLabelValues(at).Inc()
-	d, wait := f.countFailure(sourceOf(remote))
+	d, wait := f.countFailure(sourcePrefix(remote))
 	if !wait {
 		return
 	}
-	defer f.endDelay()
+	defer f.releaseDelaySlot()
 	f.pause(ctx, d)
 }
 
@@ -91,7 +91,7 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	defer f.mu.Unlock()
 	s := f.sources[from]
 	if s == nil {
-		f.makeRoom(now)
+		f.evictSources(now)
 		s = &sourceFailures{}
 		f.sources[from] = s
 	}
@@ -101,23 +101,23 @@ func (f *Failures) countFailure(from netip.Prefix) (d time.Duration, wait bool) 
 	s.failures++
 	s.last = now
 	over := s.failures - undelayedFailures
-	if over <= 0 || f.waiting >= maxDelayedFailures {
+	if over <= 0 || f.waiting >= maxConcurrentDelays {
 		return 0, false
 	}
 	f.waiting++
 	return min(minDelay<<min(over-1, 10), maxDelay), true
 }
 
-func (f *Failures) endDelay() {
+func (f *Failures) releaseDelaySlot() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting--
 }
 
-// makeRoom keeps the number of sources below maxSources. It removes sources whose last failure is
-// older than failureRetention. If there are none, it removes an arbitrary source. The caller must
-// hold mu.
-func (f *Failures) makeRoom(now time.Time) {
+// evictSources keeps the number of sources below maxSources. It removes sources whose last failure
+// is older than failureRetention. If there are none, it removes an arbitrary source. The caller
+// must hold mu.
+func (f *Failures) evictSources(now time.Time) {
 	if len(f.sources) < maxSources {
 		return
 	}
@@ -134,9 +134,9 @@ func (f *Failures) makeRoom(now time.Time) {
 	}
 }
 
-// sourceOf returns an IPv4 address, or the /64 of an IPv6 address, which usually belongs to one
+// sourcePrefix returns an IPv4 address, or the /64 of an IPv6 address, which usually belongs to one
 // subscriber. All invalid addresses count as one source.
-func sourceOf(remote string) netip.Prefix {
+func sourcePrefix(remote string) netip.Prefix {
 	addrPort, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{}

@@ -73,10 +73,10 @@ func TestFailuresAreBounded(t *testing.T) {
 	if len(f.sources) > maxSources {
 		t.Errorf("%d sources", len(f.sources))
 	}
-	for range undelayedFailures + maxDelayedFailures + 10 {
-		f.countFailure(sourceOf("192.0.2.1:1"))
+	for range undelayedFailures + maxConcurrentDelays + 10 {
+		f.countFailure(sourcePrefix("192.0.2.1:1"))
 	}
-	if f.waiting != maxDelayedFailures {
+	if f.waiting != maxConcurrentDelays {
 		t.Errorf("%d wait", f.waiting)
 	}
 }
@@ -88,7 +88,7 @@ func TestSource(t *testing.T) {
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",
 		"": "invalid Prefix", "@": "invalid Prefix",
 	} {
-		if got := sourceOf(remote).String(); got != want {
+		if got := sourcePrefix(remote).String(); got != want {
 			t.Errorf("%q: %s, want %s", remote, got, want)
 		}
 	}

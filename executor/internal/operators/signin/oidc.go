@@ -100,7 +100,7 @@ func (s *SignIn) BeginOIDC(
 ) (url string, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	client, _, err := s.config.OIDC.connect(ctx, r)
+	client, _, err := s.config.OIDC.clientAndProvider(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -165,9 +165,9 @@ func (s *SignIn) FinishOIDC(w http.ResponseWriter, r *http.Request) (next string
 	return a.Next, nil
 }
 
-// connect returns the provider's client. The redirect URL has the host that the browser used. The
-// provider rejects the redirect URL if it is not registered there.
-func (o *OIDC) connect(
+// clientAndProvider returns the provider's client. The redirect URL has the host that the browser
+// used. The provider rejects the redirect URL if it is not registered there.
+func (o *OIDC) clientAndProvider(
 	ctx context.Context, r *http.Request,
 ) (client oauth2.Config, provider *oidc.Provider, err error) {
 	o.mu.Lock()
@@ -220,7 +220,7 @@ func (o *OIDC) exchangeCode(
 			fmt.Errorf("it answered %.100q: %.200q", code, query.Get("error_description")),
 		}
 	}
-	client, provider, err := o.connect(ctx, r)
+	client, provider, err := o.clientAndProvider(ctx, r)
 	if err != nil {
 		return u, err
 	}
@@ -233,14 +233,17 @@ func (o *OIDC) exchangeCode(
 	if err != nil {
 		return u, &RefusedError{"The identity provider's answer is not valid.", err}
 	}
-	rule, matches := ruleFor(o.config.Roles, claims)
+	rule, matches := firstMatchingRule(o.config.Roles, claims)
 	if !matches {
 		return u, &RefusedError{
 			"You are signed in at the identity provider, but have no access here. Ask an admin.",
 			errors.New("no --oidc-role matches"),
 		}
 	}
-	return user{ID: claimText(claims["sub"]), Name: nameOf(claims), Rule: rule.String()}, nil
+	return user{
+		ID: claimText(claims["sub"]), Name: userNameFromClaims(claims),
+		Rule: rule.String(),
+	}, nil
 }
 
 // exchangeError returns the error for a code that could not be exchanged. The error says whether
@@ -284,7 +287,7 @@ func (o *OIDC) verifiedClaims(
 		claimText(azp) != o.config.ClientID {
 		return nil, errors.New("it was issued to another client")
 	}
-	if _, matches := ruleFor(o.config.Roles, claims); !matches &&
+	if _, matches := firstMatchingRule(o.config.Roles, claims); !matches &&
 		provider.UserInfoEndpoint() != "" {
 		// Some providers omit groups from the ID token.
 		more := map[string]any{}

@@ -185,7 +185,7 @@ func answered(
 	for _, cookie := range w.Result().Cookies() {
 		visit.AddCookie(cookie)
 	}
-	by, err = s.PageCaller(visit)
+	by, err = s.SessionCaller(visit)
 	return by, w.Result().Cookies(), err
 }
 
@@ -246,11 +246,11 @@ func TestSignInThroughOIDC(t *testing.T) {
 		"other rules": p.signIn("groups=staff:viewer"),
 		"no provider": New(Config{AdminToken: "admin-token"}),
 	} {
-		if by, err := other.PageCaller(visit); !errors.Is(err, ErrUnauthenticated) {
+		if by, err := other.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %+v, %v", what, by, err)
 		}
 	}
-	if by, err := s.PageCaller(visit); err != nil || by.Role != operate.RoleEditor {
+	if by, err := s.SessionCaller(visit); err != nil || by.Role != operate.RoleEditor {
 		t.Errorf("%+v, %v", by, err)
 	}
 }
@@ -286,7 +286,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 	}
 	adminToken := &http.Cookie{
 		Name:  sessionCookie,
-		Value: s.sessions.issue(adminSession, time.Minute),
+		Value: s.sessions.newCookieValue(adminSession, time.Minute),
 	}
 	for after, want := range map[time.Duration]bool{
 		DefaultSessionLifetime - time.Second:                     false,
@@ -295,7 +295,7 @@ func TestWhoLeavesAGroup(t *testing.T) {
 		DefaultSessionLifetime + sessionLifetime + time.Second:   false,
 	} {
 		now = signedIn.Add(after)
-		_, err := s.PageCaller(with(session))
+		_, err := s.SessionCaller(with(session))
 		if returns := s.OIDCSessionExpired(with(session)); returns != want ||
 			(err == nil) != (after < DefaultSessionLifetime) {
 			t.Errorf("after %s: returns %v, %v", after, returns, err)
@@ -419,7 +419,7 @@ func TestForeignAnswers(t *testing.T) {
 	cookie, state := p.begin(s)
 	session := &http.Cookie{
 		Name:  cookie.Name,
-		Value: s.sessions.issue(adminSession, sessionLifetime),
+		Value: s.sessions.newCookieValue(adminSession, sessionLifetime),
 	}
 	for what, c := range map[string]struct {
 		query   string
@@ -454,7 +454,7 @@ func TestForeignAnswers(t *testing.T) {
 	// A value signed for the redirect to the provider is not accepted as a session, either.
 	visit := httptest.NewRequest(http.MethodGet, "/", nil)
 	visit.AddCookie(&http.Cookie{Name: sessionCookie, Value: cookie.Value})
-	if by, err := s.PageCaller(visit); !errors.Is(err, ErrUnauthenticated) {
+	if by, err := s.SessionCaller(visit); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("%+v, %v", by, err)
 	}
 	later := time.Now().Add(oidcSignInTimeout)
@@ -544,7 +544,7 @@ func TestNamesAreVisible(t *testing.T) {
 		"\u202eEvE":           "\uFFFDEvE",
 		"a\u2066b":            "a\uFFFDb",
 	} {
-		if got := nameOf(map[string]any{"name": name}); got != want {
+		if got := userNameFromClaims(map[string]any{"name": name}); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
@@ -615,7 +615,8 @@ func TestRoleRules(t *testing.T) {
 		"realm_access=a:viewer":       false,
 	} {
 		rule, err := ParseRoleRule(text)
-		if _, matches := ruleFor([]RoleRule{rule}, claims); err != nil || matches != want {
+		if _, matches := firstMatchingRule([]RoleRule{rule}, claims); err != nil ||
+			matches != want {
 			t.Errorf("%s: %v, %v", text, matches, err)
 		}
 	}

@@ -53,8 +53,9 @@ func (r RoleRule) String() string {
 	return text
 }
 
-// ruleFor returns the first rule that matches the claims, and reports whether there is one.
-func ruleFor(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
+// firstMatchingRule returns the first rule that matches the claims, and reports whether there is
+// one.
+func firstMatchingRule(rules []RoleRule, claims map[string]any) (RoleRule, bool) {
 	at := slices.IndexFunc(rules, func(r RoleRule) bool { return r.matches(claims) })
 	if at < 0 {
 		return RoleRule{}, false
@@ -67,11 +68,12 @@ func (r RoleRule) matches(claims map[string]any) bool {
 	if r.Claim == "email" && claims["email_verified"] != true {
 		return false
 	}
-	return claimContains(claimAt(claims, r.Claim), r.Value)
+	return claimContains(lookupClaim(claims, r.Claim), r.Value)
 }
 
-// claimAt returns a claim by its name, or by its path in nested claims, such as realm_access.roles.
-func claimAt(claims map[string]any, name string) any {
+// lookupClaim returns a claim by its name, or by its path in nested claims, such as
+// realm_access.roles.
+func lookupClaim(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value
 	}
@@ -80,7 +82,7 @@ func claimAt(claims map[string]any, name string) any {
 	if !nested || !ok {
 		return nil
 	}
-	return claimAt(inner, rest)
+	return lookupClaim(inner, rest)
 }
 
 // claimContains reports whether a claim equals value, or is a list that contains it.
@@ -109,9 +111,9 @@ func claimText(claim any) string {
 // is a limit because a cookie holds the name.
 const maxUserNameLength = 100
 
-// nameOf returns a user's name. It replaces control characters, and characters that change the
-// direction of the text around them.
-func nameOf(claims map[string]any) string {
+// userNameFromClaims returns a user's name. It replaces control characters, and characters that
+// change the direction of the text around them.
+func userNameFromClaims(claims map[string]any) string {
 	name := []rune(
 		replaceInvisible(cmp.Or(claimText(claims["name"]), claimText(claims["preferred_username"]),
 			claimText(claims["email"]), claimText(claims["sub"]))),

@@ -50,10 +50,10 @@ func setCookie(
 		})
 }
 
-// sessions issues and verifies sessions. Only the browser stores a session, in a signed cookie with
-// the caller and the expiry time. Executors share only the admin token and the list of sessions
-// that were signed out: see Config.Ended.
-type sessions struct {
+// sessionSigner issues and verifies sessions. Only the browser stores a session, in a signed cookie
+// with the caller and the expiry time. Executors share only the admin token and the list of
+// sessions that were signed out: see Config.Ended.
+type sessionSigner struct {
 	key func() []byte // slow on the first call, which derives the key
 	now func() time.Time
 }
@@ -77,8 +77,8 @@ type user struct {
 	Rule string `json:"rule"` // the rule as a string; it must still be configured
 }
 
-func newSessions(adminToken string) sessions {
-	return sessions{key: sync.OnceValue(func() []byte {
+func newSessionSigner(adminToken string) sessionSigner {
+	return sessionSigner{key: sync.OnceValue(func() []byte {
 		return signingKey(adminToken)
 	}), now: time.Now}
 }
@@ -103,15 +103,15 @@ func signingKey(adminToken string) []byte {
 	return key
 }
 
-// issue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
-func (s sessions) issue(sess session, lifetime time.Duration) string {
+// newCookieValue returns the cookie value of a new session: its HMAC-SHA256 and its JSON, encoded.
+func (s sessionSigner) newCookieValue(sess session, lifetime time.Duration) string {
 	sess.Ends, sess.Nonce = s.now().Add(lifetime).Unix(), rand.Text()
 	return s.signValue(sessionSigningPurpose, sess)
 }
 
-// read decodes a session. valid reports whether an executor with the same admin token issued it,
-// and it has not expired.
-func (s sessions) read(value string) (sess session, valid bool) {
+// parseCookieValue decodes a session. valid reports whether an executor with the same admin token
+// issued it, and it has not expired.
+func (s sessionSigner) parseCookieValue(value string) (sess session, valid bool) {
 	valid = s.verifyValue(sessionSigningPurpose, value, &sess) && s.now().Unix() < sess.Ends
 	return sess, valid
 }
@@ -121,7 +121,7 @@ func (s sessions) read(value string) (sess session, valid bool) {
 const sessionSigningPurpose = "session"
 
 // signValue signs a value for a purpose. It returns the signature and the value, encoded together.
-func (s sessions) signValue(purpose string, value any) string {
+func (s sessionSigner) signValue(purpose string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // structs of strings and numbers always marshal
@@ -131,7 +131,7 @@ func (s sessions) signValue(purpose string, value any) string {
 
 // verifyValue decodes the result of signValue for the same purpose, and reports whether the
 // signature is valid.
-func (s sessions) verifyValue(purpose, sealed string, value any) bool {
+func (s sessionSigner) verifyValue(purpose, sealed string, value any) bool {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(text) < sha256.Size ||
 		!hmac.Equal(text[:sha256.Size], s.sign(purpose, text[sha256.Size:])) {
@@ -140,7 +140,7 @@ func (s sessions) verifyValue(purpose, sealed string, value any) bool {
 	return json.Unmarshal(text[sha256.Size:], value) == nil
 }
 
-func (s sessions) sign(purpose string, text []byte) []byte {
+func (s sessionSigner) sign(purpose string, text []byte) []byte {
 	mac := hmac.New(sha256.New, s.key())
 	mac.Write([]byte(purpose))
 	mac.Write([]byte{0})
@@ -149,9 +149,9 @@ func (s sessions) sign(purpose string, text []byte) []byte {
 }
 
 // fromRequest returns the session in the request's cookies, and reports whether it is valid.
-func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
+func (s sessionSigner) fromRequest(r *http.Request) (sess session, valid bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
-		if sess, valid = s.read(cookie.Value); valid {
+		if sess, valid = s.parseCookieValue(cookie.Value); valid {
 			return sess, true
 		}
 	}
@@ -160,7 +160,7 @@ func (s sessions) fromRequest(r *http.Request) (sess session, valid bool) {
 
 // expiredFromRequest returns the session in the request's cookies. known reports whether it has
 // expired, but no longer than sessionLifetime ago.
-func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool) {
+func (s sessionSigner) expiredFromRequest(r *http.Request) (sess session, known bool) {
 	for _, cookie := range r.CookiesNamed(cookieName(r, sessionCookie)) {
 		if s.verifyValue(sessionSigningPurpose, cookie.Value, &sess) {
 			past := s.now().Sub(time.Unix(sess.Ends, 0))
@@ -170,13 +170,14 @@ func (s sessions) expiredFromRequest(r *http.Request) (sess session, known bool)
 	return session{}, false
 }
 
-func (s sessions) start(
+func (s sessionSigner) setSessionCookie(
 	w http.ResponseWriter, r *http.Request, sess session, lifetime time.Duration,
 ) {
-	setCookie(w, r, sessionCookie, s.issue(sess, lifetime), int(sessionLifetime/time.Second),
+	setCookie(w, r, sessionCookie, s.newCookieValue(sess, lifetime),
+		int(sessionLifetime/time.Second),
 		http.SameSiteStrictMode)
 }
 
-func (s sessions) end(w http.ResponseWriter, r *http.Request) {
+func (s sessionSigner) clearSessionCookie(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, r, sessionCookie, "", -1, http.SameSiteStrictMode)
 }

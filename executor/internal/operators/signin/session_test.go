@@ -14,20 +14,20 @@ import (
 func TestSessionsEndAndAreSigned(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	at := func(token string, now *time.Time) sessions {
-		s := newSessions(token)
+	at := func(token string, now *time.Time) sessionSigner {
+		s := newSessionSigner(token)
 		s.now = func() time.Time { return *now }
 		return s
 	}
 	here, there, stranger := at("token", &now), at("token", &now), at("another token", &now)
-	issued := here.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime)
+	issued := here.newCookieValue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime)
 	if !here.accepts(issued) || !there.accepts(issued) {
 		t.Error("executors with one token do not accept each other's sessions")
 	}
 	if stranger.accepts(issued) {
 		t.Error("a session of another token is accepted")
 	}
-	if here.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime) == issued {
+	if here.newCookieValue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime) == issued {
 		t.Error("two sessions are the same")
 	}
 	text, err := base64.RawURLEncoding.DecodeString(issued)
@@ -58,7 +58,7 @@ func TestSessionsEndAndAreSigned(t *testing.T) {
 
 func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 	t.Parallel()
-	s := newSessions("token")
+	s := newSessionSigner("token")
 	for _, c := range []struct {
 		what      string
 		tls       *tls.ConnectionState
@@ -84,7 +84,8 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			return r
 		}
 		w := httptest.NewRecorder()
-		s.start(w, request(), session{Kind: operate.CallerKindAdminToken}, sessionLifetime)
+		s.setSessionCookie(w, request(), session{Kind: operate.CallerKindAdminToken},
+			sessionLifetime)
 		cookie := w.Result().Cookies()[0]
 		if cookie.Secure != c.secure || (cookie.Name == "__Host-hookstart_session") != c.secure ||
 			cookie.Path != "/" || cookie.Domain != "" {
@@ -94,7 +95,7 @@ func TestSessionCookieIsSecureOverTLS(t *testing.T) {
 			t.Errorf("%s: the session is not found again", c.what)
 		}
 		w = httptest.NewRecorder()
-		s.end(w, request(cookie))
+		s.clearSessionCookie(w, request(cookie))
 		if ended := w.Result().Cookies()[0]; ended.Name != cookie.Name ||
 			ended.Secure != c.secure || ended.MaxAge >= 0 {
 			t.Errorf("%s: signing out sets %s", c.what, ended)
@@ -123,8 +124,8 @@ func TestSignInOnceEnds(t *testing.T) {
 	}
 }
 
-func (s sessions) accepts(value string) bool {
-	of, valid := s.read(value)
+func (s sessionSigner) accepts(value string) bool {
+	of, valid := s.parseCookieValue(value)
 	return valid && of.Kind == operate.CallerKindAdminToken
 }
 
@@ -132,7 +133,7 @@ func (s sessions) accepts(value string) bool {
 func TestNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := SignIn{sessions: newSessions("token")}
+	s := SignIn{sessions: newSessionSigner("token")}
 	s.sessions.now = func() time.Time { return now }
 	request := func(cookies ...*http.Cookie) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -143,8 +144,9 @@ func TestNotice(t *testing.T) {
 	}
 	session := func() *http.Cookie {
 		return &http.Cookie{
-			Name:  sessionCookie,
-			Value: s.sessions.issue(session{Kind: operate.CallerKindAdminToken}, sessionLifetime),
+			Name: sessionCookie,
+			Value: s.sessions.newCookieValue(session{Kind: operate.CallerKindAdminToken},
+				sessionLifetime),
 		}
 	}
 	mine, another := session(), session()

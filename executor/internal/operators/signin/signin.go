@@ -24,7 +24,7 @@ type Config struct {
 	// sessions. "" means that there is no such token.
 	AdminToken string
 	// Keys looks up API keys. nil means that there are none.
-	Keys Keys
+	Keys APIKeys
 	// OneTimeNonce signs in as the administrator once, within ten minutes of the call to New. ""
 	// means that there is no such nonce.
 	OneTimeNonce string
@@ -40,14 +40,14 @@ type Config struct {
 	Failures *Failures
 }
 
-// Keys looks up the caller that an API key authenticates. Its methods return an error if the keys
-// are unavailable.
-type Keys interface {
-	// ByText returns the caller of the key with the given secret text. known is false if there is
-	// no such key, or it has expired.
-	ByText(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
-	// ByID is like ByText for the key with the given ID, which a session holds.
-	ByID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
+// APIKeys looks up the caller that an API key authenticates. Its methods return an error if the
+// keys are unavailable.
+type APIKeys interface {
+	// CallerByKey returns the caller of the key with the given secret text. known is false if there
+	// is no such key, or it has expired.
+	CallerByKey(ctx context.Context, text string) (caller operate.Caller, known bool, err error)
+	// CallerByKeyID is like CallerByKey for the key with the given ID, which a session holds.
+	CallerByKeyID(ctx context.Context, id string) (caller operate.Caller, known bool, err error)
 }
 
 // RevokedSessions stores, for all executors, the sessions that were signed out before they expired.
@@ -67,7 +67,7 @@ var ErrUnauthenticated = errors.New("the request has no valid token, key or sess
 type SignIn struct {
 	token    [sha256.Size]byte // hash of the admin token
 	config   Config
-	sessions sessions
+	sessions sessionSigner
 	once     *oneTimeNonce
 	origins  *http.CrossOriginProtection
 	refused  *rate.Limiter
@@ -82,7 +82,7 @@ func New(c Config) *SignIn {
 	return &SignIn{
 		token:    sha256.Sum256([]byte(c.AdminToken)),
 		config:   c,
-		sessions: newSessions(c.AdminToken),
+		sessions: newSessionSigner(c.AdminToken),
 		once:     newOneTimeNonce(c.OneTimeNonce),
 		origins:  http.NewCrossOriginProtection(),
 		refused:  rate.NewLimiter(rate.Every(time.Minute/maxAuditedRefusals), maxAuditedRefusals),
@@ -100,7 +100,7 @@ func (s *SignIn) APICaller(r *http.Request) (operate.Caller, error) {
 		if s.origins.Check(r) != nil || isCrossOrigin(r) {
 			return operate.Caller{}, ErrUnauthenticated
 		}
-		return s.PageCaller(r)
+		return s.SessionCaller(r)
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if strings.EqualFold(scheme, "Bearer") {
@@ -122,9 +122,9 @@ func isCrossOrigin(r *http.Request) bool {
 	return site == "cross-site" || site == "same-site"
 }
 
-// PageCaller returns the caller who requests a page, authenticated by the session. Its errors are
-// those of APICaller.
-func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
+// SessionCaller returns the caller who requests a page, authenticated by the session. Its errors
+// are those of APICaller.
+func (s *SignIn) SessionCaller(r *http.Request) (operate.Caller, error) {
 	sess, valid := s.sessions.fromRequest(r)
 	if !valid {
 		return operate.Caller{}, ErrUnauthenticated
@@ -136,7 +136,7 @@ func (s *SignIn) PageCaller(r *http.Request) (operate.Caller, error) {
 	case sess.Kind == operate.CallerKindAdminToken:
 		return operate.AdminCaller(), nil
 	case sess.Kind == operate.CallerKindKey && s.config.Keys != nil:
-		caller, known, err := s.config.Keys.ByID(r.Context(), sess.KeyID)
+		caller, known, err := s.config.Keys.CallerByKeyID(r.Context(), sess.KeyID)
 		if err == nil && !known {
 			err = ErrUnauthenticated
 		}
@@ -180,9 +180,9 @@ func (s *SignIn) SessionExpiresAt(r *http.Request) time.Time {
 	return time.Unix(sess.Ends, 0)
 }
 
-// SameOrigin returns a handler that sends state-changing cross-origin requests to denied, and all
-// other requests to next.
-func (s *SignIn) SameOrigin(next, denied http.Handler) http.Handler {
+// RequireSameOrigin returns a handler that sends state-changing cross-origin requests to denied,
+// and all other requests to next.
+func (s *SignIn) RequireSameOrigin(next, denied http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.origins.Check(r) != nil {
 			denied.ServeHTTP(w, r)
@@ -214,7 +214,7 @@ func (s *SignIn) callerOfToken(ctx context.Context, token string) (operate.Calle
 	if s.config.Keys == nil {
 		return operate.Caller{}, session{}, ErrUnauthenticated
 	}
-	caller, known, err := s.config.Keys.ByText(ctx, token)
+	caller, known, err := s.config.Keys.CallerByKey(ctx, token)
 	if err == nil && !known {
 		err = ErrUnauthenticated
 	}
@@ -243,7 +243,7 @@ func (s *SignIn) beginSession(
 	if sess.Kind == operate.CallerKindUser {
 		lifetime = min(s.config.OIDC.config.Session, sessionLifetime)
 	}
-	s.sessions.start(w, r, sess, lifetime)
+	s.sessions.setSessionCookie(w, r, sess, lifetime)
 	if s.config.Note != nil && s.notes.allow(caller) {
 		s.config.Note(r.Context(), caller, false)
 	}
@@ -257,12 +257,14 @@ func (s *SignIn) SignOut(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	s.sessions.end(w, r)
+	s.sessions.clearSessionCookie(w, r)
 	return nil
 }
 
-// IsSecret reports whether text is the admin token.
-func (s *SignIn) IsSecret(text string) bool { return text != "" && text == s.config.AdminToken }
+// MatchesAdminToken reports whether text is the admin token.
+func (s *SignIn) MatchesAdminToken(text string) bool {
+	return text != "" && text == s.config.AdminToken
+}
 
 // isAdminToken reports whether token is the admin token. It compares hashes in constant time, so
 // that its duration reveals nothing about the token or its length.

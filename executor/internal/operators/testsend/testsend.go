@@ -22,8 +22,8 @@ import (
 // result is the ingress's response and not an error of this client.
 const Timeout = 30 * time.Second
 
-// maxResponse is the maximum number of bytes read from a response body.
-const maxResponse = 64 << 10
+// maxResponseBytes is the maximum number of bytes read from a response body.
+const maxResponseBytes = 64 << 10
 
 // Request is a POST request in the form that a sender sends.
 type Request struct {
@@ -78,7 +78,7 @@ func (c *Client) Post(ctx context.Context, r Request) (Response, error) {
 		return Response{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
 		return Response{}, withoutURL(err)
 	}

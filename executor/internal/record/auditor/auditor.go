@@ -41,9 +41,9 @@ const (
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of one step.
 	stepTimeout = 10 * time.Second
-	// maxAnswerAge is the maximum age of a response that says which revision is the newest. If the
-	// response is older, for example because the process was frozen, nothing is deleted.
-	maxAnswerAge = 3 * time.Second
+	// maxLeaderResponseAge is the maximum age of a response that says which revision is the newest.
+	// If the response is older, for example because the process was frozen, nothing is deleted.
+	maxLeaderResponseAge = 3 * time.Second
 )
 
 // Auditor copies audit entries. Several Auditors, in several executors, share the work.
@@ -173,7 +173,7 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 	s, err := a.js.Stream(ctx, name)
 	if err == nil {
-		err = deleteIfNewest(ctx, a.js, s, msg.Subject(), meta.Sequence.Stream)
+		err = purgeOlderIfNewest(ctx, a.js, s, msg.Subject(), meta.Sequence.Stream)
 	}
 	if err != nil {
 		a.log.WithError(err).WithField("stream",
@@ -181,14 +181,15 @@ func (a *Auditor) deleteOlderRevisions(ctx context.Context, name string, msg jet
 	}
 }
 
-// deleteIfNewest deletes the earlier messages with a subject if the newest has the sequence seq.
-func deleteIfNewest(
+// purgeOlderIfNewest deletes the earlier messages with a subject if the newest has the sequence
+// seq.
+func purgeOlderIfNewest(
 	ctx context.Context, js jetstream.JetStream, s jetstream.Stream, subject string, seq uint64,
 ) error {
 	asked := time.Now()
 	newest, err := consistency.GetFromLeader(ctx, js, s.CachedInfo().Config.Name,
 		leader.Query{LastBySubject: subject})
-	if err != nil || newest.Sequence != seq || time.Since(asked) > maxAnswerAge {
+	if err != nil || newest.Sequence != seq || time.Since(asked) > maxLeaderResponseAge {
 		return err
 	}
 	return s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeKeep(1))

@@ -99,7 +99,7 @@ var errRestoring = errors.New("a backup is being restored into it; until that is
 func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 	var foreign *InstallationMismatchError
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		err = c.begin(ctx)
+		err = c.tryBegin(ctx)
 		return err == nil || errors.As(err, &foreign) || errors.Is(err, errRestoring)
 	})
 	if errors.Is(err, errRestoring) {
@@ -110,7 +110,7 @@ func (c *RegistryCopy) Begin(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *RegistryCopy) begin(ctx context.Context) error {
+func (c *RegistryCopy) tryBegin(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := c.Ensure(asking); err != nil {

@@ -62,7 +62,7 @@ func start(t *testing.T, nc *nats.Conn, s store.Store, keeps bool) (*process, er
 	follower, err := consistency.Follow(ctx, js, p.directory, logtest.Quiet())
 	fatal(t, err)
 	t.Cleanup(follower.Stop)
-	membership, err := consistency.JoinFirst(ctx, nc)
+	membership, err := consistency.JoinAsFirst(ctx, nc)
 	fatal(t, err)
 	t.Cleanup(membership.Stop)
 	announcer, err := consistency.StartHeartbeat(ctx, nc, follower, consistency.RoleExecutor, nil,

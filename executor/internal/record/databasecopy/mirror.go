@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxBatch is the maximum number of revisions written in one transaction.
-	maxBatch = 500
+	// maxBatchRevisions is the maximum number of revisions written in one transaction.
+	maxBatchRevisions = 500
 	// retryDelay is the delay before a failed mirror is restarted.
 	retryDelay = 500 * time.Millisecond
 )
@@ -104,7 +104,7 @@ func (c *RegistryCopy) copyBucket(ctx context.Context, bucket string) error {
 		defer cancel()
 		_ = c.JetStream.DeleteConsumer(deleting, name, consumer.CachedInfo().Name)
 	}()
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(maxBatch),
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(maxBatchRevisions),
 		jetstream.PullHeartbeat(time.Second), jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func (c *RegistryCopy) copyMessages(
 			if delivered++; meta.Sequence.Consumer != delivered {
 				return fmt.Errorf("a message of the bucket %s was lost on the way", bucket)
 			}
-			c.add(&b, bucket, msg, meta)
-			more = meta.NumPending > 0 && len(b.records) < maxBatch
+			c.addToBatch(&b, bucket, msg, meta)
+			more = meta.NumPending > 0 && len(b.records) < maxBatchRevisions
 		}
 		keeping, cancel := context.WithTimeout(ctx, requestTimeout)
 		err := c.Store.SaveRegistryCopy(keeping, bucket, b.records, b.entries, after, b.upTo)
@@ -155,7 +155,7 @@ type batch struct {
 	upTo    store.RegistryPosition
 }
 
-func (c *RegistryCopy) add(
+func (c *RegistryCopy) addToBatch(
 	b *batch,
 	bucket string,
 	msg jetstream.Msg,

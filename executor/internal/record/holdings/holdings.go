@@ -116,7 +116,7 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 		if used < limit/tenthsPerWhole*trackFromTenths {
 			return nil
 		}
-		if h.read, err = h.begin(asking, info.State); h.read == nil || err != nil {
+		if h.read, err = h.startScan(asking, info.State); h.read == nil || err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 		return err
 	}
 	h.read.expireChunksBefore(info.State.FirstSeq)
-	h.warn(limit, used)
+	h.warnNearlyFull(limit, used)
 	data, err := stream.EncodeStorage(stream.ExecutionsName, h.read.sums)
 	if err == nil {
 		err = h.config.JetStream.Conn().Publish(stream.StorageSubject, data)
@@ -136,8 +136,8 @@ func (h *Tracker) checkAndPublish(ctx context.Context) error {
 	return nil
 }
 
-// begin creates the consumer. It returns nil if another executor is using it.
-func (h *Tracker) begin(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
+// startScan creates the consumer. It returns nil if another executor is using it.
+func (h *Tracker) startScan(ctx context.Context, state jetstream.StreamState) (*streamScan, error) {
 	reader, err := headerreader.Begin(ctx, h.config.JetStream, stream.ExecutionsName,
 		jetstream.ConsumerConfig{
 			Name:          stream.StorageConsumerName,
@@ -179,13 +179,13 @@ func (r *streamScan) readNewMessages(
 		}
 		pending, n := uint64(0), 0
 		for msg := range messages.Messages() {
-			meta, err := r.reader.Metadata(msg)
+			meta, err := r.reader.NextMetadata(msg)
 			if err != nil {
 				return false, fmt.Errorf("read the headers of the stream: %w", err)
 			}
 			n++
 			pending = meta.NumPending
-			r.count(msg, meta.Sequence.Stream, account)
+			r.addMessage(msg, meta.Sequence.Stream, account)
 		}
 		if err := messages.Error(); err != nil && !errors.Is(err, jetstream.ErrNoMessages) {
 			return false, fmt.Errorf("read the headers of the stream: %w", err)
@@ -197,14 +197,14 @@ func (r *streamScan) readNewMessages(
 	return false, nil
 }
 
-// count adds a message, whose data the server has omitted.
-func (r *streamScan) count(msg jetstream.Msg, sequence uint64, account func(string) string) {
+// addMessage adds a message, whose data the server has omitted.
+func (r *streamScan) addMessage(msg jetstream.Msg, sequence uint64, account func(string) string) {
 	header := msg.Headers()
-	bytes, err := strconv.Atoi(header.Get(sizeHeader))
+	bytes, err := strconv.Atoi(header.Get(msgSizeHeader))
 	if err != nil {
 		return
 	}
-	header.Del(sizeHeader)
+	header.Del(msgSizeHeader)
 	id := account(header.Get(stream.HeaderWorkflowID))
 	if id == "" {
 		return // the workflow was deleted, so the message is not counted for any account
@@ -219,8 +219,8 @@ func (r *streamScan) count(msg jetstream.Msg, sequence uint64, account func(stri
 	r.sums[id] += size
 }
 
-// sizeHeader is the header in which the server reports the length of the omitted data.
-const sizeHeader = "Nats-Msg-Size"
+// msgSizeHeader is the header in which the server reports the length of the omitted data.
+const msgSizeHeader = "Nats-Msg-Size"
 
 // expireChunksBefore removes the chunks whose messages have all expired.
 func (r *streamScan) expireChunksBefore(first uint64) {
@@ -237,8 +237,9 @@ func (r *streamScan) expireChunksBefore(first uint64) {
 	}
 }
 
-// warn logs, once, that the stream is nine tenths full, and which accounts use the most space.
-func (h *Tracker) warn(limit, used int64) {
+// warnNearlyFull logs, once, that the stream is nine tenths full, and which accounts use the most
+// space.
+func (h *Tracker) warnNearlyFull(limit, used int64) {
 	if used < limit/tenthsPerWhole*warnAtTenths || h.warned {
 		return
 	}

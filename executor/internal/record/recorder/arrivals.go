@@ -8,9 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// arrivals holds the messages that were delivered to this process and are not recorded yet: those
-// waiting for the next batch, and those of the batch being recorded. It is safe for concurrent use.
-type arrivals struct {
+// arrivalBuffer holds the messages that were delivered to this process and are not recorded yet:
+// those waiting for the next batch, and those of the batch being recorded. It is safe for
+// concurrent use.
+type arrivalBuffer struct {
 	mu      sync.Mutex
 	waiting []arrival
 	bytes   int // total length of the bodies in waiting
@@ -27,15 +28,15 @@ type arrival struct {
 }
 
 // notifyWaiters wakes the goroutines that wait for a change. It must be called with mu held.
-func (a *arrivals) notifyWaiters() {
+func (a *arrivalBuffer) notifyWaiters() {
 	if a.moved != nil {
 		close(a.moved)
 		a.moved = nil
 	}
 }
 
-// changed returns a channel that is closed at the next change. It must be called with mu held.
-func (a *arrivals) changed() <-chan struct{} {
+// changeSignal returns a channel that is closed at the next change. It must be called with mu held.
+func (a *arrivalBuffer) changeSignal() <-chan struct{} {
 	if a.moved == nil {
 		a.moved = make(chan struct{})
 	}
@@ -43,7 +44,7 @@ func (a *arrivals) changed() <-chan struct{} {
 }
 
 // add adds messages. It never blocks: callers wait in awaitRoom before fetching more.
-func (a *arrivals) add(messages ...jetstream.Msg) {
+func (a *arrivalBuffer) add(messages ...jetstream.Msg) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,18 +55,18 @@ func (a *arrivals) add(messages ...jetstream.Msg) {
 	a.notifyWaiters()
 }
 
-// end signals that no more messages will arrive.
-func (a *arrivals) end() {
+// close signals that no more messages will arrive.
+func (a *arrivalBuffer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
 	a.notifyWaiters()
 }
 
-// nextBatch waits for messages and returns those that have arrived, at most maxBatch. It marks the
-// messages returned by the previous call as recorded. It returns nil once end has been called and
-// no messages are left.
-func (a *arrivals) nextBatch() []jetstream.Msg {
+// nextBatch waits for messages and returns those that have arrived, at most maxBatchMessages. It
+// marks the messages returned by the previous call as recorded. It returns nil once end has been
+// called and no messages are left.
+func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.batch = nil
@@ -73,12 +74,12 @@ func (a *arrivals) nextBatch() []jetstream.Msg {
 		if a.ended {
 			return nil
 		}
-		moved := a.changed()
+		moved := a.changeSignal()
 		a.mu.Unlock()
 		<-moved
 		a.mu.Lock()
 	}
-	n := min(len(a.waiting), maxBatch)
+	n := min(len(a.waiting), maxBatchMessages)
 	a.batch, a.waiting = a.waiting[:n:n], a.waiting[n:]
 	if len(a.waiting) == 0 {
 		a.waiting = nil
@@ -92,13 +93,13 @@ func (a *arrivals) nextBatch() []jetstream.Msg {
 	return messages
 }
 
-// awaitRoom waits until less than one batch is waiting (maxBatch messages or maxBatchBytes), or
-// until the context is done.
-func (a *arrivals) awaitRoom(ctx context.Context) {
+// awaitRoom waits until less than one batch is waiting (maxBatchMessages messages or
+// maxBatchBytes), or until the context is done.
+func (a *arrivalBuffer) awaitRoom(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for (len(a.waiting) >= maxBatch || a.bytes >= maxBatchBytes) && ctx.Err() == nil {
-		moved := a.changed()
+	for (len(a.waiting) >= maxBatchMessages || a.bytes >= maxBatchBytes) && ctx.Err() == nil {
+		moved := a.changeSignal()
 		a.mu.Unlock()
 		select {
 		case <-moved:
@@ -109,7 +110,7 @@ func (a *arrivals) awaitRoom(ctx context.Context) {
 }
 
 // arrivedBefore returns the messages that arrived before t.
-func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
+func (a *arrivalBuffer) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, list := range [][]arrival{a.batch, a.waiting} {
@@ -125,7 +126,7 @@ func (a *arrivals) arrivedBefore(t time.Time) (messages []jetstream.Msg) {
 // keepAlive sends heartbeats for messages that wait for a slow database, so that the server does
 // not redeliver them. It sends none while the database is failing, because another executor may
 // still reach the database.
-func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivals) {
+func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 	every := r.timing.deliverAgain / 4
 	tick := time.NewTicker(every)
 	defer tick.Stop()

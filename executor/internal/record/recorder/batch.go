@@ -80,7 +80,7 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 }
 
 func (e *entry) decode(now time.Time) {
-	if stream.IsMsgIDSubject(e.msg.Subject()) {
+	if stream.IsDedupMarkerSubject(e.msg.Subject()) {
 		e.kind = kindDedupMarker
 		return
 	}
@@ -119,7 +119,7 @@ func (e *entry) setDecoded(
 	header nats.Header,
 	now time.Time,
 ) {
-	at := fromstream.Position{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
+	at := fromstream.MessagePosition{Sequence: e.meta.Sequence.Stream, StoredAt: e.meta.Timestamp}
 	switch {
 	case event.Start != nil:
 		e.kind = kindStart

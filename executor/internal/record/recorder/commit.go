@@ -30,18 +30,18 @@ const applyTimeout = 30 * time.Second
 // commit records entries and sets their verdicts. It retries until every entry has a verdict or the
 // context is done. An entry is refused only if its data caused an error while it was alone in its
 // transaction.
-func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Applied) {
+func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.ApplyResult) {
 	todo := [][]*entry{entries} // the batches to commit, in order; a batch that fails is split
 	for failures := 0; len(todo) > 0; {
 		group := todo[0]
-		applied, late, err := r.apply(ctx, batchOf(group))
+		applied, late, err := r.apply(ctx, newStoreBatch(group))
 		divide := false
 		switch {
 		case err == nil:
 			r.database.noteSuccess()
 			failures = 0
 			todo = todo[1:]
-			r.suspects.clear(group)
+			r.suspects.remove(group)
 			setVerdicts(group)
 			all.Changed = append(all.Changed, applied.Changed...)
 			all.Foreign = append(all.Foreign, applied.Foreign...)
@@ -75,7 +75,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 // or because ctx ended.
 func (r *Recorder) apply(
 	ctx context.Context, b store.Batch,
-) (applied store.Applied, timedOut bool, err error) {
+) (applied store.ApplyResult, timedOut bool, err error) {
 	defer r.database.watchDuration(r.timing.ackWait)()
 	ctx, cancel := context.WithTimeout(ctx, r.timing.applyTimeout)
 	defer cancel()
@@ -118,15 +118,15 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	}
 	r.database.noteSuccess()
 	e.verdict = verdictPutAside
-	r.suspects.clear([]*entry{e})
+	r.suspects.remove([]*entry{e})
 	r.metrics.refused.Inc()
 	r.log.WithError(why).WithField("stream_sequence",
 		e.meta.Sequence.Stream).Error("the database refuses a message; it is put aside as a dead " +
 		"letter")
 }
 
-// batchOf combines entries into one batch for the store.
-func batchOf(entries []*entry) store.Batch {
+// newStoreBatch combines entries into one batch for the store.
+func newStoreBatch(entries []*entry) store.Batch {
 	var count [kindDedupMarker + 1]int
 	for _, e := range entries {
 		count[e.kind]++

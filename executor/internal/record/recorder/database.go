@@ -41,7 +41,7 @@ type databaseHealth struct {
 func (d *databaseHealth) noteSuccess() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ready.Ready("database")
+	d.ready.MarkReady("database")
 	if d.told {
 		d.log.WithFields(logrus.Fields{
 			"attempts": d.attempts,
@@ -62,7 +62,7 @@ func (d *databaseHealth) noteFailure(err error) {
 	if newer, ok := errors.AsType[*store.NewerSchemaError](err); ok {
 		why = newer.Error()
 	}
-	d.ready.NotReady("database",
+	d.ready.MarkNotReady("database",
 		why+"; it is tried again, and the stream keeps what is not recorded")
 	if d.since.IsZero() {
 		d.since = now
@@ -93,7 +93,7 @@ func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
-			d.ready.NotReady("database",
+			d.ready.MarkNotReady("database",
 				"a transaction takes long; the stream keeps what is not recorded")
 		}
 	})

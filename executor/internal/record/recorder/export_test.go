@@ -18,7 +18,8 @@ func (r *Recorder) DeliverAgain(after time.Duration) {
 	r.timing.deliverAgain, r.timing.applyTimeout = after, applyTimeout
 }
 
-// SearchEvery sets how often EndLost searches. It must be called before EndLost.
+// SearchEvery sets how often EndLostExecutions searches. It must be called before
+// EndLostExecutions.
 func (r *Recorder) SearchEvery(every time.Duration) {
 	r.timing.lostSearchInterval = func(time.Duration) time.Duration { return every }
 }

@@ -55,7 +55,7 @@ const (
 	// fetchSize is the maximum number of messages per request at a low rate.
 	fetchSize = 250
 	// burstFetchSize is the maximum number of messages per request in a burst. A burst consists of
-	// several requests, up to maxBatch messages or maxBatchBytes.
+	// several requests, up to maxBatchMessages messages or maxBatchBytes.
 	burstFetchSize = 1_000
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched until these are recorded.
@@ -86,7 +86,7 @@ var errReconnected = errors.New("the connection was lost, and the stream may be 
 
 // fetchAll fetches messages from all streams until the context is done. It follows the creation and
 // deletion of streams.
-func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivals) {
+func (r *Recorder) fetchAll(ctx context.Context, arrived *arrivalBuffer) {
 	var fetching sync.WaitGroup
 	defer fetching.Wait()
 	running := map[string]context.CancelFunc{} // by stream
@@ -141,7 +141,7 @@ func (r *Recorder) source(name string) source {
 		Description:   "hookstart: the executors record every message",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       r.timing.deliverAgain,
-		MaxAckPending: 10 * maxBatch,
+		MaxAckPending: 10 * maxBatchMessages,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}}
 }
@@ -170,7 +170,7 @@ func (r *Recorder) consumeWithRetry(
 // fetch adds messages to arrived until the consumer fails or the context is done. It never cancels
 // a request to the server: messages on their way could be lost, and would be redelivered only after
 // deliverAgain.
-func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) error {
+func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffer) error {
 	connection := r.connectionNumber()
 	config := from.consumer
 	if existing, err := r.js.Consumer(ctx, from.stream, config.Durable); err == nil &&
@@ -195,7 +195,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 	from.created = identityOf(s.CachedInfo())
 	watching, stopWatching := context.WithCancelCause(ctx)
 	defer stopWatching(nil)
-	go r.watch(watching, from, consumer, stopWatching, connection)
+	go r.watchConsumer(watching, from, consumer, stopWatching, connection)
 	burstAt := time.Now() // time of the last burst
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
@@ -231,7 +231,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivals) er
 
 // fetchUpTo waits for up to most messages, and adds each one to arrived as soon as it arrives.
 func (r *Recorder) fetchUpTo(
-	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivals,
+	ctx context.Context, from source, consumer jetstream.Consumer, most int, arrived *arrivalBuffer,
 ) (n int, err error) {
 	batch, err := consumer.Fetch(most, jetstream.FetchContext(ctx))
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *Recorder) fetchUpTo(
 // fetchBurst fetches the available messages, up to about the stream's share of a batch, and adds
 // them to arrived together. drained reports whether no more messages were available.
 func (r *Recorder) fetchBurst(
-	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivals,
+	ctx context.Context, from source, consumer jetstream.Consumer, arrived *arrivalBuffer,
 ) (n int, drained bool, err error) {
 	var messages []jetstream.Msg
 	most, mostBytes := r.maxFetchPerStream()
@@ -270,7 +270,7 @@ func (r *Recorder) fetchBurst(
 
 // addFetched adds messages to arrived, and updates the number of waiting start messages from the
 // last message's metadata.
-func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivals) {
+func (r *Recorder) addFetched(from source, messages []jetstream.Msg, arrived *arrivalBuffer) {
 	if len(messages) == 0 {
 		return
 	}
@@ -294,10 +294,10 @@ func (r *Recorder) setLag(from source, info *jetstream.ConsumerInfo) {
 	}
 }
 
-// watch polls the consumer's lag and the stream's size. It restarts fetch if the consumer was
-// deleted, and after a reconnect. fetch then rewinds the consumer if the stream was restored to an
-// earlier state.
-func (r *Recorder) watch(
+// watchConsumer polls the consumer's lag and the stream's size. It restarts fetch if the consumer
+// was deleted, and after a reconnect. fetch then rewinds the consumer if the stream was restored to
+// an earlier state.
+func (r *Recorder) watchConsumer(
 	ctx context.Context, from source, consumer jetstream.Consumer, restart func(why error),
 	connection uint64,
 ) {

@@ -21,8 +21,8 @@ func TestPause(t *testing.T) {
 		{100, 100 * time.Millisecond, minPauseAfterBurst},
 		{500, 100 * time.Millisecond, 100 * time.Millisecond},
 		{2_000, 200 * time.Millisecond, maxPauseAfterBurst},
-		{maxBatch, 200 * time.Millisecond, maxPauseAfterBurst},
-		{maxBatch, 0, maxPauseAfterBurst},
+		{maxBatchMessages, 200 * time.Millisecond, maxPauseAfterBurst},
+		{maxBatchMessages, 0, maxPauseAfterBurst},
 	} {
 		if got := pauseAfterBurst(c.messages, c.since); got != c.want {
 			t.Errorf("%d messages in %s: %s, want %s", c.messages, c.since, got, c.want)
@@ -48,13 +48,13 @@ func TestRoom(t *testing.T) {
 		message bodyOnly
 		count   int // number of messages at which awaitRoom begins to wait
 	}{
-		"messages": {short, maxBatch},
+		"messages": {short, maxBatchMessages},
 		"bytes":    {long, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var a arrivals
+				var a arrivalBuffer
 				for range c.count - 1 {
 					a.add(c.message)
 				}

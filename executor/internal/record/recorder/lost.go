@@ -35,7 +35,7 @@ const (
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
-// one hour, or maxAge if that is shorter, but at least one minute.
+// one hour, or maxRecordedAge if that is shorter, but at least one minute.
 func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }
@@ -65,18 +65,18 @@ var (
 	endReasons = []endReason{endReasonLost, endReasonExpired, endReasonUnreported}
 )
 
-// EndLost marks executions as failed if no runner will end them. The stream has lost their start
-// message, or it expired before a runner received it, or a runner acknowledged it without a report.
-// EndLost searches for such executions now, after each reconnect to NATS, and every
-// lostSearchInterval, until the context is done.
-func (r *Recorder) EndLost(ctx context.Context) {
+// EndLostExecutions marks executions as failed if no runner will end them. The stream has lost
+// their start message, or it expired before a runner received it, or a runner acknowledged it
+// without a report. EndLostExecutions searches for such executions now, after each reconnect to
+// NATS, and every lostSearchInterval, until the context is done.
+func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.timing.lostSearchDelay)
 		every := time.Hour
 		for ctx.Err() == nil {
-			maxAge, err := r.endLost(ctx)
+			maxAge, err := r.endLostOnce(ctx)
 			if err == nil {
 				every = r.timing.lostSearchInterval(maxAge)
 				break
@@ -96,9 +96,9 @@ func (r *Recorder) EndLost(ctx context.Context) {
 	}
 }
 
-// endLost ends executions that were accepted a while ago and that no runner will end. It returns
-// the shortest maximum age of the streams.
-func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error) {
+// endLostOnce ends executions that were accepted a while ago and that no runner will end. It
+// returns the shortest maximum age of the streams.
+func (r *Recorder) endLostOnce(ctx context.Context) (maxAge time.Duration, err error) {
 	now := time.Now()
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
@@ -126,11 +126,11 @@ func (r *Recorder) endLost(ctx context.Context) (maxAge time.Duration, err error
 	}
 	for why, some := range found {
 		if why != endReasonUnreported {
-			if some, err = r.locate(ctx, again, some); err != nil {
+			if some, err = r.locateStartMessages(ctx, again, some); err != nil {
 				return 0, err
 			}
 		}
-		if err := r.end(ctx, streams, why, some); err != nil {
+		if err := r.endAsFailed(ctx, streams, why, some); err != nil {
 			return 0, err
 		}
 	}
@@ -182,9 +182,9 @@ func (r *Recorder) checkAllRecorded(ctx context.Context, at startReportPair) err
 	return err
 }
 
-// end marks executions as failed, unless the database has since been replaced by one that lacks
-// recorded messages.
-func (r *Recorder) end(
+// endAsFailed marks executions as failed, unless the database has since been replaced by one that
+// lacks recorded messages.
+func (r *Recorder) endAsFailed(
 	ctx context.Context, streams startStreams, why endReason, candidates []lostCandidate,
 ) error {
 	const page = 500
@@ -201,7 +201,7 @@ func (r *Recorder) end(
 		for _, c := range candidates[:min(page, len(candidates))] {
 			now = append(now, c.LostExecution)
 		}
-		ended, err := r.store.EndLost(ctx, now, time.Now(), why.reason)
+		ended, err := r.store.EndLostExecutions(ctx, now, time.Now(), why.reason)
 		if err != nil {
 			return err
 		}
@@ -261,9 +261,9 @@ func (r *Recorder) findUnended(
 ) (found map[endReason][]lostCandidate, err error) {
 	const page = 500
 	found = map[endReason][]lostCandidate{}
-	filter := store.Filter{Until: now.Add(-r.timing.lostRecheckDelay)}
+	filter := store.RecordFilter{Until: now.Add(-r.timing.lostRecheckDelay)}
 	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
-		var after store.Position
+		var after store.RecordPosition
 		for {
 			records, err := r.store.List(ctx, filter, after, page)
 			if err != nil {
@@ -273,14 +273,14 @@ func (r *Recorder) findUnended(
 			for _, record := range records {
 				candidates = append(candidates, newLostCandidate(record))
 			}
-			if _, err := r.locate(ctx, streams, candidates); err != nil {
+			if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
 				return nil, err
 			}
 			// Compute the ages after the lookups. With an earlier time, a start message that
 			// expires during the lookups would appear to be lost.
 			asked := time.Now()
 			for i, record := range records {
-				after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+				after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
 				one := candidates[i]
 				maxAge, groups, ok := streams.maxAgeAndGroups(one)
 				if !ok {
@@ -362,7 +362,8 @@ func (s startStreams) forQueue(queue string) []*startStream {
 	return []*startStream{s[sharedStartReportPair.starts]}
 }
 
-// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be read.
+// maxAge returns the shortest maximum age of the streams, or 0 if one of them could not be
+// read.
 func (s startStreams) maxAge() time.Duration {
 	age := time.Duration(math.MaxInt64)
 	for _, at := range s {
@@ -410,10 +411,10 @@ func newLostCandidate(record store.Record) lostCandidate {
 	}
 }
 
-// locate finds the streams and subjects of the candidates' start messages. It returns the
-// candidates whose start message is not at the recorded sequence of any stream. It leaves out
+// locateStartMessages finds the streams and subjects of the candidates' start messages. It returns
+// the candidates whose start message is not at the recorded sequence of any stream. It leaves out
 // candidates if one of their streams could not be searched.
-func (r *Recorder) locate(
+func (r *Recorder) locateStartMessages(
 	ctx context.Context, streams startStreams, candidates []lostCandidate,
 ) (lost []lostCandidate, err error) {
 	var (
@@ -424,7 +425,7 @@ func (r *Recorder) locate(
 	for range min(maxConcurrentLookups, len(candidates)) {
 		asking.Go(func() {
 			for one := range next {
-				failed := r.locateOne(ctx, streams, one)
+				failed := r.locateStartMessage(ctx, streams, one)
 				mu.Lock()
 				err = errors.Join(err, failed)
 				if failed == nil && one.subject == "" && !one.unknown {
@@ -442,8 +443,10 @@ func (r *Recorder) locate(
 	return lost, err
 }
 
-// locateOne sets a candidate's stream and subject to those of its start message.
-func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostCandidate) error {
+// locateStartMessage sets a candidate's stream and subject to those of its start message.
+func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
+	c *lostCandidate,
+) error {
 	c.stream, c.subject, c.unknown = "", "", false
 	for _, at := range streams.forQueue(c.queue) {
 		if at.err != nil {
@@ -469,7 +472,7 @@ func (r *Recorder) locateOne(ctx context.Context, streams startStreams, c *lostC
 	return nil
 }
 
-func (r *Recorder) isLost(
+func (r *Recorder) isStartMissing(
 	ctx context.Context,
 	s jetstream.Stream,
 	lost store.LostExecution,

@@ -140,7 +140,7 @@ func (m *metrics) makeStreamGauges() {
 
 // observe counts the entries that have a verdict. It does not count an undecided message, which is
 // redelivered and then counted.
-func (m *metrics) observe(entries []*entry, applied store.Applied, took time.Duration) {
+func (m *metrics) observe(entries []*entry, applied store.ApplyResult, took time.Duration) {
 	for _, e := range entries {
 		switch {
 		case e.verdict != verdictRecorded && e.kind != kindUnreadable:

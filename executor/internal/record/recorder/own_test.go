@@ -87,8 +87,8 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 		r.ownStreams()
 		first, sharedOne := r.beginIn(own), r.begin("wf")
 		for n := range 20 {
-			r.publish(own.MsgIDMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
-			r.publish(stream.Layout{}.MsgIDMessage("q", "wf",
+			r.publish(own.DedupMarkerMessage("q", "wf", fmt.Sprint("remembered-", n)), nil)
+			r.publish(stream.Layout{}.DedupMarkerMessage("q", "wf",
 				fmt.Sprint("remembered-", uuid.NewString())), nil)
 		}
 		r.progressIn(own, first, execution.Succeeded)
@@ -131,7 +131,7 @@ func TestAnOwnStreamIsRecorded(t *testing.T) {
 			t.Error("the shared stream has no lag")
 		}
 	}
-	all, err := r.store.List(t.Context(), store.Filter{}, store.Position{}, 100)
+	all, err := r.store.List(t.Context(), store.RecordFilter{}, store.RecordPosition{}, 100)
 	if err != nil || len(all) != 9 {
 		t.Errorf("%d records, %v", len(all), err)
 	}

@@ -76,11 +76,11 @@ func (r *Recorder) forgetStream(name string) {
 }
 
 // maxFetchPerStream returns the maximum number of messages and bytes that one stream may add at a
-// time. With this limit, all streams of start messages together add about maxBatch messages and
-// maxBatchBytes, and so do all streams of reports.
+// time. With this limit, all streams of start messages together add about maxBatchMessages messages
+// and maxBatchBytes, and so do all streams of reports.
 func (r *Recorder) maxFetchPerStream() (messages, bytes int) {
 	pairs := max(1, int(r.streams.Load())/2)
-	return max(fetchSize, maxBatch/pairs), max(1<<20, maxBatchBytes/pairs)
+	return max(fetchSize, maxBatchMessages/pairs), max(1<<20, maxBatchBytes/pairs)
 }
 
 // startBacklog holds, for each stream of start messages, the number of messages waiting in it, as
@@ -111,8 +111,8 @@ func (w *startBacklog) Delete(starts string) {
 	delete(w.of, starts)
 }
 
-// largest returns the largest number of start messages waiting in any queue's own stream.
-func (w *startBacklog) largest() (n uint64) {
+// largestOwnBacklog returns the largest number of start messages waiting in any queue's own stream.
+func (w *startBacklog) largestOwnBacklog() (n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for starts, of := range w.of {

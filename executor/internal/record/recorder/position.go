@@ -95,9 +95,9 @@ type ackFloor struct {
 	sequence uint64
 }
 
-// readinessComponent is the name of the readiness component that is not ready while the database is
-// behind.
-const readinessComponent = "database position"
+// recoveryReadinessComponent is the name of the readiness component that is not ready while the
+// database is behind.
+const recoveryReadinessComponent = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
 		r.goals = map[string]uint64{}
 	}
 	r.goals[stream] = max(r.goals[stream], goal)
-	ready.NotReady(readinessComponent,
+	ready.MarkNotReady(recoveryReadinessComponent,
 		"what was acknowledged is recorded again from the streams: the database lacks some of "+
 			"it, as after a failover to a standby that lagged")
 }
@@ -236,7 +236,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 		}
 		return err
 	}
-	r.ready.Ready(readinessComponent)
+	r.ready.MarkReady(recoveryReadinessComponent)
 	r.log.Info("the database has again what was acknowledged")
 	trySend(r.search)
 	return nil
@@ -275,16 +275,16 @@ func (r *Recorder) rewindToUnrecorded(
 	if err != nil {
 		return false, err
 	}
-	if err := r.findReplaced(ctx, starts); err != nil {
+	if err := r.setFirstReplaced(ctx, starts); err != nil {
 		return false, err
 	}
-	if err := r.findMissing(ctx, starts, reports); err != nil {
+	if err := r.setFirstMissing(ctx, starts, reports); err != nil {
 		return false, err
 	}
 	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isRunning() {
-		err = r.findReplaced(ctx, reports)
+		err = r.setFirstReplaced(ctx, reports)
 	}
-	for _, p := range []*position{starts, reports} {
+	for _, p := range []*consumerPosition{starts, reports} {
 		if err == nil {
 			err = r.rewind(ctx, p)
 		}
@@ -300,8 +300,8 @@ func (r *Recorder) rewindToUnrecorded(
 	return behind, nil
 }
 
-// position is the position of the recorder's consumer in a stream.
-type position struct {
+// consumerPosition is the position of the recorder's consumer in a stream.
+type consumerPosition struct {
 	// stream is nil if the stream or the consumer does not exist; nothing is acknowledged then.
 	stream jetstream.Stream
 	name   string
@@ -317,8 +317,8 @@ type position struct {
 // positionOf returns the position of a stream's consumer. Call it before reading the ranges from
 // the database: a message is acknowledged after its transaction, so the ranges then include every
 // message that is acknowledged in the position.
-func (r *Recorder) positionOf(ctx context.Context, name string) (*position, error) {
-	p := &position{name: name}
+func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
+	p := &consumerPosition{name: name}
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
@@ -336,11 +336,11 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*position, erro
 	return p, nil
 }
 
-// findMissing sets the missing field of the positions. If the database has no range of a stream,
-// findMissing assumes that all its messages are missing. It does not search for records instead:
-// executors record in parallel, so a record does not prove that the messages before it are
+// setFirstMissing sets the missing field of the positions. If the database has no range of a
+// stream, setFirstMissing assumes that all its messages are missing. It does not search for records
+// instead: executors record in parallel, so a record does not prove that the messages before it are
 // recorded.
-func (r *Recorder) findMissing(ctx context.Context, positions ...*position) error {
+func (r *Recorder) setFirstMissing(ctx context.Context, positions ...*consumerPosition) error {
 	for _, p := range positions {
 		if p.stream == nil {
 			continue
@@ -359,9 +359,9 @@ func (r *Recorder) findMissing(ctx context.Context, positions ...*position) erro
 	return nil
 }
 
-// acknowledged returns the first and the last sequence of the stream's messages that were
+// acknowledgedRange returns the first and the last sequence of the stream's messages that were
 // acknowledged and have not been replaced since.
-func (p *position) acknowledged() (first, last uint64) {
+func (p *consumerPosition) acknowledgedRange() (first, last uint64) {
 	state := p.stream.CachedInfo().State
 	last = min(p.floor, state.LastSeq)
 	if p.replaced > 0 {
@@ -372,8 +372,10 @@ func (p *position) acknowledged() (first, last uint64) {
 
 // firstMissing returns the first acknowledged message that is in none of the ranges, or 0 if there
 // is none.
-func firstMissing(ctx context.Context, p *position, ranges []store.HandledRange) (uint64, error) {
-	next, last := p.acknowledged()
+func firstMissing(ctx context.Context, p *consumerPosition, ranges []store.HandledRange) (uint64,
+	error,
+) {
+	next, last := p.acknowledgedRange()
 	for i := 0; next <= last; {
 		for i < len(ranges) && ranges[i].Last < next {
 			i++
@@ -413,7 +415,7 @@ func firstSequenceFrom(ctx context.Context, s jetstream.Stream, sequence uint64)
 
 // rewind rewinds the recorder's consumer of a stream to the first message that it would otherwise
 // skip.
-func (r *Recorder) rewind(ctx context.Context, p *position) error {
+func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	first, cause := p.missing, rewindCauseDatabase
 	if p.replaced > 0 {
 		if p.name == pairOfStream(p.name).starts {

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// maxBatch is the maximum number of messages in one transaction. The larger it is, the less
-	// each message costs; with SQLite, for example, more messages share a page of the ID index.
-	// With 1,000 messages per transaction, one message takes 31 µs of CPU time; with 4,000 messages
-	// and correspondingly longer pauses, it takes 26 µs.
-	maxBatch = 4_000
+	// maxBatchMessages is the maximum number of messages in one transaction. The larger it is, the
+	// less each message costs; with SQLite, for example, more messages share a page of the ID
+	// index. With 1,000 messages per transaction, one message takes 31 µs of CPU time; with 4,000
+	// messages and correspondingly longer pauses, it takes 26 µs.
+	maxBatchMessages = 4_000
 	// ackWait is how long a message may stay unacknowledged before it is delivered to another
 	// executor. When an executor is killed, recording the messages that it was handling is delayed
 	// by this duration.
@@ -95,7 +95,7 @@ type Recorder struct {
 	suspects poisonSuspects
 	marks    ackMarks
 	recovery recovery
-	search   chan struct{} // buffered for one value, which makes EndLost search now
+	search   chan struct{} // buffered for one value, which makes EndLostExecutions search now
 	behind   chan struct{} // buffered for one value, which signals the start of a recovery
 	// startBacklog holds the number of undelivered messages in each stream of start messages.
 	startBacklog startBacklog
@@ -110,10 +110,12 @@ type timing struct {
 	poisonRetryDelay time.Duration // delay before a suspected poison message is delivered again
 	consumerPoll     time.Duration // interval between two queries of a consumer
 	databaseCompare  time.Duration // interval between comparisons of the database with the streams
-	lostSearchDelay  time.Duration // time from the start, or a reconnect, to EndLost's search
+	// time from the start, or a reconnect, to EndLostExecutions's search
+	lostSearchDelay  time.Duration
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
-	catchUpPoll      time.Duration // interval at which EndLost checks whether all is recorded
-	// lostSearchInterval returns the time between two searches. maxAge is the stream's.
+	// interval at which EndLostExecutions checks whether all is recorded
+	catchUpPoll time.Duration
+	// lostSearchInterval returns the time between two searches. maxRecordedAge is the stream's.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 
@@ -165,11 +167,11 @@ func (r *Recorder) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTimeout, giveUp) })()
 
 	// The messages of the next batch arrive while a batch is being recorded.
-	var arrived arrivals
+	var arrived arrivalBuffer
 	var keeping sync.WaitGroup
 	go func() {
 		r.fetchAll(ctx, &arrived)
-		arrived.end()
+		arrived.close()
 	}()
 	keeping.Go(func() { r.keepAlive(recording, &arrived) })
 	keeping.Go(func() { r.watchForDataLoss(ctx) })
@@ -179,16 +181,17 @@ func (r *Recorder) Run(ctx context.Context) {
 	for messages := arrived.nextBatch(); messages != nil; messages = arrived.nextBatch() {
 		first.awaitQuiet(ctx, messages[0])
 		began := time.Now()
-		r.record(recording, messages)
+		r.recordBatch(recording, messages)
 		if r.config.Publishing != nil {
-			waiting := max(numPendingAfter(messages[len(messages)-1]), r.startBacklog.largest())
+			waiting := max(numPendingAfter(messages[len(messages)-1]),
+				r.startBacklog.largestOwnBacklog())
 			retry.Sleep(ctx, pauseAfterBatch(time.Since(began), waiting))
 		}
 	}
 }
 
-// record records one batch, retrying as long as necessary, and acknowledges its messages.
-func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
+// recordBatch records one batch, retrying as long as necessary, and acknowledges its messages.
+func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
 	entries := decode(messages, began)
 	applied := r.commit(ctx, entries)
@@ -223,7 +226,7 @@ func (r *Recorder) record(ctx context.Context, messages []jetstream.Msg) {
 		// The server's clock may be ahead.
 		r.metrics.delay.Observe(max(0, time.Since(meta.Timestamp)).Seconds())
 	}
-	r.trace(ctx, entries, began)
+	r.traceBatch(ctx, entries, began)
 	count := map[messageKind]int{}
 	decided := 0
 	for _, e := range entries {
@@ -257,7 +260,8 @@ func (r *Recorder) acknowledge(e *entry) error {
 	return nil
 }
 
-// pending returns how many messages were still waiting in the stream when msg was delivered.
+// numPendingAfter returns how many messages were still waiting in the stream when msg was
+// delivered.
 func numPendingAfter(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {

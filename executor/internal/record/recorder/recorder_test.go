@@ -63,7 +63,7 @@ func (f *faulty) Ping(ctx context.Context) error {
 }
 
 func (f *faulty) AddRefusals(
-	ctx context.Context, reportID string, at time.Time, refusals []store.Refusal,
+	ctx context.Context, reportID string, at time.Time, refusals []store.RefusalCount,
 ) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,15 +73,15 @@ func (f *faulty) AddRefusals(
 	return f.Store.AddRefusals(ctx, reportID, at, refusals)
 }
 
-func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.Applied, error) {
+func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.ApplyResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away {
-		return store.Applied{}, errAway
+		return store.ApplyResult{}, errAway
 	}
 	if f.tooBig > 0 && len(b.New) > f.tooBig {
 		<-ctx.Done()
-		return store.Applied{}, ctx.Err()
+		return store.ApplyResult{}, ctx.Err()
 	}
 	f.applied++
 	<-time.After(f.slow)
@@ -158,7 +158,7 @@ func start(t *testing.T) *rig {
 		var running sync.WaitGroup
 		running.Go(func() { rec.Run(ctx) })
 		running.Go(func() { rec.RunReports(ctx) })
-		running.Go(func() { rec.EndLost(ctx) })
+		running.Go(func() { rec.EndLostExecutions(ctx) })
 		return func() { cancel(); running.Wait() }
 	}
 	r.stop = r.again()
@@ -363,7 +363,7 @@ func TestPoison(t *testing.T) {
 		aside[1].Subject != "executions.start.q.wf.node" || aside[1].Reason == "" {
 		t.Errorf("%+v", aside)
 	}
-	if !aside[0].Refused() || aside[1].Refused() ||
+	if !aside[0].RefusedByDatabase() || aside[1].RefusedByDatabase() ||
 		!strings.Contains(aside[0].Reason, "no such thing here") {
 		t.Errorf("%+v", aside)
 	}
@@ -692,7 +692,7 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	at := time.Now()
 	report := func(id, preset string) {
 		t.Helper()
-		r.publish(stream.SendersMessage(id, at, []stream.SenderObservation{{
+		r.publish(stream.SendersMessage(id, at, []stream.SenderActivity{{
 			WorkflowID:  "wf",
 			NodeID:      "node",
 			Preset:      preset,
@@ -706,7 +706,7 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 	report("late", "github")
 	report("now", "slack")
 	r.await("reports", func() bool {
-		seen, err := r.store.SenderObservation(t.Context(), "wf", "node")
+		seen, err := r.store.SenderActivity(t.Context(), "wf", "node")
 		if err != nil {
 			t.Fatal(err)
 		}

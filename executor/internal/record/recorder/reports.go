@@ -111,7 +111,7 @@ func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
 			filtered[i].Last = append(filtered[i].Last, store.FilteredRequest(request))
 		}
 	}
-	return r.store.AddFiltered(ctx, id, at, filtered)
+	return r.store.AddFilteredRequests(ctx, id, at, filtered)
 }
 
 func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
@@ -119,7 +119,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	seen := make([]store.SenderObservation, 0, len(reported))
+	seen := make([]store.SenderActivity, 0, len(reported))
 	for _, s := range reported {
 		// Store secrets first, because that is idempotent: a report that was already applied is
 		// skipped when it is redelivered.
@@ -133,7 +133,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		} else if late {
 			continue
 		}
-		seen = append(seen, store.SenderObservation{
+		seen = append(seen, store.SenderActivity{
 			WorkflowID:    s.WorkflowID,
 			NodeID:        s.NodeID,
 			VerifiedAt:    s.VerifiedAt,
@@ -153,7 +153,7 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 // has.
 func (r *Recorder) isFromReplacedSender(
 	ctx context.Context,
-	s stream.SenderObservation,
+	s stream.SenderActivity,
 ) (bool, error) {
 	if r.config.SenderPreset == nil {
 		return false, nil
@@ -181,9 +181,9 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	refusals := make([]store.Refusal, len(counts))
+	refusals := make([]store.RefusalCount, len(counts))
 	for i, c := range counts {
-		refusals[i] = store.Refusal{
+		refusals[i] = store.RefusalCount{
 			WorkflowID: c.WorkflowID, Code: c.Code, Minute: c.Minute, Count: c.Count,
 			Last: store.RefusedRequest{
 				At:        c.Last.At,

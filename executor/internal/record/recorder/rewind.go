@@ -81,9 +81,9 @@ func (m *ackMarks) keepNewest(stream string) {
 	}
 }
 
-// findReplaced sets p.replaced to the sequence of the first message in the stream that replaced an
-// acknowledged one.
-func (r *Recorder) findReplaced(ctx context.Context, p *position) error {
+// setFirstReplaced sets p.replaced to the sequence of the first message in the stream that replaced
+// an acknowledged one.
+func (r *Recorder) setFirstReplaced(ctx context.Context, p *consumerPosition) error {
 	if p.stream == nil {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (r *Recorder) findReplaced(ctx context.Context, p *position) error {
 	if err != nil || first == 0 {
 		return err
 	}
-	replaced, err := r.wasReplaced(ctx, p.stream, p.floor)
+	replaced, err := r.wasRolledBack(ctx, p.stream, p.floor)
 	if err == nil && replaced {
 		p.replaced = first
 	}
@@ -167,9 +167,9 @@ func (r *Recorder) findFirstUnrecorded(
 	return missing, nil
 }
 
-// wasReplaced reports whether the stream holds different messages at acknowledged sequences. It
+// wasRolledBack reports whether the stream holds different messages at acknowledged sequences. It
 // compares the stream with this process's marks and the newest records.
-func (r *Recorder) wasReplaced(
+func (r *Recorder) wasRolledBack(
 	ctx context.Context, s jetstream.Stream, floor uint64,
 ) (bool, error) {
 	info := s.CachedInfo()
@@ -180,7 +180,7 @@ func (r *Recorder) wasReplaced(
 		return true, nil
 	}
 	for _, mark := range r.marks.forStream(info.Config.Name) {
-		other, err := r.isLost(ctx, s,
+		other, err := r.isStartMissing(ctx, s,
 			store.LostExecution{ID: mark.id, StreamSequence: mark.sequence})
 		if err != nil || other {
 			return other, err
@@ -194,11 +194,11 @@ func (r *Recorder) wasReplaced(
 	if err != nil {
 		return false, err
 	}
-	candidates, err := r.newestRecords(ctx, name, time.Now().Add(-r.maxAge(info)))
+	candidates, err := r.newestRecords(ctx, name, time.Now().Add(-r.maxRecordedAge(info)))
 	if err != nil {
 		return false, err
 	}
-	lost, err := r.locate(ctx, streams, candidates)
+	lost, err := r.locateStartMessages(ctx, streams, candidates)
 	return len(lost) > 0, err
 }
 
@@ -208,15 +208,15 @@ func (r *Recorder) newestRecords(
 	ctx context.Context, name string, since time.Time,
 ) (found []lostCandidate, err error) {
 	const page, pages = 500, 10
-	var after store.Position
+	var after store.RecordPosition
 	queue, own := stream.QueueOfStream(name)
 	for range pages {
-		records, err := r.store.List(ctx, store.Filter{Since: since}, after, page)
+		records, err := r.store.List(ctx, store.RecordFilter{Since: since}, after, page)
 		if err != nil {
 			return nil, err
 		}
 		for _, record := range records {
-			after = store.Position{AcceptedAt: record.AcceptedAt, ID: record.ID}
+			after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
 			if !own || record.Queue == queue {
 				found = append(found, newLostCandidate(record))
 			}
@@ -228,8 +228,8 @@ func (r *Recorder) newestRecords(
 	return found, nil
 }
 
-// maxAge returns the age up to which a message must be in the database.
-func (r *Recorder) maxAge(info *jetstream.StreamInfo) time.Duration {
+// maxRecordedAge returns the age up to which a message must be in the database.
+func (r *Recorder) maxRecordedAge(info *jetstream.StreamInfo) time.Duration {
 	age := info.Config.MaxAge
 	if r.config.Retention > 0 {
 		age = min(age, r.config.Retention)
@@ -252,10 +252,10 @@ func (r *Recorder) isRecordedAt(
 	if err != nil {
 		return false, false, err
 	}
-	if time.Since(msg.Time) > r.maxAge(s.CachedInfo()) {
+	if time.Since(msg.Time) > r.maxRecordedAge(s.CachedInfo()) {
 		return true, true, nil
 	}
-	if stream.IsMsgIDSubject(msg.Subject) {
+	if stream.IsDedupMarkerSubject(msg.Subject) {
 		return false, false, nil
 	}
 	recorded, err = r.isRecorded(ctx, msg)

@@ -85,7 +85,7 @@ const copiedStartMsgIDPrefix = "again-"
 // stream, and the records of their executions then refer to the copies. It does not copy a message
 // if a group will receive it anyway, or if its execution has ended. It is idempotent, because a
 // copy's Nats-Msg-Id is derived from the original message.
-func (r *Recorder) redeliverSkipped(ctx context.Context, p *position) error {
+func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
 		return err

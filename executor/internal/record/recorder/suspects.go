@@ -45,7 +45,7 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	known := s.seen[key]
 	if known == nil {
 		if len(s.seen) >= maxPoisonSuspects {
-			s.forget(now)
+			s.removeStale(now)
 		}
 		if len(s.seen) >= maxPoisonSuspects {
 			return true
@@ -57,8 +57,8 @@ func (s *poisonSuspects) mustPutAside(e *entry, now time.Time) bool {
 	return known.tries >= s.tries && now.Sub(known.since) >= s.time
 }
 
-// clear removes messages that have been recorded or put aside.
-func (s *poisonSuspects) clear(entries []*entry) {
+// remove removes messages that have been recorded or put aside.
+func (s *poisonSuspects) remove(entries []*entry) {
 	if len(s.seen) == 0 {
 		return
 	}
@@ -67,9 +67,9 @@ func (s *poisonSuspects) clear(entries []*entry) {
 	}
 }
 
-// forget removes messages that were first refused long ago. They have probably been delivered to
-// another executor since.
-func (s *poisonSuspects) forget(now time.Time) {
+// removeStale removes messages that were first refused long ago. They have probably been delivered
+// to another executor since.
+func (s *poisonSuspects) removeStale(now time.Time) {
 	for key, known := range s.seen {
 		if now.Sub(known.since) > 10*minPoisonRetryTime {
 			delete(s.seen, key)

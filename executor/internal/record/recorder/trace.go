@@ -10,10 +10,10 @@ import (
 	"github.com/hookstart/hookstart/shared/tracing"
 )
 
-// trace creates a span for a committed batch, and, in each sampled trace, a span for its message.
-// It links the spans, because one transaction belongs to many traces. The SDK limits the number of
-// links of the batch's span.
-func (r *Recorder) trace(ctx context.Context, entries []*entry, began time.Time) {
+// traceBatch creates a span for a committed batch, and, in each sampled trace, a span for its
+// message. It links the spans, because one transaction belongs to many traces. The SDK limits the
+// number of links of the batch's span.
+func (r *Recorder) traceBatch(ctx context.Context, entries []*entry, began time.Time) {
 	if r.tracer == nil {
 		return
 	}

@@ -35,7 +35,8 @@ func TestFailures(t *testing.T) {
 	if err := database.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := database.List(t.Context(), store.Filter{}, store.Position{}, 1); err == nil {
+	if _, err := database.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},
+		1); err == nil {
 		t.Fatal("a closed database answered")
 	}
 	var want strings.Builder

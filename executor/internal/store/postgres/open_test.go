@@ -113,7 +113,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			version); err != nil {
 			t.Fatal(err)
 		}
-		s, err := OpenWait(t.Context(), url)
+		s, err := OpenWithRetry(t.Context(), url)
 		if err == nil {
 			_ = s.Close()
 			t.Fatalf("a database of version %d was opened", version)
@@ -162,7 +162,8 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	if _, err := s.Apply(t.Context(), store.Batch{New: []store.Record{first, second}}); err != nil {
 		t.Error(err)
 	}
-	if found, err := s.List(t.Context(), store.Filter{}, store.Position{}, 5); err != nil ||
+	if found, err := s.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},
+		5); err != nil ||
 		len(found) != 2 {
 		t.Errorf("%v, %v", found, err)
 	}

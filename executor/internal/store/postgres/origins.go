@@ -115,7 +115,7 @@ func originColumns(set map[store.Origin]bool) []any {
 		return cmp.Or(strings.Compare(a.WorkflowID, b.WorkflowID),
 			strings.Compare(a.NodeID, b.NodeID))
 	})
-	text := func(value func(store.Origin) string) []string { return column(all, value) }
+	text := func(value func(store.Origin) string) []string { return mapSlice(all, value) }
 	return []any{
 		text(func(o store.Origin) string {
 			return o.WorkflowID
@@ -128,6 +128,6 @@ func originColumns(set map[store.Origin]bool) []any {
 		}), text(func(o store.Origin) string { return o.TokenID }),
 		text(func(o store.Origin) string {
 			return o.Sender
-		}), column(all, func(o store.Origin) bool { return o.Verified }),
+		}), mapSlice(all, func(o store.Origin) bool { return o.Verified }),
 	}
 }

@@ -28,54 +28,60 @@ func TestListUsesItsIndex(t *testing.T) {
 	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	after := store.Position{AcceptedAt: time.Date(2026, 3, 1, 14, 0, 0, 0, time.UTC), ID: "a"}
+	after := store.RecordPosition{AcceptedAt: time.Date(2026, 3, 1, 14, 0, 0, 0, time.UTC), ID: "a"}
 	for _, statistics := range []string{`SELECT 1`, `ANALYZE`} {
 		if _, err := s.pool.Exec(t.Context(), statistics); err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct {
-			filter store.Filter
+			filter store.RecordFilter
 			index  []string // the plan must use one of these
 		}{
-			{store.Filter{}, []string{"executions_time"}},
-			{store.Filter{AccountID: "account"}, []string{"executions_time"}},
+			{store.RecordFilter{}, []string{"executions_time"}},
+			{store.RecordFilter{AccountID: "account"}, []string{"executions_time"}},
 			{
-				store.Filter{AccountID: storetest.AccountOneWorkflow},
+				store.RecordFilter{AccountID: storetest.AccountOneWorkflow},
 				[]string{"executions_workflow"},
 			},
 			{
-				store.Filter{AccountID: storetest.AccountTwoWorkflows},
+				store.RecordFilter{AccountID: storetest.AccountTwoWorkflows},
 				[]string{"executions_workflow"},
 			},
-			{store.Filter{AccountID: storetest.AccountManyNodes}, []string{"executions_time"}},
 			{
-				store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"}, []string{
+				store.RecordFilter{AccountID: storetest.AccountManyNodes},
+				[]string{"executions_time"},
+			},
+			{
+				store.RecordFilter{
+					AccountID:  storetest.AccountManyNodes,
+					WorkflowID: "large",
+				}, []string{
 					"executions_workflow",
 				},
 			},
-			{store.Filter{Source: execution.SourceWebhook}, []string{"executions_time"}},
-			{store.Filter{AccountID: "none"}, nil},
-			{store.Filter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
-			{store.Filter{DeliveryID: "delivery-77"}, []string{"executions_id"}},
+			{store.RecordFilter{Source: execution.SourceWebhook}, []string{"executions_time"}},
+			{store.RecordFilter{AccountID: "none"}, nil},
+			{store.RecordFilter{WorkflowID: "workflow-7"}, []string{"executions_workflow"}},
+			{store.RecordFilter{DeliveryID: "delivery-77"}, []string{"executions_id"}},
 			{
-				store.Filter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{
+				store.RecordFilter{DeliveryID: "delivery-77", WorkflowID: "workflow-7"}, []string{
 					"executions_id",
 				},
 			},
-			{store.Filter{Status: execution.Failed}, []string{"executions_trouble"}},
+			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
 			// In this test, all failed records are dead letters.
 			{
-				store.Filter{DeadLetter: true}, []string{
+				store.RecordFilter{DeadLetter: true}, []string{
 					"executions_dead_letters", "executions_trouble",
 				},
 			},
 			{
-				store.Filter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{
+				store.RecordFilter{DeadLetter: true, WorkflowID: "workflow-7"}, []string{
 					"executions_dead_letters_of",
 				},
 			},
 		} {
-			for _, position := range []store.Position{{}, after} {
+			for _, position := range []store.RecordPosition{{}, after} {
 				where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst,
 					position)
 				if err != nil {

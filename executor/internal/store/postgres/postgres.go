@@ -51,7 +51,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	s := &Store{writer: int16(rand.IntN(math.MaxInt16)), reconnected: make(chan struct{}, 1)}
 	s.Store = relational.New(s, dialect)
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		s.Origins.Forget() // the connection may lead to another server
+		s.Origins.Clear() // the connection may lead to another server
 		select {
 		case s.reconnected <- struct{}{}:
 		default:
@@ -69,8 +69,9 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWait is like Open, but while the server is unavailable, it retries until starting is done.
-func OpenWait(starting context.Context, url string) (store.Store, error) {
+// OpenWithRetry is like Open, but while the server is unavailable, it retries until starting is
+// done.
+func OpenWithRetry(starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
 		s, err := Open(starting, url)

@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 
 func TestContractShared(t *testing.T) {
 	t.Parallel()
-	storetest.RunShared(t, func(t *testing.T) func(context.Context) (store.Store, error) {
+	storetest.RunSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
 		url := pgtest.Start(t)
 		return func(ctx context.Context) (store.Store, error) { return postgres.Open(ctx, url) }

@@ -54,8 +54,8 @@ const (
 		RETURNING u.stream_sequence, m.prefix`
 )
 
-// EndLost implements relational.Tx.
-func (tx transaction) EndLost(
+// EndLostExecutions implements relational.Tx.
+func (tx transaction) EndLostExecutions(
 	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
 	var ids [][]byte
@@ -71,15 +71,15 @@ func (tx transaction) EndLost(
 			return none, err
 		},
 		lockLost,
-		column(lost, func(l store.LostExecution) []byte { return store.EncodeID(l.ID) }),
-		column(lost,
+		mapSlice(lost, func(l store.LostExecution) []byte { return store.EncodeID(l.ID) }),
+		mapSlice(lost,
 			func(l store.LostExecution) int64 { return store.StoredSequence(l.StreamSequence) }),
 	)
 	if err != nil {
 		return nil, err
 	}
 	_, err = tx.Tx.Exec(ctx, endLost, ids, after, reason)
-	return column(ids, store.DecodeID), err
+	return mapSlice(ids, store.DecodeID), err
 }
 
 // MarkRequeued implements relational.Tx.
@@ -87,9 +87,9 @@ func (tx transaction) MarkRequeued(
 	ctx context.Context, requeued []store.Requeue,
 ) (marked []string, err error) {
 	ids, err := queryRows(ctx, tx, pgx.RowTo[[]byte], markRequeued,
-		column(requeued, func(r store.Requeue) []byte { return store.EncodeID(r.ID) }),
-		column(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
-	return column(ids, store.DecodeID), err
+		mapSlice(requeued, func(r store.Requeue) []byte { return store.EncodeID(r.ID) }),
+		mapSlice(requeued, func(r store.Requeue) string { return store.SanitizeText(r.As) }))
+	return mapSlice(ids, store.DecodeID), err
 }
 
 // Dismiss implements relational.Tx.
@@ -97,15 +97,15 @@ func (tx transaction) Dismiss(
 	ctx context.Context, ids []string, messages []store.MessageKey, at time.Time,
 ) (dismissed []string, messageKeys []store.MessageKey, err error) {
 	taken, err := queryRows(ctx, tx, pgx.RowTo[[]byte], dismissRecords, storedIDs(ids), at)
-	dismissed = column(taken, store.DecodeID)
+	dismissed = mapSlice(taken, store.DecodeID)
 	if err != nil || len(messages) == 0 {
 		return dismissed, nil, err
 	}
 	messageKeys, err = queryRows(ctx, tx, messageKey, dismissMessages,
-		column(messages, func(key store.MessageKey) int64 {
+		mapSlice(messages, func(key store.MessageKey) int64 {
 			return store.StoredSequence(key.StreamSequence)
 		}),
-		column(messages, store.MessageKey.Prefix), at)
+		mapSlice(messages, store.MessageKey.SubjectPrefix), at)
 	return dismissed, messageKeys, err
 }
 
@@ -114,7 +114,7 @@ func messageKey(row pgx.CollectableRow) (key store.MessageKey, err error) {
 	var prefix string
 	err = row.Scan(&sequence, &prefix)
 	//nolint:gosec // written by store.StoredSequence, never negative
-	return store.MessageKeyOf(uint64(sequence), prefix), err
+	return store.MessageKeyFromPrefix(uint64(sequence), prefix), err
 }
 
 // queryRows runs a statement and returns the rows that it yields.

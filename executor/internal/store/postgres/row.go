@@ -35,9 +35,9 @@ const (
 func recordArrays(
 	records []store.Record, numbers map[store.Origin]relational.OriginRowIDs,
 ) (arrays []any, short bool) {
-	keys := column(records,
+	keys := mapSlice(records,
 		func(r store.Record) relational.OriginRowIDs { return numbers[r.Origin()] })
-	computed := column(records, store.Record.HasComputedID)
+	computed := mapSlice(records, store.Record.HasComputedID)
 	short = true
 	deliveries, others := make([]*string, len(records)), make([]*string, len(records))
 	for i, r := range records {
@@ -49,23 +49,23 @@ func recordArrays(
 		}
 	}
 	text := func(value func(store.Record) string) []*string {
-		return column(records, func(r store.Record) *string { return nilIf(value(r), "") })
+		return mapSlice(records, func(r store.Record) *string { return nilIf(value(r), "") })
 	}
 	arrays = []any{
-		column(records, func(r store.Record) []byte { return store.EncodeID(r.ID) }),
-		column(keys, func(n relational.OriginRowIDs) int64 { return n.Workflow }),
-		column(keys, func(n relational.OriginRowIDs) int64 { return n.Origin }),
-		column(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
-		column(records, func(r store.Record) time.Time { return r.AcceptedAt }),
-		column(records, func(r store.Record) int64 {
+		mapSlice(records, func(r store.Record) []byte { return store.EncodeID(r.ID) }),
+		mapSlice(keys, func(n relational.OriginRowIDs) int64 { return n.Workflow }),
+		mapSlice(keys, func(n relational.OriginRowIDs) int64 { return n.Origin }),
+		mapSlice(records, func(r store.Record) int64 { return relational.StatusCode(r.Status) }),
+		mapSlice(records, func(r store.Record) time.Time { return r.AcceptedAt }),
+		mapSlice(records, func(r store.Record) int64 {
 			return r.RecordedAt.UnixMicro() - r.AcceptedAt.UnixMicro()
 		}),
-		column(records, func(r store.Record) int64 { return r.BodyBytes }),
-		column(
+		mapSlice(records, func(r store.Record) int64 { return r.BodyBytes }),
+		mapSlice(
 			records,
 			func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) },
 		),
-		column(records, func(r store.Record) *string {
+		mapSlice(records, func(r store.Record) *string {
 			return nilIf(r.ContentType, relational.UsualContentType)
 		}),
 		deliveries,
@@ -77,17 +77,17 @@ func recordArrays(
 		text(func(r store.Record) string { return r.RerunOf }),
 		text(func(r store.Record) string { return r.ReplayOf }),
 		text(func(r store.Record) string { return r.RequeuedAs }),
-		column(records, func(r store.Record) *time.Time { return nullableTime(r.DismissedAt) }),
-		column(records, func(r store.Record) *int64 {
+		mapSlice(records, func(r store.Record) *time.Time { return nullableTime(r.DismissedAt) }),
+		mapSlice(records, func(r store.Record) *int64 {
 			return microsSince(r.AcceptedAt, r.StartedAt)
 		}),
-		column(records, func(r store.Record) *int64 {
+		mapSlice(records, func(r store.Record) *int64 {
 			return microsSince(r.AcceptedAt, r.FinishedAt)
 		}),
 		text(func(r store.Record) string { return r.Error }),
-		column(records, func(r store.Record) []byte { return r.Output }),
-		column(records, func(r store.Record) *int64 { return nullableCount(r.Attempts) }),
-		column(records, func(r store.Record) *time.Time {
+		mapSlice(records, func(r store.Record) []byte { return r.Output }),
+		mapSlice(records, func(r store.Record) *int64 { return nullableCount(r.Attempts) }),
+		mapSlice(records, func(r store.Record) *time.Time {
 			return nullableTime(r.CancelRequestedAt)
 		}),
 	), false
@@ -117,23 +117,25 @@ func shortRow(arrays []any, i int) []any {
 
 func stateUpdateArgs(updates []store.StateUpdate, accepted map[string]time.Time) []any {
 	return []any{
-		column(updates, func(m store.StateUpdate) []byte { return store.EncodeID(m.ID) }),
-		column(updates, func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
-		column(updates, func(m store.StateUpdate) *int64 {
+		mapSlice(updates, func(m store.StateUpdate) []byte { return store.EncodeID(m.ID) }),
+		mapSlice(updates,
+			func(m store.StateUpdate) int64 { return relational.StatusCode(m.Status) }),
+		mapSlice(updates, func(m store.StateUpdate) *int64 {
 			return microsSince(accepted[m.ID], m.StartedAt)
 		}),
-		column(updates, func(m store.StateUpdate) *int64 {
+		mapSlice(updates, func(m store.StateUpdate) *int64 {
 			return microsSince(accepted[m.ID], m.FinishedAt)
 		}),
-		column(updates, func(m store.StateUpdate) string { return m.Error }),
-		column(updates, func(m store.StateUpdate) []byte { return m.Output }),
-		column(updates, func(m store.StateUpdate) *int64 { return nullableCount(m.Attempts) }),
-		column(updates, func(m store.StateUpdate) *time.Time { return nullableTime(m.CanceledAt) }),
+		mapSlice(updates, func(m store.StateUpdate) string { return m.Error }),
+		mapSlice(updates, func(m store.StateUpdate) []byte { return m.Output }),
+		mapSlice(updates, func(m store.StateUpdate) *int64 { return nullableCount(m.Attempts) }),
+		mapSlice(updates,
+			func(m store.StateUpdate) *time.Time { return nullableTime(m.CanceledAt) }),
 	}
 }
 
-// column returns one value for each item.
-func column[T, V any](items []T, value func(T) V) []V {
+// mapSlice returns one value for each item.
+func mapSlice[T, V any](items []T, value func(T) V) []V {
 	values := make([]V, len(items))
 	for i, item := range items {
 		values[i] = value(item)
@@ -142,7 +144,7 @@ func column[T, V any](items []T, value func(T) V) []V {
 }
 
 // storedIDs returns the stored form of IDs.
-func storedIDs(ids []string) [][]byte { return column(ids, store.EncodeID) }
+func storedIDs(ids []string) [][]byte { return mapSlice(ids, store.EncodeID) }
 
 // nilIf returns a pointer to text, or nil if text equals none. nil is stored as NULL.
 func nilIf(text, none string) *string {

@@ -12,7 +12,7 @@ import (
 // Reconnected reports the new connections to the standby.
 func TestAStandbyIsNoDatabase(t *testing.T) {
 	t.Parallel()
-	pair := pgtest.StartPair(t)
+	pair := pgtest.StartReplicatedPair(t)
 	if err := pair.StartStandby(t.Context()); err != nil {
 		t.Fatal(err)
 	}

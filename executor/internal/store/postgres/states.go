@@ -42,10 +42,10 @@ const (
 		WHERE e.id = m.id`
 )
 
-// LockPending implements relational.Tx. While it holds the lock, this transaction sees the steps
-// and records that other executors' transactions have committed. Later transactions will see what
-// this one commits.
-func (tx transaction) LockPending(
+// LockPendingProgress implements relational.Tx. While it holds the lock, this transaction sees the
+// steps and records that other executors' transactions have committed. Later transactions will see
+// what this one commits.
+func (tx transaction) LockPendingProgress(
 	ctx context.Context, batch store.Batch,
 ) (mayKeepPending bool, err error) {
 	if len(batch.New)+len(batch.Progress) == 0 {
@@ -57,8 +57,8 @@ func (tx transaction) LockPending(
 	return mayKeepPending, err
 }
 
-// HasPending implements relational.Tx. Checking would cost one more round trip.
-func (tx transaction) HasPending(context.Context) (bool, error) { return true, nil }
+// HasPendingProgress implements relational.Tx. Checking would cost one more round trip.
+func (tx transaction) HasPendingProgress(context.Context) (bool, error) { return true, nil }
 
 // InsertNew implements relational.Tx.
 func (tx transaction) InsertNew(
@@ -67,8 +67,8 @@ func (tx transaction) InsertNew(
 	if len(records) == 0 {
 		return nil, nil
 	}
-	records = byAcceptance(records)
-	// Prepare has stored the origins.
+	records = sortedByAcceptance(records)
+	// EnsureOrigins has stored the origins.
 	numbers, err := originRowIDsOf(ctx, tx.Tx, tx.origins, records)
 	if err != nil {
 		return nil, err
@@ -87,20 +87,21 @@ func (tx transaction) InsertNew(
 	for _, id := range ids {
 		fresh[store.DecodeID(id)] = true
 	}
-	inserted = store.Inserted(records, fresh)
+	inserted = store.SelectInserted(records, fresh)
 	again := store.AlreadyRecorded(records, inserted)
-	_, err = tx.Tx.Exec(ctx, updateSequences, column(again, func(r store.Record) []byte {
+	_, err = tx.Tx.Exec(ctx, updateSequences, mapSlice(again, func(r store.Record) []byte {
 		return store.EncodeID(r.ID)
 	}),
-		column(again, func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) }))
+		mapSlice(again,
+			func(r store.Record) int64 { return store.StoredSequence(r.StreamSequence) }))
 	return inserted, err
 }
 
-// byAcceptance returns records in the order in which they were accepted. As a result, rows are
-// appended at the end of the table and of the time indexes, and executors that insert the same
+// sortedByAcceptance returns records in the order in which they were accepted. As a result, rows
+// are appended at the end of the table and of the time indexes, and executors that insert the same
 // records lock them in the same order. If two records have the same ID, it returns only the first.
 // It sorts indices instead of records, because records are large.
-func byAcceptance(records []store.Record) []store.Record {
+func sortedByAcceptance(records []store.Record) []store.Record {
 	known := make(map[string]bool, len(records))
 	order := make([]int, 0, len(records))
 	for i := range records {
@@ -113,7 +114,7 @@ func byAcceptance(records []store.Record) []store.Record {
 		return cmp.Or(records[a].AcceptedAt.Compare(records[b].AcceptedAt),
 			strings.Compare(records[a].ID, records[b].ID))
 	})
-	return column(order, func(i int) store.Record { return records[i] })
+	return mapSlice(order, func(i int) store.Record { return records[i] })
 }
 
 // insertArrays inserts the records whose IDs do not exist yet, and returns their IDs.
@@ -157,8 +158,8 @@ func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bo
 	return true, point.Commit(ctx)
 }
 
-// Prepare implements relational.Database.
-func (s *Store) Prepare(ctx context.Context, operation string, records []store.Record) error {
+// EnsureOrigins implements relational.Database.
+func (s *Store) EnsureOrigins(ctx context.Context, operation string, records []store.Record) error {
 	began := time.Now()
 	numbers, err := originRowIDsOf(ctx, s.pool, s.Origins, records)
 	if err != nil {

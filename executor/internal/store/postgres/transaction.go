@@ -54,7 +54,7 @@ func numberPlaceholders(query string) string {
 
 // storedArgs returns arguments in the form that PostgreSQL stores.
 func storedArgs(args []any) []any {
-	return column(args, func(arg any) any {
+	return mapSlice(args, func(arg any) any {
 		switch v := arg.(type) {
 		case relational.ExecutionID:
 			return store.EncodeID(string(v))
@@ -141,7 +141,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case string:
 		return typedColumn[string](rows, i), "text"
 	case relational.ExecutionID:
-		return column(typedColumn[relational.ExecutionID](rows, i),
+		return mapSlice(typedColumn[relational.ExecutionID](rows, i),
 			func(id relational.ExecutionID) []byte {
 				return store.EncodeID(string(id))
 			}), "bytea"
@@ -154,7 +154,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 	case *time.Time:
 		return typedColumn[*time.Time](rows, i), "timestamptz"
 	case relational.NullableTime:
-		return column(typedColumn[relational.NullableTime](rows, i),
+		return mapSlice(typedColumn[relational.NullableTime](rows, i),
 			func(at relational.NullableTime) *time.Time {
 				return nullableTime(time.Time(at))
 			}), "timestamptz"
@@ -165,7 +165,7 @@ func arrayOf(rows [][]any, i int) (array any, kind string) {
 
 func typedColumn[V any](rows [][]any, i int) []V {
 	//nolint:errcheck,forcetypeassert // every row of a table has the same types
-	return column(rows, func(row []any) V { return row[i].(V) })
+	return mapSlice(rows, func(row []any) V { return row[i].(V) })
 }
 
 // AddMinutes implements relational.Tx. It adds to the rows that belong to this store.
@@ -177,9 +177,9 @@ func (tx transaction) AddMinutes(ctx context.Context, counts []store.MinuteCount
 		SELECT minute, kind, $4::smallint, n FROM unnest($1::timestamptz[], $2::text[],
 		$3::bigint[]) AS r (minute, kind, n)
 		ON CONFLICT (minute, kind, writer) DO UPDATE SET n = m.n + excluded.n`,
-		column(counts, func(c store.MinuteCount) time.Time { return c.Minute }),
-		column(counts, func(c store.MinuteCount) string { return c.Kind }),
-		column(counts, func(c store.MinuteCount) int64 { return c.Count }), tx.writer)
+		mapSlice(counts, func(c store.MinuteCount) time.Time { return c.Minute }),
+		mapSlice(counts, func(c store.MinuteCount) string { return c.Kind }),
+		mapSlice(counts, func(c store.MinuteCount) int64 { return c.Count }), tx.writer)
 	return err
 }
 
@@ -221,9 +221,9 @@ func (s snapshot) Query(
 	return eachRow(rows, err, row)
 }
 
-// Pages implements relational.Snapshot. It uses a cursor, so the connection has no query in
+// QueryInPages implements relational.Snapshot. It uses a cursor, so the connection has no query in
 // progress while page runs, even if that takes long.
-func (s snapshot) Pages(
+func (s snapshot) QueryInPages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
 	const fetched = 500

@@ -39,5 +39,5 @@ func TestYesterdaysDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	storetest.RunFirstRelease(t, s)
+	storetest.RunFirstReleaseSchema(t, s)
 }

@@ -33,12 +33,12 @@ const MessageKeyCondition = `stream_sequence = ? AND CASE
 
 // MessageKeyArgs returns the arguments of MessageKeyCondition.
 func MessageKeyArgs(key store.MessageKey) []any {
-	return []any{store.StoredSequence(key.StreamSequence), key.Prefix(), key.Prefix()}
+	return []any{store.StoredSequence(key.StreamSequence), key.SubjectPrefix(), key.SubjectPrefix()}
 }
 
-// storeAside inserts the messages that a batch puts aside, deletes those that it recovers, and
-// stores its audit entries.
-func storeAside(ctx context.Context, tx Tx, batch store.Batch) error {
+// storeAsideAndAudit inserts the messages that a batch puts aside, deletes those that it recovers,
+// and stores its audit entries.
+func storeAsideAndAudit(ctx context.Context, tx Tx, batch store.Batch) error {
 	kept := make([]store.AsideMessageRow, len(batch.PutAside))
 	for i, u := range batch.PutAside {
 		kept[i].AsideMessage = u
@@ -82,8 +82,8 @@ func (s *Store) ListAside(
 			store.StoredSequence(after.StreamSequence))
 	}
 	if filter.WorkflowID != "" {
-		ordered, others := store.SubjectPatterns(filter.WorkflowID)
-		own := store.OwnStreamSubjectPatterns(filter.WorkflowID)
+		ordered, others := store.SubjectLikePatterns(filter.WorkflowID)
+		own := store.OwnStreamLikePatterns(filter.WorkflowID)
 		where.Add(`CASE WHEN subject LIKE 'executions.queue.%' THEN subject LIKE ? ESCAPE '\'
 			OR subject LIKE ? ESCAPE '\' OR subject LIKE ? ESCAPE '\'
 			WHEN subject LIKE 'executions.ordered.%' THEN subject LIKE ? ESCAPE '\'
@@ -92,7 +92,7 @@ func (s *Store) ListAside(
 	if filter.Reason != "" {
 		where.Add(`strpos(reason, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
-	where.Between(`at`, filter.Since, filter.Until)
+	where.AddTimeRange(`at`, filter.Since, filter.Until)
 	found, err := Collect(ctx, s.db, "list unreadable", asideMessageTable.scan,
 		asideMessageTable.selectClause()+where.String()+` ORDER BY at DESC, stream_sequence DESC LIMIT ?`,
 		append(where.Args, max(limit, 0))...)

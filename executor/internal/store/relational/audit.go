@@ -38,9 +38,9 @@ func (s *Store) ListAudit(
 	if filter.Actor != "" {
 		where.Add(`? IN (actor_id, actor_name, actor_kind)`, store.SanitizeText(filter.Actor))
 	}
-	where.Equals(`account_id`, filter.AccountID)
-	where.Equals(`workflow_id`, filter.WorkflowID)
-	where.Between(`at`, filter.Since, filter.Until)
+	where.AddEquals(`account_id`, filter.AccountID)
+	where.AddEquals(`workflow_id`, filter.WorkflowID)
+	where.AddTimeRange(`at`, filter.Since, filter.Until)
 	if after != (store.AuditPosition{}) {
 		where.Add(`(at, id) < (?, ?)`, store.StoredTime(after.At), store.SanitizeText(after.ID))
 	}

@@ -23,7 +23,7 @@ func (s *Store) backupTables() []backupTable {
 }
 
 func (t table[T]) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
-	return Pages(ctx, from, t.scan, func(item T) error {
+	return ForEachRowInPages(ctx, from, t.scan, func(item T) error {
 		return parts.Add(t.size(item), func(p *store.BackupPart) {
 			*t.part(p) = append(*t.part(p), item)
 		})
@@ -52,7 +52,7 @@ func (t table[T]) size(item T) (bytes int) {
 type minuteTable struct{}
 
 func (minuteTable) backUp(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
-	return Pages(ctx, from, scanMinute, func(c store.MinuteCount) error {
+	return ForEachRowInPages(ctx, from, scanMinute, func(c store.MinuteCount) error {
 		return parts.Add(0, func(p *store.BackupPart) { p.Minutes = append(p.Minutes, c) })
 	}, selectMinutes+groupByMinute)
 }
@@ -61,13 +61,13 @@ func (minuteTable) restore(ctx context.Context, tx Tx, part *store.BackupPart) e
 	return tx.AddMinutes(ctx, part.Minutes)
 }
 
-// Pages calls each for every row of a query's result. While each runs, no query is in progress: see
-// Snapshot.Pages.
-func Pages[T any](
+// ForEachRowInPages calls each for every row of a query's result. While each runs, no query is in
+// progress: see Snapshot.QueryInPages.
+func ForEachRowInPages[T any](
 	ctx context.Context, from Snapshot, scan func(Row) (T, error), each func(T) error, query string,
 ) error {
 	var page []T
-	return from.Pages(ctx, func(row Row) error {
+	return from.QueryInPages(ctx, func(row Row) error {
 		item, err := scan(row)
 		page = append(page, item)
 		return err
@@ -109,7 +109,7 @@ func (s *Store) Backup(ctx context.Context, write func(store.BackupPart) error) 
 // Restore implements store.Backups.
 func (s *Store) Restore(ctx context.Context, part store.BackupPart) error {
 	part = part.Sanitized()
-	if err := s.db.Prepare(ctx, "restore", part.Records); err != nil {
+	if err := s.db.EnsureOrigins(ctx, "restore", part.Records); err != nil {
 		return err
 	}
 	return s.db.Write(ctx, "restore", func(tx Tx) error {

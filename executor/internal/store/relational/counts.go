@@ -9,10 +9,10 @@ import (
 )
 
 // The right-hand sides in the upsert refer to the row before the update.
-var refusalTable = table[store.Refusal]{
+var refusalTable = table[store.RefusalCount]{
 	name:    "refusals",
 	columns: "workflow_id, minute, code, n, last_at, body_bytes, user_agent",
-	fields: func(r *store.Refusal) []any {
+	fields: func(r *store.RefusalCount) []any {
 		return []any{
 			&r.WorkflowID,
 			timeField{&r.Minute},
@@ -28,12 +28,12 @@ var refusalTable = table[store.Refusal]{
 		user_agent = CASE WHEN excluded.last_at >= refusals.last_at THEN excluded.user_agent
 		ELSE refusals.user_agent END`,
 	order: "minute",
-	part:  func(p *store.BackupPart) *[]store.Refusal { return &p.Refusals },
+	part:  func(p *store.BackupPart) *[]store.RefusalCount { return &p.Refusals },
 }
 
 // AddRefusals implements store.Reports.
 func (s *Store) AddRefusals(
-	ctx context.Context, reportID string, at time.Time, refused []store.Refusal,
+	ctx context.Context, reportID string, at time.Time, refused []store.RefusalCount,
 ) error {
 	refused = store.StorableRefusals(refused)
 	return s.applyOnce(ctx, "add refusals", reportID, at, func(tx Tx) error {
@@ -95,8 +95,8 @@ func scanMinute(row Row) (c store.MinuteCount, err error) {
 	return c, err
 }
 
-// Minutes implements store.Counts.
-func (s *Store) Minutes(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
+// MinuteCounts implements store.Counts.
+func (s *Store) MinuteCounts(ctx context.Context, since time.Time) ([]store.MinuteCount, error) {
 	return Collect(ctx, s.db, "minutes", scanMinute, selectMinutes+`WHERE minute >= ? `+groupByMinute,
 		since.Truncate(time.Minute))
 }

@@ -43,7 +43,7 @@ var ongoingConditionTable = table[store.OngoingCondition]{
 }
 
 // storeCauses stores the event causes of failures.
-func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.Failure) error {
+func (s *Store) storeCauses(ctx context.Context, tx Tx, failures []store.ExecutionFailure) error {
 	if s.failure == nil {
 		return nil
 	}
@@ -179,8 +179,8 @@ func (s *Store) ChangeEventConditions(
 	})
 }
 
-// AcquireEventLead implements store.Events.
-func (s *Store) AcquireEventLead(
+// AcquireEventLease implements store.Events.
+func (s *Store) AcquireEventLease(
 	ctx context.Context, caller string, now, until time.Time,
 ) (bool, error) {
 	return write(ctx, s, "lead events", func(tx Tx) (bool, error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// Order is the sort order of a list.
-type Order struct {
+// SortOrder is the sort order of a list.
+type SortOrder struct {
 	By     string // by time and ID; the database sorts rows with equal times
 	ByTime string // by time alone, which an index supports
 	after  string
@@ -18,13 +18,13 @@ type Order struct {
 // The sort orders of lists. The first term of each position condition lets the database use an
 // index.
 var (
-	NewestFirst = Order{
+	NewestFirst = SortOrder{
 		after:  `e.accepted_at <= ? AND (e.accepted_at < ? OR e.id < ?)`,
 		By:     ` ORDER BY e.accepted_at DESC, e.id DESC`,
 		ByTime: ` ORDER BY e.accepted_at DESC`,
 		ids:    -1,
 	}
-	oldestFirst = Order{
+	oldestFirst = SortOrder{
 		after: `e.accepted_at >= ? AND (e.accepted_at > ? OR e.id > ?)`,
 		By:    ` ORDER BY e.accepted_at, e.id`, ByTime: ` ORDER BY e.accepted_at`, ids: 1,
 	}
@@ -33,7 +33,8 @@ var (
 // Conditions returns the WHERE clause for a filter and a position. It repeats the conditions of
 // partial indexes verbatim, because SQLite uses such an index only if they match.
 func (s *Store) Conditions(
-	ctx context.Context, what string, filter store.Filter, in Order, after store.Position,
+	ctx context.Context, what string, filter store.RecordFilter, in SortOrder,
+	after store.RecordPosition,
 ) (where Where, err error) {
 	columnPrefix, err := s.whereDelivery(ctx, what, &where, filter)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Store) Conditions(
 	if filter.Reason != "" {
 		where.Add(`strpos(e.error, ?) > 0`, store.SanitizeText(filter.Reason))
 	}
-	if after != (store.Position{}) {
+	if after != (store.RecordPosition{}) {
 		at := store.StoredTime(after.AcceptedAt)
 		where.Add(columnPrefix+in.after, at, at, ExecutionID(after.ID))
 	}
@@ -70,7 +71,7 @@ func (s *Store) Conditions(
 }
 
 // whereWorkflowAndTime adds the conditions on the workflow and the time.
-func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPrefix string) {
+func (s *Store) whereWorkflowAndTime(where *Where, filter store.RecordFilter, columnPrefix string) {
 	if filter.WorkflowID != "" {
 		where.Add(
 			columnPrefix+`e.workflow = (SELECT workflow FROM workflows WHERE workflow_id = ?)`,
@@ -80,7 +81,7 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPr
 	if filter.Since.IsZero() && s.dialect.FirstTime != nil {
 		where.Add(columnPrefix+`e.accepted_at >= ?`, s.dialect.FirstTime)
 	}
-	where.Between(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
+	where.AddTimeRange(columnPrefix+`e.accepted_at`, filter.Since, filter.Until)
 }
 
 // whereDelivery adds the conditions on a delivery ID and on a delivery ID prefix. To find a
@@ -91,7 +92,7 @@ func (s *Store) whereWorkflowAndTime(where *Where, filter store.Filter, columnPr
 // prefix for the columns of further conditions: dialect.Unindexed if the planner must not use an
 // index on them, otherwise "".
 func (s *Store) whereDelivery(
-	ctx context.Context, what string, where *Where, filter store.Filter,
+	ctx context.Context, what string, where *Where, filter store.RecordFilter,
 ) (columnPrefix string, err error) {
 	if prefix := store.SanitizeText(filter.DeliveryPrefix); prefix != "" {
 		where.Add(deliveryIDExpr+` >= ? AND `+deliveryIDExpr+` < ?`, prefix,
@@ -123,7 +124,7 @@ func (s *Store) nodesToSearch(
 	ctx context.Context, what, workflowID string,
 ) (nodes []store.TriggerNode, withinLimit bool, err error) {
 	var where Where
-	where.Equals(`w.workflow_id`, workflowID)
+	where.AddEquals(`w.workflow_id`, workflowID)
 	nodes, err = Collect(ctx, s.db, what, func(row Row) (n store.TriggerNode, err error) {
 		err = row.Scan(&n.WorkflowID, &n.NodeID)
 		return n, err
@@ -135,7 +136,7 @@ func (s *Store) nodesToSearch(
 
 // checkBreadth returns ErrTooBroad if too many records match a filter's workflow and time. It reads
 // only an index.
-func (s *Store) checkBreadth(ctx context.Context, what string, filter store.Filter) error {
+func (s *Store) checkBreadth(ctx context.Context, what string, filter store.RecordFilter) error {
 	var where Where
 	s.whereWorkflowAndTime(&where, filter, "")
 	n, err := s.countUpTo(ctx, what, where, store.MaxDeliverySearchRecords)

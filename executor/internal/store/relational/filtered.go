@@ -15,7 +15,7 @@ var filteredRequestsTable = table[store.FilteredRequests]{
 	fields: func(f *store.FilteredRequests) []any {
 		return []any{&f.WorkflowID, &f.NodeID, &f.Count, filteredRequestsField{&f.Last}}
 	},
-	// The update also locks the row: see AddFiltered.
+	// The update also locks the row: see AddFilteredRequests.
 	conflict: `ON CONFLICT (workflow_id, node_id) DO UPDATE
 		SET filtered = filtered.filtered + excluded.filtered`,
 	order: "workflow_id, node_id",
@@ -45,8 +45,8 @@ func (f filteredRequestsField) Scan(from any) error {
 	}
 }
 
-// AddFiltered implements store.Reports.
-func (s *Store) AddFiltered(
+// AddFilteredRequests implements store.Reports.
+func (s *Store) AddFilteredRequests(
 	ctx context.Context, reportID string, at time.Time, added []store.FilteredRequests,
 ) error {
 	added = store.StorableFiltered(added)
@@ -78,8 +78,8 @@ func (s *Store) AddFiltered(
 	})
 }
 
-// Filtered implements store.Senders.
-func (s *Store) Filtered(
+// FilteredRequests implements store.Senders.
+func (s *Store) FilteredRequests(
 	ctx context.Context,
 	workflowID, nodeID string,
 ) (store.FilteredRequests, error) {

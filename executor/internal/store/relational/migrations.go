@@ -34,12 +34,12 @@ func Migrations(files fs.FS) (goose.ProviderOption, error) {
 		if err != nil {
 			return nil, err
 		}
-		migrations[i] = goose.NewGoMigration(version, execMigration(string(text)), nil)
+		migrations[i] = goose.NewGoMigration(version, migrationFunc(string(text)), nil)
 	}
 	return goose.WithGoMigrations(migrations...), nil
 }
 
-func execMigration(text string) *goose.GoFunc {
+func migrationFunc(text string) *goose.GoFunc {
 	return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text)
 		return err

@@ -19,12 +19,12 @@ const (
 // origins. If many of the newest records belong to the account, a search in time order finds them
 // quickly. If only a few do, the query reads the records of the account's workflows instead.
 func (s *Store) whereOrigin(
-	ctx context.Context, what string, where *Where, filter store.Filter, columnPrefix string,
+	ctx context.Context, what string, where *Where, filter store.RecordFilter, columnPrefix string,
 ) error {
 	var conditions Where
-	conditions.Equals(`o.account_id`, filter.AccountID)
-	conditions.Equals(`o.source`, string(filter.Source))
-	conditions.Equals(`o.node_id`, filter.NodeID)
+	conditions.AddEquals(`o.account_id`, filter.AccountID)
+	conditions.AddEquals(`o.source`, string(filter.Source))
+	conditions.AddEquals(`o.node_id`, filter.NodeID)
 	if len(conditions.Args) == 0 {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Store) origins(
 // haveFewRecords reports whether the workflows have at most maxSortedRecords records in the
 // filter's time range. It reads only an index.
 func (s *Store) haveFewRecords(
-	ctx context.Context, what string, filter store.Filter, workflows []int64,
+	ctx context.Context, what string, filter store.RecordFilter, workflows []int64,
 ) (bool, error) {
 	var where Where
 	where.Add(`e.workflow = ANY (?)`, workflows)

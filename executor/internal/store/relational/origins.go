@@ -45,9 +45,9 @@ func (o *OriginCache) Add(committed map[store.Origin]OriginRowIDs) {
 	maps.Copy(o.numbers, committed)
 }
 
-// Forget empties the cache. Call it when the server may have changed: a server that has taken over
+// Clear empties the cache. Call it when the server may have changed: a server that has taken over
 // may lack the latest rows of the dimension tables, and may give their numbers to other origins.
-func (o *OriginCache) Forget() {
+func (o *OriginCache) Clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.numbers, o.byNumber = nil, nil
@@ -60,7 +60,7 @@ type queryFunc = func(ctx context.Context, row func(Row) error, queryFunc string
 func (o *OriginCache) ByRowID(
 	ctx context.Context, read queryFunc, numbers []int64,
 ) (map[int64]store.Origin, error) {
-	found, missing := o.find(numbers)
+	found, missing := o.findByRowIDs(numbers)
 	if len(missing) == 0 {
 		return found, nil
 	}
@@ -88,8 +88,10 @@ func (o *OriginCache) ByRowID(
 	return found, nil
 }
 
-// find returns the cached origins, and the numbers of those that are not cached.
-func (o *OriginCache) find(numbers []int64) (found map[int64]store.Origin, missing []int64) {
+// findByRowIDs returns the cached origins, and the numbers of those that are not cached.
+func (o *OriginCache) findByRowIDs(numbers []int64) (found map[int64]store.Origin,
+	missing []int64,
+) {
 	found = make(map[int64]store.Origin)
 	unknown := make(map[int64]bool)
 	o.mu.RLock()

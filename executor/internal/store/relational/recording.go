@@ -8,16 +8,16 @@ import (
 )
 
 // Apply implements store.Recording.
-func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, error) {
+func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.ApplyResult, error) {
 	if len(batch.New)+len(batch.Progress)+len(batch.PutAside)+len(batch.Recovered)+
 		len(batch.Audit)+len(batch.Handled) == 0 {
-		return store.Applied{}, nil
+		return store.ApplyResult{}, nil
 	}
 	batch = batch.Sanitized()
-	if err := s.db.Prepare(ctx, "apply", batch.New); err != nil {
-		return store.Applied{}, err
+	if err := s.db.EnsureOrigins(ctx, "apply", batch.New); err != nil {
+		return store.ApplyResult{}, err
 	}
-	return write(ctx, s, "apply", func(tx Tx) (store.Applied, error) {
+	return write(ctx, s, "apply", func(tx Tx) (store.ApplyResult, error) {
 		return s.apply(ctx, tx, batch)
 	})
 }
@@ -25,8 +25,8 @@ func (s *Store) Apply(ctx context.Context, batch store.Batch) (store.Applied, er
 // apply acquires locks in the order documented in package postgres.
 func (s *Store) apply(
 	ctx context.Context, tx Tx, batch store.Batch,
-) (applied store.Applied, err error) {
-	mayKeepPending, err := tx.LockPending(ctx, batch)
+) (applied store.ApplyResult, err error) {
+	mayKeepPending, err := tx.LockPendingProgress(ctx, batch)
 	if err != nil {
 		return applied, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) apply(
 	if err != nil {
 		return applied, err
 	}
-	if err := storeAside(ctx, tx, batch); err != nil {
+	if err := storeAsideAndAudit(ctx, tx, batch); err != nil {
 		return applied, err
 	}
 	steps := store.OrderSteps(kept, batch.Progress)
@@ -49,7 +49,7 @@ func (s *Store) apply(
 			return applied, err
 		}
 		moves, applied.Unknown, applied.Foreign = store.ApplyProgress(standing, steps)
-		if err := s.storeCauses(ctx, tx, store.Failures(standing, moves)); err != nil {
+		if err := s.storeCauses(ctx, tx, store.FailuresFromUpdates(standing, moves)); err != nil {
 			return applied, err
 		}
 	}
@@ -75,8 +75,8 @@ func (s *Store) apply(
 	return applied, tokenUseTable.insert(ctx, tx, store.TokenUses(inserted))
 }
 
-// EndLost implements store.Recording.
-func (s *Store) EndLost(
+// EndLostExecutions implements store.Recording.
+func (s *Store) EndLostExecutions(
 	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
 	if len(lost) == 0 {
@@ -84,7 +84,8 @@ func (s *Store) EndLost(
 	}
 	at, reason = store.StoredTime(at), store.SanitizeText(reason)
 	return write(ctx, s, "end lost", func(tx Tx) (ended []string, err error) {
-		if ended, err = tx.EndLost(ctx, lost, at, reason); err != nil || s.failure == nil ||
+		if ended, err = tx.EndLostExecutions(ctx, lost, at, reason); err != nil ||
+			s.failure == nil ||
 			len(ended) == 0 {
 			return ended, err
 		}

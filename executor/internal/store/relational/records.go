@@ -37,20 +37,21 @@ func (s *Store) GetMany(ctx context.Context, ids []string) ([]store.Record, erro
 
 // List implements store.Records.
 func (s *Store) List(
-	ctx context.Context, filter store.Filter, after store.Position, limit int,
+	ctx context.Context, filter store.RecordFilter, after store.RecordPosition, limit int,
 ) ([]store.Record, error) {
 	return s.list(ctx, "list", NewestFirst, filter, after, limit)
 }
 
 // ListOldest implements store.Records.
 func (s *Store) ListOldest(
-	ctx context.Context, filter store.Filter, after store.Position, limit int,
+	ctx context.Context, filter store.RecordFilter, after store.RecordPosition, limit int,
 ) ([]store.Record, error) {
 	return s.list(ctx, "list oldest", oldestFirst, filter, after, limit)
 }
 
 func (s *Store) list(
-	ctx context.Context, what string, in Order, filter store.Filter, after store.Position,
+	ctx context.Context, what string, in SortOrder, filter store.RecordFilter,
+	after store.RecordPosition,
 	limit int,
 ) ([]store.Record, error) {
 	if limit <= 0 {
@@ -85,10 +86,10 @@ func (s *Store) list(
 
 // CountByTime implements store.Records.
 func (s *Store) CountByTime(
-	ctx context.Context, filter store.Filter, step time.Duration,
+	ctx context.Context, filter store.RecordFilter, step time.Duration,
 ) ([]store.IntervalCount, error) {
 	const what = "count by time"
-	where, err := s.Conditions(ctx, what, filter, NewestFirst, store.Position{})
+	where, err := s.Conditions(ctx, what, filter, NewestFirst, store.RecordPosition{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (s *Store) records(
 func (s *Store) backUpRecords(ctx context.Context, from Snapshot, parts *store.BackupWriter) error {
 	var records []store.Record
 	var origins []int64
-	return from.Pages(ctx, func(row Row) error {
+	return from.QueryInPages(ctx, func(row Row) error {
 		r, origin, err := scan(row)
 		records, origins = append(records, r), append(origins, origin)
 		return err

@@ -26,9 +26,9 @@ type Database interface {
 	// Read runs one query and calls row for each row.
 	Read(ctx context.Context, operation string, row func(Row) error, query string,
 		args ...any) error
-	// Prepare stores the origins of records before the transaction that inserts the records. Some
-	// databases need a separate transaction for this; other drivers do nothing.
-	Prepare(ctx context.Context, operation string, records []store.Record) error
+	// EnsureOrigins stores the origins of records before the transaction that inserts the records.
+	// Some databases need a separate transaction for this; other drivers do nothing.
+	EnsureOrigins(ctx context.Context, operation string, records []store.Record) error
 	// Write runs one transaction.
 	Write(ctx context.Context, operation string, do func(Tx) error) error
 	// Snapshot runs one transaction that reads the database as of one moment, without holding
@@ -59,12 +59,12 @@ type Tx interface {
 // ExecutionTx is the part of a transaction that handles execution records. Values are in stored
 // form.
 type ExecutionTx interface {
-	// LockPending acquires the Pending lock, and reports whether the transaction may keep progress
-	// steps of executions that are not recorded yet.
-	LockPending(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
-	// HasPending reports whether the database keeps any progress steps of executions that are not
-	// recorded yet. A driver that cannot check this cheaply returns true.
-	HasPending(ctx context.Context) (bool, error)
+	// LockPendingProgress acquires the Pending lock, and reports whether the transaction may keep
+	// progress steps of executions that are not recorded yet.
+	LockPendingProgress(ctx context.Context, batch store.Batch) (mayKeepPending bool, err error)
+	// HasPendingProgress reports whether the database keeps any progress steps of executions that
+	// are not recorded yet. A driver that cannot check this cheaply returns true.
+	HasPendingProgress(ctx context.Context) (bool, error)
 	// InsertNew inserts the records whose IDs do not exist yet, and returns them. If two have the
 	// same ID, it inserts only the first. For existing records, it updates StreamSequence as
 	// documented for Batch.New.
@@ -74,9 +74,9 @@ type ExecutionTx interface {
 	CurrentStates(ctx context.Context, ids []string) (map[string]store.CurrentState, error)
 	// UpdateStates updates records that CurrentStates has returned.
 	UpdateStates(ctx context.Context, updates []store.StateUpdate) error
-	// EndLost, MarkRequeued and Dismiss make the changes to records and messages for the
+	// EndLostExecutions, MarkRequeued and Dismiss make the changes to records and messages for the
 	// store.Store methods with the same names.
-	EndLost(ctx context.Context, lost []store.LostExecution, at time.Time,
+	EndLostExecutions(ctx context.Context, lost []store.LostExecution, at time.Time,
 		reason string) (ended []string,
 		err error)
 	MarkRequeued(ctx context.Context, requeued []store.Requeue) (marked []string, err error)
@@ -89,11 +89,11 @@ type ExecutionTx interface {
 
 // Snapshot reads the database as of one moment.
 type Snapshot interface {
-	// Query runs a query and calls row for each row. The page callback of Pages may call it.
+	// Query runs a query and calls row for each row. The page callback of QueryInPages may call it.
 	Query(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Pages calls row for each row of a query's result. It calls page after every few hundred rows
-	// and after the last row; page may take any amount of time.
-	Pages(ctx context.Context, row func(Row) error, page func() error, query string) error
+	// QueryInPages calls row for each row of a query's result. It calls page after every few
+	// hundred rows and after the last row; page may take any amount of time.
+	QueryInPages(ctx context.Context, row func(Row) error, page func() error, query string) error
 }
 
 // Dialect holds the parts of queries that differ between databases.
@@ -163,7 +163,7 @@ type Store struct {
 	db       Database
 	dialect  Dialect
 	observer store.Observer
-	failure  func(store.Failure) *store.EventCause
+	failure  func(store.ExecutionFailure) *store.EventCause
 }
 
 // New returns the Store that a driver embeds.
@@ -175,7 +175,9 @@ func New(db Database, dialect Dialect) Store {
 func (s *Store) Observe(observer store.Observer) { s.observer = observer }
 
 // SetFailureCause implements store.Events.
-func (s *Store) SetFailureCause(cause func(store.Failure) *store.EventCause) { s.failure = cause }
+func (s *Store) SetFailureCause(cause func(store.ExecutionFailure) *store.EventCause) {
+	s.failure = cause
+}
 
 // FinishOperation calls the observer for an operation, and returns err with the names of the driver
 // and the operation added.

@@ -8,11 +8,11 @@ import (
 )
 
 // The right-hand sides in the upsert refer to the row before the update.
-var senderTable = table[store.SenderObservation]{
+var senderTable = table[store.SenderActivity]{
 	name: "senders_seen",
 	columns: "workflow_id, node_id, verified_at, handshake_at, refused_at, refused_code, " +
 		"refused_reason, deliveries, without_id, refused",
-	fields: func(s *store.SenderObservation) []any {
+	fields: func(s *store.SenderActivity) []any {
 		verified, handshake, refused := zeroTimeField{timeField{&s.VerifiedAt}}, zeroTimeField{
 			timeField{&s.HandshakeAt},
 		}, zeroTimeField{timeField{&s.RefusedAt}}
@@ -33,12 +33,12 @@ var senderTable = table[store.SenderObservation]{
 		without_id = senders_seen.without_id + excluded.without_id,
 		refused = senders_seen.refused + excluded.refused`,
 	order: "workflow_id, node_id",
-	part:  func(p *store.BackupPart) *[]store.SenderObservation { return &p.Senders },
+	part:  func(p *store.BackupPart) *[]store.SenderActivity { return &p.Senders },
 }
 
 // AddSenders implements store.Reports.
 func (s *Store) AddSenders(
-	ctx context.Context, reportID string, at time.Time, seen []store.SenderObservation,
+	ctx context.Context, reportID string, at time.Time, seen []store.SenderActivity,
 ) error {
 	seen = store.StorableSenders(seen)
 	return s.applyOnce(ctx, "add senders", reportID, at, func(tx Tx) error {
@@ -46,21 +46,21 @@ func (s *Store) AddSenders(
 	})
 }
 
-// SenderObservation implements store.Senders.
-func (s *Store) SenderObservation(
+// SenderActivity implements store.Senders.
+func (s *Store) SenderActivity(
 	ctx context.Context, workflowID, nodeID string,
-) (store.SenderObservation, error) {
+) (store.SenderActivity, error) {
 	found, err := Collect(ctx, s.db, "sender seen", senderTable.scan,
 		senderTable.selectClause()+`WHERE workflow_id = ? AND node_id = ?`, store.SanitizeText(workflowID),
 		store.SanitizeText(nodeID))
 	if err != nil || len(found) == 0 {
-		return store.SenderObservation{WorkflowID: workflowID, NodeID: nodeID}, err
+		return store.SenderActivity{WorkflowID: workflowID, NodeID: nodeID}, err
 	}
 	return found[0], nil
 }
 
 // RefusedSenders implements store.Senders.
-func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderObservation, error) {
+func (s *Store) RefusedSenders(ctx context.Context) ([]store.SenderActivity, error) {
 	return Collect(ctx, s.db, "senders refused", senderTable.scan,
 		senderTable.selectClause()+`WHERE refused > 0 ORDER BY workflow_id, node_id`)
 }

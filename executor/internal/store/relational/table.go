@@ -35,7 +35,7 @@ func (t table[T]) insert(ctx context.Context, tx Tx, rows []T) error {
 	for i := range rows {
 		values[i] = t.fields(&rows[i])
 		for n, field := range values[i] {
-			values[i][n] = valueOf(field)
+			values[i][n] = storedValue(field)
 		}
 	}
 	return tx.Insert(ctx, t.name+` (`+t.columns+`)`, values, t.conflict)
@@ -47,8 +47,8 @@ type storedField interface {
 	value() any
 }
 
-// valueOf returns the stored form of the field that pointer points to.
-func valueOf(pointer any) any {
+// storedValue returns the stored form of the field that pointer points to.
+func storedValue(pointer any) any {
 	switch p := pointer.(type) {
 	case *string:
 		return store.SanitizeText(*p)

@@ -19,16 +19,16 @@ func (w *Where) Add(term string, args ...any) {
 	w.Args = append(w.Args, args...)
 }
 
-// Equals adds the condition that a column equals text, unless text is "".
-func (w *Where) Equals(column, text string) {
+// AddEquals adds the condition that a column equals text, unless text is "".
+func (w *Where) AddEquals(column, text string) {
 	if text != "" {
 		w.Add(column+` = ?`, store.SanitizeText(text))
 	}
 }
 
-// Between adds conditions that bound a time column: since is inclusive, until is exclusive. A zero
-// time adds no condition.
-func (w *Where) Between(column string, since, until time.Time) {
+// AddTimeRange adds conditions that bound a time column: since is inclusive, until is exclusive. A
+// zero time adds no condition.
+func (w *Where) AddTimeRange(column string, since, until time.Time) {
 	if !since.IsZero() {
 		w.Add(column+` >= ?`, store.CeilTime(since))
 	}

@@ -125,7 +125,7 @@ func insertRecords(
 ) (inserted int64, err error) {
 	shorts, longs := make([]any, 0, len(records)*shortColumnCount), []any(nil)
 	for _, r := range records {
-		numbers, err := known.of(ctx, tx, r.Origin())
+		numbers, err := known.findOrAdd(ctx, tx, r.Origin())
 		if err != nil {
 			return 0, err
 		}
@@ -188,5 +188,5 @@ func insertedOf(
 	}, `SELECT id FROM executions WHERE seq > ?`, last); err != nil {
 		return nil, err
 	}
-	return store.Inserted(records, fresh), nil
+	return store.SelectInserted(records, fresh), nil
 }

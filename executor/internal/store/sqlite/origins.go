@@ -18,8 +18,8 @@ type originLookup struct {
 // cacheAdded caches the added origins. Call it after the transaction has been committed.
 func (l *originLookup) cacheAdded() { l.known.Add(l.added) }
 
-// of returns the numbers of an origin, adding the origin if it is new.
-func (l *originLookup) of(
+// findOrAdd returns the numbers of an origin, adding the origin if it is new.
+func (l *originLookup) findOrAdd(
 	ctx context.Context, tx *sql.Tx, origin store.Origin,
 ) (relational.OriginRowIDs, error) {
 	if n, ok := l.known.Find(origin); ok {

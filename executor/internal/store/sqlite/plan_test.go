@@ -27,33 +27,34 @@ func TestListUsesItsIndex(t *testing.T) {
 	if _, err := storetest.FillAccounts(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	after := store.Position{AcceptedAt: time.Unix(5, 0), ID: execution.IDForRequeue("a")}
+	after := store.RecordPosition{AcceptedAt: time.Unix(5, 0), ID: execution.IDForRequeue("a")}
 	for _, c := range []struct {
-		filter store.Filter
+		filter store.RecordFilter
 		index  string
 	}{
-		{store.Filter{}, "executions_time"},
-		{store.Filter{Status: execution.Queued}, "executions_time"},
-		{store.Filter{Source: execution.SourceRerun}, "executions_time"},
-		{store.Filter{AccountID: "account"}, "executions_time"},
-		{store.Filter{AccountID: storetest.AccountOneWorkflow}, "executions_workflow"},
-		{store.Filter{AccountID: storetest.AccountManyNodes}, "executions_time"},
+		{store.RecordFilter{}, "executions_time"},
+		{store.RecordFilter{Status: execution.Queued}, "executions_time"},
+		{store.RecordFilter{Source: execution.SourceRerun}, "executions_time"},
+		{store.RecordFilter{AccountID: "account"}, "executions_time"},
+		{store.RecordFilter{AccountID: storetest.AccountOneWorkflow}, "executions_workflow"},
+		{store.RecordFilter{AccountID: storetest.AccountManyNodes}, "executions_time"},
 		{
-			store.Filter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"},
+			store.RecordFilter{AccountID: storetest.AccountManyNodes, WorkflowID: "large"},
 			"executions_workflow",
 		},
-		{store.Filter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
-		{store.Filter{WorkflowID: "w"}, "executions_workflow"},
+		{store.RecordFilter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
+		{store.RecordFilter{WorkflowID: "w"}, "executions_workflow"},
 		{
-			store.Filter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1, 0)},
+			store.RecordFilter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1,
+				0)},
 			"executions_workflow",
 		},
-		{store.Filter{Status: execution.Failed}, "executions_trouble"},
-		{store.Filter{Status: execution.Rejected}, "executions_trouble"},
-		{store.Filter{DeadLetter: true}, "executions_dead_letters"},
-		{store.Filter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
+		{store.RecordFilter{Status: execution.Failed}, "executions_trouble"},
+		{store.RecordFilter{Status: execution.Rejected}, "executions_trouble"},
+		{store.RecordFilter{DeadLetter: true}, "executions_dead_letters"},
+		{store.RecordFilter{DeadLetter: true, WorkflowID: "w"}, "executions_dead_letters_of"},
 	} {
-		for _, position := range []store.Position{{}, after} {
+		for _, position := range []store.RecordPosition{{}, after} {
 			where, err := s.Conditions(t.Context(), "list", c.filter, relational.NewestFirst,
 				position)
 			if err != nil {
@@ -91,8 +92,8 @@ func TestFewRecordsOfAnAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	where, err := s.Conditions(t.Context(), "list",
-		store.Filter{AccountID: storetest.AccountTwoWorkflows}, relational.NewestFirst,
-		store.Position{})
+		store.RecordFilter{AccountID: storetest.AccountTwoWorkflows}, relational.NewestFirst,
+		store.RecordPosition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	for _, filter := range []store.Filter{
+	for _, filter := range []store.RecordFilter{
 		{DeliveryID: "d"}, {DeliveryID: "d", WorkflowID: "w", Status: execution.Failed}, {
 			DeliveryID: "d",
 			Since:      time.Unix(1, 0),
@@ -123,7 +124,7 @@ func TestADeliveryIsLookedUp(t *testing.T) {
 		},
 	} {
 		where, err := s.Conditions(t.Context(), "list", filter, relational.NewestFirst,
-			store.Position{AcceptedAt: time.Unix(5, 0)})
+			store.RecordPosition{AcceptedAt: time.Unix(5, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}

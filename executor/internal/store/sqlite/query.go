@@ -13,7 +13,7 @@ func (s *Store) read(
 	ctx context.Context, what string, row func(relational.Row) error, query string, args ...any,
 ) error {
 	return s.withReadConns(ctx, what, func() error {
-		return eachRow(ctx, s.reader, row, query, storedArgs(args)...)
+		return eachRow(ctx, s.reader, row, query, encodeArgs(args)...)
 	})
 }
 

@@ -28,8 +28,8 @@ const (
 		WHERE ` + relational.MessageKeyCondition + ` AND dismissed_at IS NULL RETURNING stream_sequence`
 )
 
-// EndLost implements relational.Tx.
-func (tx *transaction) EndLost(
+// EndLostExecutions implements relational.Tx.
+func (tx *transaction) EndLostExecutions(
 	ctx context.Context, lost []store.LostExecution, at time.Time, reason string,
 ) (ended []string, err error) {
 	done, err := execReturning(ctx, tx.Tx, endLost, lost, func(l store.LostExecution) []any {

@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 
 func TestContractShared(t *testing.T) {
 	t.Parallel()
-	storetest.RunShared(t, func(t *testing.T) func(context.Context) (store.Store, error) {
+	storetest.RunSharedDatabase(t, func(t *testing.T) func(context.Context) (store.Store, error) {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "hookstart.db")
 		return func(ctx context.Context) (store.Store, error) { return sqlite.Open(ctx, path) }

@@ -10,15 +10,17 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// LockPending implements relational.Tx. It needs no lock, because SQLite allows only one writing
-// transaction at a time.
-func (tx *transaction) LockPending(context.Context, store.Batch) (mayKeepPending bool, err error) {
+// LockPendingProgress implements relational.Tx. It needs no lock, because SQLite allows only one
+// writing transaction at a time.
+func (tx *transaction) LockPendingProgress(context.Context, store.Batch) (mayKeepPending bool,
+	err error,
+) {
 	return true, nil
 }
 
-// HasPending implements relational.Tx. Usually there are no kept steps, so the check saves a
-// DELETE.
-func (tx *transaction) HasPending(ctx context.Context) (exist bool, err error) {
+// HasPendingProgress implements relational.Tx. Usually there are no kept steps, so the check saves
+// a DELETE.
+func (tx *transaction) HasPendingProgress(ctx context.Context) (exist bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM early_progress)`).Scan(&exist)
 	return exist, err
 }
@@ -66,13 +68,13 @@ func (tx *transaction) CurrentStates(
 	}, `SELECT e.seq, e.id, e.status, o.account_id, o.queue, w.workflow_id, coalesce(e.attempts, 0)
 		FROM executions e CROSS JOIN origins o ON o.origin = e.origin CROSS JOIN workflows w
 		ON w.workflow = e.workflow
-		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, keyList(ids))
+		WHERE e.id IN (SELECT unhex(value) FROM json_each(?))`, encodeIDsJSON(ids))
 	return standing, err
 }
 
-// keyList returns the keys of IDs as a JSON array of hex strings, because SQLite has no array
+// encodeIDsJSON returns the keys of IDs as a JSON array of hex strings, because SQLite has no array
 // parameters.
-func keyList(ids []string) string {
+func encodeIDsJSON(ids []string) string {
 	array := make([]byte, 0, 2+len(ids)*35)
 	array = append(array, '[')
 	for i, id := range ids {

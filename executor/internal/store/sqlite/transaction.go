@@ -43,18 +43,18 @@ var dialectReplacer = strings.NewReplacer(`greatest(`, `max(`, `strpos(`, `instr
 	`IN (SELECT value FROM json_each(?))`,
 	`= ANY (?::bytea[])`, `IN (SELECT unhex(value) FROM json_each(?))`)
 
-// storedArgs returns arguments in the form that SQLite stores.
-func storedArgs(args []any) []any {
+// encodeArgs returns arguments in the form that SQLite stores.
+func encodeArgs(args []any) []any {
 	values := make([]any, len(args))
 	for i, arg := range args {
-		values[i] = storedValue(arg)
+		values[i] = encodeValue(arg)
 	}
 	return values
 }
 
-// storedValue returns a value in the form that SQLite stores: times are microseconds since 1970,
+// encodeValue returns a value in the form that SQLite stores: times are microseconds since 1970,
 // and lists are JSON arrays, because SQLite has no array parameters.
-func storedValue(value any) any {
+func encodeValue(value any) any {
 	switch v := value.(type) {
 	case time.Time:
 		return v.UnixMicro()
@@ -71,7 +71,7 @@ func storedValue(value any) any {
 	case relational.ExecutionID:
 		return store.EncodeID(string(v))
 	case relational.ExecutionIDs:
-		return keyList(v)
+		return encodeIDsJSON(v)
 	case []string, []int64:
 		array, err := json.Marshal(v)
 		if err != nil {
@@ -90,8 +90,9 @@ func (s *Store) Read(
 	return s.read(ctx, operation, row, dialectReplacer.Replace(query), args...)
 }
 
-// Prepare implements relational.Database. It does nothing: transactions add origins themselves.
-func (s *Store) Prepare(context.Context, string, []store.Record) error { return nil }
+// EnsureOrigins implements relational.Database. It does nothing: transactions add origins
+// themselves.
+func (s *Store) EnsureOrigins(context.Context, string, []store.Record) error { return nil }
 
 // Write implements relational.Database.
 func (s *Store) Write(ctx context.Context, operation string, do func(relational.Tx) error) error {
@@ -110,7 +111,7 @@ type transaction struct {
 func (tx *transaction) Exec(
 	ctx context.Context, query string, args ...any,
 ) (changed int64, err error) {
-	result, err := tx.ExecContext(ctx, dialectReplacer.Replace(query), storedArgs(args)...)
+	result, err := tx.ExecContext(ctx, dialectReplacer.Replace(query), encodeArgs(args)...)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +122,7 @@ func (tx *transaction) Exec(
 func (tx *transaction) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, tx, row, dialectReplacer.Replace(query), storedArgs(args)...)
+	return eachRow(ctx, tx, row, dialectReplacer.Replace(query), encodeArgs(args)...)
 }
 
 // Insert implements relational.Tx.
@@ -133,7 +134,7 @@ func (tx *transaction) Insert(
 			row []any,
 		) []any {
 			for i, value := range row {
-				row[i] = storedValue(value)
+				row[i] = encodeValue(value)
 			}
 			return row
 		})
@@ -173,11 +174,11 @@ type snapshot struct{ tx *sql.Tx }
 func (s snapshot) Query(
 	ctx context.Context, row func(relational.Row) error, query string, args ...any,
 ) error {
-	return eachRow(ctx, s.tx, row, dialectReplacer.Replace(query), storedArgs(args)...)
+	return eachRow(ctx, s.tx, row, dialectReplacer.Replace(query), encodeArgs(args)...)
 }
 
-// Pages implements relational.Snapshot.
-func (s snapshot) Pages(
+// QueryInPages implements relational.Snapshot.
+func (s snapshot) QueryInPages(
 	ctx context.Context, row func(relational.Row) error, page func() error, query string,
 ) error {
 	const atOnce = 200

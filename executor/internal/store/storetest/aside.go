@@ -10,7 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store"
 )
 
-var asideTests = map[string]func(*testing.T, store.Store){
+var asideMessageTests = map[string]func(*testing.T, store.Store){
 	"kept once, listed the newest first, by pages": func(t *testing.T, s store.Store) {
 		// Messages 4 and 3 were stored at the same time.
 		message := func(n uint64) store.AsideMessage {
@@ -70,7 +70,8 @@ var asideTests = map[string]func(*testing.T, store.Store){
 			PutAside: []store.AsideMessage{want, {StreamSequence: 3, At: epoch}},
 		})
 		if got, err := s.GetAside(t.Context(),
-			store.MessageKey{StreamSequence: 2}); err != nil || got != want || !got.Refused() {
+			store.MessageKey{StreamSequence: 2}); err != nil || got != want ||
+			!got.RefusedByDatabase() {
 			t.Errorf("%+v, %v", got, err)
 		}
 		for range 2 { // the second time, nothing changes
@@ -84,7 +85,7 @@ var asideTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%v", err)
 			}
 			if got, err := s.GetAside(t.Context(),
-				store.MessageKey{StreamSequence: 3}); err != nil || got.Refused() {
+				store.MessageKey{StreamSequence: 3}); err != nil || got.RefusedByDatabase() {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}

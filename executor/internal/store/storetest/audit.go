@@ -48,7 +48,7 @@ func addAudit(t *testing.T, s store.Store, entries ...store.AuditEntry) {
 	}
 }
 
-func auditOf(t *testing.T, s store.Store, filter store.AuditFilter) (ids []string) {
+func listAuditIDs(t *testing.T, s store.Store, filter store.AuditFilter) (ids []string) {
 	t.Helper()
 	var after store.AuditPosition
 	for {
@@ -102,7 +102,10 @@ var auditTests = map[string]func(*testing.T, store.Store){
 		}); err == nil {
 			t.Error("a batch whose time is up was recorded")
 		}
-		if got := auditOf(t, s, store.AuditFilter{}); !slices.Equal(got, []string{id(2), id(1)}) {
+		if got := listAuditIDs(t, s, store.AuditFilter{}); !slices.Equal(got, []string{
+			id(2),
+			id(1),
+		}) {
 			t.Errorf("%q", got)
 		}
 	},
@@ -133,7 +136,7 @@ var auditTests = map[string]func(*testing.T, store.Store){
 			for _, n := range c.want {
 				want = append(want, id(n))
 			}
-			if got := auditOf(t, s, c.filter); !slices.Equal(got, want) {
+			if got := listAuditIDs(t, s, c.filter); !slices.Equal(got, want) {
 				t.Errorf("%+v: %q, want %q", c.filter, got, want)
 			}
 		}
@@ -148,7 +151,10 @@ var auditTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%d, %v, want %d", n, err, want)
 			}
 		}
-		if got := auditOf(t, s, store.AuditFilter{}); !slices.Equal(got, []string{id(4), id(3)}) {
+		if got := listAuditIDs(t, s, store.AuditFilter{}); !slices.Equal(got, []string{
+			id(4),
+			id(3),
+		}) {
 			t.Errorf("%q", got)
 		}
 	},

@@ -47,18 +47,18 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("every field of a record", func(t *testing.T) {
 		from, to := closeAtEnd(t, open(t)), closeAtEnd(t, open(t))
 		full := fullRecord(t)
-		record(t, from, full)
+		applyNewRecords(t, from, full)
 		restore(t, to, backUp(t, from))
 		wantRecord(t, get(t, to, full.ID), full)
 	})
 	t.Run("it is as it was at one moment, whoever writes meanwhile", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
-		record(t, s, nRecords(1_200)...)
+		applyNewRecords(t, s, nRecords(1_200)...)
 		records, first := 0, true
 		if err := s.Backup(t.Context(), func(part store.BackupPart) error {
 			if first {
 				first = false
-				record(t, s, nthRecord(5_000))
+				applyNewRecords(t, s, nthRecord(5_000))
 			}
 			records += len(part.Records)
 			return nil
@@ -72,25 +72,25 @@ func RunBackup(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 	t.Run("an error of who writes ends it", func(t *testing.T) {
 		s := closeAtEnd(t, open(t))
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		full := errors.New("the disk is full")
 		if err := s.Backup(t.Context(), func(store.BackupPart) error {
 			return full
 		}); !errors.Is(err, full) {
 			t.Errorf("%v", err)
 		}
-		record(t, s, nthRecord(2))
+		applyNewRecords(t, s, nthRecord(2))
 	})
 }
 
 // addEveryKind adds content of each kind to a database.
 func addEveryKind(t *testing.T, s store.Store) {
 	t.Helper()
-	record(t, s, nRecords(1_201)...)
+	applyNewRecords(t, s, nRecords(1_201)...)
 	apply(t, s, store.Batch{
 		Progress: []execution.Progress{
-			running(1, epoch), succeeded(2, epoch, `{"a":"b"}`), failed(3, epoch, "why"),
-			running(7000, epoch),
+			runningProgress(1, epoch), succeededProgress(2, epoch, `{"a":"b"}`), failedProgress(3, epoch, "why"),
+			runningProgress(7000, epoch),
 		},
 		PutAside: []store.AsideMessage{
 			{StreamSequence: 8, Subject: "executions.start.q.w.n", Reason: "garbage", At: epoch}, {
@@ -107,12 +107,12 @@ func addEveryKind(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	addAudit(t, s, nthAuditEntry(1, "a", "w"), nthAuditEntry(2, "b", "v"))
-	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderObservation{
+	if err := s.AddSenders(t.Context(), "senders", epoch, []store.SenderActivity{
 		fullObservation(), {WorkflowID: "wf", NodeID: "other", HandshakeAt: epoch},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AddFiltered(t.Context(), "filtered", epoch, []store.FilteredRequests{
+	if err := s.AddFilteredRequests(t.Context(), "filtered", epoch, []store.FilteredRequests{
 		{
 			WorkflowID: "wf",
 			NodeID:     "node",
@@ -128,8 +128,8 @@ func addEveryKind(t *testing.T, s store.Store) {
 }
 
 // fullObservation returns an observation in which no field is zero.
-func fullObservation() store.SenderObservation {
-	return store.SenderObservation{
+func fullObservation() store.SenderActivity {
+	return store.SenderActivity{
 		WorkflowID:    "wf",
 		NodeID:        "node",
 		VerifiedAt:    epoch,
@@ -143,9 +143,9 @@ func fullObservation() store.SenderObservation {
 	}
 }
 
-func wantSender(t *testing.T, s store.Store, want store.SenderObservation) {
+func wantSender(t *testing.T, s store.Store, want store.SenderActivity) {
 	t.Helper()
-	if got, err := s.SenderObservation(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
+	if got, err := s.SenderActivity(t.Context(), want.WorkflowID, want.NodeID); err != nil ||
 		got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}

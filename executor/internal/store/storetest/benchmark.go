@@ -15,7 +15,7 @@ import (
 // succeeded, so even the smallest fill has at least 50 failed records to list.
 const (
 	fillWorkflowCount    = 100
-	fillFailedEvery      = 100
+	fillFailureInterval  = 100
 	fillDeliveryIDPrefix = "delivery-" // followed by the number of the record, starting at 1
 )
 
@@ -28,7 +28,7 @@ func nthFilledRecord(n int) store.Record {
 		fmt.Sprint(fillDeliveryIDPrefix, n)
 	r.ID = execution.IDForDelivery(r.WorkflowID, r.NodeID, r.DeliveryID)
 	r.Status, r.FinishedAt = execution.Succeeded, r.AcceptedAt.Add(time.Second)
-	if n%fillFailedEvery == 0 {
+	if n%fillFailureInterval == 0 {
 		r.Status, r.Error = execution.Failed, "an error"
 	}
 	return r
@@ -100,22 +100,26 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 			}
 			for _, c := range []struct {
 				name   string
-				filter store.Filter
+				filter store.RecordFilter
 				want   int
 			}{
-				{"all", store.Filter{}, 50},
+				{"all", store.RecordFilter{}, 50},
 				{
 					"workflow",
-					store.Filter{WorkflowID: "workflow-7"},
+					store.RecordFilter{WorkflowID: "workflow-7"},
 					min(50, size/fillWorkflowCount),
 				},
-				{"delivery", store.Filter{DeliveryID: fillDeliveryIDPrefix + "77"}, 1},
-				{"failed", store.Filter{Status: execution.Failed}, min(50, size/fillFailedEvery)},
-				{"none rerun", store.Filter{Source: execution.SourceRerun}, 0},
+				{"delivery", store.RecordFilter{DeliveryID: fillDeliveryIDPrefix + "77"}, 1},
+				{
+					"failed",
+					store.RecordFilter{Status: execution.Failed},
+					min(50, size/fillFailureInterval),
+				},
+				{"none rerun", store.RecordFilter{Source: execution.SourceRerun}, 0},
 			} {
 				b.Run(c.name, func(b *testing.B) {
 					for b.Loop() {
-						records, err := s.List(b.Context(), c.filter, store.Position{}, 50)
+						records, err := s.List(b.Context(), c.filter, store.RecordPosition{}, 50)
 						if err != nil || len(records) != c.want {
 							b.Fatalf("%d records, want %d, %v", len(records), c.want, err)
 						}
@@ -132,7 +136,7 @@ func BenchmarkListNewest(b *testing.B, open func(b *testing.B) store.Store) {
 			b.Run("count of a day", func(b *testing.B) {
 				since := nthFilledRecord(size).AcceptedAt.Add(-24 * time.Hour)
 				for b.Loop() {
-					if _, err := s.CountByTime(b.Context(), store.Filter{
+					if _, err := s.CountByTime(b.Context(), store.RecordFilter{
 						WorkflowID: "workflow-7",
 						Since:      since,
 					}, time.Hour); err != nil {
@@ -185,12 +189,13 @@ func BenchmarkApply(
 			batches++
 			var begin, end store.Batch
 			for _, r := range records {
-				begin.Progress = append(begin.Progress, withRecordOf(r, execution.Progress{
-					ID:     r.ID,
-					Status: execution.Running,
-					At:     epoch,
-				}))
-				end.Progress = append(end.Progress, withRecordOf(r, execution.Progress{
+				begin.Progress = append(begin.Progress, withQueueAndWorkflowOf(r,
+					execution.Progress{
+						ID:     r.ID,
+						Status: execution.Running,
+						At:     epoch,
+					}))
+				end.Progress = append(end.Progress, withQueueAndWorkflowOf(r, execution.Progress{
 					ID:     r.ID,
 					Status: execution.Succeeded,
 					At:     epoch,

@@ -12,7 +12,10 @@ import (
 )
 
 var concurrentTests = map[string]func(*testing.T, store.Store){
-	"overlapping batches": func(t *testing.T, s store.Store) { applyOverlapping(t, s, s, s, s) },
+	"overlapping batches": func(t *testing.T, s store.Store) {
+		testOverlappingBatches(t, s, s, s,
+			s)
+	},
 	"overlapping large batches": func(t *testing.T, s store.Store) {
 		all := nRecords(1_000, setComputedID)
 		var mu sync.Mutex
@@ -34,8 +37,9 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 			}
 			return nil
 		})
-		wantSame(t, "changed", changed, slices.Compact(slices.Sorted(slices.Values(changed))))
-		if records, err := s.List(t.Context(), store.Filter{}, store.Position{},
+		wantSameElements(t, "changed", changed,
+			slices.Compact(slices.Sorted(slices.Values(changed))))
+		if records, err := s.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},
 			2*len(all)); err != nil || len(records) != len(changed) {
 			t.Errorf("%d records, %d inserted, %v", len(records), len(changed), err)
 		}
@@ -75,7 +79,8 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 					}
 					continue
 				}
-				records, err := s.List(t.Context(), store.Filter{}, store.Position{}, 1_000)
+				records, err := s.List(t.Context(), store.RecordFilter{}, store.RecordPosition{},
+					1_000)
 				if err != nil {
 					return err
 				}
@@ -88,10 +93,10 @@ var concurrentTests = map[string]func(*testing.T, store.Store){
 	},
 }
 
-// applyOverlapping makes all stores concurrently apply the same messages, each store in different
-// batches and in a different order. The result must be the same as with a single store: each record
-// changes exactly as often as its messages require.
-func applyOverlapping(t *testing.T, stores ...store.Store) {
+// testOverlappingBatches makes all stores concurrently apply the same messages, each store in
+// different batches and in a different order. The result must be the same as with a single store:
+// each record changes exactly as often as its messages require.
+func testOverlappingBatches(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, rounds = 300, 2
 	var mu sync.Mutex
@@ -111,8 +116,8 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 				var fresh, steps, aside store.Batch
 				for _, i := range order[start : start+75] {
 					fresh.New = append(fresh.New, nthRecord(i))
-					steps.Progress = append(steps.Progress, running(i, epoch),
-						succeeded(i, epoch, "1"))
+					steps.Progress = append(steps.Progress, runningProgress(i, epoch),
+						succeededProgress(i, epoch, "1"))
 					//nolint:gosec // positive
 					aside.PutAside = append(aside.PutAside, store.AsideMessage{
 						StreamSequence: uint64(i) + 1,
@@ -130,7 +135,7 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 				steps.New, steps.PutAside = fresh.New, fresh.PutAside
 				for range 20 {
 					// #nosec G404 -- a test's order.
-					steps.Progress = append(steps.Progress, running(rand.IntN(n), epoch))
+					steps.Progress = append(steps.Progress, runningProgress(rand.IntN(n), epoch))
 				}
 				applied, err = s.Apply(t.Context(), steps)
 				if err != nil {
@@ -148,7 +153,8 @@ func applyOverlapping(t *testing.T, stores ...store.Store) {
 			t.Errorf("record %d was new %d times", i, c)
 		}
 	}
-	done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n)
+	done := list(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
+		store.RecordPosition{}, 2*n)
 	if len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)
 	}

@@ -12,14 +12,14 @@ import (
 
 var contextTests = map[string]func(*testing.T, store.Store){
 	"a cancelled call does nothing": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		calls := map[string]func() error{
 			"Apply": func() error {
 				_, err := s.Apply(ctx, store.Batch{
 					New:      []store.Record{nthRecord(2)},
-					Progress: []execution.Progress{running(1, epoch)},
+					Progress: []execution.Progress{runningProgress(1, epoch)},
 				})
 				return err
 			},
@@ -32,11 +32,11 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				return err
 			},
 			"List": func() error {
-				_, err := s.List(ctx, store.Filter{}, store.Position{}, 5)
+				_, err := s.List(ctx, store.RecordFilter{}, store.RecordPosition{}, 5)
 				return err
 			},
 			"CountByTime": func() error {
-				_, err := s.CountByTime(ctx, store.Filter{}, time.Hour)
+				_, err := s.CountByTime(ctx, store.RecordFilter{}, time.Hour)
 				return err
 			},
 			"TokensLastUsed": func() error {
@@ -59,7 +59,7 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				return err
 			},
 			"ListOldest": func() error {
-				_, err := s.ListOldest(ctx, store.Filter{}, store.Position{}, 5)
+				_, err := s.ListOldest(ctx, store.RecordFilter{}, store.RecordPosition{}, 5)
 				return err
 			},
 			"CountDeadLetters": func() error { _, err := s.CountDeadLetters(ctx, 5); return err },
@@ -74,7 +74,7 @@ var contextTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if left := list(t, s, store.Filter{}, store.Position{}, 5); len(left) != 1 {
+		if left := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 5); len(left) != 1 {
 			t.Errorf("records: %q", ids(left))
 		}
 		wantRecord(t, get(t, s, id(1)), nthRecord(1))
@@ -99,7 +99,8 @@ var contextTests = map[string]func(*testing.T, store.Store){
 			_ = s.Ping(t.Context())
 			cancel()
 			err := <-done
-			found := list(t, s, store.Filter{WorkflowID: id(round)}, store.Position{}, 2*n)
+			found := list(t, s, store.RecordFilter{WorkflowID: id(round)}, store.RecordPosition{},
+				2*n)
 			if len(found) != 0 && len(found) != n {
 				t.Errorf("%d of %d records", len(found), n)
 			}

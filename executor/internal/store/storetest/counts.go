@@ -14,9 +14,9 @@ import (
 var noon = epoch.Truncate(time.Minute)
 
 // refusal returns n refusals in the m-th minute, with the last one s seconds into it.
-func refusal(workflow, code string, m, s int, n int64) store.Refusal {
+func refusal(workflow, code string, m, s int, n int64) store.RefusalCount {
 	minute := noon.Add(time.Duration(m) * time.Minute)
-	return store.Refusal{
+	return store.RefusalCount{
 		WorkflowID: workflow, Code: code, Minute: minute, Count: n,
 		Last: store.RefusedRequest{
 			At:        minute.Add(time.Duration(s) * time.Second),
@@ -136,8 +136,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 				r.Status = execution.Rejected
 			}
 		})
-		record(t, s, records...)
-		record(t, s, records...)
+		applyNewRecords(t, s, records...)
+		applyNewRecords(t, s, records...)
 		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
 		addDuplicates(t, s, "d1", epoch, map[string]int64{id(1): 2, id(2): 3})
 		addDuplicates(t, s, "d2", epoch.Add(time.Minute), map[string]int64{id(1): 1})
@@ -153,8 +153,8 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 			minute(1, "refused:not_found", 1), minute(1, "refused:token_invalid", 7))
 	},
 	"pruned by age, and down to a number": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(0), nthRecord(300))
-		var all []store.Refusal
+		applyNewRecords(t, s, nthRecord(0), nthRecord(300))
+		var all []store.RefusalCount
 		for m := range 10 {
 			all = append(all, refusal("a", "token_invalid", m, 0, 1),
 				refusal("b", "token_invalid", m, 0, 1))
@@ -182,7 +182,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 				t.Errorf("%+v: left %d", c, left)
 			}
 		}
-		counts, err := s.Minutes(t.Context(), time.Time{})
+		counts, err := s.MinuteCounts(t.Context(), time.Time{})
 		if err != nil || len(counts) != 9 || !counts[0].Minute.Equal(at(2)) {
 			t.Errorf("%v, %v", counts, err)
 		}
@@ -205,7 +205,7 @@ var refusalCountTests = map[string]func(*testing.T, store.Store){
 				if _, err := s.Apply(t.Context(), batch); err != nil {
 					return err
 				}
-				var report []store.Refusal
+				var report []store.RefusalCount
 				for i := range 20 {
 					report = append(report,
 						refusal(fmt.Sprint("w", (i*7+worker)%20), "token_invalid", 0, i, 1))
@@ -230,7 +230,7 @@ func minute(m int, kind string, n int64) store.MinuteCount {
 	return store.MinuteCount{Minute: noon.Add(time.Duration(m) * time.Minute), Kind: kind, Count: n}
 }
 
-func addRefusals(t *testing.T, s store.Store, report string, refusals ...store.Refusal) {
+func addRefusals(t *testing.T, s store.Store, report string, refusals ...store.RefusalCount) {
 	t.Helper()
 	if err := s.AddRefusals(t.Context(), report, epoch, refusals); err != nil {
 		t.Fatalf("AddRefusals: %v", err)
@@ -249,7 +249,7 @@ func wantRefusals(
 
 func wantMinutes(t *testing.T, s store.Store, since time.Time, want ...store.MinuteCount) {
 	t.Helper()
-	got, err := s.Minutes(t.Context(), since)
+	got, err := s.MinuteCounts(t.Context(), since)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("minutes since %s\n got %v, %v\nwant %v", since, got, err, want)
 	}

@@ -20,22 +20,22 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 			r.WorkflowID = []string{"a", "b"}[i%2]
 		})
 		records[5].Status = execution.Rejected
-		record(t, s, records...)
+		applyNewRecords(t, s, records...)
 		// Records 0, 1 and 2 fail; 3 and 4 do not. Messages 11 and 12 have the same time as record
 		// 1, and message 13 has that of record 4.
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				withRecordOf(
+				withQueueAndWorkflowOf(
 					records[0],
-					failed(0, epoch, ""),
+					failedProgress(0, epoch, ""),
 				),
-				withRecordOf(records[1], failed(1, epoch, "")),
-				withRecordOf(records[2], failed(2, epoch, "")),
-				withRecordOf(
+				withQueueAndWorkflowOf(records[1], failedProgress(1, epoch, "")),
+				withQueueAndWorkflowOf(records[2], failedProgress(2, epoch, "")),
+				withQueueAndWorkflowOf(
 					records[3],
-					succeeded(3, epoch, ""),
+					succeededProgress(3, epoch, ""),
 				),
-				withRecordOf(records[4], running(4, epoch)),
+				withQueueAndWorkflowOf(records[4], runningProgress(4, epoch)),
 			},
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.start.q.a.n", At: records[1].AcceptedAt},
@@ -75,8 +75,9 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		wantRecord(t, get(t, s, id(3)), want)
 		// A late step does not undo the dismissal.
 		apply(t, s, store.Batch{
-			New:      []store.Record{records[1]},
-			Progress: []execution.Progress{withRecordOf(records[1], succeeded(1, epoch, ""))},
+			New: []store.Record{records[1]},
+			Progress: []execution.Progress{withQueueAndWorkflowOf(records[1], succeededProgress(1,
+				epoch, ""))},
 		})
 		if got := get(t, s, id(1)); got.RequeuedAs != "again" || got.Status != execution.Failed {
 			t.Errorf("%+v", got)
@@ -84,11 +85,12 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 	},
 	"filtered by account, workflow, reason and time": testFilteredDeadLetters,
 	"dismissed ones leave the list, and stay as they are": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(6)...)
+		applyNewRecords(t, s, nRecords(6)...)
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				failed(0, epoch, "why"), failed(1, epoch, "why"), failed(2, epoch, "why"),
-				succeeded(3, epoch, ""),
+				failedProgress(0, epoch, "why"), failedProgress(1, epoch, "why"), failedProgress(2,
+					epoch, "why"),
+				succeededProgress(3, epoch, ""),
 			},
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 11, Subject: "executions.start.q.wf.n", At: epoch},
@@ -127,7 +129,7 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		}
 		wantCount(100, 3)
 		// Each dismissed dead letter is in the audit log once; the others are not in it.
-		entries := auditOf(t, s, store.AuditFilter{})
+		entries := listAuditIDs(t, s, store.AuditFilter{})
 		slices.Sort(entries)
 		if want := []string{
 			dismissal("", report).ID, dismissal(id(0), store.MessageKey{}).ID,
@@ -167,21 +169,22 @@ var deadLetterTests = map[string]func(*testing.T, store.Store){
 		want.Source, want.ReplayOf, want.DeliveryID, want.TokenID = execution.SourceRerun, id(
 			0,
 		), "", ""
-		record(t, s, want)
+		applyNewRecords(t, s, want)
 		wantRecord(t, get(t, s, id(1)), want)
 	},
 	"of many that requeue at once one does": func(t *testing.T, s store.Store) {
-		requeueAtOnce(t, s, s, s, s)
+		testConcurrentRequeues(t, s, s, s, s)
 	},
 }
 
-// requeueAtOnce makes all stores mark the same records as requeued, concurrently.
-func requeueAtOnce(t *testing.T, stores ...store.Store) {
+// testConcurrentRequeues makes all stores mark the same records as requeued, concurrently.
+func testConcurrentRequeues(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n = 30
-	record(t, stores[0], nRecords(n)...)
+	applyNewRecords(t, stores[0], nRecords(n)...)
 	for i := range n {
-		apply(t, stores[0], store.Batch{Progress: []execution.Progress{failed(i, epoch, "")}})
+		apply(t, stores[0], store.Batch{Progress: []execution.Progress{failedProgress(i, epoch,
+			"")}})
 	}
 	var marked [n]atomic.Int32
 	inParallel(t, len(stores), func(worker int) error {
@@ -273,11 +276,12 @@ func testFilteredDeadLetters(t *testing.T, s store.Store) {
 	records := nRecords(12, func(i int, r *store.Record) {
 		r.AccountID, r.WorkflowID = []string{"x", "y"}[i%2], []string{"a", "b", "c"}[i%3]
 	})
-	record(t, s, records...)
+	applyNewRecords(t, s, records...)
 	reasons := []string{"timed out: 5 %", "the disk is full"}
 	var batch store.Batch
 	for i, r := range records {
-		batch.Progress = append(batch.Progress, withRecordOf(r, failed(i, epoch, reasons[i/2%2])))
+		batch.Progress = append(batch.Progress, withQueueAndWorkflowOf(r, failedProgress(i, epoch,
+			reasons[i/2%2])))
 	}
 	batch.PutAside = []store.AsideMessage{
 		{

@@ -12,16 +12,16 @@ import (
 var duplicateTests = map[string]func(*testing.T, store.Store){
 	"before and after the record": func(t *testing.T, s store.Store) {
 		addDuplicates(t, s, "early", epoch, map[string]int64{id(1): 2, id(9): 4})
-		record(t, s, nthRecord(1), nthRecord(2))
+		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
 		addDuplicates(t, s, "late", epoch, map[string]int64{id(1): 3, id(2): 1})
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 2, 1)
-		record(t, s, nthRecord(1), nthRecord(9)) // a redelivery resets nothing
+		applyNewRecords(t, s, nthRecord(1), nthRecord(9)) // a redelivery resets nothing
 		wantDuplicates(t, s, 1, 5)
 		wantDuplicates(t, s, 9, 4)
 	},
 	"a report is applied once": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		for range 3 {
 			addDuplicates(t, s, "report", epoch, map[string]int64{id(1): 2})
 		}
@@ -32,7 +32,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 		wantDuplicates(t, s, 1, 2)
 	},
 	"thousands in one report": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(20)...)
+		applyNewRecords(t, s, nRecords(20)...)
 		counts := make(map[string]int64)
 		for i := range 5_000 {
 			counts[id(i)] = int64(i) + 1
@@ -41,7 +41,7 @@ var duplicateTests = map[string]func(*testing.T, store.Store){
 		wantDuplicates(t, s, 19, 20)
 	},
 	"reports at the same time": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(20)...)
+		applyNewRecords(t, s, nRecords(20)...)
 		const reporters, reports = 4, 10
 		inParallel(t, reporters, func(reporter int) error {
 			for n := range reports {
@@ -68,7 +68,7 @@ func wantDuplicates(t *testing.T, s store.Store, n int, want int64) {
 	if got := get(t, s, id(n)).Duplicates; got != want {
 		t.Errorf("record %d: %d duplicates, want %d", n, got, want)
 	}
-	for _, r := range list(t, s, store.Filter{}, store.Position{}, math.MaxInt32) {
+	for _, r := range list(t, s, store.RecordFilter{}, store.RecordPosition{}, math.MaxInt32) {
 		if r.ID == id(n) && r.Duplicates != want {
 			t.Errorf("record %d in the list: %d duplicates, want %d", n, r.Duplicates, want)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // failureCause returns an event cause for each failure, except those of the workflow "silent".
-func failureCause(f store.Failure) *store.EventCause {
+func failureCause(f store.ExecutionFailure) *store.EventCause {
 	if f.WorkflowID == "silent" {
 		return nil
 	}
@@ -93,25 +93,26 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		s.SetFailureCause(failureCause)
 		silent := nthRecord(5)
 		silent.WorkflowID = "silent"
-		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch.Add(4), "early")}})
-		record(t, s, nthRecord(1), nthRecord(2), nthRecord(3), nthRecord(4), silent)
+		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch.Add(4),
+			"early")}})
+		applyNewRecords(t, s, nthRecord(1), nthRecord(2), nthRecord(3), nthRecord(4), silent)
 		wantHasCauses(t, s, true)
 		at := epoch.Add(time.Hour)
 		for range 2 { // the second round changes nothing
 			apply(t, s, store.Batch{Progress: []execution.Progress{
-				failed(
+				failedProgress(
 					1,
 					at,
 					"no\x00ne",
 				),
-				succeeded(2, at, "1"),
-				withRecordOf(silent, execution.Progress{
+				succeededProgress(2, at, "1"),
+				withQueueAndWorkflowOf(silent, execution.Progress{
 					ID:     silent.ID,
 					Status: execution.Failed,
 					At:     at,
 				}),
 			}})
-			if _, err := s.EndLost(t.Context(), []store.LostExecution{
+			if _, err := s.EndLostExecutions(t.Context(), []store.LostExecution{
 				{ID: id(3), StreamSequence: nthRecord(3).StreamSequence},
 			}, at.Add(time.Second), "lost"); err != nil {
 				t.Fatal(err)
@@ -138,17 +139,18 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failed(1, epoch, "no")}})
+		applyNewRecords(t, s, nthRecord(1))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(1, epoch, "no")}})
 		wantHasCauses(t, s, false)
 	},
 	"a cause becomes one event, kept for a while after publication": func(
 		t *testing.T, s store.Store,
 	) {
 		s.SetFailureCause(failureCause)
-		record(t, s, nthRecord(1), nthRecord(2))
+		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
 		apply(t, s, store.Batch{
-			Progress: []execution.Progress{failed(1, epoch, "one"), failed(2, epoch.Add(1), "two")},
+			Progress: []execution.Progress{failedProgress(1, epoch, "one"), failedProgress(2,
+				epoch.Add(1), "two")},
 		})
 		if before := decideAllEvents(t, s, epoch); len(before) != 0 {
 			t.Errorf("decided before: %+v", before)
@@ -171,16 +173,16 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 
 		// Recording the same occurrence again does not lead to another event.
-		record(t, s, nthRecord(3))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failed(3, epoch, "three")}})
+		applyNewRecords(t, s, nthRecord(3))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(3, epoch, "three")}})
 		late := epoch.Add(store.EventRetention + time.Second)
 		before := decideAllEvents(t, s, late)
 		if len(before) != 2 || before[0].ID != first.ID || before[0].Input != "" ||
 			!before[0].PublishedAt.Equal(epoch.Add(time.Second)) || before[1].ID != two.ID {
 			t.Errorf("%+v", before)
 		}
-		record(t, s, nthRecord(4))
-		apply(t, s, store.Batch{Progress: []execution.Progress{failed(4, epoch, "four")}})
+		applyNewRecords(t, s, nthRecord(4))
+		apply(t, s, store.Batch{Progress: []execution.Progress{failedProgress(4, epoch, "four")}})
 		ids := []string{}
 		for _, e := range decideAllEvents(t, s, late) {
 			ids = append(ids, e.ID)
@@ -253,39 +255,39 @@ var eventTests = map[string]func(*testing.T, store.Store){
 				"b", 31, 51, true,
 			}, {"a", 32, 52, false},
 		} {
-			if got, err := s.AcquireEventLead(t.Context(), step.caller, at(step.now),
+			if got, err := s.AcquireEventLease(t.Context(), step.caller, at(step.now),
 				at(step.until)); err != nil || got != step.want {
 				t.Errorf("step %d: %v, %v", i, got, err)
 			}
 		}
 	},
 	"senders of which some requests were refused": func(t *testing.T, s store.Store) {
-		refused := store.SenderObservation{
+		refused := store.SenderActivity{
 			WorkflowID:  "wf",
 			NodeID:      "b",
 			RefusedAt:   store.StoredTime(epoch),
 			RefusedCode: "signature_invalid",
 			Refused:     1,
 		}
-		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderObservation{
+		if err := s.AddSenders(t.Context(), "one", epoch, []store.SenderActivity{
 			{WorkflowID: "wf", NodeID: "a", VerifiedAt: epoch, Deliveries: 1}, refused,
 		}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := s.RefusedSenders(t.Context()); err != nil ||
-			!reflect.DeepEqual(got, []store.SenderObservation{refused}) {
+			!reflect.DeepEqual(got, []store.SenderActivity{refused}) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	},
 	"records of one node": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(6, func(i int, r *store.Record) {
+		applyNewRecords(t, s, nRecords(6, func(i int, r *store.Record) {
 			r.NodeID = fmt.Sprint("node ", i%3)
 		})...)
-		if got := ids(list(t, s, store.Filter{
+		if got := ids(list(t, s, store.RecordFilter{
 			WorkflowID: "workflow",
 			NodeID:     "node 1",
 			Source:     execution.SourceWebhook,
-		}, store.Position{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
+		}, store.RecordPosition{}, 5)); !slices.Equal(got, []string{id(4), id(1)}) {
 			t.Errorf("%q", got)
 		}
 	},

@@ -24,7 +24,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 		}
 		add := func(report string, filtered ...store.FilteredRequests) {
 			t.Helper()
-			if err := s.AddFiltered(t.Context(), report, epoch, filtered); err != nil {
+			if err := s.AddFilteredRequests(t.Context(), report, epoch, filtered); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,7 +36,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 				Count:      count,
 				Last:       last,
 			}
-			if got, err := s.Filtered(t.Context(), "wf", "node"); err != nil ||
+			if got, err := s.FilteredRequests(t.Context(), "wf", "node"); err != nil ||
 				!reflect.DeepEqual(got, expected) {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
@@ -73,7 +73,7 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 		})
 		want(36, requests(1, 21))
 		const total = 3 + 1 + 30 + 1 + 2 // of all nodes
-		if got, err := s.Minutes(t.Context(), epoch); err != nil || len(got) != 1 ||
+		if got, err := s.MinuteCounts(t.Context(), epoch); err != nil || len(got) != 1 ||
 			!got[0].Minute.Equal(epoch.Truncate(time.Minute)) ||
 			got[0].Kind != store.KindFiltered || got[0].Count != total {
 			t.Errorf("by minute: %+v, %v; want %d", got, err, total)
@@ -84,7 +84,8 @@ var filteredTests = map[string]func(*testing.T, store.Store){
 			Count:      1,
 			Last:       []store.FilteredRequest{{At: epoch, DeliveryID: "a\x00\xff", Place: "<&>"}},
 		})
-		if got, err := s.Filtered(t.Context(), "wf", "odd"); err != nil || len(got.Last) != 1 ||
+		if got, err := s.FilteredRequests(t.Context(), "wf", "odd"); err != nil ||
+			len(got.Last) != 1 ||
 			got.Last[0].DeliveryID != store.SanitizeText("a\x00\xff") ||
 			got.Last[0].Place != "<&>" {
 			t.Errorf("%+v, %v", got, err)

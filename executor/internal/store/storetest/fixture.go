@@ -63,7 +63,7 @@ func ids(records []store.Record) []string {
 	return all
 }
 
-func running(n int, at time.Time) execution.Progress {
+func runningProgress(n int, at time.Time) execution.Progress {
 	return execution.Progress{
 		ID:         id(n),
 		Queue:      "default",
@@ -73,7 +73,7 @@ func running(n int, at time.Time) execution.Progress {
 	}
 }
 
-func succeeded(n int, at time.Time, output string) execution.Progress {
+func succeededProgress(n int, at time.Time, output string) execution.Progress {
 	return execution.Progress{
 		ID:         id(n),
 		Queue:      "default",
@@ -84,7 +84,7 @@ func succeeded(n int, at time.Time, output string) execution.Progress {
 	}
 }
 
-func failed(n int, at time.Time, why string) execution.Progress {
+func failedProgress(n int, at time.Time, why string) execution.Progress {
 	return execution.Progress{
 		ID:         id(n),
 		Queue:      "default",
@@ -95,13 +95,13 @@ func failed(n int, at time.Time, why string) execution.Progress {
 	}
 }
 
-// withRecordOf returns step with its queue and workflow set to those of a record.
-func withRecordOf(r store.Record, step execution.Progress) execution.Progress {
+// withQueueAndWorkflowOf returns step with its queue and workflow set to those of a record.
+func withQueueAndWorkflowOf(r store.Record, step execution.Progress) execution.Progress {
 	step.Queue, step.WorkflowID = r.Queue, r.WorkflowID
 	return step
 }
 
-func apply(t *testing.T, s store.Store, batch store.Batch) store.Applied {
+func apply(t *testing.T, s store.Store, batch store.Batch) store.ApplyResult {
 	t.Helper()
 	applied, err := s.Apply(t.Context(), batch)
 	if err != nil {
@@ -110,7 +110,7 @@ func apply(t *testing.T, s store.Store, batch store.Batch) store.Applied {
 	return applied
 }
 
-func record(t *testing.T, s store.Store, records ...store.Record) {
+func applyNewRecords(t *testing.T, s store.Store, records ...store.Record) {
 	t.Helper()
 	apply(t, s, store.Batch{New: records})
 }
@@ -125,7 +125,7 @@ func get(t *testing.T, s store.Store, id string) store.Record {
 }
 
 func list(
-	t *testing.T, s store.Store, filter store.Filter, after store.Position, limit int,
+	t *testing.T, s store.Store, filter store.RecordFilter, after store.RecordPosition, limit int,
 ) []store.Record {
 	t.Helper()
 	records, err := s.List(t.Context(), filter, after, limit)
@@ -170,8 +170,8 @@ func wantRecord(t *testing.T, got, want store.Record) {
 	}
 }
 
-// wantSame reports a test error unless the lists are equal, ignoring order.
-func wantSame(t *testing.T, what string, got, want []string) {
+// wantSameElements reports a test error unless the lists are equal, ignoring order.
+func wantSameElements(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) {

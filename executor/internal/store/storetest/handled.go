@@ -22,7 +22,7 @@ func wantHandled(t *testing.T, s store.Store, stream string, want ...store.Handl
 	}
 }
 
-var handledTests = map[string]func(*testing.T, store.Store){
+var handledRangeTests = map[string]func(*testing.T, store.Store){
 	"ranges of batches are merged, by stream": func(t *testing.T, s store.Store) {
 		wantHandled(t, s, "A")
 		for _, r := range [][]store.HandledRange{

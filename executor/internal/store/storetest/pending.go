@@ -14,23 +14,23 @@ func progress(steps ...execution.Progress) store.Batch { return store.Batch{Prog
 var pendingTests = map[string]func(*testing.T, store.Store){
 	"a step that comes before its record is applied with it": func(t *testing.T, s store.Store) {
 		applied := apply(t, s,
-			progress(running(1, epoch), succeeded(1, epoch.Add(time.Second), `"x"`),
-				running(2, epoch)))
-		wantSame(t, "unknown", applied.Unknown, []string{id(1), id(2)})
+			progress(runningProgress(1, epoch), succeededProgress(1, epoch.Add(time.Second), `"x"`),
+				runningProgress(2, epoch)))
+		wantSameElements(t, "unknown", applied.Unknown, []string{id(1), id(2)})
 		apply(t, s,
-			progress(failed(1, epoch.Add(2*time.Second), "late"),
-				failed(3, epoch.Add(3*time.Second), "bad \x00\xff")))
+			progress(failedProgress(1, epoch.Add(2*time.Second), "late"),
+				failedProgress(3, epoch.Add(3*time.Second), "bad \x00\xff")))
 		// This step arrives after another final step, so it is ignored.
-		apply(t, s, progress(succeeded(3, epoch.Add(4*time.Second), "1")))
+		apply(t, s, progress(succeededProgress(3, epoch.Add(4*time.Second), "1")))
 		// The batch's own steps come after the kept steps.
 		applied = apply(t, s, store.Batch{
 			New: nRecords(4),
 			Progress: []execution.Progress{
-				succeeded(2, epoch.Add(5*time.Second), "2"), running(3, epoch),
+				succeededProgress(2, epoch.Add(5*time.Second), "2"), runningProgress(3, epoch),
 			},
 		})
-		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
-		wantSame(t, "unknown", applied.Unknown, nil)
+		wantSameElements(t, "changed", applied.Changed, []string{id(0), id(1), id(2), id(3)})
+		wantSameElements(t, "unknown", applied.Unknown, nil)
 		want := nRecords(4)
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Output = execution.Succeeded,
 			epoch, epoch.Add(time.Second), []byte(`"x"`)
@@ -47,7 +47,7 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"it keeps the number of its attempt": func(t *testing.T, s store.Store) {
-		step := succeeded(1, epoch, "1")
+		step := succeededProgress(1, epoch, "1")
 		step.Attempt = 2
 		apply(t, s, progress(step))
 		apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
@@ -59,11 +59,12 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 	"one of another queue or workflow changes nothing then, either": func(
 		t *testing.T, s store.Store,
 	) {
-		alien, own := failed(1, epoch, "forged"), succeeded(1, epoch.Add(time.Second), "1")
+		alien, own := failedProgress(1, epoch, "forged"), succeededProgress(1,
+			epoch.Add(time.Second), "1")
 		alien.WorkflowID = "another"
 		apply(t, s, progress(alien, own))
 		applied := apply(t, s, store.Batch{New: []store.Record{nthRecord(1)}})
-		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
+		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
 		want := nthRecord(1)
 		want.Status, want.FinishedAt, want.Output = execution.Succeeded, own.At, []byte("1")
 		wantRecord(t, get(t, s, id(1)), want)
@@ -73,13 +74,14 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 	) {
 		for range 3 {
 			if applied := apply(t, s,
-				progress(running(1, epoch), running(1, epoch))); applied.Dropped != 0 {
+				progress(runningProgress(1, epoch), runningProgress(1,
+					epoch))); applied.Dropped != 0 {
 				t.Errorf("dropped %d", applied.Dropped)
 			}
 		}
 		forged := store.Batch{}
 		for n := range store.MaxPendingStepsPerExecution + 2 {
-			step := failed(1, epoch, "forged")
+			step := failedProgress(1, epoch, "forged")
 			step.WorkflowID = fmt.Sprint("wf-", n)
 			forged.Progress = append(forged.Progress, step)
 		}
@@ -95,8 +97,14 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 			t,
 			s,
 			progress(
-				withRecordOf(nthRecord(1), execution.Progress{ID: id(1), Status: execution.Queued}),
-				withRecordOf(nthRecord(1), execution.Progress{ID: id(1), Status: "unheard of"}),
+				withQueueAndWorkflowOf(nthRecord(1), execution.Progress{
+					ID:     id(1),
+					Status: execution.Queued,
+				}),
+				withQueueAndWorkflowOf(nthRecord(1), execution.Progress{
+					ID:     id(1),
+					Status: "unheard of",
+				}),
 			),
 		)
 		if n := prunePending(t, s); n != 0 {
@@ -104,22 +112,22 @@ var pendingTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"pruned by age": func(t *testing.T, s store.Store) {
-		apply(t, s, progress(running(1, epoch)))
+		apply(t, s, progress(runningProgress(1, epoch)))
 		if n, err := s.PrunePending(t.Context(), time.Now().Add(-time.Hour)); n != 0 || err != nil {
 			t.Errorf("pruned %d, %v", n, err)
 		}
 		if n := prunePending(t, s); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		wantRecord(t, get(t, s, id(1)), nthRecord(1))
 	},
 }
 
-var lostTests = map[string]func(*testing.T, store.Store){
+var lostExecutionTests = map[string]func(*testing.T, store.Store){
 	"a lost one ends as failed, for good": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(5)...)
-		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "1")))
+		applyNewRecords(t, s, nRecords(5)...)
+		apply(t, s, progress(runningProgress(1, epoch), succeededProgress(2, epoch, "1")))
 		at := epoch.Add(time.Hour)
 		var lost []store.LostExecution
 		for i := range 4 {
@@ -132,13 +140,13 @@ var lostTests = map[string]func(*testing.T, store.Store){
 			StreamSequence: 1,
 		})
 		for _, want := range [][]string{{id(0), id(1)}, nil} { // the second time, both have ended
-			ended, err := s.EndLost(t.Context(), lost, at, "lost")
+			ended, err := s.EndLostExecutions(t.Context(), lost, at, "lost")
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSame(t, "ended", ended, want)
+			wantSameElements(t, "ended", ended, want)
 		}
-		apply(t, s, progress(succeeded(0, epoch, "1")))
+		apply(t, s, progress(succeededProgress(0, epoch, "1")))
 		want := nRecords(5)
 		want[0].Status, want[0].FinishedAt, want[0].Error = execution.Failed, at, "lost"
 		want[1].Status, want[1].StartedAt, want[1].FinishedAt, want[1].Error = execution.Failed,
@@ -147,18 +155,18 @@ var lostTests = map[string]func(*testing.T, store.Store){
 		for i, r := range want {
 			wantRecord(t, get(t, s, id(i)), r)
 		}
-		if dead := list(t, s, store.Filter{DeadLetter: true}, store.Position{},
+		if dead := list(t, s, store.RecordFilter{DeadLetter: true}, store.RecordPosition{},
 			10); len(dead) != 2 {
 			t.Errorf("dead letters: %v", ids(dead))
 		}
 	},
 	"a record that is not final follows its message": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(4)...)
-		apply(t, s, progress(running(1, epoch), succeeded(2, epoch, "")))
+		applyNewRecords(t, s, nRecords(4)...)
+		apply(t, s, progress(runningProgress(1, epoch), succeededProgress(2, epoch, "")))
 		again := nRecords(4, func(_ int, r *store.Record) {
 			r.StreamSequence, r.NodeID = 99, "other"
 		})
-		record(t, s, again[:3]...)
+		applyNewRecords(t, s, again[:3]...)
 		for i, want := range []uint64{99, 99, 3, 4} {
 			if got := get(t, s, id(i)); got.StreamSequence != want || got.NodeID != "node" {
 				t.Errorf("%d: %+v", i, got)
@@ -177,9 +185,9 @@ func prunePending(t *testing.T, s store.Store) int {
 	return n
 }
 
-// startsAndReportsAtOnce makes some stores record start messages while others record the reports
+// testConcurrentReports makes some stores record start messages while others record the reports
 // about them. No report may be lost, no matter whether it or its start message arrives first.
-func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
+func testConcurrentReports(t *testing.T, stores ...store.Store) {
 	t.Helper()
 	const n, batch = 600, 5
 	inParallel(t, 2*len(stores), func(worker int) error {
@@ -190,7 +198,7 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 				if worker%2 == 0 {
 					b.New = append(b.New, nthRecord(i))
 				} else {
-					b.Progress = append(b.Progress, succeeded(i, epoch, "1"))
+					b.Progress = append(b.Progress, succeededProgress(i, epoch, "1"))
 				}
 			}
 			if _, err := s.Apply(t.Context(), b); err != nil {
@@ -199,7 +207,8 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 		}
 		return nil
 	})
-	if done := list(t, stores[0], store.Filter{Status: execution.Succeeded}, store.Position{},
+	if done := list(t, stores[0], store.RecordFilter{Status: execution.Succeeded},
+		store.RecordPosition{},
 		2*n); len(done) != n {
 		t.Errorf("%d of %d succeeded", len(done), n)
 	}
@@ -212,12 +221,12 @@ func startsAndReportsAtOnce(t *testing.T, stores ...store.Store) {
 // calls full. full must change the store as if the maximum number of steps had arrived.
 func RunPendingLimit(t *testing.T, s store.Store, full func()) {
 	t.Helper()
-	apply(t, s, progress(running(0, epoch), succeeded(0, epoch, "0")))
+	apply(t, s, progress(runningProgress(0, epoch), succeededProgress(0, epoch, "0")))
 	full()
-	if applied := apply(t, s, progress(succeeded(1, epoch, "1"))); applied.Dropped != 1 {
+	if applied := apply(t, s, progress(succeededProgress(1, epoch, "1"))); applied.Dropped != 1 {
 		t.Errorf("dropped %d", applied.Dropped)
 	}
-	record(t, s, nthRecord(0), nthRecord(1))
+	applyNewRecords(t, s, nthRecord(0), nthRecord(1))
 	for i := range 2 { // the second step of the first execution was newer
 		if got := get(t, s, id(i)); got.Status != execution.Succeeded || !got.StartedAt.IsZero() {
 			t.Errorf("%+v", got)

@@ -11,16 +11,18 @@ import (
 
 var pruneTests = map[string]func(*testing.T, store.Store){
 	"the oldest first, at most so many, in any state": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(10)...)
+		applyNewRecords(t, s, nRecords(10)...)
 		apply(t, s, store.Batch{
-			Progress: []execution.Progress{running(0, epoch), succeeded(1, epoch, "")},
+			Progress: []execution.Progress{runningProgress(0, epoch), succeededProgress(1, epoch,
+				"")},
 		})
 		before := nthRecord(7).AcceptedAt
 		for _, c := range []struct{ want, left int }{{3, 7}, {3, 4}, {1, 3}, {0, 3}} {
 			if n := prune(t, s, before, 3); n != c.want {
 				t.Errorf("pruned %d, want %d", n, c.want)
 			}
-			if left := list(t, s, store.Filter{}, store.Position{}, 100); len(left) != c.left ||
+			if left := list(t, s, store.RecordFilter{}, store.RecordPosition{},
+				100); len(left) != c.left ||
 				left[len(left)-1].ID != id(10-c.left) {
 				t.Errorf("left: %q", ids(left))
 			}
@@ -33,7 +35,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		hour := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Hour) }
 		old, young := nthRecord(1), nthRecord(2)
 		young.AcceptedAt = hour(20)
-		record(t, s, old, young)
+		applyNewRecords(t, s, old, young)
 		// The old record has a recent count, and the recent record has an old one. IDs 3 and 4 have
 		// no record.
 		addDuplicates(t, s, "r1", hour(20), map[string]int64{id(1): 1})
@@ -42,7 +44,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		if n := prune(t, s, hour(10), 100); n != 1 {
 			t.Errorf("pruned %d", n)
 		}
-		record(t, s, nRecords(5)...)
+		applyNewRecords(t, s, nRecords(5)...)
 		got := []int64{}
 		for i := range 5 {
 			got = append(got, get(t, s, id(i)).Duplicates)
@@ -56,7 +58,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 		wantDuplicates(t, s, 0, 5)
 	},
 	"while records come and go on": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(2_000)...)
+		applyNewRecords(t, s, nRecords(2_000)...)
 		pruned := make(chan int, 4)
 		inParallel(t, 4, func(worker int) error {
 			total := 0
@@ -72,7 +74,7 @@ var pruneTests = map[string]func(*testing.T, store.Store){
 				batch := store.Batch{}
 				counts := make(map[string]int64)
 				for i := round * 150; i < round*150+500; i++ {
-					batch.Progress = append(batch.Progress, running(i, epoch))
+					batch.Progress = append(batch.Progress, runningProgress(i, epoch))
 					counts[id(i)] = 1
 				}
 				if _, err := s.Apply(t.Context(), batch); err != nil {

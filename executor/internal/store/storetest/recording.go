@@ -25,38 +25,41 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			RecordedAt: epoch,
 		}
 		applied := apply(t, s, store.Batch{New: []store.Record{full, bare}})
-		wantSame(t, "changed", applied.Changed, []string{id(1), id(2)})
-		wantSame(t, "unknown", applied.Unknown, nil)
+		wantSameElements(t, "changed", applied.Changed, []string{id(1), id(2)})
+		wantSameElements(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), full)
 		wantRecord(t, get(t, s, id(2)), bare)
 	},
 	"the number of the attempt is that of the last report": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1), nthRecord(2))
+		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
 		attempt := func(step execution.Progress, n int) execution.Progress {
 			step.Attempt = n
 			return step
 		}
 		begun, later := epoch.Add(time.Minute), epoch.Add(time.Hour)
-		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(running(1, begun), 1)}})
+		apply(t, s, store.Batch{Progress: []execution.Progress{attempt(runningProgress(1, begun),
+			1)}})
 		want := nthRecord(1)
 		want.Status, want.StartedAt, want.Attempts = execution.Running, begun, 1
 		wantRecord(t, get(t, s, id(1)), want)
 		// Another attempt is running, so a late report of the first attempt changes nothing.
 		applied := apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				attempt(running(1, later), 2), attempt(running(1, later), 1),
+				attempt(runningProgress(1, later), 2), attempt(runningProgress(1, later), 1),
 			},
 		})
-		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
 		applied = apply(t, s, store.Batch{
-			Progress: []execution.Progress{attempt(running(1, later), 2), running(1, later)},
+			Progress: []execution.Progress{attempt(runningProgress(1, later), 2), runningProgress(1,
+				later)},
 		})
-		wantSame(t, "changed", applied.Changed, nil)
+		wantSameElements(t, "changed", applied.Changed, nil)
 		want.Attempts = 2
 		wantRecord(t, get(t, s, id(1)), want)
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				attempt(failed(1, later, "no"), 4), attempt(succeeded(2, later, "1"), 1),
+				attempt(failedProgress(1, later, "no"), 4), attempt(succeededProgress(2, later,
+					"1"), 1),
 			},
 		})
 		want.Status, want.FinishedAt, want.Error, want.Attempts = execution.Failed, later, "no", 4
@@ -67,10 +70,11 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		wantRecord(t, get(t, s, id(2)), quick)
 	},
 	"an execution is canceled once, and stays so": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(6)...)
+		applyNewRecords(t, s, nRecords(6)...)
 		at, later := epoch.Add(time.Hour), epoch.Add(2*time.Hour)
 		apply(t, s, store.Batch{
-			Progress: []execution.Progress{running(1, epoch), succeeded(2, epoch, "1")},
+			Progress: []execution.Progress{runningProgress(1, epoch), succeededProgress(2, epoch,
+				"1")},
 		})
 		entry := func(id string) store.AuditEntry {
 			return store.AuditEntry{ID: "of " + id, At: at, Action: "cancel"}
@@ -82,7 +86,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 				t.Fatal(err)
 			}
 			slices.Sort(requested)
-			wantSame(t, "requested", requested, want)
+			wantSameElements(t, "requested", requested, want)
 		}
 		request([]string{id(0), id(1)}, id(0), id(1), id(2), id(99))
 		request(nil, id(0), id(1)) // again
@@ -90,9 +94,9 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if err != nil || len(entries) != 2 {
 			t.Errorf("the audit has %+v, %v", entries, err)
 		}
-		list := func(filter store.Filter) (ids []string) {
+		list := func(filter store.RecordFilter) (ids []string) {
 			t.Helper()
-			found, err := s.ListOldest(t.Context(), filter, store.Position{}, 10)
+			found, err := s.ListOldest(t.Context(), filter, store.RecordPosition{}, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,43 +105,49 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			}
 			return ids
 		}
-		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(0), id(1)})
+		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{
+			id(0),
+			id(1),
+		})
 		canceled, err := s.Cancel(t.Context(), []string{id(0), id(1), id(2)}, later)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantSame(t, "canceled", canceled, []string{id(0)}) // the runner cancels the running one
-		wantSame(t, "canceling", list(store.Filter{Canceling: true}), []string{id(1)})
+		// the runner cancels the running one
+		wantSameElements(t, "canceled", canceled, []string{id(0)})
+		wantSameElements(t, "canceling", list(store.RecordFilter{Canceling: true}), []string{id(1)})
 		apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				running(0, later), succeeded(0, later, "1"), failed(0, later, "late"),
+				runningProgress(0, later), succeededProgress(0, later, "1"), failedProgress(0,
+					later, "late"),
 			},
 		})
 		want := nthRecord(0)
 		want.Status, want.CancelRequestedAt, want.FinishedAt = execution.Canceled, at, later
 		wantRecord(t, get(t, s, id(0)), want)
 		// A runner's report leaves the time at which cancellation was requested unchanged.
-		step := running(1, later)
+		step := runningProgress(1, later)
 		step.Status = execution.Canceled
 		apply(t, s, store.Batch{Progress: []execution.Progress{step}})
 		want = nthRecord(1)
 		want.Status, want.StartedAt, want.CancelRequestedAt, want.FinishedAt = execution.Canceled,
 			epoch, at, later
 		wantRecord(t, get(t, s, id(1)), want)
-		wantSame(t, "canceled", list(store.Filter{Status: execution.Canceled}), []string{
-			id(0), id(1),
-		})
+		wantSameElements(t, "canceled", list(store.RecordFilter{Status: execution.Canceled}),
+			[]string{
+				id(0), id(1),
+			})
 		markRequeued(t, s, id(1), "again", true)
 	},
 	"a repeated record is left as it is": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
-		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, epoch)}})
+		applyNewRecords(t, s, nthRecord(1))
+		apply(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, epoch)}})
 		before := get(t, s, id(1))
 		before.StreamSequence = 99 // the sequence of the redelivered message
 		again := nthRecord(1)
 		again.WorkflowID, again.AcceptedAt, again.StreamSequence = "other", epoch.Add(time.Hour), 99
 		applied := apply(t, s, store.Batch{New: []store.Record{again, nthRecord(2), nthRecord(1)}})
-		wantSame(t, "changed", applied.Changed, []string{id(2)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(2)})
 		wantRecord(t, get(t, s, id(1)), before)
 	},
 	"of two records of one ID in a batch the first counts": func(t *testing.T, s store.Store) {
@@ -146,7 +156,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		applied := apply(t, s, store.Batch{
 			New: []store.Record{nthRecord(3), first, second, nthRecord(0)},
 		})
-		wantSame(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(0), id(1), id(3)})
 		wantRecord(t, get(t, s, id(1)), first)
 	},
 	"an empty batch does nothing": func(t *testing.T, s store.Store) {
@@ -158,14 +168,14 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			},
 		} {
 			applied := apply(t, s, batch)
-			wantSame(t, "changed", applied.Changed, nil)
-			wantSame(t, "unknown", applied.Unknown, nil)
+			wantSameElements(t, "changed", applied.Changed, nil)
+			wantSameElements(t, "unknown", applied.Unknown, nil)
 		}
 	},
 	"the caller's batch is not touched": func(t *testing.T, s store.Store) {
 		batch := store.Batch{
 			New:      []store.Record{nthRecord(2), nthRecord(1)},
-			Progress: []execution.Progress{failed(1, epoch, "\x00")},
+			Progress: []execution.Progress{failedProgress(1, epoch, "\x00")},
 			PutAside: []store.AsideMessage{{StreamSequence: 2}, {StreamSequence: 1}},
 		}
 		apply(t, s, batch)
@@ -177,9 +187,9 @@ var applyTests = map[string]func(*testing.T, store.Store){
 	"a large batch of which some are there": func(t *testing.T, s store.Store) {
 		all := nRecords(300, setComputedID)
 		applied := apply(t, s, store.Batch{New: slices.Clone(all[100:200])})
-		wantSame(t, "changed", applied.Changed, ids(all[100:200]))
+		wantSameElements(t, "changed", applied.Changed, ids(all[100:200]))
 		applied = apply(t, s, store.Batch{New: append(slices.Clone(all), all[0])})
-		wantSame(t, "changed", applied.Changed, append(ids(all[:100]), ids(all[200:])...))
+		wantSameElements(t, "changed", applied.Changed, append(ids(all[:100]), ids(all[200:])...))
 		for _, r := range all {
 			wantRecord(t, get(t, s, r.ID), r)
 		}
@@ -188,7 +198,8 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		const n = 5_000
 		batch := store.Batch{New: nRecords(n)}
 		for i := range n {
-			batch.Progress = append(batch.Progress, running(i, epoch), succeeded(i, epoch, "1"))
+			batch.Progress = append(batch.Progress, runningProgress(i, epoch), succeededProgress(i,
+				epoch, "1"))
 			batch.PutAside = append(batch.PutAside, store.AsideMessage{
 				StreamSequence: uint64(i) + 1,
 				At:             epoch,
@@ -197,7 +208,8 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		if applied := apply(t, s, batch); len(applied.Changed) != n || len(applied.Unknown) != 0 {
 			t.Fatalf("changed %d, unknown %d", len(applied.Changed), len(applied.Unknown))
 		}
-		records := list(t, s, store.Filter{Status: execution.Succeeded}, store.Position{}, 2*n)
+		records := list(t, s, store.RecordFilter{Status: execution.Succeeded},
+			store.RecordPosition{}, 2*n)
 		if len(records) != n {
 			t.Fatalf("%d records", len(records))
 		}
@@ -211,7 +223,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"what is not there is not found": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		for _, unknown := range []string{id(2), "", "no uuid", "\x00", "\xff", "' OR 1=1 --", "%"} {
 			if r, err := s.Get(t.Context(), unknown); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("Get %q: %+v, %v", unknown, r, err)
@@ -219,7 +231,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"many are read at once": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(store.MaxGetMany)...)
+		applyNewRecords(t, s, nRecords(store.MaxGetMany)...)
 		all := ids(nRecords(store.MaxGetMany))
 		for _, c := range []struct{ ask, want []string }{
 			{nil, nil},
@@ -231,7 +243,7 @@ var applyTests = map[string]func(*testing.T, store.Store){
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSame(t, "GetMany", ids(records), c.want)
+			wantSameElements(t, "GetMany", ids(records), c.want)
 		}
 		if _, err := s.GetMany(t.Context(), append(all, "one more")); err == nil {
 			t.Error("more than the limit was accepted")
@@ -268,11 +280,11 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				if before == execution.Rejected {
 					r.Status = execution.Rejected
 				}
-				record(t, s, r)
+				applyNewRecords(t, s, r)
 				for _, step := range paths[before] {
 					apply(t, s, store.Batch{
 						Progress: []execution.Progress{
-							withRecordOf(r, execution.Progress{
+							withQueueAndWorkflowOf(r, execution.Progress{
 								ID:     r.ID,
 								Status: step,
 								At:     epoch,
@@ -289,7 +301,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				at := epoch.Add(time.Hour)
 				applied := apply(t, s, store.Batch{
 					Progress: []execution.Progress{
-						withRecordOf(r, execution.Progress{
+						withQueueAndWorkflowOf(r, execution.Progress{
 							ID:     r.ID,
 							Status: after,
 							At:     at,
@@ -300,7 +312,7 @@ var progressTests = map[string]func(*testing.T, store.Store){
 				})
 				want := was
 				if after.Follows(before) {
-					wantSame(t, "changed", applied.Changed, []string{r.ID})
+					wantSameElements(t, "changed", applied.Changed, []string{r.ID})
 					want.Status = after
 					switch after { //nolint:exhaustive // the others follow nothing
 					case execution.Running:
@@ -314,28 +326,29 @@ var progressTests = map[string]func(*testing.T, store.Store){
 						want.Error = "after"
 					}
 				} else {
-					wantSame(t, "changed", applied.Changed, nil)
+					wantSameElements(t, "changed", applied.Changed, nil)
 				}
-				wantSame(t, "unknown", applied.Unknown, nil)
+				wantSameElements(t, "unknown", applied.Unknown, nil)
 				wantRecord(t, get(t, s, r.ID), want)
 			}
 		}
 	},
 	"a batch is applied in order, after its records": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		applied := apply(t, s, store.Batch{
 			New: []store.Record{nthRecord(2), nthRecord(3), nthRecord(4)},
 			Progress: []execution.Progress{
 				// The last step is late.
-				running(2, epoch), failed(2, epoch.Add(1*time.Second), "why"),
-				succeeded(2, epoch.Add(2*time.Second), "1"),
+				runningProgress(2, epoch), failedProgress(2, epoch.Add(1*time.Second), "why"),
+				succeededProgress(2, epoch.Add(2*time.Second), "1"),
 				// The second step arrives after a later one.
-				succeeded(3, epoch.Add(3*time.Second), `"x"`), running(3, epoch.Add(4*time.Second)),
+				succeededProgress(3, epoch.Add(3*time.Second), `"x"`), runningProgress(3, epoch.Add(4*time.Second)),
 				// The second step is a duplicate.
-				running(1, epoch.Add(5*time.Second)), running(1, epoch.Add(6*time.Second)),
+				runningProgress(1, epoch.Add(5*time.Second)), runningProgress(1,
+					epoch.Add(6*time.Second)),
 			},
 		})
-		wantSame(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(1), id(2), id(3), id(4)})
 		want := nthRecord(2)
 		want.Status, want.StartedAt, want.FinishedAt, want.Error = execution.Failed, epoch,
 			epoch.Add(1*time.Second), "why"
@@ -349,12 +362,12 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		wantRecord(t, get(t, s, id(1)), want)
 	},
 	"steps over several batches": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		for _, step := range []execution.Progress{
-			running(1, epoch), running(1, epoch.Add(time.Second)),
-			succeeded(1, epoch.Add(2*time.Second), ""),
-			failed(1, epoch.Add(3*time.Second), "late"),
-			succeeded(1, epoch.Add(4*time.Second), "5"),
+			runningProgress(1, epoch), runningProgress(1, epoch.Add(time.Second)),
+			succeededProgress(1, epoch.Add(2*time.Second), ""),
+			failedProgress(1, epoch.Add(3*time.Second), "late"),
+			succeededProgress(1, epoch.Add(4*time.Second), "5"),
 		} {
 			apply(t, s, store.Batch{Progress: []execution.Progress{step}})
 		}
@@ -371,15 +384,17 @@ var progressTests = map[string]func(*testing.T, store.Store){
 			return step
 		}
 		at := func(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
-		record(t, s, nRecords(4)...)
-		apply(t, s, store.Batch{Progress: []execution.Progress{running(1, at(1))}})
+		applyNewRecords(t, s, nRecords(4)...)
+		apply(t, s, store.Batch{Progress: []execution.Progress{runningProgress(1, at(1))}})
 		// The last step arrives before its record.
 		apply(t, s, store.Batch{Progress: []execution.Progress{
-			began(succeeded(0, at(2), "1"), at(1)), began(failed(1, at(3), "why"), at(2)),
-			running(2, at(1)), began(succeeded(2, at(3), ""), at(2)),
-			failed(3, at(4), "nothing was run"), began(succeeded(4, at(9), ""), at(8)),
+			began(succeededProgress(0, at(2), "1"), at(1)), began(failedProgress(1, at(3), "why"),
+				at(2)),
+			runningProgress(2, at(1)), began(succeededProgress(2, at(3), ""), at(2)),
+			failedProgress(3, at(4), "nothing was run"), began(succeededProgress(4, at(9), ""),
+				at(8)),
 		}})
-		record(t, s, nthRecord(4))
+		applyNewRecords(t, s, nthRecord(4))
 		want := nRecords(5)
 		want[0].Status, want[0].StartedAt, want[0].FinishedAt, want[0].Output = execution.Succeeded,
 			at(1), at(2), []byte("1")
@@ -394,14 +409,15 @@ var progressTests = map[string]func(*testing.T, store.Store){
 		}
 	},
 	"unknown executions are named once, as they were": func(t *testing.T, s store.Store) {
-		record(t, s, nthRecord(1))
+		applyNewRecords(t, s, nthRecord(1))
 		applied := apply(t, s, store.Batch{Progress: []execution.Progress{
-			running(8, epoch), running(1, epoch), succeeded(8, epoch, ""), failed(9, epoch, ""),
+			runningProgress(8, epoch), runningProgress(1, epoch), succeededProgress(8, epoch,
+				""), failedProgress(9, epoch, ""),
 			{ID: "bad\x00\xff", Status: execution.Running},
 			{ID: "", Status: execution.Queued},
 		}})
-		wantSame(t, "unknown", applied.Unknown, []string{id(8), id(9), "bad\x00\xff", ""})
-		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		wantSameElements(t, "unknown", applied.Unknown, []string{id(8), id(9), "bad\x00\xff", ""})
+		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
 		if applied.Dropped != 0 {
 			t.Errorf("dropped %d", applied.Dropped)
 		}
@@ -409,27 +425,31 @@ var progressTests = map[string]func(*testing.T, store.Store){
 	"a step of another queue or workflow changes nothing, and is named once": func(
 		t *testing.T, s store.Store,
 	) {
-		record(t, s, nthRecord(1), nthRecord(2))
-		otherQueue, otherWorkflow, unaddressed := running(1, epoch), failed(1, epoch, "forged"),
-			succeeded(1, epoch, "1")
+		applyNewRecords(t, s, nthRecord(1), nthRecord(2))
+		otherQueue, otherWorkflow, unaddressed := runningProgress(1, epoch), failedProgress(1,
+			epoch, "forged"),
+			succeededProgress(1, epoch, "1")
 		otherQueue.Queue, otherWorkflow.WorkflowID = "gpu", "another"
 		unaddressed.Queue, unaddressed.WorkflowID = "", ""
 		applied := apply(t, s, store.Batch{
 			Progress: []execution.Progress{
-				otherQueue, otherWorkflow, unaddressed, running(2, epoch),
+				otherQueue, otherWorkflow, unaddressed, runningProgress(2, epoch),
 			},
 		})
-		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
-		wantSame(t, "changed", applied.Changed, []string{id(2)})
-		wantSame(t, "unknown", applied.Unknown, nil)
+		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(2)})
+		wantSameElements(t, "unknown", applied.Unknown, nil)
 		wantRecord(t, get(t, s, id(1)), nthRecord(1))
 		// The step from the execution's own runner is applied, even if the batch also has a forged
 		// one.
 		applied = apply(t, s, store.Batch{
-			Progress: []execution.Progress{otherWorkflow, succeeded(1, epoch, "1"), otherWorkflow},
+			Progress: []execution.Progress{
+				otherWorkflow, succeededProgress(1, epoch, "1"),
+				otherWorkflow,
+			},
 		})
-		wantSame(t, "foreign", applied.Foreign, []string{id(1)})
-		wantSame(t, "changed", applied.Changed, []string{id(1)})
+		wantSameElements(t, "foreign", applied.Foreign, []string{id(1)})
+		wantSameElements(t, "changed", applied.Changed, []string{id(1)})
 		if got := get(t, s, id(1)); got.Status != execution.Succeeded {
 			t.Errorf("%+v", got)
 		}

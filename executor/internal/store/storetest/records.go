@@ -23,7 +23,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			r.ID, r.AcceptedAt = odd+r.ID[1:], epoch
 			records = append(records, r)
 		}
-		record(t, s, records...)
+		applyNewRecords(t, s, records...)
 		want := slices.Clone(records)
 		slices.SortFunc(want, func(a, b store.Record) int {
 			if c := b.AcceptedAt.Compare(a.AcceptedAt); c != 0 {
@@ -33,38 +33,39 @@ var listTests = map[string]func(*testing.T, store.Store){
 		})
 		for _, size := range []int{1, 2, 7, 34, 35, 36, 1000} {
 			var got []string
-			after := store.Position{}
+			after := store.RecordPosition{}
 			for {
-				page := list(t, s, store.Filter{}, after, size)
+				page := list(t, s, store.RecordFilter{}, after, size)
 				got = append(got, ids(page)...)
 				if len(page) < size {
 					break
 				}
 				last := page[len(page)-1]
-				after = store.Position{AcceptedAt: last.AcceptedAt, ID: last.ID}
+				after = store.RecordPosition{AcceptedAt: last.AcceptedAt, ID: last.ID}
 			}
 			if !slices.Equal(got, ids(want)) {
 				t.Errorf("pages of %d: %q, want %q", size, got, ids(want))
 			}
 		}
-		if none := list(t, s, store.Filter{}, store.Position{}, 0); len(none) != 0 {
+		if none := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 0); len(none) != 0 {
 			t.Errorf("limit 0: %d", len(none))
 		}
 	},
 	"a page is not moved by what is newer or gone": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(6)...)
-		page := list(t, s, store.Filter{}, store.Position{}, 3)
-		after := store.Position{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
-		record(t, s, nthRecord(50))
+		applyNewRecords(t, s, nRecords(6)...)
+		page := list(t, s, store.RecordFilter{}, store.RecordPosition{}, 3)
+		after := store.RecordPosition{AcceptedAt: page[2].AcceptedAt, ID: page[2].ID}
+		applyNewRecords(t, s, nthRecord(50))
 		prune(t, s, nthRecord(1).AcceptedAt, 10)
-		if got := ids(list(t, s, store.Filter{}, after, 3)); !slices.Equal(got, []string{
+		if got := ids(list(t, s, store.RecordFilter{}, after, 3)); !slices.Equal(got, []string{
 			id(2), id(1),
 		}) {
 			t.Errorf("%q", got)
 		}
 		// A position need not be the position of a record.
-		between := store.Position{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
-		if got := ids(list(t, s, store.Filter{}, between, 1)); !slices.Equal(got, []string{id(2)}) {
+		between := store.RecordPosition{AcceptedAt: nthRecord(2).AcceptedAt.Add(time.Millisecond)}
+		if got := ids(list(t, s, store.RecordFilter{}, between, 1)); !slices.Equal(got,
+			[]string{id(2)}) {
 			t.Errorf("%q", got)
 		}
 	},
@@ -79,7 +80,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 				r.Status = execution.Rejected
 			}
 		})
-		record(t, s, records...)
+		applyNewRecords(t, s, records...)
 		for i := range records {
 			switch r := &records[i]; {
 			case r.Status == execution.Rejected:
@@ -88,15 +89,19 @@ var listTests = map[string]func(*testing.T, store.Store){
 					t,
 					s,
 					store.Batch{
-						Progress: []execution.Progress{withRecordOf(*r, running(i, epoch))},
+						Progress: []execution.Progress{withQueueAndWorkflowOf(*r, runningProgress(i,
+							epoch))},
 					},
 				)
 				r.Status = execution.Running
 			case i%5 == 2:
 				apply(t, s, store.Batch{
 					Progress: []execution.Progress{
-						withRecordOf(*r,
-							failed(i, epoch, []string{"Why? %_ it is so", "%_ IT", "x%x it"}[i%3])),
+						withQueueAndWorkflowOf(*r,
+							failedProgress(i, epoch, []string{
+								"Why? %_ it is so", "%_ IT",
+								"x%x it",
+							}[i%3])),
 					},
 				})
 				r.Status, r.Error = execution.Failed, []string{
@@ -113,14 +118,14 @@ var listTests = map[string]func(*testing.T, store.Store){
 				}
 			}
 			var got []string
-			after := store.Position{}
+			after := store.RecordPosition{}
 			for {
 				page := list(t, s, filter, after, 25)
 				got = append(got, ids(page)...)
 				if len(page) < 25 {
 					break
 				}
-				after = store.Position{AcceptedAt: page[24].AcceptedAt, ID: page[24].ID}
+				after = store.RecordPosition{AcceptedAt: page[24].AcceptedAt, ID: page[24].ID}
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%+v: %q, want %q", filter, got, want)
@@ -146,7 +151,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 			AccountOneWorkflow, AccountTwoWorkflows,
 			AccountMovedWorkflow, AccountManyNodes,
 		} {
-			for _, filter := range []store.Filter{
+			for _, filter := range []store.RecordFilter{
 				{AccountID: account},
 				{AccountID: account, WorkflowID: "moved"},
 				{AccountID: account, Source: execution.SourceRerun},
@@ -160,7 +165,7 @@ var listTests = map[string]func(*testing.T, store.Store){
 						want = append(want, r.ID)
 					}
 				}
-				if got := ids(list(t, s, filter, store.Position{}, 2_000)); !slices.Equal(got,
+				if got := ids(list(t, s, filter, store.RecordPosition{}, 2_000)); !slices.Equal(got,
 					want) {
 					t.Errorf("%+v: %q, want %q", filter, got, want)
 				}
@@ -174,17 +179,17 @@ var listTests = map[string]func(*testing.T, store.Store){
 	"bounds finer than a microsecond": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.AcceptedAt = epoch
-		record(t, s, r)
+		applyNewRecords(t, s, r)
 		for _, c := range []struct {
-			filter store.Filter
+			filter store.RecordFilter
 			want   int
 		}{
-			{store.Filter{Since: epoch}, 1},
-			{store.Filter{Since: epoch.Add(1)}, 0},
-			{store.Filter{Until: epoch}, 0},
-			{store.Filter{Until: epoch.Add(1)}, 1},
+			{store.RecordFilter{Since: epoch}, 1},
+			{store.RecordFilter{Since: epoch.Add(1)}, 0},
+			{store.RecordFilter{Until: epoch}, 0},
+			{store.RecordFilter{Until: epoch.Add(1)}, 1},
 		} {
-			if got := len(list(t, s, c.filter, store.Position{}, 5)); got != c.want {
+			if got := len(list(t, s, c.filter, store.RecordPosition{}, 5)); got != c.want {
 				t.Errorf("%+v: %d, want %d", c.filter, got, c.want)
 			}
 		}
@@ -198,9 +203,9 @@ var listTests = map[string]func(*testing.T, store.Store){
 }
 
 // listOldest reads a whole list, oldest first, page by page.
-func listOldest(t *testing.T, s store.Store, filter store.Filter, size int) (all []string) {
+func listOldest(t *testing.T, s store.Store, filter store.RecordFilter, size int) (all []string) {
 	t.Helper()
-	after := store.Position{}
+	after := store.RecordPosition{}
 	for {
 		page, err := s.ListOldest(t.Context(), filter, after, size)
 		if err != nil {
@@ -210,13 +215,13 @@ func listOldest(t *testing.T, s store.Store, filter store.Filter, size int) (all
 		if len(page) < size {
 			return all
 		}
-		after = store.Position{AcceptedAt: page[size-1].AcceptedAt, ID: page[size-1].ID}
+		after = store.RecordPosition{AcceptedAt: page[size-1].AcceptedAt, ID: page[size-1].ID}
 	}
 }
 
-func combinations() []store.Filter {
-	filters := []store.Filter{{}}
-	add := func(set ...func(*store.Filter)) {
+func combinations() []store.RecordFilter {
+	filters := []store.RecordFilter{{}}
+	add := func(set ...func(*store.RecordFilter)) {
 		for _, f := range slices.Clone(filters) {
 			for _, change := range set {
 				with := f
@@ -225,30 +230,30 @@ func combinations() []store.Filter {
 			}
 		}
 	}
-	add(func(f *store.Filter) {
+	add(func(f *store.RecordFilter) {
 		f.AccountID = "acme"
-	}, func(f *store.Filter) { f.AccountID = "none" })
-	add(func(f *store.Filter) {
+	}, func(f *store.RecordFilter) { f.AccountID = "none" })
+	add(func(f *store.RecordFilter) {
 		f.WorkflowID = "a"
-	}, func(f *store.Filter) { f.WorkflowID = "none" })
-	add(func(f *store.Filter) {
+	}, func(f *store.RecordFilter) { f.WorkflowID = "none" })
+	add(func(f *store.RecordFilter) {
 		f.Status = execution.Queued
-	}, func(f *store.Filter) { f.Status = execution.Running },
-		func(f *store.Filter) {
+	}, func(f *store.RecordFilter) { f.Status = execution.Running },
+		func(f *store.RecordFilter) {
 			f.Status = execution.Failed
-		}, func(f *store.Filter) { f.Status = execution.Rejected })
-	add(func(f *store.Filter) { f.Source = execution.SourceRerun })
-	add(func(f *store.Filter) {
+		}, func(f *store.RecordFilter) { f.Status = execution.Rejected })
+	add(func(f *store.RecordFilter) { f.Source = execution.SourceRerun })
+	add(func(f *store.RecordFilter) {
 		f.DeliveryID = "d"
-	}, func(f *store.Filter) { f.DeliveryID = "it's %_ ü" },
-		func(f *store.Filter) { f.DeliveryPrefix = "it's %_ " })
-	add(func(f *store.Filter) { f.Reason = "%_ it" })
-	add(func(f *store.Filter) { f.Since = epoch.Add(5 * time.Second) })
-	add(func(f *store.Filter) { f.Until = epoch.Add(15 * time.Second) })
+	}, func(f *store.RecordFilter) { f.DeliveryID = "it's %_ ü" },
+		func(f *store.RecordFilter) { f.DeliveryPrefix = "it's %_ " })
+	add(func(f *store.RecordFilter) { f.Reason = "%_ it" })
+	add(func(f *store.RecordFilter) { f.Since = epoch.Add(5 * time.Second) })
+	add(func(f *store.RecordFilter) { f.Until = epoch.Add(15 * time.Second) })
 	return filters
 }
 
-func matches(f store.Filter, r store.Record) bool {
+func matches(f store.RecordFilter, r store.Record) bool {
 	return (f.AccountID == "" || f.AccountID == r.AccountID) &&
 		(f.WorkflowID == "" || f.WorkflowID == r.WorkflowID) &&
 		(f.Status == "" || f.Status == r.Status) &&
@@ -260,8 +265,8 @@ func matches(f store.Filter, r store.Record) bool {
 
 var countByTimeTests = map[string]func(*testing.T, store.Store){
 	"by steps that begin where 1970 says": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(150)...) // one per second from 12:00:00.123456
-		got := countByTime(t, s, store.Filter{}, time.Minute)
+		applyNewRecords(t, s, nRecords(150)...) // one per second from 12:00:00.123456
+		got := countByTime(t, s, store.RecordFilter{}, time.Minute)
 		noon := epoch.Truncate(time.Hour)
 		want := []store.IntervalCount{
 			{At: noon, Records: 60}, {At: noon.Add(time.Minute), Records: 60}, {
@@ -272,13 +277,13 @@ var countByTimeTests = map[string]func(*testing.T, store.Store){
 		if !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if got := countByTime(t, s, store.Filter{}, 24*time.Hour); len(got) != 1 ||
+		if got := countByTime(t, s, store.RecordFilter{}, 24*time.Hour); len(got) != 1 ||
 			got[0].Records != 150 || !got[0].At.Equal(epoch.Truncate(24*time.Hour)) {
 			t.Errorf("a day: %v", got)
 		}
 	},
 	"what the filter shows, without empty steps": func(t *testing.T, s store.Store) {
-		record(t, s, nRecords(10, func(i int, r *store.Record) {
+		applyNewRecords(t, s, nRecords(10, func(i int, r *store.Record) {
 			r.AcceptedAt = epoch.Add(time.Duration(i) * time.Hour)
 			r.WorkflowID = []string{"a", "b"}[i%2]
 			if i > 6 {
@@ -286,20 +291,20 @@ var countByTimeTests = map[string]func(*testing.T, store.Store){
 			}
 		})...)
 		for _, c := range []struct {
-			filter store.Filter
+			filter store.RecordFilter
 			hours  []int
 		}{
-			{store.Filter{WorkflowID: "a"}, []int{0, 2, 4, 6, 8}},
+			{store.RecordFilter{WorkflowID: "a"}, []int{0, 2, 4, 6, 8}},
 			{
-				store.Filter{
+				store.RecordFilter{
 					WorkflowID: "a",
 					Since:      epoch.Add(3 * time.Hour),
 					Until:      epoch.Add(8 * time.Hour),
 				}, []int{4, 6},
 			},
-			{store.Filter{Status: execution.Rejected}, []int{7, 8, 9}},
-			{store.Filter{Status: execution.Rejected, WorkflowID: "b"}, []int{7, 9}},
-			{store.Filter{WorkflowID: "none"}, nil},
+			{store.RecordFilter{Status: execution.Rejected}, []int{7, 8, 9}},
+			{store.RecordFilter{Status: execution.Rejected, WorkflowID: "b"}, []int{7, 9}},
+			{store.RecordFilter{WorkflowID: "none"}, nil},
 		} {
 			var want []store.IntervalCount
 			for _, h := range c.hours {
@@ -316,7 +321,7 @@ var countByTimeTests = map[string]func(*testing.T, store.Store){
 }
 
 func countByTime(
-	t *testing.T, s store.Store, filter store.Filter, step time.Duration,
+	t *testing.T, s store.Store, filter store.RecordFilter, step time.Duration,
 ) []store.IntervalCount {
 	t.Helper()
 	counts, err := s.CountByTime(t.Context(), filter, step)

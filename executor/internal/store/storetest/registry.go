@@ -61,7 +61,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("after 5, where 3 was reached: %v", err)
 		}
 		wantRegistryCopy(t, s, 3, revision("a", 3, "a"))
-		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) > 0 {
+		if ids := listAuditIDs(t, s, store.AuditFilter{}); len(ids) > 0 {
 			t.Errorf("entries %q", ids)
 		}
 	},
@@ -73,7 +73,7 @@ var registryTests = map[string]func(*testing.T, store.Store){
 				t.Fatal(err)
 			}
 		}
-		if ids := auditOf(t, s, store.AuditFilter{}); len(ids) != 1 {
+		if ids := listAuditIDs(t, s, store.AuditFilter{}); len(ids) != 1 {
 			t.Errorf("entries %q", ids)
 		}
 	},

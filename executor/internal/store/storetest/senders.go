@@ -10,32 +10,32 @@ import (
 var senderTests = map[string]func(*testing.T, store.Store){
 	"reports add up, and each counts once": func(t *testing.T, s store.Store) {
 		at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
-		add := func(id string, seen ...store.SenderObservation) {
+		add := func(id string, seen ...store.SenderActivity) {
 			t.Helper()
 			if err := s.AddSenders(t.Context(), id, epoch, seen); err != nil {
 				t.Fatal(err)
 			}
 		}
-		want := func(expected store.SenderObservation) {
+		want := func(expected store.SenderActivity) {
 			t.Helper()
 			expected.WorkflowID, expected.NodeID = "wf", "node"
-			got, err := s.SenderObservation(t.Context(), "wf", "node")
+			got, err := s.SenderActivity(t.Context(), "wf", "node")
 			if err != nil || got != expected {
 				t.Errorf("%+v, %v; want %+v", got, err, expected)
 			}
 		}
-		want(store.SenderObservation{})
+		want(store.SenderActivity{})
 		add("none")
-		add("one", store.SenderObservation{
+		add("one", store.SenderActivity{
 			WorkflowID: "wf",
 			NodeID:     "node",
 			VerifiedAt: at(5),
 			Deliveries: 3,
 			WithoutID:  1,
 		},
-			store.SenderObservation{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
-		want(store.SenderObservation{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
-		add("two", store.SenderObservation{
+			store.SenderActivity{WorkflowID: "wf", NodeID: "other", HandshakeAt: at(9)})
+		want(store.SenderActivity{VerifiedAt: at(5), Deliveries: 3, WithoutID: 1})
+		add("two", store.SenderActivity{
 			WorkflowID:    "wf",
 			NodeID:        "node",
 			RefusedAt:     at(7),
@@ -43,7 +43,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			RefusedReason: "no\x00ne",
 			Refused:       2,
 		})
-		refused := store.SenderObservation{
+		refused := store.SenderActivity{
 			VerifiedAt:    at(5),
 			Deliveries:    3,
 			WithoutID:     1,
@@ -53,12 +53,12 @@ var senderTests = map[string]func(*testing.T, store.Store){
 			Refused:       2,
 		}
 		want(refused)
-		add("two", store.SenderObservation{WorkflowID: "wf", NodeID: "node", Refused: 2})
+		add("two", store.SenderActivity{WorkflowID: "wf", NodeID: "node", Refused: 2})
 		want(refused)
 		// An ingress's report may be late.
 		add(
 			"late",
-			store.SenderObservation{
+			store.SenderActivity{
 				WorkflowID:  "wf",
 				NodeID:      "node",
 				VerifiedAt:  at(4),
@@ -68,7 +68,7 @@ var senderTests = map[string]func(*testing.T, store.Store){
 				Refused:     1,
 				Deliveries:  1,
 			},
-			store.SenderObservation{
+			store.SenderActivity{
 				WorkflowID: "wf",
 				NodeID:     "node",
 				VerifiedAt: at(8),
@@ -81,12 +81,12 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		if err := s.ForgetSender(t.Context(), "wf", "node"); err != nil {
 			t.Fatal(err)
 		}
-		want(store.SenderObservation{})
+		want(store.SenderActivity{})
 	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.Sender, r.Verified = "stripe", true
-		record(t, s, r, nthRecord(2))
+		applyNewRecords(t, s, r, nthRecord(2))
 		if got := get(t, s, r.ID); got.Sender != "stripe" || !got.Verified {
 			t.Errorf("%+v", got)
 		}

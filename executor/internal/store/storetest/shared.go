@@ -9,15 +9,15 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-type opener = func(ctx context.Context) (store.Store, error)
+type openFunc = func(ctx context.Context) (store.Store, error)
 
-var sharedTests = map[string]func(*testing.T, opener){
-	"everything is there after reopening": func(t *testing.T, open opener) {
+var sharedDatabaseTests = map[string]func(*testing.T, openFunc){
+	"everything is there after reopening": func(t *testing.T, open openFunc) {
 		first := mustOpen(t, open)
 		want := nthRecord(1)
-		record(t, first, want)
+		applyNewRecords(t, first, want)
 		apply(t, first, store.Batch{
-			Progress: []execution.Progress{failed(1, epoch, "why")},
+			Progress: []execution.Progress{failedProgress(1, epoch, "why")},
 			PutAside: []store.AsideMessage{{StreamSequence: 7, At: epoch}},
 		})
 		markRequeued(t, first, id(1), "again", true)
@@ -30,7 +30,7 @@ var sharedTests = map[string]func(*testing.T, opener){
 			execution.Failed, epoch, "why", 3, "again"
 		wantRecord(t, get(t, second, id(1)), want)
 		addDuplicates(t, second, "report", epoch, map[string]int64{id(1): 3})
-		record(t, second, nthRecord(2))
+		applyNewRecords(t, second, nthRecord(2))
 		wantDuplicates(t, second, 1, 3)
 		wantDuplicates(t, second, 2, 4)
 		if found, err := second.ListAside(t.Context(), store.AsideFilter{},
@@ -42,23 +42,23 @@ var sharedTests = map[string]func(*testing.T, opener){
 			t.Errorf("used: %v, %v", used, err)
 		}
 	},
-	"what one returned the other sees": func(t *testing.T, open opener) {
+	"what one returned the other sees": func(t *testing.T, open openFunc) {
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
 		for i := range 20 {
-			record(t, first, nthRecord(i))
+			applyNewRecords(t, first, nthRecord(i))
 			wantRecord(t, get(t, other, id(i)), nthRecord(i))
 			first, other = other, first
 		}
 	},
-	"overlapping batches of two": func(t *testing.T, open opener) {
+	"overlapping batches of two": func(t *testing.T, open openFunc) {
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
-		applyOverlapping(t, first, other, first, other)
+		testOverlappingBatches(t, first, other, first, other)
 	},
-	"starts and their reports at once": func(t *testing.T, open opener) {
+	"starts and their reports at once": func(t *testing.T, open openFunc) {
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
-		startsAndReportsAtOnce(t, first, other)
+		testConcurrentReports(t, first, other)
 	},
-	"two meet the same new workflows in opposite orders": func(t *testing.T, open opener) {
+	"two meet the same new workflows in opposite orders": func(t *testing.T, open openFunc) {
 		const batches, size = 20, 50
 		stores := []store.Store{closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))}
 		inParallel(t, len(stores), func(worker int) error {
@@ -80,7 +80,8 @@ var sharedTests = map[string]func(*testing.T, opener){
 			return nil
 		})
 		counts := map[string]int{}
-		for _, r := range list(t, stores[0], store.Filter{}, store.Position{}, 3*batches*size) {
+		for _, r := range list(t, stores[0], store.RecordFilter{}, store.RecordPosition{},
+			3*batches*size) {
 			counts[r.WorkflowID]++
 		}
 		for n := range batches * size {
@@ -89,11 +90,11 @@ var sharedTests = map[string]func(*testing.T, opener){
 			}
 		}
 	},
-	"of two that requeue at once one does": func(t *testing.T, open opener) {
+	"of two that requeue at once one does": func(t *testing.T, open openFunc) {
 		first, other := closeAtEnd(t, mustOpen(t, open)), closeAtEnd(t, mustOpen(t, open))
-		requeueAtOnce(t, first, other, first, other)
+		testConcurrentRequeues(t, first, other, first, other)
 	},
-	"eight open an empty database at once": func(t *testing.T, open opener) {
+	"eight open an empty database at once": func(t *testing.T, open openFunc) {
 		inParallel(t, 8, func(worker int) error {
 			s, err := open(t.Context())
 			if err != nil {
@@ -105,14 +106,15 @@ var sharedTests = map[string]func(*testing.T, opener){
 			}
 			return s.Close()
 		})
-		if found := list(t, closeAtEnd(t, mustOpen(t, open)), store.Filter{}, store.Position{},
+		if found := list(t, closeAtEnd(t, mustOpen(t, open)), store.RecordFilter{},
+			store.RecordPosition{},
 			100); len(found) != 8 {
 			t.Errorf("%d records", len(found))
 		}
 	},
 }
 
-func mustOpen(t *testing.T, open opener) store.Store {
+func mustOpen(t *testing.T, open openFunc) store.Store {
 	t.Helper()
 	s, err := open(t.Context())
 	if err != nil {

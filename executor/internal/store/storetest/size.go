@@ -13,7 +13,7 @@ var sizeTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("empty: %+v", empty)
 		}
 		const records = 5_000
-		record(t, s, nRecords(records)...)
+		applyNewRecords(t, s, nRecords(records)...)
 		full := size(t, s)
 		if full.Records != records || !full.Oldest.Equal(nthRecord(0).AcceptedAt) {
 			t.Errorf("%d records since %s: %+v", records, nthRecord(0).AcceptedAt, full)

@@ -17,7 +17,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"apply":        applyTests,
 		"progress":     progressTests,
 		"early":        pendingTests,
-		"lost":         lostTests,
+		"lost":         lostExecutionTests,
 		"list":         listTests,
 		"count":        countByTimeTests,
 		"duplicates":   duplicateTests,
@@ -25,14 +25,14 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"tokens":       tokenTests,
 		"senders":      senderTests,
 		"filtered":     filteredTests,
-		"put aside":    asideTests,
+		"put aside":    asideMessageTests,
 		"dead letters": deadLetterTests,
 		"prune":        pruneTests,
 		"audit":        auditTests,
 		"sessions":     sessionTests,
 		"registry":     registryTests,
 		"values":       valueTests,
-		"decided":      handledTests,
+		"decided":      handledRangeTests,
 		"context":      contextTests,
 		"events":       eventTests,
 		"size":         sizeTests,
@@ -51,14 +51,14 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunShared tests several stores on one database. create creates an empty database and returns a
-// function that opens it. Each call of that function must open the database like a separate
-// process.
-func RunShared(
+// RunSharedDatabase tests several stores on one database. create creates an empty database and
+// returns a function that opens it. Each call of that function must open the database like a
+// separate process.
+func RunSharedDatabase(
 	t *testing.T, create func(t *testing.T) (open func(ctx context.Context) (store.Store, error)),
 ) {
 	t.Helper()
-	for name, test := range sharedTests {
+	for name, test := range sharedDatabaseTests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, create(t))

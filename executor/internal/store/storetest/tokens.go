@@ -16,16 +16,16 @@ var tokenTests = map[string]func(*testing.T, store.Store){
 			r.TokenID, r.Status = token, status
 			return r
 		}
-		record(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued),
+		applyNewRecords(t, s, used(5, "a", execution.Queued), used(3, "a", execution.Queued),
 			used(2, "b", execution.Queued))
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 2})
-		record(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
+		applyNewRecords(t, s, used(4, "a", execution.Queued), used(7, "b", execution.Rejected),
 			used(9, "", execution.Queued))
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// A redelivered message is not another use.
 		again := used(5, "a", execution.Queued)
 		again.AcceptedAt = epoch.Add(time.Hour)
-		record(t, s, again)
+		applyNewRecords(t, s, again)
 		wantTokensUsed(t, s, map[string]int{"a": 5, "b": 7})
 		// A token stays used when its records are deleted.
 		prune(t, s, epoch.Add(24*time.Hour), 100)

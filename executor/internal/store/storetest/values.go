@@ -20,9 +20,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			r := nthRecord(n)
 			r.ContentType, r.Error = text, text
 			r.DeliveryID = text[:min(len(text), execution.MaxDeliveryIDBytes)]
-			record(t, s, r)
+			applyNewRecords(t, s, r)
 			wantRecord(t, get(t, s, r.ID), r)
-			if found := list(t, s, store.Filter{DeliveryID: r.DeliveryID}, store.Position{},
+			if found := list(t, s, store.RecordFilter{DeliveryID: r.DeliveryID},
+				store.RecordPosition{},
 				5); len(found) != 1 || found[0].ID != r.ID {
 				t.Errorf("by delivery ID %.20q: %q", r.DeliveryID, ids(found))
 			}
@@ -46,10 +47,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 				if !r.HasComputedID() {
 					t.Errorf("%s is not known as the ID of %q", r.ID, key)
 				}
-				record(t, s, r)
+				applyNewRecords(t, s, r)
 			}
 		}
-		if found := list(t, s, store.Filter{DeliveryID: "evt_1"}, store.Position{},
+		if found := list(t, s, store.RecordFilter{DeliveryID: "evt_1"}, store.RecordPosition{},
 			7); len(found) != 6 {
 			t.Errorf("found %q", ids(found))
 		}
@@ -60,9 +61,10 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		const broken, stored = "a\x00b\xff\xfec\xed\xa0\x80", "a\ufffdb\ufffdc\ufffd"
 		r := nthRecord(1)
 		r.DeliveryID, r.ContentType = broken, broken
-		record(t, s, r, nthRecord(2))
+		applyNewRecords(t, s, r, nthRecord(2))
 		apply(t, s, store.Batch{
-			Progress: []execution.Progress{failed(1, epoch, broken), succeeded(2, epoch, broken)},
+			Progress: []execution.Progress{failedProgress(1, epoch, broken), succeededProgress(2,
+				epoch, broken)},
 			PutAside: []store.AsideMessage{
 				{StreamSequence: 1, Subject: broken, Reason: broken, At: epoch},
 			},
@@ -75,7 +77,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 			t.Errorf("output %q", got)
 		}
 		// A record is found by the same text that it was stored with.
-		if found := list(t, s, store.Filter{DeliveryID: broken}, store.Position{},
+		if found := list(t, s, store.RecordFilter{DeliveryID: broken}, store.RecordPosition{},
 			5); len(found) != 1 {
 			t.Errorf("found %d", len(found))
 		}
@@ -111,7 +113,7 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		} {
 			r := nthRecord(n)
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.at, c.at, c.at, c.at
-			record(t, s, r)
+			applyNewRecords(t, s, r)
 			r.AcceptedAt, r.RecordedAt, r.StartedAt, r.FinishedAt = c.want, c.want, c.want, c.want
 			wantRecord(t, get(t, s, r.ID), r)
 		}
@@ -120,14 +122,14 @@ var valueTests = map[string]func(*testing.T, store.Store){
 		r := nthRecord(1)
 		r.BodyBytes, r.StreamSequence = math.MaxInt64, math.MaxInt64
 		r.Output = []byte(strings.Repeat("x", 1<<20))
-		record(t, s, r)
+		applyNewRecords(t, s, r)
 		wantRecord(t, get(t, s, r.ID), r)
 	},
 	"an empty output is none": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.Output = []byte{}
-		record(t, s, r)
-		apply(t, s, store.Batch{Progress: []execution.Progress{succeeded(1, epoch, "")}})
+		applyNewRecords(t, s, r)
+		apply(t, s, store.Batch{Progress: []execution.Progress{succeededProgress(1, epoch, "")}})
 		if got := get(t, s, id(1)).Output; got != nil {
 			t.Errorf("output %q", got)
 		}

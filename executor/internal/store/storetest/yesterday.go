@@ -8,13 +8,13 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// RunFirstRelease tests a store whose database was created with the schema of the first release,
-// was filled with the rows listed here, and is then opened by the current code:
+// RunFirstReleaseSchema tests a store whose database was created with the schema of the first
+// release, was filled with the rows listed here, and is then opened by the current code:
 //   - Get(id(0)) is queued(0), with 3 duplicates counted;
 //   - Get(id(1)) is queued(1), failed with "an error", started one second after it was accepted and
 //     finished two seconds after;
 //   - report "report" has been applied; the token "token" was last used at the epoch.
-func RunFirstRelease(t *testing.T, s store.Store) {
+func RunFirstReleaseSchema(t *testing.T, s store.Store) {
 	t.Helper()
 	first := nthRecord(0)
 	first.Duplicates = 3
@@ -39,9 +39,10 @@ func RunFirstRelease(t *testing.T, s store.Store) {
 	addDuplicates(t, s, "another", epoch, map[string]int64{id(0): 1})
 	first.Duplicates = 4
 	first.Status, first.StartedAt = execution.Running, first.AcceptedAt.Add(time.Minute)
-	record(t, s, nthRecord(0), nthRecord(2))
+	applyNewRecords(t, s, nthRecord(0), nthRecord(2))
 	apply(t, s, store.Batch{
-		Progress: []execution.Progress{running(0, first.StartedAt), running(1, epoch)},
+		Progress: []execution.Progress{runningProgress(0, first.StartedAt), runningProgress(1,
+			epoch)},
 	})
 	wantRecord(t, get(t, s, id(0)), first)
 	wantRecord(t, get(t, s, id(1)), second)

@@ -14,8 +14,8 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
-// Check reads a backup file as Restore would, and returns an *UnusableError if its content could
-// not be restored. It does not need an installation and changes nothing.
+// Check reads a backup file as Restore would, and returns an *UnusableFileError if its content
+// could not be restored. It does not need an installation and changes nothing.
 func Check(path string) (Manifest, error) {
 	r, err := open(path)
 	if err != nil {
@@ -25,23 +25,24 @@ func Check(path string) (Manifest, error) {
 	return r.Manifest, r.verify(path)
 }
 
-// verify returns an *UnusableError if any of the file's content could not be restored. It also sets
-// Manifest.Keys.
+// verify returns an *UnusableFileError if any of the file's content could not be restored. It also
+// sets Manifest.Keys.
 func (r *reader) verify(path string) error {
 	var err error
 	for _, of := range r.Manifest.Streams {
 		err = errors.Join(err, r.verifyStream(of))
 	}
-	err = errors.Join(err, r.verifyRecords(recordsName, "records", r.Manifest.Records))
-	if r.has(auditName) {
-		err = errors.Join(err, r.verifyRecords(auditName, "entries of the audit", r.Manifest.Audit))
+	err = errors.Join(err, r.verifyRecords(recordsEntryName, "records", r.Manifest.Records))
+	if r.has(auditEntryName) {
+		err = errors.Join(err, r.verifyRecords(auditEntryName, "entries of the audit",
+			r.Manifest.Audit))
 	}
 	keys := map[string]bool{}
 	for _, of := range r.Manifest.Buckets {
 		err = errors.Join(err, r.verifyBucket(of, keys))
 	}
 	if err != nil {
-		return &UnusableError{
+		return &UnusableFileError{
 			path, "cannot be restored: " + strings.ReplaceAll(err.Error(), "\n", "; "),
 		}
 	}
@@ -58,7 +59,7 @@ func (r *reader) verifyStream(want Stream) error {
 		return fmt.Errorf("there is no stream %s in this version", want.Name)
 	}
 	found, next := 0, want.First
-	err := r.messages(streamEntry(want.Name), func(m message) error {
+	err := r.messages(streamEntryName(want.Name), func(m message) error {
 		found++
 		switch {
 		case m.Sequence < next || m.Sequence > want.Last:
@@ -99,7 +100,7 @@ func (s Stream) restoredSubjects() []string {
 		return []string{stream.ReportsSubjects}
 	}
 	if queue, ok := stream.QueueOfStream(s.Name); ok && execution.ValidName(queue) {
-		return stream.DefaultSettings.OwnConfig(queue, stream.QueueStreamLimits{}).Subjects
+		return stream.DefaultSettings.OwnStreamConfig(queue, stream.QueueStreamLimits{}).Subjects
 	}
 	if queue, ok := stream.QueueOfProgressStream(s.Name); ok && execution.ValidName(queue) {
 		return stream.DefaultSettings.OwnProgressConfig(queue, stream.QueueStreamLimits{}).Subjects
@@ -132,7 +133,7 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 		if err := json.Unmarshal(text, &part); err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
-		if found += len(part.Records); name == auditName {
+		if found += len(part.Records); name == auditEntryName {
 			found += len(part.Audit)
 		}
 		return nil
@@ -150,7 +151,7 @@ func (r *reader) verifyRecords(name, what string, want int) error {
 // error if this version cannot decode one of the records.
 func (r *reader) verifyBucket(want Bucket, keys map[string]bool) error {
 	live := map[string]bool{}
-	err := r.messages(bucketEntry(want.Name), func(m message) error {
+	err := r.messages(bucketEntryName(want.Name), func(m message) error {
 		if !strings.HasPrefix(m.Subject, registry.SubjectOf(want.Name, "")) {
 			return fmt.Errorf("record %d has the subject %s, which is not the bucket's", m.Sequence,
 				m.Subject)

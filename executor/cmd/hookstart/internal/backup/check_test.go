@@ -29,7 +29,7 @@ func sound(t *testing.T) contents {
 	start := stream.StartSubject("default", "wf", "node")
 	return contents{
 		manifest: Manifest{
-			Format:       currentFormat,
+			Format:       currentFormatVersion,
 			Version:      "test",
 			TakenAt:      time.Now(),
 			WithMessages: true,
@@ -43,18 +43,18 @@ func sound(t *testing.T) contents {
 			Buckets: []Bucket{{Name: registry.Bucket, Records: 1}, {Name: registry.SecretsBucket}},
 		},
 		messages: map[string][]message{
-			streamEntry(stream.ExecutionsName): {
+			streamEntryName(stream.ExecutionsName): {
 				{Sequence: 3, Subject: start}, {Sequence: 6, Subject: start},
 			},
-			streamEntry(stream.ProgressName): nil, streamEntry(stream.ReportsName): nil,
-			bucketEntry(registry.Bucket): {
+			streamEntryName(stream.ProgressName): nil, streamEntryName(stream.ReportsName): nil,
+			bucketEntryName(registry.Bucket): {
 				{
 					Sequence: 1,
 					Subject:  registry.SubjectOf(registry.Bucket, "account.acme"),
 					Data:     account,
 				},
 			},
-			bucketEntry(registry.SecretsBucket): nil,
+			bucketEntryName(registry.SecretsBucket): nil,
 		},
 		records: []string{`{"Records":[{},{}]}`},
 		audit:   []string{`{"Audit":[{"ID":"a"}]}`},
@@ -72,10 +72,10 @@ func (c *contents) addOwn(sequence uint64, p stream.Layout) {
 			Last:     1,
 			Messages: 1,
 		})
-	c.messages[streamEntry(starts)] = []message{
+	c.messages[streamEntryName(starts)] = []message{
 		{Sequence: sequence, Subject: p.StartSubject("default", "wf", "node")},
 	}
-	c.messages[streamEntry(reports)] = []message{
+	c.messages[streamEntryName(reports)] = []message{
 		{
 			Sequence: 1,
 			Subject:  stream.Layout{Own: true}.ProgressSubject("default", "wf", "execution"),
@@ -102,8 +102,8 @@ func (c contents) write(t *testing.T) (path string) {
 			}
 		}
 	}
-	part(recordsName, c.records)
-	part(auditName, c.audit)
+	part(recordsEntryName, c.records)
+	part(auditEntryName, c.audit)
 	for name, messages := range c.messages {
 		var lines []string
 		for _, m := range messages {
@@ -127,7 +127,7 @@ func (c contents) write(t *testing.T) (path string) {
 // Check rejects every file that a restore would reject.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	executions, buckets := streamEntry(stream.ExecutionsName), bucketEntry(registry.Bucket)
+	executions, buckets := streamEntryName(stream.ExecutionsName), bucketEntryName(registry.Bucket)
 	report := stream.ProgressSubject("default", "wf", "execution")
 	for what, c := range map[string]struct {
 		change func(*contents)
@@ -150,7 +150,7 @@ func TestCheck(t *testing.T) {
 			c.messages[executions] = c.messages[executions][:1]
 		}, "there are 1 messages, and must be 2"},
 		"a consumer beyond the end": {func(c *contents) {
-			c.manifest.Streams[0].Consumers = []GroupPosition{{Floor: 7}}
+			c.manifest.Streams[0].Consumers = []RunnerGroupPosition{{Floor: 7}}
 		}, "has acknowledged 7 of 6"},
 		"a stream of another version": {func(c *contents) {
 			c.manifest.Streams = append(c.manifest.Streams, Stream{Name: "ELSEWHERE"})
@@ -216,7 +216,7 @@ func TestCheckFindsTheKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := sound(t)
-	of.messages[bucketEntry(registry.SecretsBucket)] = []message{
+	of.messages[bucketEntryName(registry.SecretsBucket)] = []message{
 		{
 			Sequence: 1, Subject: registry.SubjectOf(registry.SecretsBucket, "wf.node"),
 			Data: secrets,

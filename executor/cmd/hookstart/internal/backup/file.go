@@ -63,12 +63,12 @@ import (
 // Versions of the file format. A program can read all versions up to its own. Only files with
 // queues' own streams have the newer version, so earlier programs can read all other files.
 const (
-	formatSharedStreams = 1
-	formatOwnStreams    = 2
-	currentFormat       = formatOwnStreams
+	formatVersionSharedStreams = 1
+	formatVersionOwnStreams    = 2
+	currentFormatVersion       = formatVersionOwnStreams
 )
 
-const manifestName = "manifest.json"
+const manifestEntryName = "manifest.json"
 
 // Parts of the last line of a file: trailerPrefix, 64 hexadecimal digits, trailerSuffix.
 const (
@@ -111,7 +111,7 @@ func (w *writer) finish(m Manifest) error {
 	if err != nil {
 		return err
 	}
-	to, err := w.createEntry(manifestName)
+	to, err := w.createEntry(manifestEntryName)
 	if err != nil {
 		return err
 	}
@@ -149,12 +149,12 @@ type reader struct {
 	zip      *zip.Reader
 }
 
-// UnusableError is the error for a file that cannot be restored.
-type UnusableError struct {
+// UnusableFileError is the error for a file that cannot be restored.
+type UnusableFileError struct {
 	Path, Problem string
 }
 
-func (e *UnusableError) Error() string { return e.Path + " " + e.Problem }
+func (e *UnusableFileError) Error() string { return e.Path + " " + e.Problem }
 
 // open opens a file after verifying its checksum.
 func open(path string) (r *reader, err error) {
@@ -167,19 +167,19 @@ func open(path string) (r *reader, err error) {
 			_ = file.Close()
 		}
 	}()
-	length, err := checkFile(file, path)
+	length, err := verifyChecksum(file, path)
 	if err != nil {
 		return nil, err
 	}
 	r = &reader{file: file}
 	if r.zip, err = zip.NewReader(io.NewSectionReader(file, 0, length), length); err != nil {
-		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
+		return nil, &UnusableFileError{path, "is not a backup of hookstart: " + err.Error()}
 	}
 	if err := r.readManifest(); err != nil {
-		return nil, &UnusableError{path, "is not a backup of hookstart: " + err.Error()}
+		return nil, &UnusableFileError{path, "is not a backup of hookstart: " + err.Error()}
 	}
-	if r.Manifest.Format > currentFormat {
-		return nil, &UnusableError{
+	if r.Manifest.Format > currentFormatVersion {
+		return nil, &UnusableFileError{
 			path,
 			fmt.Sprintf("was made by a newer version, %s; restore it with that one",
 				r.Manifest.Version),
@@ -188,15 +188,15 @@ func open(path string) (r *reader, err error) {
 	return r, nil
 }
 
-// checkFile verifies the file's checksum and returns the length of the archive in the file.
-func checkFile(file *os.File, path string) (length int64, err error) {
+// verifyChecksum verifies the file's checksum and returns the length of the archive in the file.
+func verifyChecksum(file *os.File, path string) (length int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
 	begin := make([]byte, 4)
 	if _, err := file.ReadAt(begin, 0); err != nil || !bytes.HasPrefix(begin, []byte("PK")) {
-		return 0, &UnusableError{path, "is not a backup of hookstart"}
+		return 0, &UnusableFileError{path, "is not a backup of hookstart"}
 	}
 	length = info.Size() - int64(trailerLength)
 	end := make([]byte, trailerLength)
@@ -207,7 +207,7 @@ func checkFile(file *os.File, path string) (length int64, err error) {
 	}
 	if !bytes.HasPrefix(end, []byte(trailerPrefix)) ||
 		!bytes.HasSuffix(end, []byte(trailerSuffix)) {
-		return 0, &UnusableError{path, "is truncated: its end is missing"}
+		return 0, &UnusableFileError{path, "is truncated: its end is missing"}
 	}
 	hashed := sha256.New()
 	if _, err := io.Copy(hashed, io.NewSectionReader(file, 0, length)); err != nil {
@@ -216,7 +216,7 @@ func checkFile(file *os.File, path string) (length int64, err error) {
 	if string(
 		end[len(trailerPrefix):len(end)-len(trailerSuffix)],
 	) != hex.EncodeToString(hashed.Sum(nil)) {
-		return 0, &UnusableError{
+		return 0, &UnusableFileError{
 			path, "is damaged: its contents do not have the checksum at its end",
 		}
 	}
@@ -224,7 +224,7 @@ func checkFile(file *os.File, path string) (length int64, err error) {
 }
 
 func (r *reader) readManifest() error {
-	from, err := r.zip.Open(manifestName)
+	from, err := r.zip.Open(manifestEntryName)
 	if err != nil {
 		return err
 	}

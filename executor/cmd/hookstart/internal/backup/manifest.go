@@ -28,11 +28,11 @@ type Stream struct {
 	Name string `json:"name"`
 	// First and Last are the sequences of the stream's oldest and newest messages, because the
 	// records refer to messages by sequence. First > Last means that the stream was empty.
-	First     uint64          `json:"first"`
-	Last      uint64          `json:"last"`
-	Messages  int             `json:"messages"` // number of messages in the file
-	Recorded  uint64          `json:"recorded"` // every message up to this sequence is in the records
-	Consumers []GroupPosition `json:"consumers,omitempty"`
+	First     uint64                `json:"first"`
+	Last      uint64                `json:"last"`
+	Messages  int                   `json:"messages"` // number of messages in the file
+	Recorded  uint64                `json:"recorded"` // every message up to this sequence is in the records
+	Consumers []RunnerGroupPosition `json:"consumers,omitempty"`
 	// Subjects holds the subjects of the stream. It is empty in files of versions that did not
 	// store them.
 	Subjects []string `json:"subjects,omitempty"`
@@ -44,8 +44,8 @@ type Stream struct {
 	Foreign int `json:"foreign,omitempty"`
 }
 
-// GroupPosition is the position of a group of runners.
-type GroupPosition struct {
+// RunnerGroupPosition is the position of a group of runners.
+type RunnerGroupPosition struct {
 	Config jetstream.ConsumerConfig `json:"config"`
 	// Floor is the sequence up to which every message has been acknowledged.
 	Floor uint64 `json:"floor"`
@@ -67,7 +67,7 @@ type message struct {
 	Data     []byte              `json:"data,omitempty"`
 }
 
-func (m message) msg() *nats.Msg {
+func (m message) natsMsg() *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Header: nats.Header(m.Headers), Data: m.Data}
 }
 
@@ -75,10 +75,10 @@ func (m message) msg() *nats.Msg {
 func (m message) isDeletion() bool { return len(m.Headers[kvOperationHeader]) > 0 }
 
 const (
-	recordsName = "records.jsonl"
-	auditName   = "audit.jsonl"
+	recordsEntryName = "records.jsonl"
+	auditEntryName   = "audit.jsonl"
 )
 
-func streamEntry(name string) string { return "streams/" + name }
+func streamEntryName(name string) string { return "streams/" + name }
 
-func bucketEntry(name string) string { return "buckets/" + name }
+func bucketEntryName(name string) string { return "buckets/" + name }

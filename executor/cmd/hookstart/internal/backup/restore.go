@@ -34,8 +34,8 @@ func (e *MissingKeysError) Error() string {
 	return "tokens and secrets in the file are sealed: " + strings.Join(e.Lack, "; ")
 }
 
-// Options holds the options of a restore.
-type Options struct {
+// RestoreOptions holds the options of a restore.
+type RestoreOptions struct {
 	WithMessages bool // whether to also restore the messages in the file
 	// WithoutKeys allows restoring records that processes of the installation cannot decrypt.
 	WithoutKeys bool
@@ -52,22 +52,24 @@ const consumerPauseDuration = time.Hour
 // rebuildDedupe). Restore therefore publishes the messages again, in order and with their original
 // sequences, because the records refer to them by sequence. Meanwhile the recorder and the groups
 // of runners are paused. Afterwards they continue at their positions in the backup.
-func Restore(ctx context.Context, i Installation, path string, how Options) (Manifest, error) {
+func Restore(ctx context.Context, i Installation, path string, how RestoreOptions) (Manifest,
+	error,
+) {
 	r, err := open(path)
 	if err != nil {
-		return Manifest{}, nothingRestored(err)
+		return Manifest{}, nothingRestoredError(err)
 	}
 	defer r.close()
 	if err := r.verify(path); err != nil {
-		return r.Manifest, nothingRestored(err)
+		return r.Manifest, nothingRestoredError(err)
 	}
 	m := r.Manifest
 	m.WithMessages = m.WithMessages && how.WithMessages
-	if err := i.mustBeEmpty(ctx); err != nil {
-		return m, nothingRestored(err)
+	if err := i.checkEmpty(ctx); err != nil {
+		return m, nothingRestoredError(err)
 	}
-	if err := i.mustHaveKeys(ctx, m.Keys); err != nil && !how.WithoutKeys {
-		return m, nothingRestored(err)
+	if err := i.checkKeysAvailable(ctx, m.Keys); err != nil && !how.WithoutKeys {
+		return m, nothingRestoredError(err)
 	}
 	if err := i.markRestoring(ctx); err != nil {
 		return m, err
@@ -79,11 +81,13 @@ func Restore(ctx context.Context, i Installation, path string, how Options) (Man
 	return m, nil
 }
 
-// nothingRestored adds "nothing was restored" to the error of a check that precedes the restore.
-func nothingRestored(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
+// nothingRestoredError adds "nothing was restored" to the error of a check that precedes the
+// restore.
+func nothingRestoredError(err error) error { return fmt.Errorf("%w; nothing was restored", err) }
 
-// mustHaveKeys returns a *MissingKeysError if an executor or an ingress lacks one of the keys.
-func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
+// checkKeysAvailable returns a *MissingKeysError if an executor or an ingress lacks one of the
+// keys.
+func (i Installation) checkKeysAvailable(ctx context.Context, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -107,9 +111,9 @@ func (i Installation) mustHaveKeys(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// mustBeEmpty checks that NATS is empty; the database is checked when its first records are
+// checkEmpty checks that NATS is empty; the database is checked when its first records are
 // restored.
-func (i Installation) mustBeEmpty(ctx context.Context) error {
+func (i Installation) checkEmpty(ctx context.Context) error {
 	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
 		s, err := i.JetStream.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -146,7 +150,7 @@ func (i Installation) mustBeEmpty(ctx context.Context) error {
 }
 
 func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error {
-	if err := i.createOwnStreams(ctx, r, m); err != nil {
+	if err := i.createQueueStreams(ctx, r, m); err != nil {
 		return err
 	}
 	var positions []consumerPosition
@@ -166,12 +170,12 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		}
 		i.logf("%s: up to message %d", of.Name, of.Last)
 	}
-	if err := i.restoreLines(ctx, r, recordsName); err != nil {
+	if err := i.restoreDatabasePart(ctx, r, recordsEntryName); err != nil {
 		return err
 	}
 	i.logf("records: %d executions", m.Records)
-	if r.has(auditName) {
-		if err := i.restoreLines(ctx, r, auditName); err != nil {
+	if r.has(auditEntryName) {
+		if err := i.restoreDatabasePart(ctx, r, auditEntryName); err != nil {
 			return err
 		}
 	}
@@ -228,11 +232,11 @@ func (i Installation) writeIdentity(ctx context.Context, restoring bool) error {
 // recorderWaitTimeout is the maximum time to wait until the executors consume a new stream.
 const recorderWaitTimeout = 30 * time.Second
 
-// createOwnStreams creates a stream for each queue in the file that had its own, with the limits in
-// the queue's record, and waits until the executors consume them. If there are too few servers for
-// the replicas, or none with the placement tags, the stream has no placement tags and as many
+// createQueueStreams creates a stream for each queue in the file that had its own, with the limits
+// in the queue's record, and waits until the executors consume them. If there are too few servers
+// for the replicas, or none with the placement tags, the stream has no placement tags and as many
 // replicas as EXECUTIONS.
-func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifest) error {
+func (i Installation) createQueueStreams(ctx context.Context, r *reader, m Manifest) error {
 	limits := map[string]stream.QueueStreamLimits{}
 	for _, of := range m.Streams {
 		if queue, ok := stream.QueueOfStream(of.Name); ok {
@@ -243,7 +247,7 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 		return nil
 	}
 	queues := registry.SubjectOf(registry.Bucket, registry.QueuePrefix)
-	if err := r.messages(bucketEntry(registry.Bucket), func(m message) error {
+	if err := r.messages(bucketEntryName(registry.Bucket), func(m message) error {
 		queue, ok := strings.CutPrefix(m.Subject, queues)
 		if _, own := limits[queue]; !ok || !own || m.isDeletion() {
 			return nil
@@ -254,7 +258,7 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 	}); err != nil {
 		return err
 	}
-	shared, err := stream.ReadState(ctx, i.JetStream)
+	shared, err := stream.ReadExecutionsState(ctx, i.JetStream)
 	if err != nil {
 		return err
 	}
@@ -274,7 +278,7 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 			stream.OwnStreamName(queue),
 			stream.OwnProgressStreamName(queue),
 		} {
-			if err := i.awaitRecorder(ctx, name); err != nil {
+			if err := i.awaitRecorderConsumer(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -282,8 +286,8 @@ func (i Installation) createOwnStreams(ctx context.Context, r *reader, m Manifes
 	return nil
 }
 
-// awaitRecorder waits until the executors have a consumer for a stream.
-func (i Installation) awaitRecorder(ctx context.Context, name string) (err error) {
+// awaitRecorderConsumer waits until the executors have a consumer for a stream.
+func (i Installation) awaitRecorderConsumer(ctx context.Context, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, recorderWaitTimeout)
 	defer cancel()
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
@@ -391,7 +395,7 @@ func (i Installation) restoreStream(
 		to.dedup = min(to.dedup, of.Dedup)
 	}
 	subjects := of.restoredSubjects()
-	if err := r.messages(streamEntry(of.Name), func(m message) error {
+	if err := r.messages(streamEntryName(of.Name), func(m message) error {
 		if !matchesAny(subjects, m.Subject) { // already recorded, as verify has checked
 			return nil
 		}
@@ -433,7 +437,7 @@ func (p *backupPublisher) publish(ctx context.Context, m message, name string) e
 	if err := p.fillGap(ctx, name, m.Sequence); err != nil {
 		return err
 	}
-	msg := m.msg()
+	msg := m.natsMsg()
 	if time.Since(m.At) > p.dedup { // too old to be in the deduplication window
 		msg.Header.Del(jetstream.MsgIDHeader)
 	}
@@ -507,10 +511,10 @@ func (p *backupPublisher) awaitAcks(ctx context.Context) error {
 	return nil
 }
 
-// restoreLines writes a part of the file to the database. It fails if the part is records.jsonl and
-// the database is not empty.
-func (i Installation) restoreLines(ctx context.Context, r *reader, name string) error {
-	first := name == recordsName
+// restoreDatabasePart writes a part of the file to the database. It fails if the part is
+// records.jsonl and the database is not empty.
+func (i Installation) restoreDatabasePart(ctx context.Context, r *reader, name string) error {
+	first := name == recordsEntryName
 	return r.lines(name, func(line []byte) error {
 		err := i.API.RestoreRecords(ctx, line, first)
 		if first = false; err != nil {
@@ -553,8 +557,8 @@ func (i Installation) restoreCancellations(ctx context.Context, line []byte) err
 // restoreReports publishes the reports that had not been applied. Call it after the executions of
 // these reports have been restored.
 func (i Installation) restoreReports(ctx context.Context, r *reader) error {
-	return r.messages(streamEntry(stream.ReportsName), func(m message) error {
-		_, err := i.JetStream.PublishMsg(ctx, m.msg())
+	return r.messages(streamEntryName(stream.ReportsName), func(m message) error {
+		_, err := i.JetStream.PublishMsg(ctx, m.natsMsg())
 		return err
 	})
 }
@@ -568,7 +572,7 @@ func (i Installation) restoreBucket(
 	to := &backupPublisher{js: i.JetStream, next: 1}
 	accounts := registry.SubjectOf(registry.Bucket, registry.AccountPrefix)
 	var last message // the message of the newest account record
-	if err := r.messages(bucketEntry(bucket), func(m message) error {
+	if err := r.messages(bucketEntryName(bucket), func(m message) error {
 		if m.Subject == registry.SubjectOf(registry.Bucket, registry.PlansKey) ||
 			m.Subject == registry.SubjectOf(registry.Bucket, registry.InstallationKey) {
 			return nil
@@ -578,7 +582,7 @@ func (i Installation) restoreBucket(
 		if strings.HasPrefix(m.Subject, accounts) {
 			last = m
 		}
-		return to.send(ctx, m.msg())
+		return to.send(ctx, m.natsMsg())
 	}); err != nil {
 		return "", err
 	}
@@ -586,5 +590,5 @@ func (i Installation) restoreBucket(
 		return "", to.awaitAcks(ctx)
 	}
 	return strings.TrimPrefix(last.Subject, accounts),
-		errors.Join(to.send(ctx, last.msg()), to.awaitAcks(ctx))
+		errors.Join(to.send(ctx, last.natsMsg()), to.awaitAcks(ctx))
 }

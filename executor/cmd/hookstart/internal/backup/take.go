@@ -65,7 +65,7 @@ func Take(
 	}
 	defer w.abandon()
 	m = Manifest{
-		Format:       formatSharedStreams,
+		Format:       formatVersionSharedStreams,
 		Version:      i.Version,
 		TakenAt:      time.Now().UTC(),
 		WithMessages: withMessages,
@@ -85,7 +85,7 @@ func Take(
 
 // writeParts writes the parts in the order that the package documentation explains.
 func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) error {
-	names, err := i.streams(ctx)
+	names, err := i.streamNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		}
 		m.Streams = append(m.Streams, Stream{Name: name, Recorded: floor})
 		if _, own := stream.QueueOfStream(name); own {
-			m.Format = formatOwnStreams
+			m.Format = formatVersionOwnStreams
 		}
 	}
 	audited, err := i.auditCopiedUntil(ctx)
@@ -108,7 +108,8 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 	}
 	i.logf("records: %d executions", m.Records)
 	for n := range m.Streams {
-		if m.Streams[n].Consumers, err = i.groups(ctx, m.Streams[n].Name); err != nil {
+		if m.Streams[n].Consumers, err = i.runnerGroupPositions(ctx,
+			m.Streams[n].Name); err != nil {
 			return err
 		}
 	}
@@ -133,9 +134,9 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 	return i.writeAudit(ctx, w, m, audited, until)
 }
 
-// streams returns the names of the streams in the order in which they are read: streams of reports
-// after streams of start messages.
-func (i Installation) streams(ctx context.Context) ([]string, error) {
+// streamNames returns the names of the streams in the order in which they are read: streams of
+// reports after streams of start messages.
+func (i Installation) streamNames(ctx context.Context) ([]string, error) {
 	names, reports := []string{stream.ExecutionsName}, []string{stream.ProgressName}
 	owned, err := stream.QueuesWithOwnStreams(ctx, i.JetStream)
 	if err != nil {
@@ -207,7 +208,7 @@ type newestRecord struct {
 func (i Installation) writeAudit(
 	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestRecord,
 ) error {
-	to, err := w.createEntry(auditName)
+	to, err := w.createEntry(auditEntryName)
 	if err != nil {
 		return err
 	}
@@ -233,8 +234,8 @@ func (i Installation) writeAudit(
 // maxAuditEntriesPerLine is the maximum number of audit entries in one line.
 const maxAuditEntriesPerLine = 500
 
-// auditLine is one line of audit.jsonl, in the form that the operators' API accepts.
-type auditLine struct {
+// auditEntry is one line of audit.jsonl, in the form that the operators' API accepts.
+type auditEntry struct {
 	ID, ActorKind, ActorID, ActorName, Action, AccountID, WorkflowID, NodeID, Changes string
 	At                                                                                time.Time
 }
@@ -252,12 +253,12 @@ func (i Installation) writeAuditHistory(
 	if err != nil {
 		return err
 	}
-	var entries []auditLine
+	var entries []auditEntry
 	flush := func() error {
 		if len(entries) == 0 {
 			return nil
 		}
-		line, err := json.Marshal(struct{ Audit []auditLine }{entries})
+		line, err := json.Marshal(struct{ Audit []auditEntry }{entries})
 		if err != nil {
 			return fmt.Errorf("encode entries of the audit: %w", err)
 		}
@@ -286,7 +287,7 @@ func (i Installation) writeAuditHistory(
 			}
 			changes = string(text)
 		}
-		entries = append(entries, auditLine{
+		entries = append(entries, auditEntry{
 			ID:         e.ID,
 			At:         msg.Time,
 			ActorKind:  e.Actor.Kind,
@@ -321,7 +322,7 @@ func (i Installation) ackFloor(ctx context.Context, name, durable string) (uint6
 }
 
 func (i Installation) writeRecords(ctx context.Context, w *writer) (executions int, err error) {
-	to, err := w.createEntry(recordsName)
+	to, err := w.createEntry(recordsEntryName)
 	if err != nil {
 		return 0, err
 	}
@@ -341,9 +342,12 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// groups returns the positions of all durable consumers of a stream of start messages, except for
-// the recorder's. These are mostly groups of runners. For other streams it returns none.
-func (i Installation) groups(ctx context.Context, name string) (groups []GroupPosition, err error) {
+// runnerGroupPositions returns the positions of all durable consumers of a stream of start
+// messages, except for the recorder's. These are mostly groups of runners. For other streams it
+// returns none.
+func (i Installation) runnerGroupPositions(ctx context.Context,
+	name string,
+) (runnerGroupPositions []RunnerGroupPosition, err error) {
 	if _, own := stream.QueueOfStream(name); !own && name != stream.ExecutionsName {
 		return nil, nil
 	}
@@ -354,13 +358,14 @@ func (i Installation) groups(ctx context.Context, name string) (groups []GroupPo
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
 		if info.Config.Durable != "" && info.Name != stream.RecorderConsumer {
-			groups = append(groups, GroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
+			runnerGroupPositions = append(runnerGroupPositions,
+				RunnerGroupPosition{Config: info.Config, Floor: info.AckFloor.Stream})
 		}
 	}
 	if err := list.Err(); err != nil {
 		return nil, fmt.Errorf("the consumers of %s: %w", name, err)
 	}
-	return groups, nil
+	return runnerGroupPositions, nil
 }
 
 // writeStream writes the messages that a stream holds now. From REPORTS it writes only those that
@@ -372,7 +377,7 @@ func (i Installation) writeStream(
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", of.Name, err)
 	}
-	to, err := w.createEntry(streamEntry(of.Name))
+	to, err := w.createEntry(streamEntryName(of.Name))
 	if err != nil {
 		return err
 	}
@@ -420,7 +425,7 @@ func (i Installation) writeStream(
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
 ) (records int, last newestRecord, err error) {
-	to, err := w.createEntry(bucketEntry(bucket))
+	to, err := w.createEntry(bucketEntryName(bucket))
 	if err != nil {
 		return 0, last, err
 	}

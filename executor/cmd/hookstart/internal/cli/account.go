@@ -65,7 +65,8 @@ func (s *session) noteRefusedWorkflows(a api.Account) {
 		return s.client.Workflows(s.ctx, a.ID, p)
 	}) {
 		if err != nil {
-			s.note("Whether the plan refuses webhooks now is not known: hookstart workflow list "+
+			s.printNote("Whether the plan refuses webhooks now is not known: hookstart workflow "+
+				"list "+
 				"--account %s", a.ID)
 			return
 		}
@@ -80,7 +81,8 @@ func (s *session) noteRefusedWorkflows(a api.Account) {
 	if len(refused) > named {
 		first, others = refused[:named], fmt.Sprintf(" and %d more", len(refused)-named)
 	}
-	s.note("Active, but refused by the plan %s: %s%s. They work again when the plan has room: "+
+	s.printNote("Active, but refused by the plan %s: %s%s. They work again when the plan has "+
+		"room: "+
 		"hookstart workflow list --account %s", a.Plan, strings.Join(first, ", "), others, a.ID)
 }
 
@@ -129,5 +131,5 @@ func (v *accountDelete) Run(s *session) error {
 				v.Account,
 		}
 	}
-	return s.printDone(err, "%s is deleted", v.Account)
+	return s.printResultLine(err, "%s is deleted", v.Account)
 }

@@ -35,7 +35,7 @@ Examples:
 func (v *accountEventsCmd) Run(s *session) error {
 	switch {
 	case v.Clear:
-		return s.printDone(s.client.DeleteEvents(s.ctx, v.Account),
+		return s.printResultLine(s.client.DeleteEvents(s.ctx, v.Account),
 			"the events of %s start no workflow",
 			v.Account)
 	case v.Workflow == "" && (len(v.Kinds) > 0 || v.SilentAfter != 0):

@@ -46,7 +46,7 @@ Examples:
 const exitDifferencesFound exitCode = 3
 
 func (v *applyVerb) Run(s *session) error {
-	want := &manifest.Set{}
+	want := &manifest.DocumentSet{}
 	for _, file := range append(v.File, v.More...) {
 		if err := readDocuments(want, file, s.In); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (v *applyVerb) Run(s *session) error {
 	return s.printLine("Applied: %d differences.", len(steps))
 }
 
-func readDocuments(into *manifest.Set, file string, stdin io.Reader) (err error) {
+func readDocuments(into *manifest.DocumentSet, file string, stdin io.Reader) (err error) {
 	if file == "-" {
 		return into.Read(file, stdin)
 	}

@@ -50,11 +50,11 @@ func (v *adminBackup) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("no backup was made: %w", err)
 	}
-	return s.summary(done, v.File+" is complete"+keysNeeded(done.Keys)+".")
+	return s.printSummary(done, v.File+" is complete"+requiredKeysText(done.Keys)+".")
 }
 
-// keysNeeded returns a text about the keys that a restore needs, or "" if it needs none.
-func keysNeeded(keys []string) string {
+// requiredKeysText returns a text about the keys that a restore needs, or "" if it needs none.
+func requiredKeysText(keys []string) string {
 	if len(keys) == 0 {
 		return ""
 	}
@@ -90,7 +90,7 @@ func (v *adminRestore) Run(s *session) error {
 			return err
 		}
 		return s.printValue(found, func() error {
-			return s.printLine("%s can be restored%s.", v.File, keysNeeded(found.Keys))
+			return s.printLine("%s can be restored%s.", v.File, requiredKeysText(found.Keys))
 		})
 	}
 	installation, err := v.installation(s)
@@ -98,7 +98,7 @@ func (v *adminRestore) Run(s *session) error {
 		return err
 	}
 	defer installation.JetStream.Conn().Close()
-	done, err := backup.Restore(s.ctx, installation, v.File, backup.Options{
+	done, err := backup.Restore(s.ctx, installation, v.File, backup.RestoreOptions{
 		WithMessages: v.WithMessages,
 		WithoutKeys:  v.WithoutKeys,
 	})
@@ -118,7 +118,7 @@ func (v *adminRestore) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.summary(done, v.File+" is restored.")
+	return s.printSummary(done, v.File+" is restored.")
 }
 
 // installation returns the installation that the flags name. Progress is printed only for people.
@@ -137,8 +137,8 @@ func (f natsFlags) installation(s *session) (backup.Installation, error) {
 	}, err
 }
 
-// summary prints the result of a command: the manifest for scripts, or text for people.
-func (s *session) summary(manifest backup.Manifest, text string) error {
+// printSummary prints the result of a command: the manifest for scripts, or text for people.
+func (s *session) printSummary(manifest backup.Manifest, text string) error {
 	return s.printValue(manifest, func() error { return s.printLine("%s", text) })
 }
 

@@ -29,7 +29,7 @@ func countTrue(conditions ...bool) (n int) {
 // requeueAll repeats the call until none are left.
 func (v *deadLetterRequeue) requeueAll(s *session) error {
 	return s.repeatBulkCall("retried", func() (int, []api.Left, bool, error) {
-		done, err := s.client.RequeueDeadLetters(s.ctx, v.selected())
+		done, err := s.client.RequeueDeadLetters(s.ctx, v.apiSelection())
 		return done.Requeued, done.Left, done.More, err
 	})
 }
@@ -60,7 +60,7 @@ func (v *deadLetterDismiss) Run(s *session) error {
 	case v.isGiven() && !v.All:
 		return errFilterWithoutAll
 	}
-	which := v.selected()
+	which := v.apiSelection()
 	if !v.All {
 		which.IDs = v.DeadLetters
 	}
@@ -125,7 +125,7 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 			return done.Replayed, done.Left, done.More, err
 		})
 	}
-	id, err := (&executionArg{v.Execution}).id(s)
+	id, err := (&executionArg{v.Execution}).resolveExecutionID(s)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 		return s.rerunOnSample(id)
 	}
 	started, err := s.client.ReplayExecution(s.ctx, id, v.Key)
-	return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
+	return s.printResultLine(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
 // repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total.
@@ -146,7 +146,7 @@ func (s *session) repeatBulkCall(
 		total += n
 		if err != nil {
 			if total > 0 {
-				s.note("%d were %s before it failed; repeated, it goes on.", total, what)
+				s.printNote("%d were %s before it failed; repeated, it goes on.", total, what)
 			}
 			return err
 		}
@@ -155,7 +155,7 @@ func (s *session) repeatBulkCall(
 				return err
 			}
 		} else if more {
-			s.note("%d %s so far", total, what)
+			s.printNote("%d %s so far", total, what)
 		}
 		if more && n > 0 {
 			continue

@@ -24,7 +24,8 @@ func (*adminCheckURL) Run(s *session) error {
 		return err
 	}
 	if found.OnlyThisMachine {
-		s.note("Senders on other machines cannot reach it: start the executor and the ingress " +
+		s.printNote("Senders on other machines cannot reach it: start the executor and the " +
+			"ingress " +
 			"with --public-url set to the address that they use.")
 	}
 	if found.State != api.PublicURLReached {

@@ -88,9 +88,9 @@ func Run(ctx context.Context, args []string, std StdStreams) (code int) {
 	return 0
 }
 
-// withExamples adds to a verb's help the text of its detail tag, if any, and the examples in its
-// example tag, one per line.
-var withExamples = kong.PostBuild(func(k *kong.Kong) error {
+// exampleHelpOption adds to a verb's help the text of its detail tag, if any, and the examples in
+// its example tag, one per line.
+var exampleHelpOption = kong.PostBuild(func(k *kong.Kong) error {
 	return kong.Visit(k.Model.Node, func(v kong.Visitable, next kong.Next) error {
 		if node, ok := v.(*kong.Node); ok && node.Tag != nil && node.Tag.Has("example") {
 			node.Detail = strings.TrimSpace(node.Tag.Get("detail") + "\n\nExample:\n\n  " +
@@ -107,10 +107,10 @@ func newParser(into *flags, std StdStreams) *kong.Kong {
 		into,
 		kong.Name("hookstart"),
 		kong.Description(description),
-		withVerbEnvars,
-		withExamples,
+		verbEnvarsOption,
+		exampleHelpOption,
 		kong.DefaultEnvars(program.EnvPrefix),
-		program.Files,
+		program.PathMapper,
 		idMapper,
 		nodeIDMapper,
 		kong.ExplicitGroups([]kong.Group{{Key: "all", Title: "Flags of all verbs:"}}),

@@ -55,7 +55,7 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 		strings.HasPrefix(name, "--") {
 		flagged = name + "=" // fish replaces the whole word
 	}
-	for _, c := range candidates(model.Node, v.Words[1:]) {
+	for _, c := range completionCandidates(model.Node, v.Words[1:]) {
 		line := flagged + c.text
 		switch {
 		case c.text == fileCompletionMarker:
@@ -75,23 +75,23 @@ func (v *completionVerb) Run(s *session, model *kong.Application) error {
 // candidate is a possible completion.
 type candidate struct{ text, help string }
 
-// candidates returns all words that may come last on the command line. fish and zsh filter them by
-// what has been typed, each by its own rules.
-func candidates(node *kong.Node, words []string) (found []candidate) {
+// completionCandidates returns all words that may come last on the command line. fish and zsh
+// filter them by what has been typed, each by its own rules.
+func completionCandidates(node *kong.Node, words []string) (found []candidate) {
 	var pending *kong.Flag // the flag whose value is the next word
 	for i, word := range words {
 		last := i == len(words)-1
 		name, _, hasValue := strings.Cut(word, "=")
 		switch flag := flagNamed(node, name); {
 		case word == "=" && last, word != "=" && pending != nil && last:
-			return valuesOf(pending)
+			return flagValueCandidates(pending)
 		case word == "=": // bash splits a flag and its value at =
 		case pending != nil:
 			pending = nil
 		case strings.HasPrefix(word, "-") && last && hasValue:
-			return valuesOf(flag)
+			return flagValueCandidates(flag)
 		case strings.HasPrefix(word, "-") && last:
-			return flagsOf(node)
+			return flagCandidates(node)
 		case flag != nil && !hasValue && !flag.IsBool() && !flag.IsCounter():
 			pending = flag
 		case !last:
@@ -110,7 +110,7 @@ func candidates(node *kong.Node, words []string) (found []candidate) {
 		found = append(found, candidate{child.Name, child.Help})
 	}
 	for _, argument := range node.Positional {
-		found = append(found, enumOf(argument)...)
+		found = append(found, enumCandidates(argument)...)
 	}
 	return found
 }
@@ -126,7 +126,7 @@ func flagNamed(node *kong.Node, name string) *kong.Flag {
 	return nil
 }
 
-func flagsOf(node *kong.Node) (found []candidate) {
+func flagCandidates(node *kong.Node) (found []candidate) {
 	for _, group := range node.AllFlags(true) {
 		for _, f := range group {
 			found = append(found, candidate{"--" + f.Name, f.Help})
@@ -138,17 +138,17 @@ func flagsOf(node *kong.Node) (found []candidate) {
 	return found
 }
 
-func valuesOf(f *kong.Flag) []candidate {
+func flagValueCandidates(f *kong.Flag) []candidate {
 	if f != nil && (f.Name == "file" || f.Tag.Type == "path") {
 		return []candidate{{text: fileCompletionMarker}}
 	}
 	if f == nil {
 		return nil
 	}
-	return enumOf(f.Value)
+	return enumCandidates(f.Value)
 }
 
-func enumOf(v *kong.Value) (found []candidate) {
+func enumCandidates(v *kong.Value) (found []candidate) {
 	for text := range strings.SplitSeq(v.Enum, ",") {
 		if text != "" {
 			found = append(found, candidate{text, v.Help})

@@ -29,7 +29,7 @@ func (f deadLetterFilter) isGiven() bool {
 	return f.Workflow != "" || f.Reason != "" || !f.Since.IsZero() || !f.Until.IsZero()
 }
 
-func (f deadLetterFilter) selected() api.SelectDeadLetters {
+func (f deadLetterFilter) apiSelection() api.SelectDeadLetters {
 	return api.SelectDeadLetters{
 		WorkflowID: f.Workflow, Reason: f.Reason, Since: f.Since.Time, Until: f.Until.Time,
 	}
@@ -61,7 +61,7 @@ func (v *deadLetterList) Run(s *session) error {
 		row: func(d api.DeadLetter) []string {
 			return []string{
 				d.ID, d.Kind, ago(d.At, s.now()), cmp.Or(d.WorkflowID, "–"),
-				truncateForDisplay(oneLine(d.Reason), 100),
+				truncateForDisplay(sanitizeLine(d.Reason), 100),
 			}
 		},
 		none: "No dead letters.",
@@ -110,9 +110,9 @@ func (v *deadLetterRequeue) Run(s *session) error {
 	case v.All:
 		return v.requeueAll(s)
 	case v.Refused:
-		return v.requeueRefused(s)
+		return v.requeueRefusedMessages(s)
 	}
-	if id == latest {
+	if id == latestKeyword {
 		var err error
 		if id, err = latestDeadLetter(s); err != nil {
 			return err
@@ -128,17 +128,18 @@ func (v *deadLetterRequeue) Run(s *session) error {
 				"execution run-again starts any one that has ended again",
 		}
 	case strings.HasPrefix(id, "message-") || strings.HasPrefix(id, "report-"):
-		return s.printDone(err, "%s is recorded, from %s", started.ExecutionID, id)
+		return s.printResultLine(err, "%s is recorded, from %s", started.ExecutionID, id)
 	case before.RequeuedAs == started.ExecutionID:
-		return s.printDone(err, "%s was retried before, as %s", id, started.ExecutionID)
+		return s.printResultLine(err, "%s was retried before, as %s", id, started.ExecutionID)
 	default:
-		return s.printDone(err, "%s started on the original body of %s", started.ExecutionID, id)
+		return s.printResultLine(err, "%s started on the original body of %s", started.ExecutionID,
+			id)
 	}
 }
 
-// requeueRefused records the messages that the database refused. If the database refuses a message
-// again, requeueRefused continues with the next one.
-func (v *deadLetterRequeue) requeueRefused(s *session) error {
+// requeueRefusedMessages records the messages that the database refused. If the database refuses a
+// message again, requeueRefusedMessages continues with the next one.
+func (v *deadLetterRequeue) requeueRefusedMessages(s *session) error {
 	var ids []string
 	for d, err := range s.deadLetters() {
 		if err != nil {
@@ -149,14 +150,14 @@ func (v *deadLetterRequeue) requeueRefused(s *session) error {
 		}
 	}
 	if len(ids) == 0 {
-		s.note("No messages that the database refused.")
+		s.printNote("No messages that the database refused.")
 		return nil
 	}
 	var failed []error
 	for _, id := range ids {
 		started, err := s.client.RequeueExecution(s.ctx, id)
 		if v.Verbose || s.json {
-			err = s.printDone(err, "%s is recorded, from %s", started.ExecutionID, id)
+			err = s.printResultLine(err, "%s is recorded, from %s", started.ExecutionID, id)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))

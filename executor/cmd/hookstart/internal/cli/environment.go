@@ -8,12 +8,12 @@ import (
 	"github.com/hookstart/hookstart/shared/program"
 )
 
-// withVerbEnvars gives each flag of a single verb an environment variable with the verb's name,
+// verbEnvarsOption gives each flag of a single verb an environment variable with the verb's name,
 // such as HOOKSTART_WORKFLOW_PUT_NAME, because HOOKSTART_NAME would affect several verbs. It leaves
 // three sorts of flags to kong.DefaultEnvars, which runs later and gives them the short names that
 // all programs use: the flags that all verbs have, those for connections to NATS, and those of
 // "run", which are set in a service's environment.
-var withVerbEnvars = kong.PostBuild(func(k *kong.Kong) error {
+var verbEnvarsOption = kong.PostBuild(func(k *kong.Kong) error {
 	for _, verb := range k.Model.Children {
 		if verb.Name != "run" {
 			setFlagEnvars(verb, program.EnvPrefix)

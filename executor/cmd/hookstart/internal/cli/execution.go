@@ -23,8 +23,8 @@ type executionVerbs struct {
 	Verify executionVerify      `cmd:"" help:"Check an execution's way: received, stored, consumed, recorded, state." detail:"One line for each step, with ✓ or ✗. The exit code is 1 if one is missing." example:"hookstart execution verify latest"`
 }
 
-// latest is the argument that stands for the ID of the newest execution.
-const latest = "latest"
+// latestKeyword is the argument that stands for the ID of the newest execution.
+const latestKeyword = "latest"
 
 type executionArg struct {
 	Execution string `arg:"" help:"The execution's ID, or latest."`
@@ -33,8 +33,8 @@ type executionArg struct {
 // errNoExecution is the error for the argument "latest" before the first execution.
 var errNoExecution = errors.New("there is no execution yet")
 
-func (e *executionArg) id(s *session) (string, error) {
-	if e.Execution != latest {
+func (e *executionArg) resolveExecutionID(s *session) (string, error) {
+	if e.Execution != latestKeyword {
 		return e.Execution, nil
 	}
 	newest, err := s.client.Executions(s.ctx, apiclient.ExecutionFilter{}, apiclient.Page{Limit: 1})
@@ -101,7 +101,7 @@ func attemptsText(n int) string {
 type executionRerun struct{ executionArg }
 
 func (v *executionRerun) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveExecutionID(s)
 	if err != nil {
 		return err
 	}
@@ -117,13 +117,13 @@ func (s *session) rerunOnSample(id string) error {
 			err = withSampleHint(err, of.WorkflowID, of.NodeID)
 		}
 	}
-	return s.printDone(err, "%s started on the sample payload", started.ExecutionID)
+	return s.printResultLine(err, "%s started on the sample payload", started.ExecutionID)
 }
 
 type executionShow struct{ executionArg }
 
 func (v *executionShow) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveExecutionID(s)
 	if err != nil {
 		return err
 	}
@@ -188,8 +188,8 @@ func (s *session) showExecution(e api.ExecutionDetail) error {
 	for _, part := range []struct{ name, text string }{
 		{"Query", valuesText(e.Query)},
 		{"Headers", valuesText(e.Headers)},
-		{"Input", indented(e.Input)},
-		{"Output", indented(e.Output)},
+		{"Input", indentJSON(e.Input)},
+		{"Output", indentJSON(e.Output)},
 	} {
 		if part.text == "" || part.text == "null" {
 			continue
@@ -207,7 +207,7 @@ func valuesText(fields map[string][]string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		for _, value := range fields[name] {
-			all = append(all, oneLine(name+": "+value))
+			all = append(all, sanitizeLine(name+": "+value))
 		}
 	}
 	return strings.Join(all, "\n")
@@ -222,25 +222,25 @@ type executionCancel struct {
 
 func (v *executionCancel) Run(s *session) error {
 	if v.Execution == "" {
-		return v.cancelOfWorkflow(s)
+		return v.cancelWorkflowExecutions(s)
 	}
 	if v.Workflow != "" || !v.Since.IsZero() || !v.Until.IsZero() {
 		return errors.New("name an execution, or --workflow with --since and --until, not both")
 	}
 	arg := executionArg{v.Execution}
-	id, err := arg.id(s)
+	id, err := arg.resolveExecutionID(s)
 	if err != nil {
 		return err
 	}
 	e, err := s.client.CancelExecution(s.ctx, id)
 	if err == nil && e.Status != api.StatusCanceled {
-		return s.printDone(nil, "%s is asked to end", id)
+		return s.printResultLine(nil, "%s is asked to end", id)
 	}
-	return s.printDone(err, "%s is canceled", id)
+	return s.printResultLine(err, "%s is canceled", id)
 }
 
-// cancelOfWorkflow cancels the selected executions of a workflow.
-func (v *executionCancel) cancelOfWorkflow(s *session) error {
+// cancelWorkflowExecutions cancels the selected executions of a workflow.
+func (v *executionCancel) cancelWorkflowExecutions(s *session) error {
 	if v.Workflow == "" {
 		return errors.New("name an execution, or --workflow: all of it that have not ended")
 	}
@@ -256,7 +256,8 @@ func (v *executionCancel) cancelOfWorkflow(s *session) error {
 		}
 		all.Canceled, all.Requested = all.Canceled+done.Canceled, all.Requested+done.Requested
 		if !done.More {
-			return s.printDone(nil, "%d canceled, %d asked to end", all.Canceled, all.Requested)
+			return s.printResultLine(nil, "%d canceled, %d asked to end", all.Canceled,
+				all.Requested)
 		}
 	}
 }

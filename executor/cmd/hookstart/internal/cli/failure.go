@@ -63,9 +63,9 @@ func printError(to io.Writer, err error) (code int) {
 		hint = hinted.hint
 	}
 	// If writing to stderr fails, the error cannot be reported.
-	_, _ = fmt.Fprintln(to, "hookstart: "+oneLine(errorMessage(err)))
+	_, _ = fmt.Fprintln(to, "hookstart: "+sanitizeLine(errorMessage(err)))
 	if hint != "" {
-		_, _ = fmt.Fprintln(to, "hint: "+oneLine(hint))
+		_, _ = fmt.Fprintln(to, "hint: "+sanitizeLine(hint))
 	}
 	return code
 }

@@ -47,7 +47,7 @@ func (v *triggerFilterCmd) Run(s *session) error {
 	filter := json.RawMessage("null")
 	if !v.Clear {
 		filter = text
-		if err := mustBeJSON(name, text, `like '{"ptr:/action": "opened"}'`); err != nil {
+		if err := validateJSON(name, text, `like '{"ptr:/action": "opened"}'`); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func (s *session) showFilter(t api.Trigger) error {
 	return s.print(func() error {
 		if err := s.printRows([][]string{
 			{"Filter", filterText(t)},
-			{"Filtered", filteredCount(t)},
+			{"Filtered", filteredCountText(t)},
 		}); err != nil || t.Filtered == nil {
 			return err
 		}
@@ -76,13 +76,13 @@ func (s *session) showFilter(t api.Trigger) error {
 }
 
 func filterText(t api.Trigger) string {
-	if !isSet(t.Filter) {
+	if !isNonNullJSON(t.Filter) {
 		return "none: every request starts an execution"
 	}
 	return string(t.Filter)
 }
 
-func filteredCount(t api.Trigger) string {
+func filteredCountText(t api.Trigger) string {
 	if t.Filtered == nil {
 		return "0"
 	}

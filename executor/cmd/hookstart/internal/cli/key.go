@@ -46,7 +46,7 @@ func (v *keyCreate) Run(s *session) error {
 		if !made.ExpiresAt.IsZero() {
 			ends = "It ends " + ago(made.ExpiresAt, s.now()) + "."
 		}
-		s.note("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s "+
+		s.printNote("%s: %s of %s. %s Keep it now: it is not shown again. hookstart key revoke %s "+
 			"ends it.",
 			made.ID, made.Role, cmp.Or(made.AccountID, "all accounts"), ends, made.ID)
 		return s.printRaw([]byte(made.Secret + "\n"))
@@ -83,7 +83,7 @@ func (v *keyRevoke) Run(s *session) error {
 	if err := s.client.RevokeKey(s.ctx, v.Key); err != nil {
 		return err
 	}
-	s.note("Revoked. No executor takes it any more.")
+	s.printNote("Revoked. No executor takes it any more.")
 	return nil
 }
 

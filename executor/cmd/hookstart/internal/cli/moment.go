@@ -18,12 +18,12 @@ func (m *timeArg) Decode(ctx *kong.DecodeContext) error {
 	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
 		return err
 	}
-	at, err := parseMoment(text, time.Now())
+	at, err := parseTimeArg(text, time.Now())
 	m.Time = at
 	return err
 }
 
-func parseMoment(text string, now time.Time) (time.Time, error) {
+func parseTimeArg(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return at, nil
 	}

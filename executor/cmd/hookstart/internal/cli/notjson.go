@@ -10,9 +10,9 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// mustBeJSON returns an error with the line and column of the first syntax error, or nil if text is
-// valid JSON. name is the flag that text is from.
-func mustBeJSON(name string, text []byte, hint string) error {
+// validateJSON returns an error with the line and column of the first syntax error, or nil if text
+// is valid JSON. name is the flag that text is from.
+func validateJSON(name string, text []byte, hint string) error {
 	if execution.ValidJSON(text) {
 		return nil
 	}

@@ -21,7 +21,7 @@ func TestWhereJSONIsWrong(t *testing.T) {
 		"\ufeff{}":      "line 1, column 1: invalid character 'ï' looking for beginning of value",
 		deep + "]":      "line 1, column 10001: invalid character '[' exceeded max depth",
 	} {
-		err := mustBeJSON("--file", []byte(text), "")
+		err := validateJSON("--file", []byte(text), "")
 		switch {
 		case want == "" && err != nil, want != "" && err == nil:
 			t.Errorf("%.40q: %v", text, err)

@@ -57,7 +57,7 @@ func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	if printed := s.print(func() error {
 		rows := [][]string{{"Order key", orderText(t)}}
 		if err == nil {
-			rows = append(rows, []string{"Values", valuesSeenText(trial)})
+			rows = append(rows, []string{"Values", orderKeyTrialText(trial)})
 		}
 		return s.printRows(rows)
 	}); printed != nil {
@@ -65,16 +65,18 @@ func (v *triggerOrderCmd) show(s *session, t api.Trigger) error {
 	}
 	switch {
 	case err != nil:
-		s.note("It is not known how many of the last requests have a value there: %v", err)
+		s.printNote("It is not known how many of the last requests have a value there: %v", err)
 	case trial.Requests > 0 && trial.WithValue == 0:
-		s.note("Warning: none of the last %d requests has a value at %s. Without one, executions "+
+		s.printNote("Warning: none of the last %d requests has a value at %s. Without one, "+
+			"executions "+
 			"have no order.", trial.Requests, t.OrderKey)
 	}
 	return nil
 }
 
-// valuesSeenText describes how many of the most recent requests contain a value for the order key.
-func valuesSeenText(trial api.OrderKeyTrial) string {
+// orderKeyTrialText describes how many of the most recent requests contain a value for the order
+// key.
+func orderKeyTrialText(trial api.OrderKeyTrial) string {
 	if trial.Requests == 0 {
 		return "not known: no request has come that could be looked at"
 	}

@@ -82,7 +82,7 @@ func printList[T any](
 	}
 	return s.print(func() error {
 		if len(found) == 0 {
-			s.note("%s", format.none)
+			s.printNote("%s", format.none)
 			return nil
 		}
 		table := [][]string{format.head}
@@ -93,7 +93,7 @@ func printList[T any](
 			return err
 		}
 		if page.Cursor != "" {
-			s.note("There are more: --all")
+			s.printNote("There are more: --all")
 		}
 		return nil
 	})

@@ -92,13 +92,13 @@ func (v *queueStreamSet) Run(s *session) error {
 		Replicas:      v.Replicas,
 		PlacementTags: v.Placement,
 	})
-	return s.printDone(err, "%s has a stream of its own", v.Queue)
+	return s.printResultLine(err, "%s has a stream of its own", v.Queue)
 }
 
 type queueStreamDelete struct{ queueArg }
 
 func (v *queueStreamDelete) Run(s *session) error {
-	return s.printDone(
+	return s.printResultLine(
 		s.client.DropQueueStream(s.ctx, v.Queue),
 		"%s is in the shared stream",
 		v.Queue,
@@ -143,14 +143,14 @@ func (v *queuePause) Run(s *session) error {
 	if q.Paused != nil {
 		text = pausedText(*q.Paused)
 	}
-	return s.printDone(nil, "%s is %s", v.Queue, text)
+	return s.printResultLine(nil, "%s is %s", v.Queue, text)
 }
 
 type queueResume struct{ queueArg }
 
 func (v *queueResume) Run(s *session) error {
 	_, err := s.client.ResumeQueue(s.ctx, v.Queue)
-	return s.printDone(err, "%s is resumed", v.Queue)
+	return s.printResultLine(err, "%s is resumed", v.Queue)
 }
 
 type queueLimitCmd struct {
@@ -162,12 +162,12 @@ type queueLimitCmd struct {
 func (v *queueLimitCmd) Run(s *session) error {
 	if v.Limit == "none" {
 		_, err := s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, nil)
-		return s.printDone(err, "%s of %s has no limit", v.Group, v.Queue)
+		return s.printResultLine(err, "%s of %s has no limit", v.Group, v.Queue)
 	}
 	limit, err := strconv.ParseInt(v.Limit, 10, 64)
 	if err != nil || limit < 1 {
 		return fmt.Errorf("LIMIT must be a number from 1 on, or none, but got %q", v.Limit)
 	}
 	_, err = s.client.SetQueueGroup(s.ctx, v.Queue, v.Group, &limit)
-	return s.printDone(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
+	return s.printResultLine(err, "%s of %s has at most %d in flight", v.Group, v.Queue, limit)
 }

@@ -72,14 +72,14 @@ func (v *runVerb) Run(s *session) error {
 	if len(v.Command) > 0 && v.Command[0] == "--" { // kong does not remove it
 		v.Command = v.Command[1:]
 	}
-	if err := v.check(); err != nil {
+	if err := v.validateFlags(); err != nil {
 		return err
 	}
 	log, err := ops.NewLogger("hookstart-run", v.LogLevel)
 	if err != nil {
 		return &usageError{err.Error(), "hookstart run --help"}
 	}
-	defer ops.Flush()
+	defer ops.FlushLog()
 	handler, err := v.prepareHandler(s, log)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (v *runVerb) Run(s *session) error {
 	}
 	defer nc.Close()
 	o := ops.New()
-	o.Ready.NotReady("runner", "starting")
+	o.Ready.MarkNotReady("runner", "starting")
 	if v.OpsAddr != "" {
 		_, stop, err := o.Serve(s.ctx, v.OpsAddr, log)
 		if err != nil {
@@ -117,7 +117,7 @@ func (v *runVerb) Run(s *session) error {
 	options := v.options(log)
 	options.Observe = runnermetrics.New(o.Metrics)
 	options.OnReady = func() {
-		o.Ready.Ready("runner")
+		o.Ready.MarkReady("runner")
 		log.WithFields(logrus.Fields{
 			"queue":       v.Queue,
 			"group":       v.Group,
@@ -135,8 +135,8 @@ func (v *runVerb) Run(s *session) error {
 		})
 }
 
-// check returns an error if flags are invalid or contradict each other.
-func (v *runVerb) check() error {
+// validateFlags returns an error if flags are invalid or contradict each other.
+func (v *runVerb) validateFlags() error {
 	const help = "hookstart run --help"
 	switch {
 	case len(v.Command) == 0 && v.HTTP == "":
@@ -197,7 +197,7 @@ func (v *runVerb) prepareHandler(
 		c := &target.Command{
 			Path:    path,
 			Args:    v.Command[1:],
-			Env:     target.Inherited(os.Environ()),
+			Env:     target.InheritedEnv(os.Environ()),
 			Raw:     v.Raw,
 			Timeout: v.Timeout,
 			Stderr:  s.Err,
@@ -221,7 +221,7 @@ func (v *runVerb) prepareHandler(
 		log.Warn("posts are not signed: the target cannot know who sends them; set " +
 			"--http-secret-file")
 	}
-	p := &target.Post{
+	p := &target.HTTPHandler{
 		URL:     to,
 		Secrets: secrets,
 		Raw:     v.Raw,

@@ -40,11 +40,11 @@ func (v *triggerSampleCmd) Run(s *session) error {
 		}
 		name = "--file"
 	}
-	if err := mustBeJSON(name, sample,
+	if err := validateJSON(name, sample,
 		"a text needs its quotation marks, too: '\"text\"'"); err != nil {
 		return err
 	}
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
@@ -64,15 +64,16 @@ func (s *session) showSample(t api.Trigger, workflowID string) error {
 	if s.json {
 		return s.printRaw(t.SamplePayload)
 	}
-	if !isSet(t.SamplePayload) {
-		s.note("No sample payload. Set one: hookstart trigger sample %s %s --data '{\"hello\": "+
+	if !isNonNullJSON(t.SamplePayload) {
+		s.printNote("No sample payload. Set one: hookstart trigger sample %s %s --data "+
+			"'{\"hello\": "+
 			"\"world\"}'", workflowID, t.NodeID)
 		return nil
 	}
-	return s.printRaw([]byte(indented(t.SamplePayload)))
+	return s.printRaw([]byte(indentJSON(t.SamplePayload)))
 }
 
-func isSet(value json.RawMessage) bool {
+func isNonNullJSON(value json.RawMessage) bool {
 	return len(value) > 0 && !bytes.Equal(value, []byte("null"))
 }
 

@@ -57,7 +57,7 @@ func (v *secondSiteCopy) Run(s *session) error {
 	defer cancel()
 	// The leaf node connection may not have been established yet.
 	retry.Until(ctx, 250*time.Millisecond, func() bool {
-		if failed := site.Copy(ctx, v.Replicas); err == nil || ctx.Err() == nil {
+		if failed := site.EnsureMirrors(ctx, v.Replicas); err == nil || ctx.Err() == nil {
 			err = failed // if this error is only the timeout, keep the previous one
 		}
 		return !errors.Is(err, nats.ErrNoResponders)
@@ -82,7 +82,7 @@ func (v *secondSiteCopy) awaitContactAndShow(
 	var all []secondsite.MirrorState
 	var err error
 	retry.Until(ctx, 100*time.Millisecond, func() bool {
-		all, err = site.State(s.ctx)
+		all, err = site.MirrorStates(s.ctx)
 		return err != nil || !slices.ContainsFunc(all, neverInContact)
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	waiting, cancel := context.WithTimeout(s.ctx, mirrorSettleTimeout)
 	defer cancel()
 	retry.Until(waiting, 250*time.Millisecond, func() bool {
-		all, err = site.State(s.ctx)
+		all, err = site.MirrorStates(s.ctx)
 		return err != nil || !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			return neverInContact(c) || c.IsLagging(s.now(), v.MaxBehind)
 		})
@@ -159,7 +159,7 @@ func (v *secondSiteStatus) Run(s *session) error {
 	if err := showCopies(s, all); err != nil {
 		return err
 	}
-	problems := problemsOf(all, s.now(), v.MaxBehind)
+	problems := mirrorProblems(all, s.now(), v.MaxBehind)
 	if len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
 	}
@@ -184,10 +184,10 @@ func withCopyHint(err error) error {
 	return err
 }
 
-// problemsOf returns one text per copied stream that falls behind. It also returns one text about
-// all the copied streams that have lost contact with the first site, with the times of the last
-// contact and of the last message.
-func problemsOf(
+// mirrorProblems returns one text per copied stream that falls behind. It also returns one text
+// about all the copied streams that have lost contact with the first site, with the times of the
+// last contact and of the last message.
+func mirrorProblems(
 	all []secondsite.MirrorState,
 	now time.Time,
 	limit time.Duration,
@@ -250,7 +250,7 @@ func uncopiedStreams(
 // printMetrics prints the state of each copy as metrics. They contain times rather than ages, so
 // that an age computed from them keeps growing when the metrics file is no longer updated.
 func (v *secondSiteStatus) printMetrics(s *session, site secondsite.Site) error {
-	all, err := site.State(s.ctx)
+	all, err := site.MirrorStates(s.ctx)
 	if err != nil {
 		return withCopyHint(err)
 	}
@@ -347,7 +347,7 @@ func (v *secondSiteTakeOver) Run(s *session) error {
 	if err != nil {
 		return withCopyHint(err)
 	}
-	s.note("The second site may accept requests. Runners are given %d executions without a "+
+	s.printNote("The second site may accept requests. Runners are given %d executions without a "+
 		"final report.", p.Unfinished)
 	return showCopies(s, p.State)
 }

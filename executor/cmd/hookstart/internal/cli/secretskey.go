@@ -60,7 +60,7 @@ func (v *adminReseal) Run(s *session) error {
 	done, err := edit.Reseal(s.ctx, js, keys, newDiscardLogger(), func(sofar edit.ResealResult) {
 		if sofar.Read-noted >= resealProgressRecords {
 			noted = sofar.Read
-			s.note("%d records read, %d sealed anew", sofar.Read, sofar.Written)
+			s.printNote("%d records read, %d sealed anew", sofar.Read, sofar.Written)
 		}
 	})
 	switch {

@@ -64,15 +64,15 @@ func (v *triggerSend) Run(s *session) error {
 	// Do not follow redirects: only the endpoint may receive the token.
 	response, err := noredirect.NewClient(nil, sendTimeout).Do(request)
 	if err != nil {
-		return v.unreachable(request, err)
+		return v.unreachableError(request, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	const longest = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(response.Body, longest))
 	if err != nil {
-		return v.unreachable(request, err)
+		return v.unreachableError(request, err)
 	}
-	return v.report(s, response, text)
+	return v.reportResponse(s, response, text)
 }
 
 func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
@@ -81,7 +81,7 @@ func (v *triggerSend) body(s *session, t api.Trigger) ([]byte, error) {
 		return s.readFile("--file", v.File)
 	case v.Data != nil:
 		return []byte(*v.Data), nil
-	case isSet(t.SamplePayload):
+	case isNonNullJSON(t.SamplePayload):
 		return t.SamplePayload, nil
 	default:
 		return nil, &usageError{
@@ -213,7 +213,7 @@ func readResponse(response *http.Response, text []byte) (a webhookResponse, ok b
 	return webhookResponse{Success: true, ExecutionID: id, Raw: text}, true
 }
 
-func (v *triggerSend) report(s *session, response *http.Response, text []byte) error {
+func (v *triggerSend) reportResponse(s *session, response *http.Response, text []byte) error {
 	a, ok := readResponse(response, text)
 	if !ok {
 		return &hintError{
@@ -310,7 +310,7 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 	return &hintError{p, hint}
 }
 
-func (v *triggerSend) unreachable(request *http.Request, err error) error {
+func (v *triggerSend) unreachableError(request *http.Request, err error) error {
 	if strings.Contains(err.Error(), "x509: ") {
 		return &hintError{
 			fmt.Errorf("the webhook endpoint at %s has a certificate that is not trusted here: %w",

@@ -81,7 +81,7 @@ func (s *session) showPreset(p api.SenderPreset) error {
 type senderShow struct{ nodeArgs }
 
 func (v *senderShow) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ Example:
 }
 
 func (v *senderSet) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ Example:
 }
 
 func (v *senderRotate) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
@@ -214,15 +214,15 @@ type senderRemove struct {
 }
 
 func (v *senderRemove) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
 	if v.Secret != "" {
-		return s.printDone(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
+		return s.printResultLine(s.client.DeleteSenderSecret(s.ctx, v.Workflow, id, v.Secret),
 			"the secret %s has ended", v.Secret)
 	}
-	return s.printDone(v.withSenderHint(s.client.DeleteSender(s.ctx, v.Workflow, id)),
+	return s.printResultLine(v.withSenderHint(s.client.DeleteSender(s.ctx, v.Workflow, id)),
 		"the token alone opens %s now", id)
 }
 
@@ -270,7 +270,7 @@ func (s *session) showSender(sender api.Sender, err error) error {
 		}
 		for _, secret := range sender.Secrets {
 			if secret.Captured != "" {
-				s.note("The sender has brought its secret. It is shown this once: %s",
+				s.printNote("The sender has brought its secret. It is shown this once: %s",
 					secret.Captured)
 			}
 		}

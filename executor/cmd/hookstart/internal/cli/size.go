@@ -106,7 +106,7 @@ func (v *adminSizeCmd) show(s *session, r sizing.Report) error {
 		if w.Limit != nil {
 			limit, used = formatAmount(*w.Limit, w.Unit), formatPercent(*w.Percent)
 		}
-		rows = append(rows, []string{w.Name, now, limit, used, reachedText(w)})
+		rows = append(rows, []string{w.Name, now, limit, used, limitReachedText(w)})
 	}
 	if err := s.printRows(rows); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (v *adminSizeCmd) showAdvice(s *session, forecasts []sizing.LimitForecast) 
 	return s.printLine("--advice says what to do about the others.")
 }
 
-// reachedText describes when a limit is reached.
-func reachedText(w sizing.LimitForecast) string {
+// limitReachedText describes when a limit is reached.
+func limitReachedText(w sizing.LimitForecast) string {
 	switch w.Reached {
 	case sizing.ReachedNow:
 		return "now"

@@ -13,7 +13,7 @@ func (s *session) printRows(table [][]string) error {
 	aligned := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
 	for _, cells := range table {
 		for i := range cells {
-			cells[i] = oneLine(cells[i])
+			cells[i] = sanitizeLine(cells[i])
 		}
 		if _, err := fmt.Fprintln(aligned, strings.Join(cells, "\t")); err != nil {
 			return err
@@ -24,7 +24,7 @@ func (s *session) printRows(table [][]string) error {
 
 // printLine prints one line for people.
 func (s *session) printLine(format string, args ...any) error {
-	_, err := fmt.Fprintln(s.Out, oneLine(fmt.Sprintf(format, args...)))
+	_, err := fmt.Fprintln(s.Out, sanitizeLine(fmt.Sprintf(format, args...)))
 	return err
 }
 
@@ -45,9 +45,9 @@ func (s *session) print(printText func() error) error {
 	return printText()
 }
 
-// printDone is like print, for a verb that tells people the result in a single line. If err is not
-// nil, it only returns err.
-func (s *session) printDone(err error, format string, args ...any) error {
+// printResultLine is like print, for a verb that tells people the result in a single line. If err
+// is not nil, it only returns err.
+func (s *session) printResultLine(err error, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (s *session) printValue(value any, printText func() error) error {
 	return s.printRaw(text)
 }
 
-// note prints text to stderr, separately from the output that scripts read.
-func (s *session) note(format string, args ...any) {
+// printNote prints text to stderr, separately from the output that scripts read.
+func (s *session) printNote(format string, args ...any) {
 	// Ignore an error: it does not affect the output itself.
-	_, _ = fmt.Fprintln(s.Err, oneLine(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintln(s.Err, sanitizeLine(fmt.Sprintf(format, args...)))
 }

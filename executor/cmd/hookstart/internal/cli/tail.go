@@ -20,7 +20,7 @@ type executionTail struct {
 func (v *executionTail) Run(s *session) error {
 	if v.Workflow != "" {
 		if _, err := s.client.Workflow(s.ctx, v.Workflow); isNotFound(err) {
-			s.note("There is no workflow %q now: hookstart workflow list", v.Workflow)
+			s.printNote("There is no workflow %q now: hookstart workflow list", v.Workflow)
 		}
 	}
 	t := &executionTailer{
@@ -34,23 +34,23 @@ func (v *executionTail) Run(s *session) error {
 		err := s.client.Watch(s.ctx, v.Workflow, t.printMissed, func(e api.Execution) error {
 			return t.printChange(e, s.response)
 		})
-		if t.isFinal(err) {
+		if t.isPermanentError(err) {
 			return err
 		}
 		if t.lostAt.IsZero() {
 			t.lostAt = s.now()
 			if s.ctx.Err() == nil {
-				s.note("hookstart: the connection is lost; connecting again")
+				s.printNote("hookstart: the connection is lost; connecting again")
 			}
 		}
-		t.wait()
+		t.waitBeforeRetry()
 	}
 	return nil
 }
 
-// isFinal reports whether retrying is pointless, because the output cannot be written, there has
-// never been a connection, or the API refuses the call.
-func (t *executionTailer) isFinal(err error) bool {
+// isPermanentError reports whether retrying is pointless, because the output cannot be written,
+// there has never been a connection, or the API refuses the call.
+func (t *executionTailer) isPermanentError(err error) bool {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		return true
 	}
@@ -89,9 +89,9 @@ type printedState struct {
 // writeError means that the output can no longer be written.
 type writeError struct{ error }
 
-// wait waits before the next attempt, or until the context is done. Each wait is longer than the
-// previous one.
-func (t *executionTailer) wait() {
+// waitBeforeRetry waits before the next attempt, or until the context is done. Each wait is longer
+// than the previous one.
+func (t *executionTailer) waitBeforeRetry() {
 	retry.Sleep(t.ctx, t.patience)
 	t.patience = min(2*t.patience, maxRetryDelay)
 }
@@ -104,7 +104,7 @@ func (t *executionTailer) printMissed() error {
 		if t.json {
 			return nil
 		}
-		t.note("Watching; Ctrl-C ends it.")
+		t.printNote("Watching; Ctrl-C ends it.")
 		return t.write(fmt.Sprintf(tailLineFormat, "TIME (UTC)", "STATUS", "SOURCE", "EXECUTION",
 			"WORKFLOW"))
 	}
@@ -180,7 +180,8 @@ func (t *executionTailer) printChange(e api.Execution, record []byte) error {
 	if e.Duplicates > 0 {
 		workflow += fmt.Sprintf(" +%d repeats", e.Duplicates)
 	}
-	return t.write(oneLine(fmt.Sprintf(tailLineFormat, at.UTC().Format("15:04:05.000"), e.Status,
+	return t.write(sanitizeLine(fmt.Sprintf(tailLineFormat, at.UTC().Format("15:04:05.000"),
+		e.Status,
 		e.Source, e.ExecutionID, workflow)))
 }
 

@@ -71,7 +71,7 @@ func rateText(r *api.RateLimit) string {
 		return "the plan's"
 	}
 	requests := strconv.FormatInt(r.Requests, 10)
-	if per, ok := humantext.PerWindow(r.WindowSeconds); ok {
+	if per, ok := humantext.RateSuffix(r.WindowSeconds); ok {
 		return requests + per
 	}
 	return requests + " in " + (time.Duration(r.WindowSeconds) * time.Second).String()
@@ -93,24 +93,24 @@ func truncateForDisplay(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// oneLine replaces the characters in text that would break the line or that a terminal would
+// sanitizeLine replaces the characters in text that would break the line or that a terminal would
 // interpret.
-func oneLine(text string) string { return strings.Map(makeVisible, text) }
+func sanitizeLine(text string) string { return strings.Map(sanitizeRune, text) }
 
-// visibleLines is like oneLine, but keeps line breaks.
-func visibleLines(text string) string {
+// sanitizeLines is like sanitizeLine, but keeps line breaks.
+func sanitizeLines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
 			return r
 		}
-		return makeVisible(r)
+		return sanitizeRune(r)
 	}, text)
 }
 
 // These two characters are part of words and emoji, and no terminal interprets them.
 const zeroWidthNonJoiner, zeroWidthJoiner = '\u200c', '\u200d'
 
-func makeVisible(r rune) rune {
+func sanitizeRune(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // including the no-break space, which some terminals cannot show
 		return ' '
@@ -121,15 +121,15 @@ func makeVisible(r rune) rune {
 	}
 }
 
-// indented formats JSON on several lines. It leaves JSON on one line if deep nesting would make
+// indentJSON formats JSON on several lines. It leaves JSON on one line if deep nesting would make
 // most of the result white space.
-func indented(text json.RawMessage) string {
+func indentJSON(text json.RawMessage) string {
 	const readable = 40
 	var to bytes.Buffer
 	if nestingDepth(text) > readable || json.Indent(&to, text, "", "  ") != nil {
-		return visibleLines(string(text))
+		return sanitizeLines(string(text))
 	}
-	return visibleLines(to.String())
+	return sanitizeLines(to.String())
 }
 
 // nestingDepth returns the maximum nesting depth of a JSON text.

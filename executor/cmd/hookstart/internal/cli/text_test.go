@@ -22,21 +22,21 @@ func TestExactTimes(t *testing.T) {
 }
 
 func TestWhatATerminalWouldObeyIsTakenOut(t *testing.T) {
-	if family := "👩\u200d👧 می\u200cخواهم"; oneLine(family) != family {
-		t.Errorf("%q", oneLine(family))
+	if family := "👩\u200d👧 می\u200cخواهم"; sanitizeLine(family) != family {
+		t.Errorf("%q", sanitizeLine(family))
 	}
 	hostile := "a\x1b[2Jb\nc\u009bd\u202ee"
-	if got := oneLine(hostile); got != "a\uFFFD[2Jb c\uFFFDd\uFFFDe" {
+	if got := sanitizeLine(hostile); got != "a\uFFFD[2Jb c\uFFFDd\uFFFDe" {
 		t.Errorf("%q", got)
 	}
-	if got := indented([]byte("{\"a\":\"\u009b\"}")); got != "{\n  \"a\": \"\uFFFD\"\n}" {
+	if got := indentJSON([]byte("{\"a\":\"\u009b\"}")); got != "{\n  \"a\": \"\uFFFD\"\n}" {
 		t.Errorf("%q", got)
 	}
 	if got := nestingDepth([]byte(`{"[[\"[":[{},{"a":[]}],"b":[]}`)); got != 4 {
 		t.Errorf("depth %d", got)
 	}
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
-	if got := indented([]byte(deep)); got != deep {
+	if got := indentJSON([]byte(deep)); got != deep {
 		t.Errorf("%.100q", got)
 	}
 	if got := truncateForDisplay("Überlänge", 5); got != "Über…" {
@@ -54,14 +54,14 @@ func TestMoments(t *testing.T) {
 		"0.5d ago":                  now.Add(-12 * time.Hour),
 		"2026-01-31T13:00:00+01:00": now,
 	} {
-		if got, err := parseMoment(text, now); err != nil || !got.Equal(want) {
+		if got, err := parseTimeArg(text, now); err != nil || !got.Equal(want) {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{
 		"", "ago", "-1h", "1", "yesterday", "NaNd", "1e300d", "2026-01-31",
 	} {
-		if got, err := parseMoment(text, now); err == nil {
+		if got, err := parseTimeArg(text, now); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
@@ -114,11 +114,12 @@ func TestAmounts(t *testing.T) {
 		"drops the oldest":  {Reached: sizing.ReachedDropsOldest},
 		"–":                 {Reached: sizing.ReachedNoLimit},
 	} {
-		if got := reachedText(w); got != want {
+		if got := limitReachedText(w); got != want {
 			t.Errorf("%+v: %q, want %q", w, got, want)
 		}
 	}
-	if got := reachedText(sizing.LimitForecast{Reached: sizing.ReachedNoForecast}); got != "–" {
+	unknown := sizing.LimitForecast{Reached: sizing.ReachedNoForecast}
+	if got := limitReachedText(unknown); got != "–" {
 		t.Errorf("%q", got)
 	}
 }

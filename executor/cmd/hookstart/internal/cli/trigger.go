@@ -28,15 +28,15 @@ type nodeArgs struct {
 
 // patch changes one setting of the node. A value that is nil or JSON null removes the setting.
 func (n *nodeArgs) patch(s *session, setting string, value any) (api.Trigger, error) {
-	id, err := n.id(s)
+	id, err := n.resolveNodeID(s)
 	if err != nil {
 		return api.Trigger{}, err
 	}
 	return s.client.PatchTrigger(s.ctx, n.Workflow, id, apiclient.Patch{setting: value})
 }
 
-// id returns the node's ID, which may be omitted if the workflow has only one node.
-func (n *nodeArgs) id(s *session) (string, error) {
+// resolveNodeID returns the node's ID, which may be omitted if the workflow has only one node.
+func (n *nodeArgs) resolveNodeID(s *session) (string, error) {
 	if n.Node != "" {
 		return n.Node, nil
 	}
@@ -58,7 +58,7 @@ func (n *nodeArgs) id(s *session) (string, error) {
 }
 
 func (n *nodeArgs) get(s *session) (api.Trigger, error) {
-	id, err := n.id(s)
+	id, err := n.resolveNodeID(s)
 	if err != nil {
 		return api.Trigger{}, err
 	}
@@ -94,7 +94,7 @@ type triggerRotate struct {
 }
 
 func (v *triggerRotate) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (v *triggerRotate) Run(s *session) error {
 		return err
 	}
 	if v.KeepOld.seconds == 0 {
-		s.note("The old token has ended: senders need the new URL now. It is shown by " +
+		s.printNote("The old token has ended: senders need the new URL now. It is shown by " +
 			"--show-token, here and with trigger show.")
 	}
 	return v.show(s, t)
@@ -113,12 +113,13 @@ func (v *triggerRotate) Run(s *session) error {
 type triggerRerun struct{ nodeArgs }
 
 func (v *triggerRerun) Run(s *session) error {
-	id, err := v.id(s)
+	id, err := v.resolveNodeID(s)
 	if err != nil {
 		return err
 	}
 	started, err := s.client.RerunTrigger(s.ctx, v.Workflow, id)
-	return s.printDone(withSampleHint(err, v.Workflow, id), "%s started on the sample payload",
+	return s.printResultLine(withSampleHint(err, v.Workflow, id),
+		"%s started on the sample payload",
 		started.ExecutionID)
 }
 
@@ -126,11 +127,11 @@ func (v *triggerRerun) Run(s *session) error {
 func (k tokenDisplay) show(s *session, t api.Trigger) error {
 	return s.print(func() error {
 		sample := "none"
-		if isSet(t.SamplePayload) {
+		if isNonNullJSON(t.SamplePayload) {
 			sample = fmt.Sprintf("%d bytes (trigger sample)", len(t.SamplePayload))
 		}
 		// The URL is on a separate line so that it can be copied even if it is long.
-		url := k.url(t)
+		url := k.displayURL(t)
 		if url == "" {
 			url = "The URL holds a token, which viewers do not see."
 		}
@@ -158,7 +159,7 @@ func (k tokenDisplay) show(s *session, t api.Trigger) error {
 				used = ago(*token.LastUsedAt, s.now())
 			}
 			table = append(table, []string{
-				k.token(token.Token), ago(token.CreatedAt, s.now()), used,
+				k.displayToken(token.Token), ago(token.CreatedAt, s.now()), used,
 				agoOr(token.ExpiresAt, s.now(), "never"),
 			})
 		}
@@ -178,22 +179,22 @@ func senderText(s *api.Sender) string {
 	}
 }
 
-func (k tokenDisplay) token(token string) string {
-	if token == "" {
+func (k tokenDisplay) displayToken(displayToken string) string {
+	if displayToken == "" {
 		return "(not for viewers)"
 	}
 	if k.ShowToken {
-		return token
+		return displayToken
 	}
-	prefix, _, _ := strings.Cut(token, "_")
+	prefix, _, _ := strings.Cut(displayToken, "_")
 	return prefix + "_…(hidden; --show-token)"
 }
 
-func (k tokenDisplay) url(t api.Trigger) string {
+func (k tokenDisplay) displayURL(t api.Trigger) string {
 	if k.ShowToken || t.Token == "" {
 		return t.URL
 	}
-	return strings.ReplaceAll(t.URL, t.Token, k.token(t.Token))
+	return strings.ReplaceAll(t.URL, t.Token, k.displayToken(t.Token))
 }
 
 // deliveryIDSourcesText lists the places that are tried first for a request's delivery ID: the

@@ -28,7 +28,11 @@ type pathStep struct {
 func (v *executionVerify) Run(s *session) error {
 	// Wait for the newest execution, too, because it may not have been recorded yet.
 	isNone := func(err error) bool { return errors.Is(err, errNoExecution) }
-	id, err := retryFor(s.ctx, v.Wait, isNone, func() (string, error) { return v.id(s) })
+	id, err := retryFor(s.ctx, v.Wait, isNone, func() (string,
+		error,
+	) {
+		return v.resolveExecutionID(s)
+	})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (*adminVersions) Run(s *session) error {
 			return err
 		}
 		if found.Database > 0 {
-			s.note("The database's tables have version %d.", found.Database)
+			s.printNote("The database's tables have version %d.", found.Database)
 		}
 		return nil
 	})

@@ -55,20 +55,21 @@ type workflowActivate struct{ workflowArg }
 
 func (v *workflowActivate) Run(s *session) error {
 	w, err := s.client.Activate(s.ctx, v.Workflow)
-	return s.printDone(s.withPlanHint(err, v.Workflow), "%s is active", w.ID)
+	return s.printResultLine(s.withPlanHint(err, v.Workflow), "%s is active", w.ID)
 }
 
 type workflowDeactivate struct{ workflowArg }
 
 func (v *workflowDeactivate) Run(s *session) error {
 	w, err := s.client.Deactivate(s.ctx, v.Workflow)
-	return s.printDone(err, "%s is inactive", w.ID)
+	return s.printResultLine(err, "%s is inactive", w.ID)
 }
 
 type workflowDelete struct{ workflowArg }
 
 func (v *workflowDelete) Run(s *session) error {
-	return s.printDone(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted", v.Workflow)
+	return s.printResultLine(s.client.DeleteWorkflow(s.ctx, v.Workflow), "%s is deleted",
+		v.Workflow)
 }
 
 func (s *session) showWorkflow(w api.Workflow, err error) error {

@@ -199,7 +199,7 @@ func (v *workflowPut) fromFile(s *session) (text []byte, updatedAt time.Time, er
 	if err != nil {
 		return nil, updatedAt, err
 	}
-	if err := mustBeJSON("--file", text, workflowJSONHint); err != nil {
+	if err := validateJSON("--file", text, workflowJSONHint); err != nil {
 		return nil, updatedAt, err
 	}
 	var members map[string]json.RawMessage

@@ -29,9 +29,9 @@ const (
 // kindsText lists the kinds, for error messages.
 const kindsText = KindAccount + ", " + KindWorkflow + ", " + KindSender + " or " + KindQueue
 
-// Set holds documents, or the state of an installation in the same form. Each list is in document
-// order.
-type Set struct {
+// DocumentSet holds documents, or the state of an installation in the same form. Each list is in
+// document order.
+type DocumentSet struct {
 	Accounts  []Account
 	Workflows []Workflow
 	Senders   []Sender
@@ -183,7 +183,7 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 
 // Read reads the documents of one file. Errors begin with the given file name and the line, like
 // those of a compiler.
-func (s *Set) Read(file string, from io.Reader) error {
+func (s *DocumentSet) Read(file string, from io.Reader) error {
 	documents := yaml.NewDecoder(from)
 	for {
 		var node yaml.Node
@@ -215,7 +215,7 @@ func (s *Set) Read(file string, from io.Reader) error {
 
 // AddLocation prefixes an error with the file and line of the document with the given key, if the
 // set contains that document.
-func (s *Set) AddLocation(key string, err error) error {
+func (s *DocumentSet) AddLocation(key string, err error) error {
 	if at, ok := s.places[key]; ok {
 		return at.addLocation(err)
 	}
@@ -233,7 +233,7 @@ type documentLocation struct {
 func (p documentLocation) addLocation(err error) error {
 	line := p.node.Content[0].Line
 	for _, name := range fieldsInError(err) {
-		if at := lineOf(p.node, name); at > 0 {
+		if at := fieldLine(p.node, name); at > 0 {
 			line = at
 			break
 		}
@@ -266,13 +266,13 @@ func fieldsInError(err error) (names []string) {
 	return names
 }
 
-// lineOf returns the line of the first field with the given name, or 0 if there is none.
-func lineOf(node *yaml.Node, name string) int {
+// fieldLine returns the line of the first field with the given name, or 0 if there is none.
+func fieldLine(node *yaml.Node, name string) int {
 	for i, child := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 0 && child.Value == name {
 			return child.Line
 		}
-		if line := lineOf(child, name); line > 0 {
+		if line := fieldLine(child, name); line > 0 {
 			return line
 		}
 	}
@@ -291,7 +291,7 @@ func fixErrorLine(file string, err error) error {
 }
 
 // add adds a document to the set and returns its key.
-func (s *Set) add(document map[string]any) (key string, err error) {
+func (s *DocumentSet) add(document map[string]any) (key string, err error) {
 	data, err := json.Marshal(document)
 	if err != nil {
 		return "", err
@@ -319,7 +319,7 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	strict.DisallowUnknownFields()
 	var object T
 	if err := strict.Decode(&object); err != nil {
-		return "", &unreadableError{err}
+		return "", &decodeError{err}
 	}
 	for _, other := range *list {
 		if other.key() == object.key() {
@@ -330,12 +330,12 @@ func decodeInto[T interface{ key() string }](list *[]T, data []byte) (key string
 	return object.key(), nil
 }
 
-// unreadableError removes the package name json from an error's text.
-type unreadableError struct{ error }
+// decodeError removes the package name json from an error's text.
+type decodeError struct{ error }
 
-func (e *unreadableError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
+func (e *decodeError) Error() string { return strings.TrimPrefix(e.error.Error(), "json: ") }
 
-func (e *unreadableError) Unwrap() error { return e.error }
+func (e *decodeError) Unwrap() error { return e.error }
 
 func (a Account) key() string  { return "account " + a.ID }
 func (w Workflow) key() string { return "workflow " + w.ID }
@@ -347,7 +347,7 @@ const SchemaURL = "https://raw.githubusercontent.com/hookstart/hookstart/main/de
 	"hookstart.schema.json"
 
 // Write writes the documents of the set as YAML.
-func (s *Set) Write(to io.Writer) error {
+func (s *DocumentSet) Write(to io.Writer) error {
 	if _, err := io.WriteString(to, "# yaml-language-server: $schema="+SchemaURL+"\n"); err != nil {
 		return err
 	}

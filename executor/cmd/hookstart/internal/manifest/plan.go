@@ -38,7 +38,7 @@ func (s Step) Key() string { return s.key }
 // the order in which to apply them. Objects on which others depend come first, a workflow is
 // activated only after its senders are set, and deletions come last. If prune is false, Plan
 // deletes only settings that a document omits and nodes that a workflow's document omits.
-func Plan(have, want *Set, prune bool) []Step {
+func Plan(have, want *DocumentSet, prune bool) []Step {
 	var steps []Step
 	add := func(step *Step) {
 		if step != nil {
@@ -157,7 +157,7 @@ func (a Account) step(before Account, exists bool) *Step {
 			return err
 		}
 		if now.Name != before.Name || now.Plan != before.Plan {
-			return errChanged(a.key())
+			return conflictError(a.key())
 		}
 		_, err = client.IfMatch(tag).PatchAccount(ctx, a.ID, apiclient.Patch{
 			"name": a.Name,
@@ -204,9 +204,9 @@ func (e *Events) fields() fields {
 	return f
 }
 
-// errChanged returns the error for an object that another client has changed since the installation
-// was read. The displayed plan is then out of date.
-func errChanged(key string) error {
+// conflictError returns the error for an object that another client has changed since the
+// installation was read. The displayed plan is then out of date.
+func conflictError(key string) error {
 	return fmt.Errorf("somebody has changed %s meanwhile: look at the differences again with "+
 		"--dry-run, then run apply again", key)
 }
@@ -240,7 +240,7 @@ func (w Workflow) step(before Workflow, exists bool) *Step {
 			return err
 		}
 		if !now.UpdatedAt.Equal(before.updatedAt) {
-			return errChanged(w.key())
+			return conflictError(w.key())
 		}
 		_, err = client.IfMatch(tag).PutWorkflow(ctx, w.ID, w.apiPutWorkflow())
 		return err
@@ -372,7 +372,7 @@ func (s Sender) fields() fields {
 
 // deletionSteps returns the steps that delete objects without a document. They are ordered so that
 // no deletion depends on a later one.
-func deletionSteps(have, want *Set) (steps []Step) {
+func deletionSteps(have, want *DocumentSet) (steps []Step) {
 	remove := func(key string, do func(context.Context, *apiclient.Client) error) {
 		steps = append(steps, Step{Lines: []string{"- " + key}, Do: do})
 	}

@@ -12,8 +12,8 @@ import (
 
 // ReadState returns the state of an installation, sorted by ID. It includes only what the caller is
 // permitted to read.
-func ReadState(ctx context.Context, client *apiclient.Client) (*Set, error) {
-	s := &Set{}
+func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, error) {
+	s := &DocumentSet{}
 	for a, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Account], error) {
 		return client.Accounts(ctx, p)
 	}) {
@@ -52,7 +52,7 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*Set, error) {
 	return s, nil
 }
 
-func (s *Set) addWorkflow(
+func (s *DocumentSet) addWorkflow(
 	ctx context.Context, client *apiclient.Client, w api.Workflow, presets []api.SenderPreset,
 ) error {
 	document := Workflow{
@@ -86,16 +86,18 @@ func (s *Set) addWorkflow(
 		}
 		document.Triggers = append(document.Triggers, trigger)
 		if t.Sender != nil {
-			s.Senders = append(s.Senders, senderOf(w.ID, t.NodeID, t.Sender, presets))
+			s.Senders = append(s.Senders, senderDocument(w.ID, t.NodeID, t.Sender, presets))
 		}
 	}
 	s.Workflows = append(s.Workflows, document)
 	return nil
 }
 
-// senderOf returns the document of a sender. It contains names of environment variables instead of
-// secrets.
-func senderOf(workflowID, nodeID string, have *api.Sender, presets []api.SenderPreset) Sender {
+// senderDocument returns the document of a sender. It contains names of environment variables
+// instead of secrets.
+func senderDocument(workflowID, nodeID string, have *api.Sender,
+	presets []api.SenderPreset,
+) Sender {
 	document := Sender{
 		Kind:       KindSender,
 		WorkflowID: workflowID,

@@ -14,7 +14,7 @@ func TestSecretSettingsHaveVariables(t *testing.T) {
 	secret := func(name string) api.PresetSetting {
 		return api.PresetSetting{Name: name, Secret: true, Required: true}
 	}
-	got := senderOf("orders", "on-paid", &api.Sender{Preset: "two"}, []api.SenderPreset{
+	got := senderDocument("orders", "on-paid", &api.Sender{Preset: "two"}, []api.SenderPreset{
 		{ID: "other", Settings: []api.PresetSetting{secret("password")}},
 		{ID: "two", Settings: []api.PresetSetting{secret("user"), secret("key"), {Name: "url"}}},
 	})

@@ -58,7 +58,8 @@ type Site struct {
 	// JetStream is a connection to the second site with administrator permissions.
 	JetStream jetstream.JetStream
 	// First provides access to the JetStream API of the first site through the connection to the
-	// second site, with the API prefix FirstSiteAPIPrefix. Only Copy and UncopiedStreams use it.
+	// second site, with the API prefix FirstSiteAPIPrefix. Only EnsureMirrors and UncopiedStreams
+	// use it.
 	First jetstream.JetStream
 }
 
@@ -78,28 +79,28 @@ func mirroredStreams(queues []string) []string {
 	return names
 }
 
-// ErrPromoted means that a stream at the second site is not a mirror, or is no longer one.
-var ErrPromoted = errors.New("is no copy: the second site has taken over, or is an installation " +
+// ErrNotMirror means that a stream at the second site is not a mirror, or is no longer one.
+var ErrNotMirror = errors.New("is no copy: the second site has taken over, or is an installation " +
 	"of its own")
 
-// ErrNotCopied means that the site has no mirror of a stream: Copy was never called for it, or the
-// site is a separate installation.
+// ErrNotCopied means that the site has no mirror of a stream: EnsureMirrors was never called for
+// it, or the site is a separate installation.
 var ErrNotCopied = errors.New("is not copied to this site")
 
-// Copy creates missing mirrors with the given number of replicas, and updates existing ones to the
-// originals' current settings, except for the placement. It deletes the empty mirrors of queues'
-// own streams that no longer exist at the first site. It is idempotent.
-func (s Site) Copy(ctx context.Context, replicas int) error {
+// EnsureMirrors creates missing mirrors with the given number of replicas, and updates existing
+// ones to the originals' current settings, except for the placement. It deletes the empty mirrors
+// of queues' own streams that no longer exist at the first site. It is idempotent.
+func (s Site) EnsureMirrors(ctx context.Context, replicas int) error {
 	queues, err := s.ownStreamQueues(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range mirroredStreams(queues) {
-		if err := s.copyStream(ctx, name, replicas); err != nil {
+		if err := s.ensureMirror(ctx, name, replicas); err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
 		}
 	}
-	return s.deleteUnused(ctx, queues)
+	return s.deleteUnusedMirrors(ctx, queues)
 }
 
 // ownStreamQueues returns the queues that have their own streams at the first site, sorted.
@@ -117,7 +118,7 @@ func (s Site) ownStreamQueues(ctx context.Context) (ownStreamQueues []string, er
 	return ownStreamQueues, nil
 }
 
-func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
+func (s Site) ensureMirror(ctx context.Context, name string, replicas int) error {
 	first, err := s.First.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("at the first site: %w", err)
@@ -132,7 +133,7 @@ func (s Site) copyStream(ctx context.Context, name string, replicas int) error {
 		_, err = s.JetStream.CreateStream(ctx, config)
 	case err != nil:
 	case existing.CachedInfo().Config.Mirror == nil:
-		return ErrPromoted
+		return ErrNotMirror
 	default:
 		_, err = s.JetStream.UpdateStream(ctx, config)
 	}
@@ -157,11 +158,11 @@ func mirrorConfig(config jetstream.StreamConfig, replicas int) (jetstream.Stream
 	return config, nil
 }
 
-// deleteUnused deletes the empty mirrors of queues' own streams, except those of the given queues.
-// It keeps a mirror that holds messages, because the mirror's original was lost, not deleted: an
-// executor deletes a queue's own stream only when it is empty, and a mirror never keeps messages
-// longer than the original.
-func (s Site) deleteUnused(ctx context.Context, queues []string) error {
+// deleteUnusedMirrors deletes the empty mirrors of queues' own streams, except those of the given
+// queues. It keeps a mirror that holds messages, because the mirror's original was lost, not
+// deleted: an executor deletes a queue's own stream only when it is empty, and a mirror never keeps
+// messages longer than the original.
+func (s Site) deleteUnusedMirrors(ctx context.Context, queues []string) error {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return err
@@ -196,10 +197,12 @@ func (s Site) mirrorInfos(ctx context.Context) (map[string]*jetstream.StreamInfo
 	return all, nil
 }
 
-// mirrorsInOrder returns information about the streams at this site that are or were mirrors, in
-// the order in which they are promoted. It returns ErrNotCopied if one of the streams that every
-// installation has is missing.
-func (s Site) mirrorsInOrder(ctx context.Context) (all []*jetstream.StreamInfo, err error) {
+// mirrorsInPromotionOrder returns information about the streams at this site that are or were
+// mirrors, in the order in which they are promoted. It returns ErrNotCopied if one of the streams
+// that every installation has is missing.
+func (s Site) mirrorsInPromotionOrder(ctx context.Context) (all []*jetstream.StreamInfo,
+	err error,
+) {
 	here, err := s.mirrorInfos(ctx)
 	if err != nil {
 		return nil, err
@@ -267,10 +270,10 @@ func (c MirrorState) IsLagging(now time.Time, limit time.Duration) bool {
 	return !c.Promoted && c.Lag > 0 && now.Sub(c.At) > limit
 }
 
-// State returns the state of each stream that is or was a mirror. It does not need a connection to
-// the first site. It returns ErrNotCopied if the site has no mirrors.
-func (s Site) State(ctx context.Context) (all []MirrorState, err error) {
-	infos, err := s.mirrorsInOrder(ctx)
+// MirrorStates returns the state of each stream that is or was a mirror. It does not need a
+// connection to the first site. It returns ErrNotCopied if the site has no mirrors.
+func (s Site) MirrorStates(ctx context.Context) (all []MirrorState, err error) {
+	infos, err := s.mirrorsInPromotionOrder(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +308,7 @@ type Promotion struct {
 // may be running at the second site. If it is interrupted, call it again. If the site has no
 // mirrors, Promote returns ErrNotCopied and changes nothing.
 func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promotion, err error) {
-	infos, err := s.mirrorsInOrder(ctx)
+	infos, err := s.mirrorsInPromotionOrder(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -317,7 +320,7 @@ func (s Site) Promote(ctx context.Context, groups []stream.RunnerGroup) (p Promo
 	if p.Unfinished, err = s.republishUnfinished(ctx, infos, groups); err != nil {
 		return p, err
 	}
-	p.State, err = s.State(ctx)
+	p.State, err = s.MirrorStates(ctx)
 	return p, err
 }
 
@@ -392,7 +395,7 @@ func (s Site) createRunnerConsumers(
 		}
 		queues[g.Queue] = true
 	}
-	err = stream.Read(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
+	err = stream.ForEachMessage(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
 		msg jetstream.Msg, meta *jetstream.MsgMetadata,
 	) error {
 		if meta.Sequence.Stream > end {
@@ -452,7 +455,7 @@ const republishedIDPrefix = "again-"
 // addEndedExecutions reads a stream of reports and adds to ended the IDs of the executions with a
 // final report.
 func (s Site) addEndedExecutions(ctx context.Context, name string, ended map[string]bool) error {
-	return stream.Read(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
+	return stream.ForEachMessage(ctx, s.JetStream, name, jetstream.OrderedConsumerConfig{}, func(
 		msg jetstream.Msg, _ *jetstream.MsgMetadata,
 	) error {
 		event, err := stream.Decode(msg.Subject(), msg.Headers(), msg.Data())

@@ -264,7 +264,7 @@ func (s *sites) fails(at *server.Server, text string, args ...string) {
 func (s *sites) awaitCopied() {
 	s.t.Helper()
 	eventually(s.t, "copies", func() bool {
-		all, err := secondsite.Site{JetStream: s.two}.State(s.t.Context())
+		all, err := secondsite.Site{JetStream: s.two}.MirrorStates(s.t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			first, err := s.one.Stream(s.t.Context(), c.Stream)
 			return err != nil || first.CachedInfo().State.LastSeq != c.Last
@@ -486,7 +486,7 @@ func TestStandsStill(t *testing.T) {
 	stop(s.first)
 	site := secondsite.Site{JetStream: s.two}
 	eventually(t, "a copy that stands still", func() bool {
-		all, err := site.State(t.Context())
+		all, err := site.MirrorStates(t.Context())
 		return err == nil && !slices.ContainsFunc(all, func(c secondsite.MirrorState) bool {
 			return !c.IsStalled(time.Second)
 		})

@@ -81,9 +81,9 @@ type RetainedAmount struct {
 	Span float64
 }
 
-// After returns the amount after a number of days. That is what has not expired of the current
-// amount, which is assumed to have arrived evenly, plus what has arrived meanwhile.
-func (h RetainedAmount) After(days float64) float64 {
+// AmountAfter returns the amount after a number of days. That is what has not expired of the
+// current amount, which is assumed to have arrived evenly, plus what has arrived meanwhile.
+func (h RetainedAmount) AmountAfter(days float64) float64 {
 	left, begin := h.Now, 0.0
 	if h.Keep > 0 {
 		begin = max(0, days-h.Keep)

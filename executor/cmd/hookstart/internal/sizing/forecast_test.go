@@ -107,7 +107,7 @@ func TestHolding(t *testing.T) {
 		},
 	} {
 		for days, want := range c.after {
-			if got := c.h.After(days); !near(got, want) {
+			if got := c.h.AmountAfter(days); !near(got, want) {
 				t.Errorf("%s: after %v days %v, want %v", name, days, got, want)
 			}
 		}
@@ -117,7 +117,7 @@ func TestHolding(t *testing.T) {
 func TestDaysUntil(t *testing.T) {
 	t.Parallel()
 	line := func(perDay float64) func(float64) float64 {
-		return RetainedAmount{Now: 50, PerDay: perDay}.After
+		return RetainedAmount{Now: 50, PerDay: perDay}.AmountAfter
 	}
 	for name, c := range map[string]struct {
 		limit float64
@@ -133,16 +133,19 @@ func TestDaysUntil(t *testing.T) {
 		"after a year":              {50 + 366, line(1), 0, false},
 		"never, without growth":     {51, line(0), 0, false},
 		"never: the window is full": {
-			71, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 0, false,
+			71, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.AmountAfter, 0, false,
 		},
 		"while the window fills": {
-			60, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.After, 4, true,
+			60, RetainedAmount{Now: 20, PerDay: 10, Keep: 7, Span: 2}.AmountAfter, 4, true,
 		},
 		"when the rate has grown": {
-			20.5, RetainedAmount{Now: 10, PerDay: 10, Growth: 1, Keep: 1, Span: 1}.After, 11, true,
+			20.5, RetainedAmount{
+				Now: 10, PerDay: 10, Growth: 1, Keep: 1,
+				Span: 1,
+			}.AmountAfter, 11, true,
 		},
 		"reached before it declines": {
-			12, RetainedAmount{Now: 10, PerDay: 10, Growth: -10}.After, 0.4, true,
+			12, RetainedAmount{Now: 10, PerDay: 10, Growth: -10}.AmountAfter, 0.4, true,
 		},
 	} {
 		if got, ok := DaysUntil(c.limit, c.after); ok != c.ok || !near(got, c.want) {

@@ -161,14 +161,15 @@ func readStream(
 	if kind == StreamKindOther {
 		return s, info.Created, nil
 	}
-	if err := s.readWeek(ctx, js, info); err != nil {
+	if err := s.readWeekStats(ctx, js, info); err != nil {
 		return Stream{}, time.Time{}, err
 	}
-	return s, info.Created, s.readLag(ctx, handle)
+	return s, info.Created, s.readRecorderLag(ctx, handle)
 }
 
-// readWeek counts the messages of the last week, day by day. Times are those of the server's clock.
-func (s *Stream) readWeek(
+// readWeekStats counts the messages of the last week, day by day. Times are those of the server's
+// clock.
+func (s *Stream) readWeekStats(
 	ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo,
 ) error {
 	now := info.TimeStamp
@@ -223,8 +224,8 @@ func (s *Stream) completeSince(info *jetstream.StreamInfo) time.Time {
 	return begin
 }
 
-// readLag sets Unrecorded and Behind.
-func (s *Stream) readLag(ctx context.Context, handle jetstream.Stream) error {
+// readRecorderLag sets Unrecorded and Behind.
+func (s *Stream) readRecorderLag(ctx context.Context, handle jetstream.Stream) error {
 	consumer, err := handle.Consumer(ctx, stream.RecorderConsumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil // the stream has just been created, or no executor has started yet

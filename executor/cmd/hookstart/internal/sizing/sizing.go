@@ -132,12 +132,12 @@ func NewReport(size api.Size, nats NATSUsage, limits Limits) Report {
 		}
 	}
 	r.add(r.forecastRate(all, limits))
-	r.addServers(streams, limits)
+	r.addServerForecasts(streams, limits)
 	for _, s := range streams {
-		r.addStream(s)
+		r.addStreamForecasts(s)
 	}
 	for _, t := range nats.Tiers {
-		r.addAccount(t, streams)
+		r.addAccountForecasts(t, streams)
 	}
 	r.add(forecastDatabase(size, accepted, limits))
 	r.add(forecastRegistry(size, streams, accepted.Days))
@@ -257,9 +257,9 @@ func (r *Report) forecastRate(all WeekStats, limits Limits) LimitForecast {
 	})
 }
 
-// messageForecast returns a RetainedAmount for forecasting the number of messages. now is the
+// retainedMessages returns a RetainedAmount for forecasting the number of messages. now is the
 // current number, and keep is how long each message is kept; 0 means forever.
-func (s *Stream) messageForecast(now int64, keep time.Duration) RetainedAmount {
+func (s *Stream) retainedMessages(now int64, keep time.Duration) RetainedAmount {
 	h := RetainedAmount{
 		Now: float64(now), PerDay: s.Week.PerDay, Growth: s.Week.Growth,
 		Keep: keep.Hours() / 24, Span: s.Week.Days,
@@ -276,16 +276,16 @@ func (s *Stream) bytesAfter(days float64) float64 {
 		return float64(s.Bytes)
 	}
 	size := float64(s.Bytes) / float64(s.Messages) *
-		s.messageForecast(s.Messages, s.MaxAge).After(days)
+		s.retainedMessages(s.Messages, s.MaxAge).AmountAfter(days)
 	if s.Kind == StreamKindReports && s.MaxBytes > 0 {
 		size = min(size, float64(s.MaxBytes)) // the oldest messages are dropped
 	}
 	return size
 }
 
-// addServers adds the forecasts for the limits of each NATS server: its memory for delivery IDs and
-// its disk.
-func (r *Report) addServers(streams []Stream, limits Limits) {
+// addServerForecasts adds the forecasts for the limits of each NATS server: its memory for delivery
+// IDs and its disk.
+func (r *Report) addServerForecasts(streams []Stream, limits Limits) {
 	of := map[string][]Stream{}
 	for _, s := range streams {
 		for _, server := range s.Servers {
@@ -303,8 +303,8 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 		ids := func(days float64) (sum float64) {
 			for _, s := range of[server] {
 				if s.Kind == StreamKindStarts {
-					sum += s.messageForecast(s.Remembered, s.DedupWindow).
-						After(days) *
+					sum += s.retainedMessages(s.Remembered, s.DedupWindow).
+						AmountAfter(days) *
 						memoryBytesPerDeliveryID
 				}
 			}
@@ -332,9 +332,9 @@ func (r *Report) addServers(streams []Stream, limits Limits) {
 	}
 }
 
-// addStream adds the forecasts for a stream of start messages or of reports: its size and the
-// recorder's lag.
-func (r *Report) addStream(s Stream) {
+// addStreamForecasts adds the forecasts for a stream of start messages or of reports: its size and
+// the recorder's lag.
+func (r *Report) addStreamForecasts(s Stream) {
 	if s.Kind == StreamKindOther {
 		return
 	}
@@ -369,8 +369,8 @@ func (r *Report) addStream(s Stream) {
 	}.withForecast(s.Behind.Seconds(), s.MaxAge.Seconds(), nil))
 }
 
-// addAccount adds the forecasts for the limits of the JetStream account.
-func (r *Report) addAccount(t Tier, streams []Stream) {
+// addAccountForecasts adds the forecasts for the limits of the JetStream account.
+func (r *Report) addAccountForecasts(t Tier, streams []Stream) {
 	name := "NATS account"
 	if t.Name != "" {
 		name += " " + t.Name
@@ -443,7 +443,7 @@ func forecastDatabase(size api.Size, accepted WeekStats, limits Limits) LimitFor
 			" a day",
 		Advice: advice,
 	}.withForecast(used, limit, func(days float64) float64 {
-		return used + record*(records.After(days)-records.Now)
+		return used + record*(records.AmountAfter(days)-records.Now)
 	})
 }
 
@@ -465,5 +465,5 @@ func forecastRegistry(size api.Size, streams []Stream, days float64) LimitForeca
 		Detail: fmt.Sprintf("%d KB in NATS", (bytes+999)/1000),
 		Advice: "Delete workflows that nobody calls; the limit is the largest number that was " +
 			"measured, with which an ingress needs 0.5 GB and is ready 8 s after its start.",
-	}.withForecast(made.Now, maxMeasuredWorkflows, made.After)
+	}.withForecast(made.Now, maxMeasuredWorkflows, made.AmountAfter)
 }

@@ -121,7 +121,7 @@ func (c *Command) result(p *process) (any, error) {
 	case err == nil && p.stdout.over:
 		return nil, outputTooLong(c.MaxOutput)
 	case err == nil:
-		return outputOf(p.stdout.kept.Bytes()), nil
+		return parseOutput(p.stdout.kept.Bytes()), nil
 	case !exited:
 		return nil, fmt.Errorf("wait for the program: %w", err)
 	}

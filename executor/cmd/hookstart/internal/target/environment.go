@@ -19,10 +19,10 @@ const variablePrefix = "HOOKSTART_"
 // with thousands of control characters come close.
 const maxVariableBytes = 100 << 10
 
-// Inherited returns the variables that programs inherit from the given environment. It omits
+// InheritedEnv returns the variables that programs inherit from the given environment. It omits
 // hookstart's own variables, because they hold credentials or have the names of an execution's
 // variables.
-func Inherited(environment []string) []string {
+func InheritedEnv(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, variablePrefix) ||
 			strings.HasPrefix(variable, "TRACEPARENT=")

@@ -62,7 +62,7 @@ func TestEnvironment(t *testing.T) {
 // A program does not inherit hookstart's credentials.
 func TestInherited(t *testing.T) {
 	t.Parallel()
-	got := Inherited([]string{
+	got := InheritedEnv([]string{
 		"PATH=/bin", "HOOKSTART_ADMIN_TOKEN=x", "HOOKSTART_HTTP_SECRET=y", "TRACEPARENT=z",
 	})
 	if !slices.Equal(got, []string{"PATH=/bin"}) {

@@ -1,5 +1,5 @@
 // Package target provides the handlers of "hookstart run": Command runs a program for each
-// execution, and Post sends each execution to a URL.
+// execution, and HTTPHandler sends each execution to a URL.
 package target
 
 import (
@@ -17,10 +17,10 @@ import (
 // of a failure must not exceed 4,000 bytes.
 const maxQuotedBytes = 3500
 
-// outputOf converts the text that a target wrote to the execution's output. If text is a single
+// parseOutput converts the text that a target wrote to the execution's output. If text is a single
 // JSON text in UTF-8, the output is that JSON. Otherwise the output is {"text": …}, with text
 // encoded in base64 if it is not UTF-8. Blank text means no output.
-func outputOf(text []byte) any {
+func parseOutput(text []byte) any {
 	switch {
 	case len(bytes.TrimSpace(text)) == 0:
 		return nil

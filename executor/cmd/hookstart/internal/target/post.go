@@ -23,8 +23,8 @@ import (
 // to it.
 const maxRetryAfter = time.Hour
 
-// Post sends each execution to a URL. If there is a secret, requests are signed as specified by
-// Standard Webhooks. The ID of the signed message is the execution ID, which is the same in each
+// HTTPHandler sends each execution to a URL. If there is a secret, requests are signed as specified
+// by Standard Webhooks. The ID of the signed message is the execution ID, which is the same in each
 // attempt. The result of the execution depends on the response:
 //
 //	2xx                           succeeded, with the body as the output
@@ -32,7 +32,7 @@ const maxRetryAfter = time.Hour
 //	no response, or a broken one  tried again
 //	any other response            failed, with the beginning of the body; no redirect is followed
 //	output over MaxOutput         failed
-type Post struct {
+type HTTPHandler struct {
 	// URL is the URL to send to. Errors never contain its user, password, path or query.
 	URL *url.URL
 	// Secrets holds the signing secrets. A request is signed with each of them, because during a
@@ -56,7 +56,7 @@ func NewClient(concurrency int) *http.Client {
 }
 
 // Handle implements runner.Handler.
-func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
+func (p *HTTPHandler) Handle(ctx context.Context, e runner.Execution) (any, error) {
 	body := e.Input
 	if p.Raw {
 		body = e.Payload.Body
@@ -81,13 +81,13 @@ func (p *Post) Handle(ctx context.Context, e runner.Execution) (any, error) {
 }
 
 // result converts a response into the result of the execution.
-func (p *Post) result(response *http.Response, body []byte) (any, error) {
+func (p *HTTPHandler) result(response *http.Response, body []byte) (any, error) {
 	status := response.StatusCode
 	if status >= 200 && status < 300 {
 		if int64(len(body)) > p.MaxOutput {
 			return nil, outputTooLong(p.MaxOutput)
 		}
-		return outputOf(body), nil
+		return parseOutput(body), nil
 	}
 	failure := errors.New(describeWithOutput(p.URL.Host+" answered "+response.Status,
 		string(body[:min(len(body), maxQuotedBytes)])))
@@ -123,9 +123,9 @@ func withoutURL(err error) error {
 }
 
 // setHeaders sets the headers that describe the execution.
-func (p *Post) setHeaders(header http.Header, e runner.Execution) {
+func (p *HTTPHandler) setHeaders(header http.Header, e runner.Execution) {
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		if p.Raw && forwardable(name) {
+		if p.Raw && isForwardableHeader(name) {
 			header[textproto.CanonicalMIMEHeaderKey(name)] = e.Headers[name]
 		} else if !p.Raw {
 			header["Hookstart-Header-"+name] = e.Headers[name]
@@ -157,9 +157,9 @@ var headersNotForwarded = []string{ //nolint:gochecknoglobals // a constant list
 	"Trailer", "Transfer-Encoding", "Tracestate", "Upgrade", "Via", "X-Real-Ip",
 }
 
-// forwardable reports whether a sender's header may be forwarded under its original name. It may
-// not if its name has a prefix that hookstart, signatures or proxies use.
-func forwardable(name string) bool {
+// isForwardableHeader reports whether a sender's header may be forwarded under its original name.
+// It may not if its name has a prefix that hookstart, signatures or proxies use.
+func isForwardableHeader(name string) bool {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	for _, ours := range []string{"Webhook-", "Hookstart-", "X-Forwarded-", "Proxy-"} {
 		if strings.HasPrefix(name, ours) {

@@ -20,7 +20,9 @@ import (
 )
 
 // posting runs a runner that posts to the given handler.
-func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *runnertest.Ingress {
+func posting(t *testing.T, ingress http.Handler,
+	configure func(*target.HTTPHandler),
+) *runnertest.Ingress {
 	t.Helper()
 	nc := natstest.Start(t).Connect(t)
 	starts := runnertest.NewIngress(t, nc)
@@ -30,7 +32,7 @@ func posting(t *testing.T, ingress http.Handler, configure func(*target.Post)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	post := &target.Post{URL: to, MaxOutput: 1000, Client: target.NewClient(1)}
+	post := &target.HTTPHandler{URL: to, MaxOutput: 1000, Client: target.NewClient(1)}
 	configure(post)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -95,7 +97,7 @@ func TestEndsOfAPost(t *testing.T) {
 			}
 		}
 	})
-	starts := posting(t, answers, func(*target.Post) {})
+	starts := posting(t, answers, func(*target.HTTPHandler) {})
 	for end, want := range map[string]struct {
 		status        execution.Status
 		output, error string
@@ -182,7 +184,7 @@ func TestWhatIsPosted(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			got <- r
 			bodies <- string(body)
-		}), func(p *target.Post) {
+		}), func(p *target.HTTPHandler) {
 			p.Raw = raw
 			p.Secrets = []target.Secret{[]byte("one"), []byte("two")}
 		})

@@ -9,17 +9,18 @@ import (
 	"path/filepath"
 )
 
-func (s *Server) copyFolder() string { return filepath.Join(s.folder, "copy") }
+func (s *Server) baseBackupFolder() string { return filepath.Join(s.folder, "copy") }
 
-// Copy copies the current state of the database for RestoreCopy. It replaces an earlier copy.
-func (s *Server) Copy(ctx context.Context) error {
-	if err := os.RemoveAll(s.copyFolder()); err != nil {
+// BaseBackup copies the current state of the database for RestoreBaseBackup. It replaces an earlier
+// copy.
+func (s *Server) BaseBackup(ctx context.Context) error {
+	if err := os.RemoveAll(s.baseBackupFolder()); err != nil {
 		return err
 	}
 	command := exec.CommandContext(ctx, filepath.Join(s.programs, "pg_basebackup"), "--host",
 		s.folder, "--port=5432", "--username=postgres",
 		// #nosec G204 -- found on this machine.
-		"--pgdata", s.copyFolder(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+		"--pgdata", s.baseBackupFolder(), "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	command.Dir = s.folder
 	if err := runAsServerUser(command); err != nil {
 		return err
@@ -30,14 +31,14 @@ func (s *Server) Copy(ctx context.Context) error {
 	return nil
 }
 
-// RestoreCopy kills the server and restarts it from the copy, so everything written since Copy is
-// lost. If promoted is true, the copy starts as a standby that stopped following at the time of
-// Copy. RestoreCopy then promotes it, and it begins a new timeline. Otherwise, the copy starts as a
-// primary. The copy can be used only once.
-func (s *Server) RestoreCopy(ctx context.Context, promoted bool) error {
+// RestoreBaseBackup kills the server and restarts it from the copy, so everything written since
+// BaseBackup is lost. If promoted is true, the copy starts as a standby that stopped following at
+// the time of BaseBackup. RestoreBaseBackup then promotes it, and it begins a new timeline.
+// Otherwise, the copy starts as a primary. The copy can be used only once.
+func (s *Server) RestoreBaseBackup(ctx context.Context, promoted bool) error {
 	old := s.dataFolder() + "-old"
-	err := errors.Join(s.end(os.Kill), os.Rename(s.dataFolder(), old),
-		os.Rename(s.copyFolder(), s.dataFolder()))
+	err := errors.Join(s.stopWithSignal(os.Kill), os.Rename(s.dataFolder(), old),
+		os.Rename(s.baseBackupFolder(), s.dataFolder()))
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,11 @@ func TestPutBack(t *testing.T) {
 	query("CREATE TABLE kept (n int)", "INSERT INTO kept VALUES (1)")
 	for _, promoted := range []bool{false, true} {
 		before := query("SELECT timeline_id FROM pg_control_checkpoint()")
-		if err := s.Copy(t.Context()); err != nil {
+		if err := s.BaseBackup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		query("INSERT INTO kept VALUES (2)")
-		if err := s.RestoreCopy(t.Context(), promoted); err != nil {
+		if err := s.RestoreBaseBackup(t.Context(), promoted); err != nil {
 			t.Fatal(err)
 		}
 		if got := query("SELECT count(*) FROM kept"); got != "1" {

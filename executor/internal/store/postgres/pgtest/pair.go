@@ -15,17 +15,17 @@ import (
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// Pair is a primary and a standby. The standby can fall behind and be promoted.
-type Pair struct {
+// ReplicatedPair is a primary and a standby. The standby can fall behind and be promoted.
+type ReplicatedPair struct {
 	servers [2]*Server
 	primary int // the index of the primary in servers
 }
 
-// StartPair starts a primary for one test and stops both servers when the test ends. Call
+// StartReplicatedPair starts a primary for one test and stops both servers when the test ends. Call
 // StartStandby to create the standby.
-func StartPair(t testing.TB, settings ...string) *Pair {
+func StartReplicatedPair(t testing.TB, settings ...string) *ReplicatedPair {
 	t.Helper()
-	p := &Pair{}
+	p := &ReplicatedPair{}
 	for n := range p.servers {
 		p.servers[n] = StartServer(t, settings...)
 	}
@@ -34,7 +34,7 @@ func StartPair(t testing.TB, settings ...string) *Pair {
 }
 
 // URL returns a database URL that lists both servers and connects to the one that accepts writes.
-func (p *Pair) URL() string {
+func (p *ReplicatedPair) URL() string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/postgres"}
 	u.RawQuery = url.Values{
 		"host":                 {p.servers[0].folder + "," + p.servers[1].folder},
@@ -45,16 +45,16 @@ func (p *Pair) URL() string {
 }
 
 // Primary returns the server that accepts writes.
-func (p *Pair) Primary() *Server { return p.servers[p.primary] }
+func (p *ReplicatedPair) Primary() *Server { return p.servers[p.primary] }
 
 // Standby returns the server that is not the primary.
-func (p *Pair) Standby() *Server { return p.servers[1-p.primary] }
+func (p *ReplicatedPair) Standby() *Server { return p.servers[1-p.primary] }
 
 // StartStandby makes the other server a standby of the primary. It returns when the standby has
 // replayed everything that the primary has written.
-func (p *Pair) StartStandby(ctx context.Context) error {
+func (p *ReplicatedPair) StartStandby(ctx context.Context) error {
 	primary, standby := p.Primary(), p.Standby()
-	if err := standby.end(immediateShutdown); err != nil {
+	if err := standby.stopWithSignal(immediateShutdown); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(standby.dataFolder()); err != nil {
@@ -83,7 +83,7 @@ func (p *Pair) StartStandby(ctx context.Context) error {
 }
 
 // AwaitReplay returns when the standby has replayed the primary's log up to a position.
-func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
+func (p *ReplicatedPair) AwaitReplay(ctx context.Context, written string) error {
 	return pollUntil(ctx, "the standby does not follow", func() (bool, error) {
 		state, err := p.Primary().Query(ctx,
 			`SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'
@@ -93,11 +93,13 @@ func (p *Pair) AwaitReplay(ctx context.Context, written string) error {
 }
 
 // StopStandby stops the standby, which falls behind from then on.
-func (p *Pair) StopStandby() error { return p.Standby().end(immediateShutdown) }
+func (p *ReplicatedPair) StopStandby() error {
+	return p.Standby().stopWithSignal(immediateShutdown)
+}
 
 // FailOver kills the primary and promotes the standby in whatever state it is in, even if it has
 // fallen behind. It returns when the standby accepts writes.
-func (p *Pair) FailOver(ctx context.Context) error {
+func (p *ReplicatedPair) FailOver(ctx context.Context) error {
 	if err := p.Primary().Kill(); err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (p *Pair) FailOver(ctx context.Context) error {
 	return p.promote(ctx)
 }
 
-func (p *Pair) promote(ctx context.Context) error {
+func (p *ReplicatedPair) promote(ctx context.Context) error {
 	promoted, err := p.Primary().Query(ctx, `SELECT pg_promote()`)
 	if err == nil && !strings.HasPrefix(promoted, "t") {
 		err = errors.New("pgtest: the standby was not promoted")

@@ -34,7 +34,7 @@ func Start(t testing.TB) (url string) {
 		name = server.createDatabase(t)
 	}
 	t.Cleanup(func() {
-		server.emptyDatabase(t, name)
+		server.resetDatabase(t, name)
 		release(t)
 	})
 	return server.url(name)
@@ -59,9 +59,9 @@ func (s *Server) createDatabase(t testing.TB) (name string) {
 	return name
 }
 
-// emptyDatabase empties a database so that the next test can reuse it. Creating a database takes
+// resetDatabase empties a database so that the next test can reuse it. Creating a database takes
 // longer than most tests run, because it has 300 files.
-func (s *Server) emptyDatabase(t testing.TB, name string) {
+func (s *Server) resetDatabase(t testing.TB, name string) {
 	t.Helper()
 	s.exec(t, context.Background(), name,
 		"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = "+

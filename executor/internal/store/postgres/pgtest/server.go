@@ -50,7 +50,7 @@ func (s *Server) URL() string { return s.url("postgres") }
 // Stop stops the server immediately, as in a crash, and returns when it has exited.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if err := s.end(immediateShutdown); err != nil {
+	if err := s.stopWithSignal(immediateShutdown); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -164,8 +164,8 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// end stops the server with a signal, if it is running, and waits until it has exited.
-func (s *Server) end(signal os.Signal) error {
+// stopWithSignal stops the server with a signal, if it is running, and waits until it has exited.
+func (s *Server) stopWithSignal(signal os.Signal) error {
 	if s.process == nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (s *Server) end(signal os.Signal) error {
 
 // Remove stops the server and deletes its folder.
 func (s *Server) Remove() error {
-	return errors.Join(s.end(immediateShutdown), os.RemoveAll(s.folder))
+	return errors.Join(s.stopWithSignal(immediateShutdown), os.RemoveAll(s.folder))
 }
 
 // errorWithLog returns an error that includes the last lines of the server's log.

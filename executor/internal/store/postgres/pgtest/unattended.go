@@ -25,7 +25,7 @@ func CreateIn(parent string, settings ...string) (*Server, error) {
 
 // Kill kills the server's main process with SIGKILL, as the kernel's out-of-memory killer does. The
 // other server processes notice and exit.
-func (s *Server) Kill() error { return s.end(os.Kill) }
+func (s *Server) Kill() error { return s.stopWithSignal(os.Kill) }
 
 // Running reports whether the server is still running. PostgreSQL exits by itself when it cannot
 // write.
