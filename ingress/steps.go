@@ -21,12 +21,12 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	// A handshake starts nothing, so it gets its response in any state of the plan and the
 	// workflow.
 	(*handler).respondToHandshake,
-	(*handler).checkPlan,     // 7, 8
-	(*handler).verifySender,  // 11, 12 and the signature, for a node whose sender verifies requests
-	(*handler).checkLimits,   // 9
-	(*handler).storeRejected, // 10
-	(*handler).checkBody,     // 11, 12, 13
-	(*handler).checkFilter,   // a request that does not match the node's filter starts nothing
+	(*handler).checkPlan,      // 7, 8
+	(*handler).verifySender,   // 11, 12 and the signature, for a node whose sender verifies requests
+	(*handler).checkLimits,    // 9
+	(*handler).rejectInactive, // 10
+	(*handler).checkBody,      // 11, 12, 13
+	(*handler).checkFilter,    // a request that does not match the node's filter starts nothing
 }
 
 // decide returns the outcome of a request: it calls parse, then each step, then startExecution.
@@ -180,10 +180,10 @@ func (h *handler) checkLimits(d *delivery) *outcome {
 	return nil
 }
 
-// storeRejected records a request to an inactive workflow, with its body, so that operators can
+// rejectInactive records a request to an inactive workflow, with its body, so that operators can
 // look up the ID in the response and replay the request. It omits a body that cannot be read. If
-// the stream does not store the record, storeRejected returns the refusal for that instead.
-func (h *handler) storeRejected(d *delivery) *outcome {
+// the stream does not store the record, rejectInactive returns the refusal for that instead.
+func (h *handler) rejectInactive(d *delivery) *outcome {
 	if d.trigger.Workflow.Active {
 		return nil
 	}

@@ -49,8 +49,8 @@ var nextInserts = map[string][2]string{ // keyed by file
 			"`) WHERE true` +",
 	},
 	"postgres/row.go": {
-		"insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +",
-		"insertShort = `INSERT INTO executions (` + shortColumns + `, made_by) SELECT *, 'next' " +
+		"insertShort = `INSERT INTO executions (` + shortFormColumns + `) ` + selectShort +",
+		"insertShort = `INSERT INTO executions (` + shortFormColumns + `, made_by) SELECT *, 'next' " +
 			"FROM unnest(` + shortArrayParams + `)` +",
 	},
 }

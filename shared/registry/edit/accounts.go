@@ -130,14 +130,14 @@ func (e *Editor) checkAccountExists(ctx context.Context, w *registry.Workflow, c
 	if _, ok := e.directory.Account(w.AccountID); ok {
 		return nil
 	}
-	err := error(invalidAccount(w.AccountID))
+	err := error(unknownAccountError(w.AccountID))
 	if created {
 		err = errors.Join(err, e.DeleteWorkflow(ctx, w.ID))
 	}
 	return err
 }
 
-func invalidAccount(id string) *InvalidError {
+func unknownAccountError(id string) *InvalidError {
 	return &InvalidError{"accountId", fmt.Sprintf("there is no account %q; "+
 		"create it first: hookstart account put %s", id, id)}
 }

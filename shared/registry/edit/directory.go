@@ -83,8 +83,9 @@ func NewDirectory(keys *seal.Keys) *Directory {
 	}
 }
 
-// Apply implements consistency.Sink. It updates the snapshot before the records, because an
-// activation relies on it: every record that can be read must have been counted.
+// Apply implements consistency.Sink. It updates the snapshot before the records. An activation
+// reads a record and then checks the plan's limit against the snapshot's count of active workflows,
+// so the count must never be older than the records.
 func (d *Directory) Apply(c registry.Change) {
 	d.Snapshot.Apply(c)
 	d.mu.Lock()

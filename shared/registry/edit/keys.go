@@ -49,7 +49,7 @@ func (e *Editor) CreateAPIKey(
 			return have.Revision, errUnchanged
 		}
 		if _, ok := e.directory.Account(spec.AccountID); !ok && spec.AccountID != "" {
-			return 0, invalidAccount(spec.AccountID)
+			return 0, unknownAccountError(spec.AccountID)
 		}
 		if len(e.directory.APIKeys("", MaxAPIKeys)) == MaxAPIKeys {
 			return 0, &InvalidError{

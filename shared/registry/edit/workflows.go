@@ -316,7 +316,7 @@ func (e *Editor) upsertWorkflow(
 		}
 		account, accountExists := e.directory.Account(spec.AccountID)
 		if !accountExists {
-			return 0, invalidAccount(spec.AccountID)
+			return 0, unknownAccountError(spec.AccountID)
 		}
 		created = !ok
 		if ok && spec.Within != "" && have.Record.AccountID != spec.Within {

@@ -34,7 +34,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Helper()
 			s := openForBenchmark(b)
 			if _, err := s.pool.Exec(b.Context(),
-				`CREATE TABLE bare AS SELECT `+shortColumns+` FROM executions`); err != nil {
+				`CREATE TABLE bare AS SELECT `+shortFormColumns+` FROM executions`); err != nil {
 				b.Fatal(err)
 			}
 			return s, func(ctx context.Context, records []store.Record) error {

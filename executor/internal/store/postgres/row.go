@@ -8,11 +8,11 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// Columns of new records. Most records need only those of the short form (shortColumns).
+// Columns of new records. Most records need only those of the short form (shortFormColumns).
 const (
-	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
+	shortFormColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`
-	longColumns = shortColumns +
+	fullFormColumns = shortFormColumns +
 		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
 		`finished_after, error, output, attempts, cancel_requested_at`
 
@@ -24,9 +24,9 @@ const (
 		`$21::timestamptz[]`
 
 	selectShort = `SELECT * FROM unnest(` + shortArrayParams + `)`
-	insertShort = `INSERT INTO executions (` + shortColumns + `) ` + selectShort +
+	insertShort = `INSERT INTO executions (` + shortFormColumns + `) ` + selectShort +
 		` ON CONFLICT (id) DO NOTHING RETURNING id`
-	insertLong = `INSERT INTO executions (` + longColumns + `) SELECT * FROM unnest(` +
+	insertLong = `INSERT INTO executions (` + fullFormColumns + `) SELECT * FROM unnest(` +
 		longArrayParams + `) ON CONFLICT (id) DO NOTHING RETURNING id`
 )
 
@@ -93,11 +93,11 @@ func recordArrays(
 	), false
 }
 
-// shortColumnNames lists the names of shortColumns.
-var shortColumnNames = strings.Split(shortColumns, ", ")
+// shortColumnNames lists the names of shortFormColumns.
+var shortColumnNames = strings.Split(shortFormColumns, ", ")
 
 // shortRow returns the values at index i of arrays, which holds one array per column in
-// shortColumns.
+// shortFormColumns.
 func shortRow(arrays []any, i int) []any {
 	row := make([]any, len(arrays))
 	for c, array := range arrays {

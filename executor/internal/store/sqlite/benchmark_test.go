@@ -37,7 +37,7 @@ func BenchmarkApply(b *testing.B) {
 			// The bare table is in a separate file, so that it does not share a WAL with the store.
 			bare := openForBenchmark(b).writer
 			if _, err := bare.ExecContext(b.Context(),
-				`CREATE TABLE bare (`+longColumns+`)`); err != nil {
+				`CREATE TABLE bare (`+fullFormColumns+`)`); err != nil {
 				b.Fatal(err)
 			}
 			return s, func(ctx context.Context, records []store.Record) error {

@@ -25,8 +25,8 @@ type inserter struct {
 }
 
 var (
-	shortColumnsInserter = inserter{shortColumns, shortColumnCount, appendShortColumns}
-	allColumnsInserter   = inserter{longColumns, longColumnCount, appendLongColumns}
+	shortColumnsInserter = inserter{shortFormColumns, shortColumnCount, appendShortColumns}
+	allColumnsInserter   = inserter{fullFormColumns, longColumnCount, appendLongColumns}
 )
 
 // insert inserts records in order and returns how many were new. It leaves records with an existing

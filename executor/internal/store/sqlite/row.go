@@ -7,18 +7,18 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/relational"
 )
 
-// Columns of new records. Most records need only those of the short form (shortColumns).
+// Columns of new records. Most records need only those of the short form (shortFormColumns).
 const (
-	shortColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
+	shortFormColumns = `id, workflow, origin, status, accepted_at, recorded_after, body_bytes, ` +
 		`stream_sequence, content_type, delivery_id`
-	longColumns = shortColumns +
+	fullFormColumns = shortFormColumns +
 		`, other_delivery, rerun_of, replay_of, requeued_as, dismissed_at, started_after, ` +
 		`finished_after, error, output, attempts, cancel_requested_at`
 	shortColumnCount = 10
 	longColumnCount  = 21
 )
 
-// appendShortColumns appends the values of shortColumns.
+// appendShortColumns appends the values of shortFormColumns.
 func appendShortColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
@@ -36,7 +36,7 @@ func appendShortColumns(
 		store.StoredSequence(r.StreamSequence), content, delivery)
 }
 
-// appendLongColumns appends the values of longColumns.
+// appendLongColumns appends the values of fullFormColumns.
 func appendLongColumns(
 	values []any, r store.Record, numbers relational.OriginRowIDs, computedID bool,
 ) []any {
