@@ -346,7 +346,7 @@ func TestControlByKeyboard(t *testing.T) {
 	press("1000000000")
 	to(streamDetails + "[name=age]")
 	press("100000" + kb.Enter)
-	b.text(row, "Has a stream of its own, at most 1000000000 bytes, kept for 100000 s")
+	b.text(row, "Has a stream of its own, at most 1 GB, kept for 100000 s")
 	focused(setStreamButton)
 	b.wait(`document.querySelector(` + quote(streamDetails+"[name=age]") + `).value === "100000"`)
 	b.do(chromedp.SetValue(chromedp.CSS(streamDetails+"[name=bytes]"), ""))
@@ -354,7 +354,7 @@ func TestControlByKeyboard(t *testing.T) {
 	press("1")
 	to(setStreamButton)
 	press(kb.Enter)
-	b.text(row, "Has a stream of its own, 1 replicas, kept for 100000 s")
+	b.text(row, "Has a stream of its own, 1 replica, kept for 100000 s")
 	if own := queue("nightly").OwnStream; own == nil || own.MaxBytes != 0 ||
 		own.MaxAgeSeconds != 100_000 || own.Replicas != 1 || len(own.PlacementTags) != 0 {
 		t.Errorf("its own stream: %+v", own)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -93,14 +92,12 @@ func (c *Console) planChoices(ctx context.Context) ([]planChoice, error) {
 	return choices, err
 }
 
-// bytesText returns a plan's limit on bytes per day as text, in decimal units, as operators
-// configure it.
+// bytesText returns a plan's limit on bytes per day as text.
 func bytesText(plan api.Plan) string {
 	if plan.BytesPerDay == nil {
 		return ""
 	}
-	n, unit := humantext.DecimalBytes(*plan.BytesPerDay)
-	return ", " + formatCount(n) + " " + cmp.Or(unit, "bytes") + " a day"
+	return ", " + formatDecimalBytes(*plan.BytesPerDay) + " a day"
 }
 
 // rateText returns a short text that describes a rate limit.

@@ -1010,6 +1010,20 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	wantSays(t, a, http.StatusUnprocessableEntity, "Tags of its servers: must be 1 to ", `spellcheck="false" placeholder="any server" value="t`)
 }
 
+// The queues page shows the settings of a queue's own stream in words.
+func TestQueueStreamInWords(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.CreateWorkflow(t, "orders", "free", true)
+	session := r.signIn()
+	a := r.post("/queues", "default:stream-form", map[string]string{
+		"bytes": "30000000", "replicas": "1",
+	}, session)
+	r.done(a, session)
+	wantSays(t, r.get("/queues", session), http.StatusOK,
+		"Has a stream of its own, 1 replica, at most 30 MB<")
+}
+
 // After a failure that is no conflict, a form does not take over a change that the page does not
 // name.
 func TestConflictOfAnEarlierAttempt(t *testing.T) {

@@ -35,6 +35,8 @@ var formatFuncs = template.FuncMap{
 	"statuses":  func() []execution.Status { return execution.Statuses },
 	"capital":   capitalize,
 
+	"decimalBytes": formatDecimalBytes,
+
 	"eventKinds": operate.EventKinds,
 	"nameOr":     nameOrID,
 	"streamForm": func(row queueRow, list queueList) streamFormData {
@@ -87,6 +89,15 @@ func formatSize(n int64) string {
 	default:
 		return trimZero(float64(n)/(1<<20)) + " MB"
 	}
+}
+
+// formatDecimalBytes formats a number of bytes exactly, in decimal units, as operators configure it.
+func formatDecimalBytes(n int64) string {
+	count, unit := humantext.DecimalBytes(n)
+	if unit == "" {
+		return plural(n, "byte")
+	}
+	return formatCount(count) + " " + unit
 }
 
 func trimZero(n float64) string {

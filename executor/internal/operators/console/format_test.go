@@ -25,6 +25,8 @@ func TestWords(t *testing.T) {
 		"1,023 bytes":              formatSize(1023),
 		"100 KB":                   formatSize(102_400),
 		"1.5 MB":                   formatSize(3 << 19),
+		"2,500,001 bytes":          formatDecimalBytes(2_500_001),
+		"2,500 KB":                 formatDecimalBytes(2_500_000),
 		"1,234,567":                formatCount(1_234_567),
 		"999":                      formatCount(999),
 		"-1,000":                   formatCount(-1000),
