@@ -90,7 +90,8 @@ func serveWaiting(t *testing.T, protocol string) *waitingServer {
 	return s
 }
 
-// post sends a request and returns the response as "PROTOCOL STATUS BODY", or the error.
+// post sends a request. The returned channel receives the response as "PROTOCOL STATUS BODY", or
+// the error.
 func (s *waitingServer) post(ctx context.Context) <-chan string {
 	s.t.Helper()
 	result := make(chan string, 1)

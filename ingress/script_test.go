@@ -302,7 +302,7 @@ func (s *situations) scriptRaw(ts *testscript.TestScript, neg bool, args []strin
 }
 
 func (s *situations) writeResponse(ts *testscript.TestScript, a received) {
-	// The output of an execution is the response body.
+	// A body that is an execution's output does not have the shape of a refusal.
 	isOutput := a.header.Get("Hookstart-Execution-Id") != "" && a.body["type"] == nil
 	if a.status >= 400 && a.raw != "" && !isOutput {
 		s.expect("every refusal has the same shape", a, a.status, a.code())

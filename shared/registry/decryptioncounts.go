@@ -15,7 +15,7 @@ type DecryptionCounts struct {
 	Opened  int      // boxes, or senders, that the keys decrypt
 	Closed  int      // boxes, or senders, that the keys do not decrypt
 	Missing []string // IDs of the missing keys, sorted
-	Why     error    // an example of why one counted in Closed could not be decrypted
+	Why     error    // error of decrypting one of the values counted in Closed; nil if none
 }
 
 // Count counts one encrypted value. err is the error from decrypting it, or nil. Errors that are

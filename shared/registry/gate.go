@@ -132,9 +132,9 @@ func (q *queueGate) awaitIdle() {
 // workflowGate determines where the start messages of one workflow are stored.
 type workflowGate struct {
 	queue *queueGate
-	// closed is the clock reading when the workflow was closed; 0 means that it is open. The value
-	// moved means that there is a later record of the workflow that either names another queue, or
-	// opens or closes the workflow.
+	// closed is the clock reading when the workflow was closed; 0 means that it is open.
+	// gateSuperseded means that there is a later record of the workflow that either names another
+	// queue, or opens or closes the workflow.
 	closed atomic.Int64
 }
 
@@ -148,7 +148,7 @@ func (d *workflowGate) init(queue *queueGate, closed bool) {
 }
 
 // supersedeWith compares the workflow with its next record. If next names another queue, or opens
-// or closes the workflow, supersedeWith marks the workflow as moved and returns true.
+// or closes the workflow, supersedeWith marks d as superseded and returns true.
 func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
 		return false

@@ -59,12 +59,14 @@ type methodSpec struct {
 	by string       // list separator of the hmac preset
 }
 
-// itemSplitSpec describes how a value is split into items, which are separated by By. With Assign,
-// an item is NAME Assign VALUE, and the items named Take are signatures.
+// itemSplitSpec describes how a value is split into items. An item may have a name, as in v1=abc.
 type itemSplitSpec struct {
-	By     string `json:"by"`
+	// By separates the items. "" means that the value is one item.
+	By string `json:"by"`
+	// Assign separates the name of an item from its value. "" means that the items have no names,
+	// and that each is a signature.
 	Assign string `json:"assign"`
-	Take   string `json:"take"`
+	Take   string `json:"take"` // the name of the items that are signatures
 }
 
 // timeSpec describes where a request contains the time when it was signed.

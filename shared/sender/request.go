@@ -68,8 +68,9 @@ func (r *Request) signedPayload() []byte {
 	return r.Body
 }
 
-// describeUnsignedFields describes the unsigned part of a form if only its payload field is signed:
-// all other fields. It returns "" if there are none.
+// describeUnsignedFields returns a text that says that a form has fields that the signature does
+// not cover, because it covers only the field payload. It returns "" if the form has no such
+// fields, or if the whole body is signed.
 func (r *Request) describeUnsignedFields() string {
 	if !isFormType(r.header("Content-Type")) {
 		return "" // the whole body is signed

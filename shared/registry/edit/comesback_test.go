@@ -66,7 +66,8 @@ func (b bucketSteps) Delete(ctx context.Context, key string, opts ...jetstream.K
 	return b.KeyValue.Delete(ctx, key, opts...)
 }
 
-// recreated is a workflow that one process deletes while another creates it again.
+// recreated is a test with a registry, in which one process deletes the workflow wf while another
+// creates it again.
 type recreated struct {
 	*testing.T
 	*registrytest.Registry

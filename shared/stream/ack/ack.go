@@ -243,13 +243,13 @@ func (e *Publisher) watch(lost chan nats.Status) {
 	}
 }
 
-// failWaiters removes the waiters selected by the function which, and calls their done functions
+// failWaiters removes the waiters for which selected returns true, and calls their done functions
 // with err.
-func (e *Publisher) failWaiters(err error, which func(*waiter) bool) {
+func (e *Publisher) failWaiters(err error, selected func(*waiter) bool) {
 	var failed []*waiter
 	e.mu.Lock()
 	for number, w := range e.waiting {
-		if which(w) {
+		if selected(w) {
 			delete(e.waiting, number)
 			failed = append(failed, w)
 		}
