@@ -191,7 +191,7 @@ func TestPercentileOfNone(t *testing.T) {
 	}
 }
 
-// Every other measurement runs with a tiny load and prints its table.
+// Each of these measurements, run with a tiny load, prints its table.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	load := LoadOptions{Connections: 4, BodyBytes: 512}

@@ -94,7 +94,7 @@ func newPanel(title string, y int, names []string, value func(name string) quart
 	return p
 }
 
-// Bottom returns the y coordinate of the lower end of the line that marks bare.
+// Bottom returns the y coordinate of the lower end of the vertical line at BareX.
 func (p panel) Bottom() int { return p.Y + p.height() - chartRowHeight/3 }
 
 func (p panel) height() int { return panelHeaderHeight + len(p.Bars)*chartRowHeight }

@@ -537,7 +537,8 @@ func (c *Isolation) write(rounds [][numConditions]isolationResult) {
 	}
 }
 
-// resultsOfCondition returns the turns under a condition, and the turns alone in the same rounds.
+// resultsOfCondition returns the results of the turns under a condition, and, for comparison, the
+// results of the calm queue alone (conditionAlone) in the same rounds.
 func resultsOfCondition(
 	rounds [][numConditions]isolationResult, which condition,
 ) (turns []isolationResult, alone []roundResult) {

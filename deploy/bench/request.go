@@ -108,8 +108,8 @@ var (
 )
 
 // parseResponse returns the length of the response at the beginning of text, or 0 if it is
-// incomplete. status is its status code. Any other response than an acceptance of a new delivery, a
-// 429 or a 503 is an error.
+// incomplete. status is its status code. It returns an error unless the response accepts a new
+// delivery or is a 429 or a 503.
 func parseResponse(text []byte) (length, status int, err error) {
 	header := bytes.Index(text, headersEnd)
 	if header < 0 {

@@ -58,7 +58,8 @@ func newStripeRequest(to target, bodyBytes int) request {
 	}
 }
 
-// installStripe is like installIngress, and also gives the first workflow a sender.
+// installStripe is like installIngress, but with a key for senders' secrets, because of which the
+// first workflow gets a sender (setSender).
 func installStripe(ctx context.Context, b *launcher) (*system, error) {
 	own := *b
 	own.secretsKey = b.dir("secrets") + "-key"

@@ -322,8 +322,8 @@ func (t *timeline) messageGoroutines() (all []*goroutine) {
 const idleActivity = "no goroutine: a thread wakes up, or ends a system call"
 
 // addGoroutineTimes adds the time for which the process ran each goroutine in an interval, divided
-// by the number of Ps. It ignores goroutines in system calls, because they hand off their P if the
-// call takes long.
+// by the number of Ps, and the remaining time as idleActivity. It ignores goroutines in system
+// calls, because they hand off their P if the call takes long.
 func (t *timeline) addGoroutineTimes(to activityTimes, from, end int64) {
 	free := time.Duration(end-from) * time.Duration(t.procs)
 	for _, g := range t.goroutines {

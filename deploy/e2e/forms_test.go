@@ -178,7 +178,7 @@ func TestFormsInTheBrowserMeanwhile(t *testing.T) {
 		t.Errorf("the age is %q, and the bytes are %q", age, bytes)
 	}
 
-	// A key that was made leaves no problem of the attempt before.
+	// After a key has been created, the page no longer shows the error of the previous attempt.
 	b.visit("/keys")
 	b.write("#name", "CI")
 	choose := func(role, account string) {

@@ -177,8 +177,8 @@ func TestSignInThroughAProvider(t *testing.T) {
 	}
 }
 
-// A session that began at a provider ends in time, even on an idle page. The browser is then
-// redirected to the provider, and returns to the page that it left.
+// A session that was started through an identity provider expires, even while a page is idle. The
+// browser is then redirected to the provider, and afterwards returns to the same page.
 func TestSessionsThroughAProviderEnd(t *testing.T) {
 	l := launchWithProvider(t, "--oidc-session=5s")
 	b := openBrowser(t, l.executor)

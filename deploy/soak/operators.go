@@ -219,7 +219,7 @@ func (o *operator) recordViolation(format string, args ...any) {
 	o.operators.mu.Lock()
 	defer o.operators.mu.Unlock()
 	o.operators.wrong = append(o.operators.wrong, text)
-	o.operators.say("untrue: %s", text)
+	o.operators.say("contradiction: %s", text)
 }
 
 func (o *operator) put(ctx context.Context, client *apiclient.Client) error {

@@ -136,7 +136,7 @@ func (f *partitioner) incidents() (all []incident) {
 func (f *partitioner) status(b *ledger, all *operators) string {
 	t := b.currentTotals()
 	return fmt.Sprintf("partitions %d  acknowledged %d  refused %d  no answer %d  changes %d  "+
-		"untrue %d",
+		"contradictions %d",
 		len(f.partitionRecords()), t.acknowledged, totalCount(t.refused), totalCount(t.errors),
 		all.confirmed.Load(),
 		len(all.wrongAnswers()))

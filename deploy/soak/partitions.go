@@ -32,8 +32,8 @@ type Partitions struct {
 
 	// Out receives the progress and the ledger. nil means stdout.
 	Out io.Writer `kong:"-"`
-	// lenient makes RunPartitions print untrue responses, misjudged first deliveries and slow
-	// ingresses, but not return an error for them.
+	// lenient makes RunPartitions print responses that contradict a change, misjudged first
+	// deliveries and slow ingresses, but not return an error for them.
 	lenient bool
 }
 
@@ -113,12 +113,12 @@ func (c *Partitions) runIn(ctx context.Context, folder string, hosts *network.Ne
 	if err := r.compare(ctx, i, b, f.incidents(), nil); err != nil {
 		return err
 	}
-	r.ended, r.untrue = i.problems(), all.wrongAnswers()
+	r.ended, r.contradictions = i.problems(), all.wrongAnswers()
 	r.write(c.Out)
 	all.write(c.Out)
 	f.write(c.Out)
 	if c.lenient {
-		r.untrue = nil
+		r.contradictions = nil
 		return r.err()
 	}
 	return errors.Join(r.err(), f.err(), r.misjudgedErr())

@@ -14,18 +14,18 @@ const maxLinesPerKind = 10
 
 // report is the result of a soak.
 type report struct {
-	seed      uint64
-	took      time.Duration
-	totals    requestTotals
-	audit     *ledgerAuditResult
-	incidents []incident
-	ended     []string // problems with processes, such as an unexpected exit
-	stood     []string // times when recording stalled
-	untrue    []string // responses about the registry that contradicted a change
-	aside     []string // starts that were put aside
-	restored  []string // checks that failed after the store was restored
-	emptied   []string // checks that failed after the store was deleted
-	again     []string // executions that were delivered to a handler after their end
+	seed           uint64
+	took           time.Duration
+	totals         requestTotals
+	audit          *ledgerAuditResult
+	incidents      []incident
+	ended          []string // problems with processes, such as an unexpected exit
+	stood          []string // times when recording stalled
+	contradictions []string // responses about the registry that contradicted a change
+	aside          []string // starts that were put aside
+	restored       []string // checks that failed after the store was restored
+	emptied        []string // checks that failed after the store was deleted
+	again          []string // executions that were delivered to a handler after their end
 }
 
 func (r *report) write(out io.Writer) {
@@ -76,7 +76,10 @@ type violation struct {
 func (r *report) violations() []violation {
 	return []violation{
 		{"stood still", "times that nothing was recorded though one executor was well", r.stood},
-		{"untrue", "answers by another state than a confirmed change had left", r.untrue},
+		{
+			"contradictions", "answers by another state than a confirmed change had left",
+			r.contradictions,
+		},
 		{"strange", "", r.audit.strange},
 		{"refused", "deliveries to active workflows that were refused for good", r.audit.refused},
 		{"lost", "acknowledged, and not in the stream", r.audit.lost},

@@ -182,7 +182,7 @@ func (c *Config) runLoadAndFaults(
 	shown.Go(func() {
 		showProgress(showing, c.Out, began, func() string { return status(s.ledger, f) })
 	})
-	r.untrue = runLoad(ctx, *c, i, s, f)
+	r.contradictions = runLoad(ctx, *c, i, s, f)
 	stopShowing()
 	shown.Wait()
 	r.took = time.Since(began)
@@ -253,20 +253,20 @@ func createDatabase(on *disk) (*pgtest.Server, error) {
 	return pgtest.CreateIn(on.folder)
 }
 
-// runLoad runs the senders, the faults and the switching of a workflow. It returns when c.Duration
-// and the last fault are over, and every sender has a final response or has given up. The result
-// holds the untrue responses about the switched workflow.
+// runLoad runs the senders, injects the faults and toggles a workflow. It returns when c.Duration
+// and the last fault are over, and every sender has a final response or has given up. It returns
+// descriptions of the responses that contradicted the confirmed state of the toggled workflow.
 func runLoad(
 	ctx context.Context, c Config, i *installation, s *senders, f *faultInjector,
-) (untrue []string) {
+) (contradictions []string) {
 	starting, cancel := context.WithTimeout(ctx, c.Duration)
 	defer cancel()
 	var all sync.WaitGroup
 	all.Go(func() { s.sendLoad(ctx, starting, c.Senders, c.Rate, c.Seed) })
 	all.Go(func() { f.run(ctx, starting) })
-	all.Go(func() { untrue = i.toggleWorkflow(ctx, starting, s, f, c.Seed) })
+	all.Go(func() { contradictions = i.toggleWorkflow(ctx, starting, s, f, c.Seed) })
 	all.Wait()
-	return untrue
+	return contradictions
 }
 
 func status(b *ledger, f *faultInjector) string {

@@ -23,10 +23,11 @@ const (
 
 // toggleWorkflow activates and deactivates a workflow until starting ends. For each change it uses
 // a random executor without a fault, which may have just recovered. Immediately after the change it
-// sends a request to every ingress. It returns the responses that contradict the change.
+// sends a request to every ingress. It returns descriptions of the responses that contradict the
+// change.
 func (i *installation) toggleWorkflow(
 	ctx, starting context.Context, s *senders, f *faultInjector, seed uint64,
-) (untrue []string) {
+) (contradictions []string) {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	active, unsure := true, time.Time{}
 	for number := 0; starting.Err() == nil; number++ {
@@ -46,14 +47,14 @@ func (i *installation) toggleWorkflow(
 			disagrees := a.Status == http.StatusOK && !active ||
 				a.Code == "workflow_inactive" && active
 			if disagrees && time.Now().After(unsure) {
-				untrue = append(untrue,
+				contradictions = append(contradictions,
 					fmt.Sprintf("%s: %s answered that active is %v; after that %s answered %d %s",
 						d.began.Format("15:04:05.000"), e.name, active, ingress.name, a.Status,
 						a.Code))
 			}
 		}
 	}
-	return untrue
+	return contradictions
 }
 
 func setToggledActive(ctx context.Context, client *apiclient.Client, active bool) error {

@@ -19,8 +19,9 @@ type attempt struct {
 	// brings is a text that appears only if the action had its effect, not merely because of the
 	// steps before it. "" means that every change counts.
 	brings string
-	// control is used instead of do, with all permissions, if do would fail for every role. nil
-	// means that do itself is the control.
+	// control proves that the effect of the attempt would be noticed: it is run with all
+	// permissions, and must have the effect. nil means that do is used, which is possible unless do
+	// fails for every role.
 	control func(a *attacker)
 }
 
