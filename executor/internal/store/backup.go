@@ -113,8 +113,9 @@ func (p *BackupWriter) Flush() error {
 	return p.write(part)
 }
 
-// Sanitized returns a copy of the part with its values as every driver stores them: see
-// SanitizeText and StoredTime. It does not change values that the drivers convert themselves.
+// Sanitized returns a copy of the part in which texts and times are converted to the form in which
+// every driver stores them: see SanitizeText and StoredTime. Other conversions are left to each
+// driver.
 func (p BackupPart) Sanitized() BackupPart {
 	s := p
 	s.Records = make([]Record, len(p.Records))

@@ -39,9 +39,9 @@ const (
 type operation struct {
 	about about
 	body  string
-	// besides is the error code of the operation in this test for callers with permission. "" means
-	// that it succeeds.
-	besides string
+	// otherError is the error code that a caller with permission may get as well, because of this
+	// test's data. "" means that the call must succeed.
+	otherError string
 }
 
 // operations lists all operations of the OpenAPI document. A new operation needs an entry.
@@ -309,7 +309,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 				case foreign && expected.about != nothing:
 					r.asIfNotThere(e, expected, c.what, c.key, status, answer)
 				case status/100 != 2 &&
-					(expected.besides == "" || !strings.Contains(answer, `"`+expected.besides+`"`)):
+					(expected.otherError == "" ||
+						!strings.Contains(answer, `"`+expected.otherError+`"`)):
 					t.Errorf("%s of %s by %s: %d %s", e.id, account, c.what, status, answer)
 				}
 				if expected.about == nothing || expected.about == everything {

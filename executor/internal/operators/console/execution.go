@@ -27,7 +27,7 @@ type executionPage struct {
 	Recognized operate.RecognizedProvider
 	OrderKey   string        // "" means that the execution is not ordered
 	Output     *jsonDocument // nil means no output
-	Form       formView      // the forms of the execution
+	Form       formView      // the form that cancels the execution or runs it again
 }
 
 // step is a step in the life of an execution.

@@ -421,8 +421,9 @@ func createdObject[T any](ctx context.Context) *T {
 	return nil
 }
 
-// recordFailure records why the form was not saved. It returns false if that concerns more than the
-// form, so that the page cannot show it.
+// recordFailure records why the form was not saved, so that the page can show it in the form. It
+// returns false for an error that needs an error page instead, such as a missing permission or an
+// internal error.
 func (p *postedForm) recordFailure(err error) bool {
 	refused, ok := errors.AsType[*operate.Error](err)
 	if !ok {

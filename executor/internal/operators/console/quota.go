@@ -14,7 +14,7 @@ import (
 type quota struct {
 	operate.Quota
 	ID, Name, Plan string
-	Rate           string // rate limit of workflows that have none
+	Rate           string // the plan's rate limit, for workflows without one of their own
 	// Events holds the settings of the account's operator events. nil means that its events start
 	// no workflow.
 	Events *api.PutEvents

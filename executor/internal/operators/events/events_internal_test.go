@@ -33,7 +33,7 @@ type rig struct {
 	t     *testing.T
 	store store.Store
 	token string // of the trigger node of orders
-	taken uint64 // the sequence of the last message that executions returned
+	taken uint64 // the sequence of the last message that the method executions has read
 }
 
 func start(t *testing.T, setting registry.EventSubscription) *rig {

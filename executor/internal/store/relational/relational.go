@@ -105,9 +105,10 @@ type Dialect struct {
 	// Trouble is a condition that holds for executions that failed or were rejected, with a ? for
 	// the status code. It must be identical to the condition of a partial index.
 	Trouble string
-	// OfDelivery is a condition that holds for executions with a delivery ID. Its arguments are the
-	// execution IDs that can be computed from the delivery ID, then the delivery ID itself, and the
-	// delivery ID again for executions whose ID was not computed from it. All lookups use an index.
+	// OfDelivery is a condition that selects the executions with a given delivery ID. It has three
+	// arguments: the execution IDs that can be computed from the delivery ID, and the delivery ID
+	// twice, once to verify the executions with these IDs, and once to find the executions whose ID
+	// was not computed from it. All lookups use an index.
 	OfDelivery string
 	// Unindexed is a prefix for the column of a further condition. It keeps the planner from
 	// choosing an index on that column. "" means that the planner needs no hint.

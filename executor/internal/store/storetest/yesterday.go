@@ -10,10 +10,10 @@ import (
 
 // RunFirstReleaseSchema tests a store whose database was created with the schema of the first
 // release, was filled with the rows listed here, and is then opened by the current code:
-//   - Get(id(0)) is queued(0), with 3 duplicates counted;
-//   - Get(id(1)) is queued(1), failed with "an error", started one second after it was accepted and
-//     finished two seconds after;
-//   - report "report" has been applied; the token "token" was last used at the epoch.
+//   - Get(id(0)) returns nthRecord(0) with 3 duplicates;
+//   - Get(id(1)) returns nthRecord(1) as failed with "an error", started one second and finished
+//     two seconds after it was accepted;
+//   - the report "report" has been applied; the token "token" was last used at the epoch.
 func RunFirstReleaseSchema(t *testing.T, s store.Store) {
 	t.Helper()
 	first := nthRecord(0)

@@ -238,8 +238,8 @@ func TestReportOfAStreamThatKeepsOneDay(t *testing.T) {
 	s.MaxBytes = 2_050_000
 	size := api.Size{At: now, Hours: hourly(7, func(day int) int64 { return 13 - int64(day) })}
 	r := NewReport(size, NATSUsage{Created: now.Add(-30 * day), Streams: []Stream{s}}, Limits{})
-	// The stream grows by a tenth of the mean per day: d days from now, the most recent day has
-	// 1,000 + 100 × (d - ½) messages of 1,000 bytes.
+	// The rate grows by a tenth of its mean every day, and the stream keeps the messages of one
+	// day. d days from now it holds 1,000 + 100 × (d - ½) messages of 1,000 bytes.
 	wall(t, r, "Stream EXECUTIONS").want(t, 1_000_000, 2_050_000, ReachedInDays, 11)
 }
 
