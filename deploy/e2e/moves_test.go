@@ -62,9 +62,10 @@ func TestQueuesMoveUnderLoad(t *testing.T) {
 	m.check()
 }
 
-// moving is an installation with two workflows, each with its own queue. The queue "killed" moves
-// between the streams, and runners of the kit consume from it. hookstart run consumes from the
-// queue "other".
+// moving is an installation with three workflows. Those with the IDs "killed" and "ordered" have
+// the queue "killed", which moves between the streams, and from which runners of the kit consume.
+// The executions of "ordered" have an order key for each sender. hookstart run consumes from the
+// queue "other" of the third workflow.
 type moving struct {
 	t       *testing.T
 	server  *natstest.Node
@@ -88,6 +89,17 @@ type moving struct {
 	done      atomic.Int64
 }
 
+// workflowQueues has the queue of each workflow.
+var workflowQueues = map[string]string{"killed": "killed", "ordered": "killed", "other": "other"}
+
+// trigger returns the trigger node of a workflow.
+func trigger(workflow string) api.PutTrigger {
+	if workflow == "ordered" {
+		return api.PutTrigger{NodeID: "node", OrderKey: "query:key"}
+	}
+	return api.PutTrigger{NodeID: "node"}
+}
+
 func newMoving(t *testing.T) *moving {
 	m := &moving{
 		t:        t,
@@ -95,7 +107,7 @@ func newMoving(t *testing.T) *moving {
 		folder:   t.TempDir(),
 		command:  filepath.Join(buildCommandLine(t), "hookstart"),
 		running:  map[string]*process{},
-		accepted: map[string]map[string]string{"killed": {}, "other": {}},
+		accepted: map[string]map[string]string{"killed": {}, "ordered": {}, "other": {}},
 		paths:    map[string]string{},
 	}
 	address := func() string {
@@ -132,14 +144,14 @@ func newMoving(t *testing.T) *moving {
 	for n, start := range m.ingress {
 		m.running[fmt.Sprint("ingress ", n)] = start()
 	}
-	for _, id := range []string{"killed", "other"} {
+	for id, queue := range workflowQueues {
 		path := makeWorkflow(t, m.client, id)
 		if _, err := m.client.PutWorkflow(t.Context(), id, api.PutWorkflow{
 			AccountID: "tests",
 			Name:      id,
-			Queue:     id,
+			Queue:     queue,
 			RateLimit: &api.RateLimit{Requests: 1_000_000, WindowSeconds: 1},
-			Triggers:  []api.PutTrigger{{NodeID: "node"}},
+			Triggers:  []api.PutTrigger{trigger(id)},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -215,12 +227,18 @@ func (m *moving) move(method string) {
 	})
 }
 
-// load sends deliveries to both workflows until stop is called. It repeats about a quarter of them.
+// load sends deliveries to all workflows until stop is called. It repeats about a quarter of them.
 func (m *moving) load() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var senders sync.WaitGroup
-	for sender := range 4 {
-		workflow := []string{"killed", "other"}[sender%2]
+	for sender := range 6 {
+		workflow := []string{"killed", "ordered", "other"}[sender%3]
+		pause := 5 * time.Millisecond
+		if workflow == "ordered" {
+			// The executions of a sender run one after another. A queue cannot move while those from
+			// before its last move wait.
+			pause = 30 * time.Millisecond
+		}
 		senders.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				delivery := fmt.Sprintf("%d-%d", sender, n)
@@ -239,8 +257,8 @@ func (m *moving) load() (stop func()) {
 					//nolint:contextcheck // as above
 					m.deliver(workflow, again, n, want)
 				}
-				pause := time.NewTimer(5 * time.Millisecond)
-				<-pause.C
+				wait := time.NewTimer(pause)
+				<-wait.C
 			}
 		})
 	}
@@ -254,6 +272,10 @@ func (m *moving) deliver(workflow, delivery string, n int, original string) (id 
 	refused := ""
 	for attempt := 0; ; attempt++ {
 		url := m.urls[(n+attempt)%len(m.urls)] + m.paths[workflow]
+		if workflow == "ordered" {
+			sender, _, _ := strings.Cut(delivery, "-")
+			url += "&key=" + sender
+		}
 		a, err := post(context.Background(), url, map[string]string{"X-GitHub-Delivery": delivery},
 			strings.NewReader("{}"))
 		if err == nil && a.Status == http.StatusOK {
@@ -326,6 +348,7 @@ func (m *moving) check() {
 		r.Terminate()
 	}
 	again, _ := checkRepeats(t, m.runners)
+	m.checkOrder()
 	ran, err := os.ReadDir(m.folder)
 	if err != nil {
 		t.Fatal(err)
@@ -342,10 +365,37 @@ func (m *moving) check() {
 	if m.longest > 5*time.Second {
 		t.Errorf("a sender was refused for %s (%s)", m.longest, m.longestOf)
 	}
+	deliveries := 0
+	for _, accepted := range m.accepted {
+		deliveries += len(accepted)
+	}
 	t.Logf("%d moves: %d deliveries, %d repeats, longest refusal %s %s; %d handler runs were "+
 		"repeats of what was in flight at a kill",
-		*moves, len(m.accepted["killed"])+len(m.accepted["other"]), m.repeats, m.longest,
-		m.longestOf, again)
+		*moves, deliveries, m.repeats, m.longest, m.longestOf, again)
+}
+
+// checkOrder checks that the executions of each sender to "ordered" began in the order in which
+// they were accepted. A sender sends its next delivery once the one before is accepted.
+func (m *moving) checkOrder() {
+	began := map[string]int64{} // the first begin of each execution, in microseconds since 1970
+	for _, r := range m.runners {
+		for id, run := range r.runs(m.t) {
+			if before, ok := began[id]; !ok || run.began < before {
+				began[id] = run.began
+			}
+		}
+	}
+	accepted := m.accepted["ordered"]
+	for _, sender := range []int{1, 4} {
+		for n := 1; accepted[fmt.Sprintf("%d-%d", sender, n)] != ""; n++ {
+			older := accepted[fmt.Sprintf("%d-%d", sender, n-1)]
+			newer := accepted[fmt.Sprintf("%d-%d", sender, n)]
+			if began[newer] < began[older] {
+				m.t.Errorf("sender %d: %s began before %s, which was accepted before it", sender,
+					newer, older)
+			}
+		}
+	}
 }
 
 // stored counts the starts of a workflow in the streams by execution ID.
@@ -354,11 +404,13 @@ func (m *moving) stored(workflow string) map[string]int {
 	js := jetStream(m.t, m.server.URL())
 	counts := map[string]int{}
 	for _, own := range []bool{false, true} {
-		place := stream.Layout{Own: own}
-		err := stream.ForEachMessage(m.t.Context(), js, place.StreamName(workflow),
-			jetstream.OrderedConsumerConfig{
-				FilterSubjects: []string{place.StartSubject(workflow, workflow, "node")},
-			}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		place, queue := stream.Layout{Own: own}, workflowQueues[workflow]
+		subjects := []string{place.StartSubject(queue, workflow, "node")}
+		if workflow == "ordered" {
+			subjects = []string{place.OrderedFilterSubject(queue)}
+		}
+		err := stream.ForEachMessage(m.t.Context(), js, place.StreamName(queue),
+			jetstream.OrderedConsumerConfig{FilterSubjects: subjects}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 				counts[msg.Headers().Get(stream.HeaderExecutionID)]++
 				return nil
 			})
