@@ -3,9 +3,7 @@ package registry
 import (
 	"fmt"
 	"time"
-	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -167,13 +165,6 @@ func (w *Workflow) Encode() ([]byte, error) {
 
 // DecodeWorkflow decodes a workflow.
 func DecodeWorkflow(data []byte) (*Workflow, error) {
-	if w := decodeWorkflowFast(data); w != nil {
-		return w, nil
-	}
-	return decodeWorkflowGeneric(data)
-}
-
-func decodeWorkflowGeneric(data []byte) (*Workflow, error) {
 	var wire hookstartv1.Workflow
 	if err := proto.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("a workflow: %w", err)
@@ -498,160 +489,4 @@ func limitFromWire(n *int64) int64 {
 		return Unlimited
 	}
 	return *n
-}
-
-// decodeWorkflowFast decodes a plain workflow, as most are. A plain workflow has only fields that
-// workflows have had from the beginning, in the encoding of this version: it has no sender, filter,
-// order key or answer. decodeWorkflowFast returns nil for any other data. It takes less time and
-// memory than proto.Unmarshal alone (BenchmarkDecodeWorkflow), which matters because a process
-// reads all workflows when it starts, perhaps a million.
-func decodeWorkflowFast(data []byte) *Workflow {
-	w, f := &Workflow{Triggers: []Trigger{}}, fieldReader{rest: data}
-	for f.next() {
-		switch f.number {
-		case 1:
-			w.ID = f.text()
-		case 2:
-			w.AccountID = f.text()
-		case 3:
-			w.Name = f.text()
-		case 4:
-			w.Queue = f.text()
-		case 5:
-			w.Active = f.integer() != 0
-		case 6:
-			w.ActivatedAt = f.time()
-		case 7:
-			w.Transition = f.integer()
-		case 8:
-			w.RateLimit = f.rateLimit()
-		case 9:
-			w.Triggers = append(w.Triggers, f.trigger())
-		case 10:
-			w.CreatedAt = f.time()
-		case 11:
-			w.UpdatedAt = f.time()
-		default:
-			f.failed = true
-		}
-	}
-	if f.failed {
-		return nil
-	}
-	return w
-}
-
-// fieldReader reads the fields of a message. It fails if they are not sorted by number.
-type fieldReader struct {
-	rest   []byte
-	failed bool
-
-	// number and the following fields describe the field that was read last.
-	number int32
-	again  bool // the previous field had the same number
-	kind   protowire.Type
-	value  uint64
-	bytes  []byte
-}
-
-// next reads a field. It returns false at the end and after a failure.
-func (f *fieldReader) next() bool {
-	if f.failed || len(f.rest) == 0 {
-		return false
-	}
-	number, kind, length := protowire.ConsumeTag(f.rest)
-	if length > 0 && int32(number) >= f.number {
-		f.again, f.number, f.kind, f.rest = int32(number) == f.number, int32(number), kind,
-			f.rest[length:]
-		length = -1
-		switch kind { //nolint:exhaustive // the others are in no workflow
-		case protowire.VarintType:
-			f.value, length = protowire.ConsumeVarint(f.rest)
-		case protowire.BytesType:
-			f.bytes, length = protowire.ConsumeBytes(f.rest)
-		}
-		if length > 0 {
-			f.rest = f.rest[length:]
-			return true
-		}
-	}
-	f.failed = true
-	return false
-}
-
-func (f *fieldReader) integer() int64 {
-	f.failed = f.failed || f.again || f.kind != protowire.VarintType
-	return int64(f.value) //nolint:gosec // so they are encoded
-}
-
-func (f *fieldReader) message() fieldReader {
-	f.failed = f.failed || f.kind != protowire.BytesType
-	return fieldReader{rest: f.bytes}
-}
-
-func (f *fieldReader) text() string {
-	f.failed = f.failed || f.again || f.kind != protowire.BytesType || !utf8.Valid(f.bytes)
-	return string(f.bytes)
-}
-
-func (f *fieldReader) time() time.Time {
-	seconds, nanos := f.pair()
-	return time.Unix(seconds, int64(int32(nanos))).UTC() //nolint:gosec // so they are encoded
-}
-
-func (f *fieldReader) rateLimit() RateLimit {
-	requests, seconds := f.pair()
-	return RateLimit{Requests: requests, Window: time.Duration(seconds) * time.Second}
-}
-
-// pair reads a message of two integers.
-func (f *fieldReader) pair() (first, second int64) {
-	nested := f.message()
-	for nested.next() {
-		switch nested.number {
-		case 1:
-			first = nested.integer()
-		case 2:
-			second = nested.integer()
-		default:
-			nested.failed = true
-		}
-	}
-	f.failed = f.failed || f.again || nested.failed
-	return first, second
-}
-
-func (f *fieldReader) trigger() Trigger {
-	t, nested := Trigger{Tokens: []HashedToken{}}, f.message()
-	for nested.next() {
-		switch nested.number {
-		case 1:
-			t.NodeID = nested.text()
-		case 2:
-			t.Name = nested.text()
-		case 3:
-			t.Tokens = append(t.Tokens, nested.token())
-		default:
-			nested.failed = true
-		}
-	}
-	f.failed = f.failed || nested.failed
-	return t
-}
-
-func (f *fieldReader) token() (t HashedToken) {
-	nested := f.message()
-	for nested.next() {
-		switch {
-		case nested.number == 1 && nested.kind == protowire.BytesType && !nested.again &&
-			len(nested.bytes) == len(t.Hash):
-			t.Hash = TokenHash(nested.bytes)
-		case nested.number == 2:
-			t.ExpiresAt = nested.time().UnixNano()
-		default:
-			nested.failed = true
-		}
-	}
-	f.failed = f.failed || nested.failed
-	return t
 }
