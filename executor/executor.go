@@ -355,8 +355,8 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 	return withAPI(api, pages), nil
 }
 
-// startEventPublishing starts publishing operator events. It must be called before record, whose
-// transactions store the causes of events.
+// startEventPublishing starts publishing operator events. It must be called before startRecording,
+// whose transactions store the causes of events.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
 		Store:         e.records,

@@ -161,7 +161,7 @@ func (h *handler) router() http.Handler {
 }
 
 // serve handles a request. decide runs the checks in steps.go and publishes the start message,
-// finish writes the response, and finishEvent records the metrics and the log line. Before the
+// respond writes the response, and finishEvent records the metrics and the log line. Before the
 // message is published, nothing calls another process.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, workflowID string) {
 	d := acquireDelivery(w, r)

@@ -13,7 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// problem is the response to a refusal. Only the problems map assigns statuses to codes.
+// problem is the response to a refusal. Only problemsByCode assigns statuses to codes.
 type problem struct {
 	status    int
 	title     string

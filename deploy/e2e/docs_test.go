@@ -147,7 +147,7 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 	_, text, _ = strings.Cut(text, "\n## Three paths through the code\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	quoted := regexp.MustCompile("`([^`]+)`")
-	base, source, checked := "", "", 0
+	base, source, isGo, checked := "", "", false, 0
 	for line := range strings.Lines(text) {
 		isPath := strings.HasPrefix(line, "**")
 		for _, match := range quoted.FindAllStringSubmatch(line, -1) {
@@ -161,12 +161,16 @@ func TestPathsThroughTheCodeExist(t *testing.T) {
 				if _, err := os.Stat(path); err != nil {
 					path = filepath.Join(repository, name)
 				}
-				source = string(file(t, path))
+				source, isGo = string(file(t, path)), strings.HasSuffix(path, ".go")
 			case regexp.MustCompile(`^\w+$`).MatchString(name) && source != "" &&
 				name != "PATCH":
 				checked++
-				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(source) {
-					t.Errorf("no %s in the file before it: %s", name, line)
+				pattern := `\b` + name + `\b`
+				if isGo {
+					pattern = `(?m)^(func (\(.*\) )?|type |var |const |\t)` + name + `\b`
+				}
+				if !regexp.MustCompile(pattern).MatchString(source) {
+					t.Errorf("%s is not declared in the file before it: %s", name, line)
 				}
 			}
 		}

@@ -155,8 +155,8 @@ func (r *Membership) Wait(ctx context.Context, revision uint64) error {
 }
 
 // laggingProcesses returns the processes that may serve requests and have not applied a revision.
-// next is the time until the first of them is presumed dead. lagging also removes processes that
-// have been silent for forgetMemberAfter. The caller must hold mu.
+// next is the time until the first of them is presumed dead. laggingProcesses also removes
+// processes that have been silent for forgetMemberAfter. The caller must hold mu.
 func (r *Membership) laggingProcesses(
 	revision uint64, stored, now time.Time,
 ) (list []string, next time.Duration) {

@@ -22,8 +22,8 @@ import (
 // form describes a form of a page, which the browser posts to an address of its own. If the change
 // succeeds, the response is a redirect to the page, which shows a message once. Otherwise, it is
 // the page with the error, and with what the operator has typed. With JavaScript (post.js), the
-// browser stays on the page and shows there what the response says. A script gets a saved as the
-// response after success.
+// browser stays on the page and shows there what the response says. A script gets a savedResponse
+// as the response after success.
 type form struct {
 	name string   // identifies the form among those of its page
 	of   []string // path values that identify the object, if the page has this form for several

@@ -64,7 +64,7 @@ func (a *arrivalBuffer) close() {
 }
 
 // nextBatch waits for messages and returns those that have arrived, at most maxBatchMessages. It
-// marks the messages returned by the previous call as recorded. It returns nil once end has been
+// marks the messages returned by the previous call as recorded. It returns nil once close has been
 // called and no messages are left.
 func (a *arrivalBuffer) nextBatch() []jetstream.Msg {
 	a.mu.Lock()
