@@ -136,7 +136,8 @@ func (w *Waits) nextReconnect() <-chan struct{} {
 	return w.back
 }
 
-// Stop ends all waiting immediately and permanently. It may be called repeatedly.
+// Stop ends all waiting immediately and permanently. It does not wait until the requests have
+// noticed. It may be called repeatedly.
 func (w *Waits) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -45,7 +45,8 @@ func NewLease(nc *nats.Conn, f *Follower) *Lease {
 	return l
 }
 
-// Stop stops renewing the lease. The lease stays valid until it expires.
+// Stop stops renewing the lease. It cancels a renewal that is in progress, and waits until the
+// goroutine that renews has ended. The lease stays valid until it expires.
 func (l *Lease) Stop() {
 	l.stop()
 	<-l.done

@@ -78,7 +78,9 @@ func StartHeartbeat(
 	return a, nil
 }
 
-// Stop announces that this process is leaving, after which changes no longer wait for it.
+// Stop announces that this process is leaving, after which changes no longer wait for it. It waits
+// until the goroutine that sends the heartbeats has ended, and then up to 1 s until the server has
+// the announcement.
 func (a *Heartbeat) Stop() {
 	a.stop()
 	<-a.done

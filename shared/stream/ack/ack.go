@@ -106,8 +106,8 @@ func newWaiter() *waiter {
 	return w
 }
 
-// Close stops the Publisher. All messages that have not been acknowledged yet fail with
-// ErrDisconnected.
+// Close stops the Publisher, and waits until its goroutine has ended. All messages that have not
+// been acknowledged yet fail with ErrDisconnected.
 func (e *Publisher) Close() {
 	close(e.stop)
 	<-e.done

@@ -152,7 +152,8 @@ func New(c Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Stop ends the subscription to the announcements.
+// Stop ends the subscription to the announcements. It does not wait for a poll that is in progress,
+// or for an announcement that is being handled.
 func (w *Watcher) Stop() { _ = w.heard.Unsubscribe() }
 
 // LastPoll returns the result and the time of the last successful poll, or nil if there was none.
