@@ -1,5 +1,31 @@
 // Package stream defines how Hookstart uses JetStream: the streams, their subjects, and the
-// encoding of start messages, rejections and reports.
+// encoding of start messages, rejections and reports. The kit for runners, the ingress, the
+// executor and the command line use it, so that the form of a message is known here alone: callers
+// pass and receive the types of package execution.
+//
+// The streams and their subjects:
+//
+//	EXECUTIONS        starts and rejections from ingresses; executors add reruns and events
+//	  executions.start.{queue}.{workflowId}.{nodeId}
+//	  executions.ordered.{queue}.{lane}.{workflowId}.{nodeId}
+//	  executions.rejected.{queue}.{workflowId}.{nodeId}
+//	  executions.remembered.{queue}.{workflowId}
+//	PROGRESS          reports on executions from runners, and from executors that cancel them
+//	  executions.progress.{queue}.{workflowId}.{executionId}
+//	REPORTS           what ingresses count: refusals, repeats and the like
+//	  reports.{kind}
+//	KV_cancellations  the bucket of executions that an operator has canceled
+//
+// Runners take starts through a consumer for each group (RunnerGroup), and for each lane of
+// executions that have an order key. Executors record EXECUTIONS, PROGRESS and REPORTS through
+// RecorderConsumer. An ingress reads PROGRESS if a request waits for its execution's end, and
+// runners watch the bucket. A queue may have streams of its own: see Layout.
+//
+// Executors create the streams; a runner creates its group's consumers only.
+//
+// Sizes are in bytes. Sequences are those of the stream, and begin with 1. Errors of decoding wrap
+// ErrUnreadable. Those of NATS are wrapped or returned as they are, so that errors.Is finds
+// jetstream.ErrStreamNotFound, for example; ErrorCode returns the server's code.
 package stream
 
 import (

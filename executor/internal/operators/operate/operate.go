@@ -1,6 +1,31 @@
 // Package operate implements what operators can do; each operation is a method of Service. The
 // operators' API and the console only translate requests to calls, and results to JSON or pages.
-// This package is independent of HTTP.
+// Package signin finds out who calls. This package is independent of HTTP.
+//
+// All operations have the same shape. The Caller is the argument after the context. The method
+// makes the rule of its operation with newRule: the lowest role, which is in the table operations,
+// and a check that the caller has access to the account concerned. It passes the rule, and a
+// function that does the work, to read or change. These check the rule, set a deadline, and call
+// the function; change also notes the caller for the audit log. A caller with access to one account
+// gets the same error for an object of another account as for one that does not exist.
+//
+// A method that changes the registry returns once every live process has applied the change (see
+// package consistency). If that takes too long, the error has the code api.CodeNotConfirmed: the
+// change may be in force, and repeating it is safe.
+//
+// Inside of this package, functions return the errors of the registry, the database and NATS as
+// they are. read and change pass them to toError, which makes an *Error of each: a code of package
+// api, and a text that operators may see.
+//
+// The files by topic:
+//   - executions: executions, counts, watch, streams; rerun, replay, requeue, cancel, bulk
+//   - dead letters: deadletters, bulkdeadletters, recover
+//   - requests that were refused: refusals
+//   - the registry: accounts, plan, workflows, triggers, senders, events, queues, queuestreams
+//   - to try a trigger's settings: sendtest, filtertrial, orderkey, recognize
+//   - people and their programs: keys, keyring, sessions, audit
+//   - the installation: endpoint, size, backup
+//   - for all of them: operations, access, error, explain, page
 package operate
 
 import (
