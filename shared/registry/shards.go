@@ -14,9 +14,12 @@ type keyedPointer interface {
 	key() string
 }
 
-// shardedMap is a hash table for one writer and many readers. Readers take no lock. With a million
-// values, it takes 33 bytes per value, because it does not store the keys; a map takes 57 bytes. A
-// change copies one shard, which has 8 KB in a table of that size.
+// shardedMap is a hash table for one writer and many readers. Readers take no lock, so a change
+// delays no request. A change copies one shard, which has 8 KB if the table has a million values.
+//
+// The table takes 30 to 43 bytes per value, depending on how full the shards are, because it does
+// not store the keys. A sync.Map, whose readers take no lock either, takes 110 bytes. A map takes
+// 33 to 56 bytes, but needs a lock that all requests share, or a copy of everything for a change.
 type shardedMap[V keyedPointer] struct {
 	seed maphash.Seed
 	// published reports whether the table is complete. Before that, the writer fills the shards in
