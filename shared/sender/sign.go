@@ -12,6 +12,11 @@ import (
 	"time"
 )
 
+// Only the executor and tests sign requests, but signing is in this package nevertheless, because it
+// inverts verifying with the same unexported parts: the keys, methods and sources that Compile makes
+// of a preset. A package of its own would need all of them exported. An ingress, which only
+// verifies, links a little code that it does not call. The same applies to SetDeliveryID.
+
 // Errors that Sign returns. Operators who test a trigger see their texts.
 var (
 	// ErrPublicKeyOnly means that only the provider can sign, because Hookstart has only its public
