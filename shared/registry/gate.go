@@ -159,9 +159,9 @@ func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
-	Target StoreTarget // where to store the message; StoreTargetClosed means refuse it for now
-	// HasOwn means that the queue has its own stream. That stream may hold start messages even if
-	// Target is another one.
+	Target StoreTarget // where to store the message; StoreTargetClosed means nowhere for now
+	// HasOwn means that the queue has its own stream, which may hold start messages even if Target
+	// is not StoreTargetOwn.
 	HasOwn bool
 	// Moved means that the workflow has a later record. The caller must look it up again.
 	Moved bool

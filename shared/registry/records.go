@@ -13,7 +13,7 @@ import (
 // package edit. It is the field's name in the audit, followed by ",hidden" if the audit must not
 // show the value. Fields tagged "-" are not in the audit.
 
-// RateLimit limits requests. After a period without requests, Requests requests are admitted
+// RateLimit limits requests. After a period without requests, as many as Requests are admitted
 // immediately, and then one every Window/Requests. The zero value means that no limit is set.
 type RateLimit struct {
 	Requests int64         `audit:"requests"`
@@ -25,7 +25,7 @@ type Plan struct {
 	ID              string
 	WebhookTriggers bool      // whether workflows may have webhook triggers
 	MaxActive       int64     // active workflows with webhook triggers, or Unlimited
-	RateLimit       RateLimit // rate limit of each workflow that does not have one
+	RateLimit       RateLimit // rate limit of each workflow without one of its own
 	BytesPerDay     int64     // maximum size of all bodies of an account per day, or Unlimited
 }
 

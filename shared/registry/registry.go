@@ -6,8 +6,8 @@
 // Package consistency delivers every change, in order, to every process, and waits until all of
 // them have applied it.
 //
-// The first bucket contains only hashes of tokens. The tokens themselves and the sample payloads
-// are in a second bucket, which an ingress may not read.
+// That bucket contains only hashes of tokens. The tokens themselves and the sample payloads are in
+// a second bucket, which an ingress may not read.
 package registry
 
 import (

@@ -163,7 +163,7 @@ func TestHandshakesByQueryAndMethod(t *testing.T) {
 	}
 }
 
-// Notion sends the secret itself. Until then, no request verifies.
+// Notion itself sends the secret. Before that, no request verifies.
 func TestCapture(t *testing.T) {
 	s := compile(t, sender.Config{Preset: "notion"})
 	if !s.WaitsForSecret() || !s.Verifies() {

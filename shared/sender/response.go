@@ -184,7 +184,7 @@ func (s *Sender) respondToHandshake(
 	return done
 }
 
-// plainTextType is the media type of an echoed value: a browser must never execute it.
+// plainTextType is the media type of an echoed value. It keeps a browser from executing the value.
 const plainTextType = "text/plain"
 
 func (s *Sender) buildHandshakeResponse(

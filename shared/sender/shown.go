@@ -9,9 +9,9 @@ import (
 	"github.com/hookstart/hookstart/shared/webhook"
 )
 
-// nonSecretHeaders lists the canonical names of headers that must not carry a secret. Some of their
-// values are recorded separately from a request's other headers, which would reveal the secret.
-// HTTP itself uses the other headers, so the secret could get lost.
+// nonSecretHeaders lists the canonical names of headers that must not carry a secret. Some of them
+// are recorded separately from the headers of a request, and would reveal the secret there. The
+// rest are used by HTTP itself, so the secret could get lost.
 var nonSecretHeaders = canonicalNames(slices.Concat(
 	webhook.PriorityDeliveryIDHeaders(), webhook.DefaultDeliveryIDHeaders(),
 	[]string{

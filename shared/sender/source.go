@@ -33,8 +33,8 @@ const (
 
 var errInvalidSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
-// parseSource parses a source. If builtIn is true, text is from the built-in table: then more kinds
-// are allowed, and a "*" token in a pointer means every element.
+// parseSource parses a source. If builtIn is true, text is from the built-in table, which may use
+// more kinds of sources than a setting, and in which a "*" token in a pointer means every element.
 func parseSource(text string, builtIn bool) (valueSource, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {

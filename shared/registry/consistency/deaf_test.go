@@ -64,8 +64,9 @@ func holdsAfterChange(
 	return lease.IsValid(time.Now())
 }
 
-// whileItsLeaseHolds repeats try until it returns true: the process that try cut off still had its
-// lease when the change was made. On a busy machine, an attempt can take longer than a lease.
+// whileItsLeaseHolds repeats try until it returns true, which means that the process that try has
+// cut off still had its lease when the change was made. On a busy machine, an attempt can take
+// longer than a lease.
 func whileItsLeaseHolds(t *testing.T, try func() (held bool)) {
 	t.Helper()
 	for range 10 {

@@ -267,8 +267,8 @@ func (f *Follower) nextConsumer(
 	}
 }
 
-// pauseBeforeRetry sleeps after a failed attempt. If the connection is re-established in the
-// meantime, pause returns true immediately.
+// pauseBeforeRetry waits after a failed attempt. If the connection is re-established in the
+// meantime, it returns true immediately.
 func (f *Follower) pauseBeforeRetry(
 	ctx context.Context, connected <-chan nats.Status, attempt int,
 ) (reconnected bool) {

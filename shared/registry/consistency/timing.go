@@ -30,7 +30,7 @@ const (
 	// Every live process sends at least one in that time.
 	joinListenTime = heartbeatInterval + 100*time.Millisecond
 	// deliveryStallTimeout is how long a stored change may take to arrive before the consumer is
-	// recreated: messages that the server has sent into a dead connection count as delivered and
-	// are not sent again.
+	// recreated. Otherwise the change might never arrive, because messages that the server has sent
+	// into a dead connection count as delivered and are not sent again.
 	deliveryStallTimeout = 300 * time.Millisecond
 )

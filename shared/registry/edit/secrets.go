@@ -371,9 +371,9 @@ func (e *Editor) changeSecrets(
 const deleteSecretsTimeout = 5 * time.Second
 
 // deleteRemovedSecrets deletes the secrets of the nodes that a change has removed. It also does so
-// if err is a LaggingError: the change is stored, and a retry would find no removed nodes. For any
-// other error it deletes nothing and returns err. If err is nil, it returns the error of the
-// deletion.
+// if err is a LaggingError, because then the change is stored, and a retry would find no removed
+// nodes. For any other error it deletes nothing and returns err. If err is nil, it returns the
+// error of the deletion.
 func (e *Editor) deleteRemovedSecrets(
 	ctx context.Context,
 	workflowID string,

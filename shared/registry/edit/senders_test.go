@@ -418,9 +418,9 @@ func TestEveryChangeOfASenderIsInForceWhenItReturns(t *testing.T) {
 	}
 }
 
-// A filter, or an answer that waits, cannot be set while a live ingress does not support it: that
-// ingress would ignore the filter, or respond immediately. A workflow that has such settings can
-// still be changed otherwise, and the settings can be removed.
+// A filter, or an answer that waits, cannot be set while a live ingress does not support it,
+// because that ingress would ignore the filter, or respond immediately. A workflow that has such
+// settings can still be changed otherwise, and the settings can be removed.
 func TestAnOldIngressForbidsSettings(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -465,8 +465,8 @@ func TestAnOldIngressForbidsSettings(t *testing.T) {
 	}
 }
 
-// A sender cannot be set while a live ingress does not support senders: that ingress would accept
-// requests from anybody who has the token.
+// A sender cannot be set while a live ingress does not support senders, because that ingress would
+// accept requests from anybody who has the token.
 func TestAnOldIngressForbidsASender(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

@@ -15,16 +15,16 @@ func (e *Editor) Activate(ctx context.Context, id string) (*registry.Workflow, e
 	return e.setActive(ctx, id, true)
 }
 
-// Deactivate stops a workflow's webhooks from starting executions. If the account has another
-// active workflow in excess of the plan's limit, the plan may then allow that one.
+// Deactivate stops a workflow's webhooks from starting executions. The plan may then allow another
+// active workflow of the account, which had exceeded the plan's limit.
 func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow, error) {
 	return e.setActive(ctx, id, false)
 }
 
 // setActive writes twice: first it stores the intent in the account's record, which serves as the
 // lock, and then it updates the workflow's record. If two calls run concurrently, one fails to
-// update the account and starts again. If a call finds an intent that has not been carried out, it
-// first carries that out.
+// update the account and starts again. A call first carries out an earlier intent that has not been
+// carried out.
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {

@@ -124,8 +124,9 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 }
 
 // neededCapabilities returns the capabilities that every ingress must have for the settings. It
-// omits those for settings that the existing node, have, already has: the same filter, or any
-// answer that waits. have may be nil.
+// omits the capability for filters if the existing node has the same filter, and the capability for
+// answers that wait if the existing node has any such answer. have is the existing node, or nil if
+// the node is new.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {
