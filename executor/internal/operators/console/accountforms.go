@@ -173,7 +173,7 @@ func (c *Console) saveEvents(r *http.Request, p *postedForm) (string, error) {
 	if remove {
 		err := c.Operate.RemoveEvents(ctx, caller, id)
 		if isNotFound(err) && c.hasAccount(r) {
-			err = nil // somebody else has done it already
+			err = nil // somebody else has already removed the settings
 		}
 		return "The account's events start no workflow.", err
 	}

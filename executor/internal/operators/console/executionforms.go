@@ -10,11 +10,11 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The forms of an execution cancel it or run it again. Its page has one form element for all of
-// them, and so has a list of executions: each button has the address to which it posts that form.
-// The form has an idempotency key in a hidden field, so that the same form starts only one
-// execution, however often it is posted. After the execution was started, a page that stays gets
-// another key.
+// The forms of an execution cancel it or run it again. An execution's page has one form element for
+// all of them, and so has a list of executions. Each button has the address to which it posts that
+// form. The form has an idempotency key in a hidden field, so that the same form starts only one
+// execution, however often it is posted. A page that stays open after the execution was started
+// gets a new key.
 
 // idempotencyKeyField is the hidden field with the idempotency key.
 const idempotencyKeyField = "key"
@@ -42,7 +42,7 @@ func (c *Console) executionForm(
 	}
 }
 
-// idempotencyKey returns the form's idempotency key. After success, the form has another one.
+// idempotencyKey returns the form's idempotency key. After success, the form gets a new key.
 func (p *postedForm) idempotencyKey() (string, error) {
 	if p.values[idempotencyKeyField] == "" {
 		return "", errIncomplete()

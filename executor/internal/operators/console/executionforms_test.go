@@ -40,7 +40,8 @@ func (r *rig) startedBy(a answer) string {
 	return id
 }
 
-// An execution is canceled without JavaScript. The page says why one cannot be.
+// An execution is canceled without JavaScript. The page says why an execution that has ended cannot
+// be canceled.
 func TestCancelWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -126,7 +127,7 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		t.Errorf("the same list has started %s and %s", onRequest, id)
 	}
 
-	// Without a key, each post would start another.
+	// Without a key, each post would start another execution.
 	for _, path := range []string{"/replay", "/rerun"} {
 		a = r.call(http.MethodPost, "/executions/"+succeeded+path, nil, session)
 		wantSays(t, a, http.StatusUnprocessableEntity, "The form is not complete.")
@@ -156,8 +157,8 @@ func TestStartedExecutionForAScript(t *testing.T) {
 		`","done":"Started on the same request.","started":"`+as+`"}`)
 }
 
-// A dead letter is retried without JavaScript. Its page, with the same filters, says why one cannot
-// be.
+// A dead letter is retried without JavaScript. If an execution cannot be retried, the page of dead
+// letters, with the same filters, says why.
 func TestRetryADeadLetterWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -30,8 +30,8 @@ type form struct {
 	// operation is the name of the operation that makes the change. It determines the role that the
 	// caller needs.
 	operation string
-	// settings lists the settings that the form shows and changes. Its fields that belong to none
-	// are commands or new values, which replace nothing.
+	// settings lists the settings that the form shows and changes. The fields of the form that
+	// belong to none of these settings are commands or new values, which replace nothing.
 	settings []setting
 	// whole means that the settings are replaced even if the operator has not changed them.
 	whole bool
@@ -43,7 +43,7 @@ type form struct {
 	// labels maps fields of the operators' API to what the form's message calls them.
 	labels map[string]string
 	// single means that the form's message describes the problem with a field, because the form has
-	// only one to fill in, or because it names one problem at a time.
+	// only one field to fill in, or because the operation reports only one problem at a time.
 	single   bool
 	maxBytes int64                      // maximum size; 0 means maxFormBytes
 	page     func(*http.Request) string // returns the path and query of the page
@@ -70,7 +70,8 @@ type postedForm struct {
 	name string     // as formName returns it
 	all  url.Values // all values that were posted; values has the first of each field
 	next string     // URL to redirect to after success; "" means the form's own page
-	// started is the ID of the execution that the form has started, or "". next is its page then.
+	// started is the ID of the execution that the form has started, or "". If there is one, next is
+	// the path of its page.
 	started string
 	values  map[string]string // what the page shows again, if it is not what the server has now
 	status  int               // status of the response after a failure
@@ -306,8 +307,8 @@ func respondSaved(w http.ResponseWriter, result savedResponse) {
 	_ = json.NewEncoder(w).Encode(result)
 }
 
-// valuesOf returns the first value of each field, with the line breaks that the operator has typed:
-// browsers post CRLF.
+// valuesOf returns the first value of each field, with the line breaks that the operator has typed.
+// Browsers post them as CRLF.
 func valuesOf(posted url.Values) map[string]string {
 	values := make(map[string]string, len(posted))
 	for name := range posted {
@@ -489,8 +490,8 @@ func (f *form) replaceAPITerms(message string) string {
 }
 
 // discardUneditedValues forgets the values of settings that the operator has not changed, so that
-// the page shows their current values. After a conflict, the page has shown the current values of
-// the others, too, so that the form can be saved then.
+// the page shows their current values. After a conflict, it records that the page has shown the
+// current values of the changed settings, too, so that the form can then be saved.
 func (p *postedForm) discardUneditedValues() {
 	for _, s := range p.form.settings {
 		edited := p.changesSetting(s)

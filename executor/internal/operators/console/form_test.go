@@ -992,8 +992,7 @@ func TestQueueStreamWithoutJavaScript(t *testing.T) {
 	if said := r.done(a, session); said != "default is in the shared stream." {
 		t.Errorf("it says %q", said)
 	}
-	// The stream that is left is nobody's change, whether or not it has ended since the page was
-	// loaded.
+	// The own stream, which is kept until it has drained, does not count as somebody else's change.
 	left := r.get("/queues", session)
 	for _, value := range []string{"shown.bytes", "bytes"} {
 		if _, values := r.formIn(left.body, form); values.Get(value) != "" {

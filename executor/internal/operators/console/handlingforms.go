@@ -15,10 +15,10 @@ import (
 // removeButtonValue is the value of the button that removes a setting of a trigger node.
 const removeButtonValue = "take-away"
 
-// nodeForm completes f, the form of one setting of a trigger node in which the operator fills in
-// one field. of returns the values of the setting's fields for the node's settings, and set changes
-// the settings to what was posted. saved and gone are the messages after the setting was saved or
-// removed.
+// nodeForm completes f, the form of one setting of a trigger node, in which the operator fills in
+// one field. of returns what the form's fields contain for the given settings of a node, and set
+// changes the settings to what was posted. saved and gone are the messages after the setting was
+// saved or removed.
 func (c *Console) nodeForm(
 	f form, of func(*api.TriggerSettings) map[string]string,
 	set func(*postedForm, *api.TriggerSettings) error, saved, gone string,

@@ -71,8 +71,8 @@ func (c *Console) showKeys() http.HandlerFunc {
 	return pageHandler(c, "keys", page{Title: "Keys", Section: "keys"}, c.keyList)
 }
 
-// newKeyForm returns the form that creates a key. The response itself shows the key, because no
-// other can.
+// newKeyForm returns the form that creates a key. The response itself shows the key's secret,
+// because no other page can.
 func (c *Console) newKeyForm() *form {
 	return &form{
 		name:      "new-key",

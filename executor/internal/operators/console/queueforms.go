@@ -16,7 +16,7 @@ func (c *Console) showQueues() http.HandlerFunc {
 	return pageHandler(c, "queues", page{Title: "Queues", Section: "queues"}, c.queueList)
 }
 
-// queueForm returns a form of a queue. The page says at the top why one was refused.
+// queueForm returns a form of a queue. If the form is refused, the page says at the top why.
 func (c *Console) queueForm(f form) *form {
 	f.of, f.single = append([]string{"queue"}, f.of...), true
 	f.page, f.show = listFormPage("/queues"), c.showQueues()
@@ -109,8 +109,8 @@ func streamFields(put *api.PutQueueStream) map[string]string {
 	}
 }
 
-// ownStreamSettings returns the settings of a queue's own stream, or nil if it has none, or only
-// one that ends when it is empty.
+// ownStreamSettings returns the settings of a queue's own stream. It returns nil if the queue has
+// none, or if its own stream only drains.
 func ownStreamSettings(q api.Queue) *api.PutQueueStream {
 	if q.OwnStream == nil || q.OwnStream.Phase == "draining" {
 		return nil

@@ -56,16 +56,17 @@ func sampleText(sample []byte) string {
 	return ""
 }
 
-// sampleDigest returns a value that is different for different sample payloads. With it, the page
-// need not contain the payload twice. Line breaks may have changed in the browser.
+// sampleDigest returns a value that differs between different sample payloads, so that the page
+// need not contain the payload twice. It ignores the form of the line breaks, which the browser may
+// have changed.
 func sampleDigest(text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimSpace(text))
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// sampleFields returns the fields of the form of a sample payload. The field digest is of the
-// payload as it is stored, and display as the page shows it.
+// sampleFields returns the fields of the form of a sample payload. The field digest is the digest
+// of the payload as it is stored, and display the digest of the payload as the page shows it.
 func sampleFields(stored []byte, text string) map[string]string {
 	return map[string]string{
 		"sample": text, "digest": storedDigest(stored), "display": sampleDigest(text),
@@ -87,7 +88,7 @@ func (c *Console) storeSample(r *http.Request, p *postedForm) error {
 	digest := sampleDigest(text)
 	if digest == p.values["display"] {
 		p.values["digest"], p.stored = p.values[shownFieldPrefix+"digest"], true
-		delete(p.values, "sample") // a failure shows the present one
+		delete(p.values, "sample") // after a failure, the page shows the stored payload
 		delete(p.values, "display")
 		return c.checkSampleShown(r, p)
 	}
@@ -144,8 +145,8 @@ func (c *Console) rerunTriggerForm() *form {
 // codeTestRefused is the code of a test that the endpoint has refused.
 const codeTestRefused = "test_refused"
 
-// testDeliveryID returns the delivery ID of a test. Each form and payload is a delivery of its own:
-// with the ID of an earlier one, it would start nothing.
+// testDeliveryID returns the delivery ID of a test. Each form and each payload has a different one,
+// because a test with the ID of an earlier delivery would start nothing.
 func testDeliveryID(key, digest string) string { return "test-" + key + "-" + digest[:16] }
 
 // sendTestForm returns the form that sends the sample payload to the endpoint as the node's sender

@@ -45,7 +45,7 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 		t.Errorf("%s: %s: %s", a.location, said, sample())
 	}
 
-	// A test saves first.
+	// A test first saves the payload.
 	old, messages := page, r.messages()
 	page = r.get(path, session)
 	first := r.startedBy(press(page, "data-send-test", `{"n":2}`))
@@ -68,7 +68,8 @@ func TestSampleWithoutJavaScript(t *testing.T) {
 	if r.done(press(a, "data-save-sample", ""), session); sample() != `{"n":3}` {
 		t.Errorf("it was not saved by who was told: %s", sample())
 	}
-	// What was not changed is neither saved nor run if somebody else has changed it.
+	// A payload that the operator has not edited is neither saved nor run if somebody else has
+	// changed it.
 	for _, button := range []string{"data-save-sample", "data-send-test"} {
 		a = press(page, button, "")
 		wantSays(t, a, http.StatusConflict,

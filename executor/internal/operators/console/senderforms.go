@@ -71,8 +71,8 @@ func (f presetFields) Refused() bool {
 	})
 }
 
-// presetNamed returns the preset with an ID, a title or an alias. begins reports whether there is
-// one whose ID or title contains the name.
+// presetNamed returns the preset with an ID, a title or an alias. begins reports whether the ID or
+// the title of any preset contains the name.
 func presetNamed(
 	presets []api.SenderPreset, name string,
 ) (found api.SenderPreset, begins bool) {
@@ -144,8 +144,8 @@ func (c *Console) senderFields(r *http.Request) (presetFields, error) {
 	return t.presetFields(query.Get("preset")), err
 }
 
-// senderForm returns the form that sets a trigger node's sender. What it asks for depends on the
-// preset: it is not saved before it has shown the fields of the preset.
+// senderForm returns the form that sets a trigger node's sender. Its fields depend on the preset,
+// so it is saved only after it has shown the fields of the chosen preset.
 func (c *Console) senderForm() *form {
 	return &form{
 		name:      "sender",
@@ -207,8 +207,8 @@ func isSecretSetting(preset api.SenderPreset, name string) bool {
 	})
 }
 
-// withSettingLabels returns the error of a call with the labels of the settings in what it says
-// about them.
+// withSettingLabels returns the error of a call, with the label of each invalid setting before the
+// description of its problem.
 func withSettingLabels(err error, preset api.SenderPreset) error {
 	refused, ok := errors.AsType[*operate.Error](err)
 	if !ok {
@@ -260,8 +260,8 @@ var secretEndChoices = []timeChoice{
 	{"", "stay"},
 }
 
-// senderRemovalForm returns a form that ends something of a trigger node's sender, after a
-// question.
+// senderRemovalForm returns a form that ends a secret of a trigger node's sender, or removes the
+// sender, after the operator has confirmed it.
 func (c *Console) senderRemovalForm(
 	operation string, save func(r *http.Request, p *postedForm) (string, error),
 ) *form {
