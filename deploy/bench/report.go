@@ -32,7 +32,7 @@ func (q quartiles) format(verb string) string {
 	return fmt.Sprintf(verb+" ("+verb+"–"+verb+")", q.median, q.low, q.high)
 }
 
-// valuesOf returns one value per turn, which number selects.
+// valuesOf returns number(t) for each turn t.
 func valuesOf(turns []roundResult, number func(roundResult) float64) []float64 {
 	values := make([]float64, len(turns))
 	for i, t := range turns {
@@ -164,7 +164,7 @@ func writeMemory(out io.Writer, systems []*system) error {
 }
 
 // writeExtraCPU writes how much more CPU a request costs in some variants. It compares each of them
-// with the variant that lacks one of its settings, in the same round.
+// with a variant that differs only in one setting, or in the build, in the same round.
 func writeExtraCPU(out io.Writer, turns map[string][]roundResult) {
 	for _, pair := range [][2]string{
 		{"hookstart-stripe", "hookstart"},

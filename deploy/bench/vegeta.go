@@ -18,7 +18,7 @@ import (
 // runVegeta sends the requests of an open loop with vegeta, and waits for all responses. It is for
 // checking the generator of this package: vegeta shares no code with it, but needs several times
 // its CPU. The latency of a request counts from when vegeta starts to send it, not from when it is
-// due. Vegeta opens more connections than Connections if it needs them.
+// due. Vegeta opens more than s.Connections connections if it needs them.
 func (s *session) runVegeta(
 	to target, burst time.Duration, rate float64,
 ) (result burstResult, err error) {

@@ -19,9 +19,9 @@ const (
 // ALTER TABLE take the second.
 var lockModes = []string{"SHARE", "ACCESS EXCLUSIVE"}
 
-// lockTable locks the executions table in a separate session for the duration lasts. With
-// lockTimeout, PostgreSQL makes the other sessions fail after they have waited one second for the
-// lock.
+// lockTable locks the executions table in a separate session. lasts is the duration of the lock.
+// With lockTimeout, PostgreSQL makes the other sessions fail after they have waited one second for
+// the lock.
 func (f *faultInjector) lockTable(
 	ctx context.Context, mode string, lockTimeout bool, lasts time.Duration,
 ) error {
@@ -52,8 +52,9 @@ func (f *faultInjector) killDatabase(ctx context.Context, lasts time.Duration) e
 	return f.restartDatabase(ctx)
 }
 
-// fillDatabase fills the database's disk until only room bytes are free, waits for the duration
-// lasts, and then frees the space. If the database has exited meanwhile, fillDatabase restarts it.
+// fillDatabase fills the database's disk, and frees the space again after some time. room is the
+// number of bytes that it leaves free, and lasts is that time. If the database has exited
+// meanwhile, fillDatabase restarts it.
 func (f *faultInjector) fillDatabase(ctx context.Context, room uint64, lasts time.Duration) error {
 	if err := f.databaseDisk.fill(room); err != nil {
 		return err

@@ -32,7 +32,8 @@ func TestDatabaseAway(t *testing.T) {
 		t.Error(err)
 	}
 	second.kill()
-	// Start the second executor just before the database is back: it waits for it for only 30 s.
+	// Start the second executor just before the database is back, because it waits only 30 s for
+	// the database.
 	retry.Sleep(t.Context(), *away-time.Second)
 	if err := second.start(); err != nil {
 		t.Fatal(err)

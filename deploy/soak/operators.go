@@ -21,9 +21,9 @@ import (
 )
 
 // changeInterval is the average pause between two changes, and changeRetryDelay the pause before a
-// change is retried. changeTimeout is the longest time that an executor can take to respond: an
-// abandoned call could still change something. checkTimeout limits one request that checks a
-// change, and learnTokenTimeout the search for a new token.
+// change is retried. changeTimeout is the longest time that an executor can take to respond. It is
+// long because an abandoned call could still change something. checkTimeout limits one request that
+// checks a change, and learnTokenTimeout the search for a new token.
 const (
 	changeInterval    = 400 * time.Millisecond
 	changeRetryDelay  = 300 * time.Millisecond

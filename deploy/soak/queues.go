@@ -38,8 +38,8 @@ func (i *installation) layout(queue string) stream.Layout {
 	return stream.Layout{Own: slices.Contains(i.queuesWithOwnStream(), queue)}
 }
 
-// createOwnStreams gives each of queuesWithOwnStream its stream, with as many replicas as the
-// shared stream.
+// createOwnStreams gives a stream of its own to each queue that is to have one, with as many
+// replicas as the shared stream.
 func (i *installation) createOwnStreams(ctx context.Context) error {
 	for _, queue := range i.queuesWithOwnStream() {
 		if err := eventually(ctx, readyTimeout, func(ctx context.Context) error {
@@ -52,8 +52,8 @@ func (i *installation) createOwnStreams(ctx context.Context) error {
 	return eventually(ctx, readyTimeout, i.checkOwnStreams)
 }
 
-// checkOwnStreams returns an error if an executor reports that one of queuesWithOwnStream is not in
-// its own stream, or if that stream has another number of replicas than the shared one.
+// checkOwnStreams returns an error if an executor reports that a queue is not in its own stream,
+// although it is to have one, or if the stream does not have as many replicas as the shared one.
 func (i *installation) checkOwnStreams(ctx context.Context) error {
 	if i.own == 0 {
 		return nil

@@ -20,8 +20,9 @@ const (
 	livenessFailureThreshold = 5
 )
 
-// fillNode fills a node's disk until only room bytes are free, waits for the duration lasts, and
-// then frees the space. Afterwards it supervises the node as the deployment does.
+// fillNode fills a node's disk, and frees the space again after some time. room is the number of
+// bytes that it leaves free, and lasts is that time. Afterwards it supervises the node as the
+// deployment does.
 func fillNode(ctx context.Context, n *node, room uint64, lasts time.Duration) error {
 	if err := n.disk.fill(room); err != nil {
 		return err

@@ -315,8 +315,8 @@ func (s *takeoverRun) awaitAccepted(ctx context.Context, senders *senders) error
 // maxRedeliveries is the maximum number of deliveries that are repeated at the end.
 const maxRedeliveries = 1000
 
-// redeliver sends deliveries again, to the second site. They are those that the first site had
-// accepted and whose executions were copied.
+// redeliver sends to the second site the deliveries that the first site had accepted and whose
+// executions were copied.
 func (s *takeoverRun) redeliver(ctx context.Context, senders *senders) error {
 	all, err := readStreams(ctx, s.second.js)
 	if err != nil {
