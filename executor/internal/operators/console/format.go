@@ -91,7 +91,7 @@ func formatSize(n int64) string {
 	}
 }
 
-// formatDecimalBytes formats a number of bytes exactly, in decimal units, as operators configure it.
+// formatDecimalBytes formats a number of bytes exactly, in decimal units, as operators set it.
 func formatDecimalBytes(n int64) string {
 	count, unit := humantext.DecimalBytes(n)
 	if unit == "" {
