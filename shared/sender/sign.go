@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// Only the executor and tests sign requests, but signing is in this package nevertheless, because it
-// inverts verifying with the same unexported parts: the keys, methods and sources that Compile makes
-// of a preset. A package of its own would need all of them exported. An ingress, which only
-// verifies, links a little code that it does not call. The same applies to SetDeliveryID.
+// Only the executor and tests sign requests, but signing is in this package nevertheless: it is the
+// inverse of verifying, with the same unexported parts, which are the keys, methods and sources
+// that Compile makes of a preset. A package of its own would need all of them exported. An ingress,
+// which only verifies, links a little code that it does not call. The same applies to
+// SetDeliveryID.
 
 // Errors that Sign returns. Operators who test a trigger see their texts.
 var (

@@ -45,10 +45,10 @@ Examples:
   echo hello | hookstart trigger send demo webhook --file -`
 }
 
-// Run sends the request from this machine, as a sender does, and prints all of the response. It does
-// not make the executor send it, because that would not show whether the public URL can be reached
-// from here, and because api.SentTest lacks the outcome of an execution that the endpoint waits
-// for. If the node has a sender, the executor has to send the request: it has the secret.
+// Run sends the request from this machine, as a sender does, and prints all of the response. It
+// does not make the executor send it, because that would not show whether the public URL can be
+// reached from here, and because api.SentTest lacks the outcome of an execution that the endpoint
+// waits for. If the node has a sender, the executor has to send the request: it has the secret.
 func (v *triggerSend) Run(s *session) error {
 	t, err := v.get(s)
 	if err != nil {
