@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 // The names of the buckets.
@@ -22,19 +24,17 @@ const (
 	SecretsBucket = "registry_secrets"
 )
 
-const streamPrefix = "KV_"
-
 // Stream is the name of the stream behind Bucket.
-const Stream = streamPrefix + Bucket
+const Stream = keyvalue.StreamPrefix + Bucket
 
 // Streams returns the names of the streams that store the buckets.
 func Streams() []string { return []string{Stream, StreamOf(SecretsBucket)} }
 
 // StreamOf returns the name of the stream behind a bucket.
-func StreamOf(bucket string) string { return streamPrefix + bucket }
+func StreamOf(bucket string) string { return keyvalue.StreamPrefix + bucket }
 
 // BucketOf returns the name of the bucket that a stream stores.
-func BucketOf(stream string) string { return strings.TrimPrefix(stream, streamPrefix) }
+func BucketOf(stream string) string { return strings.TrimPrefix(stream, keyvalue.StreamPrefix) }
 
 // AuditConsumer is the name of the durable consumer with which all executors read Streams.
 const AuditConsumer = "audit"
@@ -80,7 +80,7 @@ type Change struct {
 }
 
 // SubjectOf returns the subject on which the stream behind a bucket stores the values of a key.
-func SubjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
+func SubjectOf(bucket, key string) string { return keyvalue.SubjectPrefix + bucket + "." + key }
 
 // subjectPrefix is the prefix of the subjects of Bucket.
 var subjectPrefix = SubjectOf(Bucket, "")

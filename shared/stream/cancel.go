@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
@@ -23,9 +24,9 @@ import (
 const CancellationsBucket = "cancellations"
 
 // CancellationsStream is the stream behind the bucket.
-const CancellationsStream = "KV_" + CancellationsBucket
+const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 
-const cancellationsPrefix = "$KV." + CancellationsBucket + "."
+const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
 // EnsureCancellations creates the bucket if it does not exist.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 // OwnStreamConsumerConfig returns the configuration of the group's consumer in the queue's own
@@ -56,7 +57,7 @@ func ReadQueueSettings(
 		return s, fmt.Errorf("the settings of queue %s: %w", queue, err)
 	}
 	switch status := msg.Header.Get("Status"); {
-	case status == statusNotFound, msg.Header.Get("KV-Operation") != "":
+	case status == statusNotFound, keyvalue.IsDeletion(msg.Header):
 		return s, nil
 	case status != "":
 		return s,

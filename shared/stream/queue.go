@@ -14,6 +14,7 @@ import (
 
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
@@ -28,13 +29,13 @@ import (
 // registry, which a runner does not import.
 const (
 	settingsBucket = "registry"
-	settingsStream = "KV_" + settingsBucket
+	settingsStream = keyvalue.StreamPrefix + settingsBucket
 	settingsPrefix = "queue."
 )
 
 // settingsSubject returns the subject on which the stream stores the record of a queue.
 func settingsSubject(queue string) string {
-	return "$KV." + settingsBucket + "." + settingsPrefix + queue
+	return keyvalue.SubjectPrefix + settingsBucket + "." + settingsPrefix + queue
 }
 
 // defaultMaxAckPending is the MaxAckPending of a group that has no limit.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 // WaitForBucket waits until the registry's bucket exists. The executor creates it.
@@ -433,9 +434,8 @@ func (f *Follower) apply(meta *jetstream.MsgMetadata, msg jetstream.Msg) {
 		return
 	}
 
-	operation := msg.Headers().Get("KV-Operation")
-	change, err := registry.DecodeChange(msg.Subject(), operation == "DEL" ||
-		operation == "PURGE", meta.Sequence.Stream, meta.Timestamp, msg.Data())
+	change, err := registry.DecodeChange(msg.Subject(), keyvalue.IsDeletion(msg.Headers()),
+		meta.Sequence.Stream, meta.Timestamp, msg.Data())
 	if err != nil {
 		// The previous revision of the record stays in force. One bad record must not stop all
 		// others.

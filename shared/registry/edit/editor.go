@@ -13,6 +13,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 // Editor changes the registry. It is safe for concurrent use, even by several processes: an update
@@ -228,15 +229,12 @@ func (e *Editor) put(
 
 // remove deletes a record of the registry if its revision is still the given one.
 func (e *Editor) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
-	header := nats.Header{kvOperationHeader: {"DEL"}}
+	header := keyvalue.Deletion()
 	if entry, audited := e.auditEntryFor(ctx, key, nil); audited {
 		header.Set(registry.HeaderAudit, EncodeEntry(entry))
 	}
 	return e.publish(ctx, e.registry, key, header, nil, revision)
 }
-
-// kvOperationHeader is the header that marks a message of a bucket as a deletion.
-const kvOperationHeader = "KV-Operation"
 
 // publish stores one revision of a record in the same way as the client's KeyValue, but with
 // headers, which KeyValue does not support.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
@@ -40,6 +41,6 @@ func newestRevision(
 	return &recordRevision{
 		revision: msg.Sequence,
 		data:     msg.Data,
-		deleted:  msg.Header.Get(kvOperationHeader) != "",
+		deleted:  keyvalue.IsDeletion(msg.Header),
 	}, nil
 }

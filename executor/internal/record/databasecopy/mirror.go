@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 const (
@@ -167,7 +168,7 @@ func (c *RegistryCopy) addToBatch(
 		Revision: meta.Sequence.Stream,
 		Data:     msg.Data(),
 	}
-	if msg.Headers().Get("KV-Operation") != "" {
+	if keyvalue.IsDeletion(msg.Headers()) {
 		r.Deleted, r.Data = 1, nil
 	}
 	b.records = append(b.records, r)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream/keyvalue"
 )
 
 // Manifest describes the content of a file.
@@ -72,7 +74,7 @@ func (m message) natsMsg() *nats.Msg {
 }
 
 // isDeletion reports whether the message deletes a record of a bucket.
-func (m message) isDeletion() bool { return len(m.Headers[kvOperationHeader]) > 0 }
+func (m message) isDeletion() bool { return keyvalue.IsDeletion(m.Headers) }
 
 const (
 	recordsEntryName = "records.jsonl"

@@ -474,9 +474,6 @@ func (i Installation) writeBucket(
 	return records, last, err
 }
 
-// kvOperationHeader is the header that marks a deletion in a bucket.
-const kvOperationHeader = "KV-Operation"
-
 func encodeLine(to io.Writer, m message) error {
 	line, err := json.Marshal(m)
 	if err != nil {

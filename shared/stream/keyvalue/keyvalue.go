@@ -1,0 +1,28 @@
+// Package keyvalue describes how NATS stores a key-value bucket: in a stream that has one subject
+// for each key. A message on that subject is the key's value, or deletes the key. The NATS client,
+// whose names for this are not exported, does the same.
+package keyvalue
+
+import "github.com/nats-io/nats.go"
+
+const (
+	// StreamPrefix and the name of the bucket are the name of its stream.
+	StreamPrefix = "KV_"
+	// SubjectPrefix, the name of the bucket, a dot and the key are the subject of the key.
+	SubjectPrefix = "$KV."
+)
+
+const (
+	operationHeader = "KV-Operation"
+	deleteOperation = "DEL"
+	purgeOperation  = "PURGE" // deletes the earlier values, too
+)
+
+// Deletion returns the header of a message that deletes a key.
+func Deletion() nats.Header { return nats.Header{operationHeader: {deleteOperation}} }
+
+// IsDeletion reports whether the message with the given header deletes its key.
+func IsDeletion(header nats.Header) bool {
+	operation := header.Get(operationHeader)
+	return operation == deleteOperation || operation == purgeOperation
+}
