@@ -128,8 +128,8 @@ func (c *Notifier) endWatchesOnGaps(connected <-chan nats.Status, slow <-chan na
 	}
 }
 
-// Stop ends the subscription and all watches, and waits until the Notifier's goroutine has ended. It
-// does not wait for the watchers. It may be called more than once.
+// Stop ends the subscription and all watches, and waits until the Notifier's goroutine has ended.
+// It does not wait for the watchers. It may be called more than once.
 func (c *Notifier) Stop() {
 	c.stopping.Do(func() {
 		close(c.stop)

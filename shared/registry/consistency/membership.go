@@ -70,8 +70,8 @@ func join(ctx context.Context, nc *nats.Conn, since time.Time) (*Membership, err
 	}
 }
 
-// Stop unsubscribes from the heartbeats. It does not wait for a heartbeat that is being handled, and
-// does not end a Wait.
+// Stop unsubscribes from the heartbeats. It does not wait for a heartbeat that is being handled,
+// and does not end a Wait.
 func (r *Membership) Stop() { _ = r.sub.Unsubscribe() }
 
 func (r *Membership) receive(msg *nats.Msg) {

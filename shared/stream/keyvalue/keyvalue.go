@@ -6,9 +6,10 @@ package keyvalue
 import "github.com/nats-io/nats.go"
 
 const (
-	// StreamPrefix and the name of the bucket are the name of its stream.
+	// StreamPrefix is the prefix of a stream's name. The name of the bucket follows it.
 	StreamPrefix = "KV_"
-	// SubjectPrefix, the name of the bucket, a dot and the key are the subject of the key.
+	// SubjectPrefix is the prefix of a key's subject. The name of the bucket, a dot and the key
+	// follow it.
 	SubjectPrefix = "$KV."
 )
 
