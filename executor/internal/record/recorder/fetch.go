@@ -65,21 +65,21 @@ const (
 	burstRate = 1_000
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.
-	minPauseAfterBurst, maxPauseAfterBurst = 50 * time.Millisecond, 200 * time.Millisecond
-	// burstPausePer1000PerSecond is the pause per thousand messages per second. At a higher rate,
+	minPauseAfterBurst, maxPauseAfterBurst = 25 * time.Millisecond, 200 * time.Millisecond
+	// longerPausesFrom is the rate, in messages per second, up to which the pause is
+	// minPauseAfterBurst. It is longer by pausePerThousand for each thousand more: at a high rate,
 	// CPU time matters more and the delay matters less.
-	burstPausePer1000PerSecond = 20 * time.Millisecond
-	minBurstMessages           = int(burstRate * minPauseAfterBurst / time.Second / 4)
+	longerPausesFrom = 5_000
+	pausePerThousand = 35 * time.Millisecond
+	minBurstMessages = int(burstRate * minPauseAfterBurst / time.Second / 4)
 )
 
 // pauseAfterBurst returns the pause after a burst of messages that arrived within the duration
-// since. The higher the rate, the longer the pause.
+// since.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
-	thousands := float64(messages) / 1000 / max(since, minPauseAfterBurst).Seconds()
-	return min(
-		max(time.Duration(thousands*float64(burstPausePer1000PerSecond)), minPauseAfterBurst),
-		maxPauseAfterBurst,
-	)
+	rate := time.Duration(messages) * time.Second / max(since, minPauseAfterBurst)
+	longer := max(rate-longerPausesFrom, 0) * pausePerThousand / 1000
+	return min(minPauseAfterBurst+longer, maxPauseAfterBurst)
 }
 
 var errReconnected = errors.New("the connection was lost, and the stream may be another one")

@@ -19,7 +19,8 @@ func TestPause(t *testing.T) {
 	}{
 		{0, time.Second, minPauseAfterBurst},
 		{100, 100 * time.Millisecond, minPauseAfterBurst},
-		{500, 100 * time.Millisecond, 100 * time.Millisecond},
+		{500, 100 * time.Millisecond, minPauseAfterBurst},
+		{700, 100 * time.Millisecond, 95 * time.Millisecond},
 		{2_000, 200 * time.Millisecond, maxPauseAfterBurst},
 		{maxBatchMessages, 200 * time.Millisecond, maxPauseAfterBurst},
 		{maxBatchMessages, 0, maxPauseAfterBurst},
