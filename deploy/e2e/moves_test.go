@@ -235,8 +235,8 @@ func (m *moving) load() (stop func()) {
 		workflow := []string{"killed", "ordered", "other"}[sender%3]
 		pause := 5 * time.Millisecond
 		if workflow == "ordered" {
-			// The executions of a sender run one after another. A queue cannot move while those from
-			// before its last move wait.
+			// The executions of a sender run one after another. A queue cannot move while those
+			// from before its last move wait.
 			pause = 30 * time.Millisecond
 		}
 		senders.Go(func() {
@@ -410,7 +410,8 @@ func (m *moving) stored(workflow string) map[string]int {
 			subjects = []string{place.OrderedFilterSubject(queue)}
 		}
 		err := stream.ForEachMessage(m.t.Context(), js, place.StreamName(queue),
-			jetstream.OrderedConsumerConfig{FilterSubjects: subjects}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			jetstream.OrderedConsumerConfig{FilterSubjects: subjects},
+			func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 				counts[msg.Headers().Get(stream.HeaderExecutionID)]++
 				return nil
 			})

@@ -77,8 +77,8 @@ const (
 // pauseAfterBurst returns the pause after a burst of messages that arrived within the duration
 // since.
 func pauseAfterBurst(messages int, since time.Duration) time.Duration {
-	rate := time.Duration(messages) * time.Second / max(since, minPauseAfterBurst)
-	longer := max(rate-longerPausesFrom, 0) * pausePerThousand / 1000
+	rate := int64(messages) * int64(time.Second) / int64(max(since, minPauseAfterBurst))
+	longer := time.Duration(max(rate-longerPausesFrom, 0) * int64(pausePerThousand) / 1000)
 	return min(minPauseAfterBurst+longer, maxPauseAfterBurst)
 }
 
