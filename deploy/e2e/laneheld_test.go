@@ -86,11 +86,63 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 	}
 }
 
-// answerOutdated answers every request for the record of orderedQueue, in place of the registry:
-// the queue drains its own stream. Once, when a message of a lane in that stream has been
-// delivered, it answers with the state before: the own stream is the one in use. answered is set
-// then.
+// A runner that is stopped just after it has received the last attempt of an ordered execution
+// runs it. Handed back, it would fail at the next runner without having run.
+func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
+		if delivered {
+			stop()
+		}
+		return stream.QueuePhaseSharedStream
+	})
+	run := func(ctx context.Context) error {
+		return runner.Run(ctx, server.Connect(t), runner.Options{
+			Queue: orderedQueue, Group: orderedQueue, Attempts: 1,
+		}, func(context.Context, runner.Execution) (any, error) { return nil, nil })
+	}
+	if err := run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	next, stopNext := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(next) }()
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+	stopNext()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// answerOutdated answers requests for the record of orderedQueue: the queue drains its own stream.
+// Once, when a message of a lane in that stream has been delivered, it answers with the state
+// before: the own stream is the one in use. answered is set then.
 func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
+	answered = &atomic.Bool{}
+	answerSettings(t, nc, stream.Layout{Own: true}, func(delivered bool) stream.QueueStreamPhase {
+		if delivered && answered.CompareAndSwap(false, true) {
+			return stream.QueuePhaseOwnStream
+		}
+		return stream.QueuePhaseDrainingOwnStream
+	})
+	return answered
+}
+
+// answerSettings answers every request for the record of orderedQueue, in place of the registry,
+// with the phase that phase returns. delivered reports whether a message of a lane in the stream
+// of the given layout has been delivered and not been acknowledged.
+func answerSettings(
+	t *testing.T, nc *nats.Conn, layout stream.Layout,
+	phase func(delivered bool) stream.QueueStreamPhase,
+) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -105,28 +157,23 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	own, err := js.Stream(t.Context(), stream.OwnStreamName(orderedQueue))
+	starts, err := js.Stream(t.Context(), layout.StreamName(orderedQueue))
 	if err != nil {
 		t.Fatal(err)
 	}
 	delivered := func() bool {
-		for info := range own.ListConsumers(t.Context()).Info() {
+		for info := range starts.ListConsumers(t.Context()).Info() {
 			if strings.HasPrefix(info.Name, "runner-ordered-ordered-") && info.NumAckPending > 0 {
 				return true
 			}
 		}
 		return false
 	}
-	answered = &atomic.Bool{}
 	subscription, err := nc.Subscribe(
 		"$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue."+orderedQueue,
 		func(msg *nats.Msg) {
-			phase := stream.QueuePhaseDrainingOwnStream
-			if !answered.Load() && delivered() {
-				phase = stream.QueuePhaseOwnStream
-				answered.Store(true)
-			}
-			settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes, phase)
+			settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes,
+				phase(delivered()))
 			if err == nil {
 				err = msg.Respond(settings)
 			}
@@ -138,5 +185,4 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = subscription.Unsubscribe() })
-	return answered
 }

@@ -167,12 +167,16 @@ func (r *runner) runNextFrom(
 	if msg == nil {
 		return false, nil
 	}
-	if r.mayBegin(ctx, js, l, c.Layout) {
+	//nolint:contextcheck // a runner that stops runs the last attempt: handed back, it would fail
+	asking := ctx
+	if r.isLastAttempt(msg) {
+		asking = r.working
+	}
+	if r.mayBegin(asking, js, l, c.Layout) {
 		r.runPulled(ctx, msg)
 		return true, nil
 	}
 	r.freeSlot()
-	//nolint:contextcheck // it is held until it is begun or released
 	c.held = r.hold(msg)
 	return true, nil
 }

@@ -94,6 +94,9 @@ func (r *runner) usesLongPoll(s *pullSource) bool {
 // receiveTokens waits for one token and then receives all that are available. It returns their
 // number, or 0 if ctx ends first.
 func receiveTokens(ctx context.Context, tokens <-chan struct{}) (n int) {
+	if ctx.Err() != nil {
+		return 0 // select would choose at random if there are tokens, too
+	}
 	select {
 	case <-tokens:
 	case <-ctx.Done():
@@ -161,8 +164,9 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 
 // nakDelay is the delay before a message that a stopping runner has not begun is redelivered.
 // Without it, the server could keep redelivering the message to the same runner, whose request has
-// not ended yet, until no attempt is left.
-const nakDelay = 100 * time.Millisecond
+// not ended yet, until no attempt is left. The requests of pullWithSharedSlots end only when they
+// expire.
+const nakDelay = pullExpirySharedSlots + 100*time.Millisecond
 
 // beginOrNak begins an execution without an order key and returns true. If the runner is stopping,
 // it hands the message back to the group and returns false.

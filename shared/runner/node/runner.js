@@ -428,7 +428,8 @@ export async function run(nc, options, handler, stop) {
           msg.nak(returnDelay);
           return false;
         }
-        if (!await mayBegin(fromOwn)) {
+        // If that cannot be found out now, the message is kept, too: dropped, it would be out until the ack wait is over.
+        if (!await mayBegin(fromOwn).catch(() => false)) {
           held.set(fromOwn, new Held(msg, o.ackWait));
           return true;
         }
@@ -475,14 +476,14 @@ export async function run(nc, options, handler, stop) {
     async function mayBegin(fromOwn) {
       const settings = await readSettings(nc, o.queue);
       if (!settings.readable) {
-        return !own && held.size === 0;
+        return !found.own && held.size === 0;
       }
       ownIsNewer = settings.ownIsNewer;
       if (!settings.hasOwn) {
         return true;
       }
-      if (!ownIsNewer && !fromOwn && !own) {
-        return false; // older executions wait where this runner does not look yet
+      if (!ownIsNewer && !fromOwn && (!own || found.own !== own)) {
+        return false; // older executions wait where this lane does not look yet
       }
       return ownIsNewer !== fromOwn || drained(!fromOwn);
     }

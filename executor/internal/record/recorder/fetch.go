@@ -60,8 +60,9 @@ const (
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched until these are recorded.
 	maxBatchBytes = 32 << 20
-	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops when the
-	// rate falls below a quarter of this.
+	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops after
+	// maxSmallBursts bursts in a row with fewer than minBurstMessages, which a quarter of this rate
+	// delivers in the shortest pause: the arrivals of one pause say little about the rate.
 	burstRate = 1_000
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.
@@ -72,6 +73,7 @@ const (
 	longerPausesFrom = 5_000
 	pausePerThousand = 35 * time.Millisecond
 	minBurstMessages = int(burstRate * minPauseAfterBurst / time.Second / 4)
+	maxSmallBursts   = 4
 )
 
 // pauseAfterBurst returns the pause after a burst of messages that arrived within the duration
@@ -197,6 +199,7 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 	defer stopWatching(nil)
 	go r.watchConsumer(watching, from, consumer, stopWatching, connection)
 	burstAt := time.Now() // time of the last burst
+	smallBursts := 0      // number of the last bursts in a row with fewer than minBurstMessages
 	for inBursts := false; ; {
 		arrived.awaitRoom(watching)
 		wait := r.delayReports(watching, from)
@@ -220,10 +223,18 @@ func (r *Recorder) fetch(ctx context.Context, from source, arrived *arrivalBuffe
 		case wait:
 		case !inBursts:
 			inBursts = n == fetchSize && time.Since(began) < fetchSize*time.Second/burstRate
+			smallBursts = 0
 		case n < minBurstMessages:
-			inBursts = false
-		case drained:
-			retry.Sleep(watching, pauseAfterBurst(n, began.Sub(burstAt)))
+			if smallBursts++; smallBursts == maxSmallBursts {
+				inBursts = false
+			} else {
+				retry.Sleep(watching, minPauseAfterBurst)
+			}
+		default:
+			smallBursts = 0
+			if drained {
+				retry.Sleep(watching, pauseAfterBurst(n, began.Sub(burstAt)))
+			}
 		}
 		burstAt = began
 	}
