@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,10 +46,7 @@ func TestALaneHoldsAMessageOfEachStream(t *testing.T) {
 		},
 		"node": func(t *testing.T, server *natstest.Node) {
 			requireNode(t)
-			command := exec.Command("node", "--input-type=module", "--eval", ownRunner)
-			command.Dir = nodeExample
-			command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
-			childtest.Launch(t, command)
+			childtest.Launch(t, nodeRunner(ownRunner, server.URL()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

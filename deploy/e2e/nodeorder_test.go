@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,10 +44,7 @@ func TestNodeKeepsTheOrder(t *testing.T) {
 	requireNode(t)
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	command := exec.Command("node", "--input-type=module", "--eval", orderedRunner)
-	command.Dir = nodeExample
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
-	program := childtest.Launch(t, command)
+	program := childtest.Launch(t, nodeRunner(orderedRunner, server.URL()))
 	want, all := map[string][]string{}, []string{}
 	for n := range 60 {
 		key := fmt.Sprint("k", n%12)
@@ -109,11 +104,8 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	id := ingress.Start(t, runnertest.Post{Queue: "ordered", OrderKey: "k"})
-	command := exec.Command("node", "--input-type=module", "--eval", patientRunner)
-	command.Dir = nodeExample
-	address := strings.TrimPrefix(server.URL(), "nats://")
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL=nats://"+delayLaneAnswers(t, address))
-	program := childtest.Launch(t, command)
+	delayed := "nats://" + delayLaneAnswers(t, strings.TrimPrefix(server.URL(), "nats://"))
+	program := childtest.Launch(t, nodeRunner(patientRunner, delayed))
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
 		t.Errorf("%s ended as %+v", id, final)
 	}

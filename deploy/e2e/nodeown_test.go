@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"testing"
@@ -39,10 +37,7 @@ func TestNodeFollowsItsQueue(t *testing.T) {
 	requireNode(t)
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	command := exec.Command("node", "--input-type=module", "--eval", ownRunner)
-	command.Dir = nodeExample
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
-	program := childtest.Launch(t, command)
+	program := childtest.Launch(t, nodeRunner(ownRunner, server.URL()))
 	want, all := map[string][]string{}, []string{}
 	begin := func() {
 		for n := range 24 {

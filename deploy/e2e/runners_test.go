@@ -341,9 +341,7 @@ func TestNodeSurvivesItsHandler(t *testing.T) {
 	requireNode(t)
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
-	command := exec.Command("node", "--input-type=module", "--eval", evilRunner)
-	command.Dir = nodeExample
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
+	command := nodeRunner(evilRunner, server.URL())
 	program := childtest.Launch(t, command)
 	for body, want := range map[string]execution.Progress{
 		"undefined":        {Status: execution.Failed, Error: "undefined"},
@@ -382,8 +380,9 @@ await run(nc, { queue: "slow", group: "slow", concurrency: 2, ackWait: 1000, att
 await nc.close();
 `
 
-func slowRunnerAt(natsURL string) *exec.Cmd {
-	command := exec.Command("node", "--input-type=module", "--eval", slowRunner)
+// nodeRunner returns the command that runs a program of the Node.js kit with a NATS server.
+func nodeRunner(program, natsURL string) *exec.Cmd {
+	command := exec.Command("node", "--input-type=module", "--eval", program)
 	command.Dir = nodeExample
 	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+natsURL)
 	return command
@@ -403,7 +402,7 @@ func TestNodeRunsWhatArrivesAtTheStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	js, way := jetStream(t, server.URL()), server.NewLink(t)
-	command := slowRunnerAt(way.URL())
+	command := nodeRunner(slowRunner, way.URL())
 	program := childtest.Launch(t, command)
 	if _, err := requests.NextMsg(30 * time.Second); err != nil {
 		t.Fatal(err)
@@ -464,10 +463,7 @@ func TestNodeIsCanceled(t *testing.T) {
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	before := ingress.Start(t, runnertest.Post{Queue: "canceled"})
 	ingress.Cancel(t, before)
-	command := exec.Command("node", "--input-type=module", "--eval", canceledRunner)
-	command.Dir = nodeExample
-	command.Env = append(os.Environ(), "HOOKSTART_NATS_URL="+server.URL())
-	program := childtest.Launch(t, command)
+	program := childtest.Launch(t, nodeRunner(canceledRunner, server.URL()))
 	if got := ingress.Await(t, before); got.Status != execution.Canceled ||
 		!got.StartedAt.IsZero() {
 		t.Errorf("canceled before it began: %+v", got)
@@ -509,7 +505,7 @@ func TestNodeRunsOnce(t *testing.T) {
 	for range 6 {
 		ids = append(ids, ingress.Start(t, runnertest.Post{Queue: "slow"}))
 	}
-	program := childtest.Launch(t, slowRunnerAt(server.URL()))
+	program := childtest.Launch(t, nodeRunner(slowRunner, server.URL()))
 	heartbeat, err := acks.NextMsg(30 * time.Second)
 	if err == nil {
 		err = nc.Publish(heartbeat.Subject, []byte("-NAK"))
