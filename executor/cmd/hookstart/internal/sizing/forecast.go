@@ -81,8 +81,8 @@ type RetainedAmount struct {
 	Span float64
 }
 
-// AmountAfter returns the amount after a number of days. That is what has not expired of the
-// current amount, which is assumed to have arrived evenly, plus what has arrived meanwhile.
+// AmountAfter returns the amount after a number of days: the part of the current amount that has
+// not expired by then, assuming that it arrived evenly, plus everything that has arrived since.
 func (h RetainedAmount) AmountAfter(days float64) float64 {
 	left, begin := h.Now, 0.0
 	if h.Keep > 0 {
