@@ -41,9 +41,11 @@ type RestoreOptions struct {
 	WithoutKeys bool
 }
 
-// consumerPauseDuration is how long consumers are paused. If this program is killed before it
-// resumes them, they resume by themselves after that time.
-const consumerPauseDuration = time.Hour
+// consumerPauseEnd is the end of the pause of consumers, which is never reached: a restore may take
+// any time, and if it fails or this program is killed, nothing may run in the half restored
+// installation. An operator's pause never ends on a whole microsecond. This one does, so the two
+// can be told apart.
+var consumerPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Restore restores a file into an empty installation whose executors are running.
 //
@@ -51,7 +53,8 @@ const consumerPauseDuration = time.Hour
 // not deduplicate repeats of restored messages (nats-server 2.15.2: its restore does not call
 // rebuildDedupe). Restore therefore publishes the messages again, in order and with their original
 // sequences, because the records refer to them by sequence. Meanwhile the recorder and the groups
-// of runners are paused. Afterwards they continue at their positions in the backup.
+// of runners are paused. Afterwards they continue at their positions in the backup. If the restore
+// fails, they stay paused.
 func Restore(ctx context.Context, i Installation, path string, how RestoreOptions) (Manifest,
 	error,
 ) {
@@ -319,12 +322,9 @@ func (i Installation) pauseConsumers(
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
-	// An operator's pause never ends on a whole microsecond. This one does, so the two can be told
-	// apart.
-	until := time.Now().Add(consumerPauseDuration).Truncate(time.Microsecond)
 	for _, group := range saved.Consumers {
 		config := group.Config
-		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &until
+		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &consumerPauseEnd
 		if _, err := s.CreateConsumer(ctx, config); err != nil &&
 			!errors.Is(err, jetstream.ErrConsumerExists) {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
@@ -336,7 +336,7 @@ func (i Installation) pauseConsumers(
 	positions = append(positions,
 		consumerPosition{saved.Name, stream.RecorderConsumer, saved.Recorded + 1, nil})
 	for _, p := range positions {
-		if _, err := s.PauseConsumer(ctx, p.consumer, until); err != nil {
+		if _, err := s.PauseConsumer(ctx, p.consumer, consumerPauseEnd); err != nil {
 			return nil, fmt.Errorf("pause the consumer %s of %s: %w", p.consumer, p.stream, err)
 		}
 	}

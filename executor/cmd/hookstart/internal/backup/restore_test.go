@@ -1,0 +1,120 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// recordsAPI is an API whose RestoreRecords calls restore.
+type recordsAPI struct {
+	API
+	restore func() error
+}
+
+func (a recordsAPI) RestoreRecords(context.Context, []byte, bool) error { return a.restore() }
+
+func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return nil }
+
+// However long a restore takes, runners and the recorder get nothing before it has set their
+// positions. If it fails, they never get anything.
+func TestConsumersStayPausedDuringRestore(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]error{
+		"successful": nil, "failed": errors.New("the database is gone"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
+			group := stream.RunnerGroup{Queue: "default", Group: "g"}
+			runner, err := stream.EnsureRunnerConsumer(t.Context(), js, group,
+				group.ConsumerConfig(stream.RunnerAckWait))
+			check(err)
+			consumers := []jetstream.Consumer{runner}
+			for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
+				recorder, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
+					Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+				})
+				check(err)
+				consumers = append(consumers, recorder)
+			}
+			received := make(chan uint64, 10) // the sequences that the runner gets
+			running, err := runner.Consume(func(msg jetstream.Msg) {
+				meta, err := msg.Metadata()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				received <- meta.Sequence.Stream
+			}, jetstream.PullExpiry(time.Second))
+			check(err)
+			defer running.Stop()
+			checkPaused := func() {
+				t.Helper()
+				for _, c := range consumers {
+					info, err := c.Info(t.Context())
+					check(err)
+					if info.PauseRemaining < 365*24*time.Hour {
+						t.Errorf("%s of %s: paused %t, for %s only", info.Name, info.Stream,
+							info.Paused, info.PauseRemaining)
+					}
+				}
+				if len(received) > 0 {
+					t.Errorf("the runner got message %d", <-received)
+				}
+			}
+
+			file := sound(t)
+			file.manifest.Streams[0].Consumers = []RunnerGroupPosition{
+				{Config: group.ConsumerConfig(stream.RunnerAckWait), Floor: 3},
+			}
+			restored := false
+			installation := Installation{JetStream: js, Say: io.Discard, API: recordsAPI{
+				restore: func() error {
+					restored = true
+					checkPaused()
+					return failure
+				},
+			}}
+			_, err = Restore(t.Context(), installation, file.write(t), RestoreOptions{
+				WithMessages: true,
+			})
+			if !restored {
+				t.Fatalf("no records were restored: %v", err)
+			}
+			if failure != nil {
+				if !errors.Is(err, failure) || !strings.Contains(err.Error(), "half restored") {
+					t.Errorf("the restore ended with %v", err)
+				}
+				checkPaused()
+				return
+			}
+			check(err)
+			if got := <-received; got != 6 {
+				t.Errorf("the runner goes on at %d", got)
+			}
+			for _, c := range consumers {
+				info, err := c.Info(t.Context())
+				check(err)
+				if info.Paused {
+					t.Errorf("%s of %s is still paused", info.Name, info.Stream)
+				}
+			}
+		})
+	}
+}
