@@ -169,9 +169,32 @@ var ErrOrderedExecutionsWaiting = errors.New(
 		"the queue would move",
 )
 
+// copiedIDsKey is the context key of the copiedIDs that WithCopiedIDs sets.
+type copiedIDsKey struct{}
+
+// copiedIDs states that a workflow's delivery IDs have been copied for a change of its queue since
+// its record got the given revision.
+type copiedIDs struct {
+	change   CrossStreamQueueChangeError
+	revision uint64
+}
+
+// WithCopiedIDs returns a context in which a workflow may change its queue as described by change,
+// if its record still has the given revision. All its delivery IDs must have been copied to the
+// other stream since that record, in which it is closed, is in force. That it is closed does not
+// suffice: it may have been closed for another change, or for one that was abandoned.
+func WithCopiedIDs(
+	ctx context.Context, change *CrossStreamQueueChangeError, revision uint64,
+) context.Context {
+	return context.WithValue(ctx, copiedIDsKey{}, copiedIDs{*change, revision})
+}
+
 // checkQueueChange returns an error if a change would move a workflow to another queue, but the
 // move is not possible now.
-func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
+func (e *Editor) checkQueueChange(
+	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
+) error {
+	before := have.Record
 	if before == nil || before.Queue == after.Queue {
 		return nil
 	}
@@ -186,26 +209,32 @@ func (e *Editor) checkQueueChange(before, after *registry.Workflow) error {
 		}
 		own = own || q.Record.StoreTarget() == registry.StoreTargetOwn
 	}
-	if own && !before.Closed {
-		return &CrossStreamQueueChangeError{after.ID, before.Queue, after.Queue}
+	change := CrossStreamQueueChangeError{after.ID, before.Queue, after.Queue}
+	if own && ctx.Value(copiedIDsKey{}) != (copiedIDs{change, have.Revision}) {
+		return &change
 	}
 	return nil
 }
 
 // SetWorkflowIntakeClosed makes ingresses refuse the requests for a workflow temporarily, or accept
 // them again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition
-// compares.
-func (e *Editor) SetWorkflowIntakeClosed(ctx context.Context, id string, closed bool) error {
-	return e.storeAndConfirm(ctx, func() (uint64, error) {
+// compares. It returns the revision of the record that is in force.
+func (e *Editor) SetWorkflowIntakeClosed(
+	ctx context.Context, id string, closed bool,
+) (revision uint64, err error) {
+	err = e.storeAndConfirm(ctx, func() (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		if have.Record.Closed == closed {
-			return have.Revision, errUnchanged
+		if revision = have.Revision; have.Record.Closed == closed {
+			return revision, errUnchanged
 		}
 		w := have.Record.Clone()
 		w.Closed = closed
-		return e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
+		var err error
+		revision, err = e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
+		return revision, err
 	})
+	return revision, err
 }

@@ -352,7 +352,7 @@ func (e *Editor) upsertWorkflow(
 		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
-		if err := e.prepareWorkflowChange(ctx, have.Record, w); err != nil {
+		if err := e.prepareWorkflowChange(ctx, have, w); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
@@ -438,16 +438,15 @@ func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 }
 
 // prepareWorkflowChange runs the last checks before a changed workflow is stored, and prepares its
-// queue. before is nil if the workflow is new.
+// queue. have is zero if the workflow is new.
 func (e *Editor) prepareWorkflowChange(
-	ctx context.Context,
-	before, after *registry.Workflow,
+	ctx context.Context, have Versioned[*registry.Workflow], after *registry.Workflow,
 ) error {
-	if err := checkUpdatedAtCondition(ctx, before); err != nil {
+	if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
 		return err
 	}
-	if err := e.checkQueueChange(before, after); err != nil {
+	if err := e.checkQueueChange(ctx, have, after); err != nil {
 		return err
 	}
-	return e.prepareOrderKeys(ctx, before, after)
+	return e.prepareOrderKeys(ctx, have.Record, after)
 }

@@ -235,7 +235,8 @@ func (m *Mover) resumeStalledMoves(ctx context.Context) (err error) {
 		have, ok := m.config.Directory.Workflow(id)
 		if ok && m.isStalled("workflow."+id, have.Revision, closedPhaseStallTimeout) {
 			changing, cancel := context.WithTimeout(ctx, phaseChangeTimeout)
-			err = errors.Join(err, m.config.Editor.SetWorkflowIntakeClosed(changing, id, false))
+			_, opening := m.config.Editor.SetWorkflowIntakeClosed(changing, id, false)
+			err = errors.Join(err, opening)
 			cancel()
 		}
 	}
@@ -542,7 +543,7 @@ func (m *Mover) MoveWorkflow(
 	by := time.Now().Add(registry.MaxGateClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	err = m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
+	closed, err := m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reportStep("workflow closed")
 		err = ids.catchUp(closing)
@@ -555,15 +556,13 @@ func (m *Mover) MoveWorkflow(
 		}
 	}
 	if err == nil {
-		err = store(edit.WithStoreDeadline(ctx, by))
+		err = store(edit.WithStoreDeadline(edit.WithCopiedIDs(ctx, change, closed), by))
 	}
 	if err != nil {
 		opening, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseChangeTimeout)
 		defer cancel()
-		return errors.Join(
-			err,
-			m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false),
-		)
+		_, openErr := m.config.Editor.SetWorkflowIntakeClosed(opening, change.WorkflowID, false)
+		return errors.Join(err, openErr)
 	}
 	_ = ids.catchUp(ctx) // also copy any message that a server stored late, after a fault
 	return nil

@@ -461,6 +461,62 @@ func TestAWorkflowChangesItsQueue(t *testing.T) {
 	l.end()
 }
 
+// While a workflow is closed for a move, only that move changes its queue. Another change, or one
+// that continues an abandoned move, copies the delivery IDs itself.
+func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "shared")
+	m := f.mover(stream.DefaultSettings, nil)
+	for _, queue := range []string{"p", "q"} {
+		f.workflow("of-"+queue, queue)
+		if err := m.MoveToOwnStream(t.Context(), queue, edit.QueueStreamSpec{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if duplicate, err := f.send(0, "wf", "1"); err != nil || duplicate {
+		t.Fatal(duplicate, err)
+	}
+	setClosed := func(closed bool) {
+		t.Helper()
+		if _, err := f.Editor.SetWorkflowIntakeClosed(t.Context(), "wf", closed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(ctx context.Context, queue string) *edit.CrossStreamQueueChangeError {
+		t.Helper()
+		err := f.put(ctx, "wf", queue)
+		change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err)
+		if !ok {
+			t.Fatalf("to %s: %v", queue, err)
+		}
+		return change
+	}
+	setClosed(true) // by a move that was abandoned before it had copied everything
+	change := refused(t.Context(), "p")
+	if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
+		refused(t.Context(), "q")
+		refused(ctx, "q")
+		// Another move opens and closes the workflow. The IDs of what came in between are missing.
+		setClosed(false)
+		setClosed(true)
+		return f.put(ctx, "wf", "p")
+	}); err == nil {
+		t.Error("a workflow changed its queue without the IDs of the latest deliveries")
+	}
+	if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
+		return f.put(ctx, "wf", "p")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.Closed {
+		t.Errorf("the workflow is %+v", w.Record)
+	}
+	if duplicate, err := f.send(0, "wf", "1"); err != nil || !duplicate {
+		t.Errorf("after the move: duplicate %t, %v", duplicate, err)
+	}
+}
+
 // A workflow changes its queue within the shared stream, and then the new queue moves to its own
 // stream. Duplicates of all its deliveries are still recognized.
 func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
