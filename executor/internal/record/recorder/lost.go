@@ -72,17 +72,28 @@ var (
 func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	connected := r.js.Conn().StatusChanged(nats.CONNECTED)
 	defer r.js.Conn().RemoveStatusListener(connected)
+	pass := lostPass{window: firstLostWindow}
+	var said time.Time
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.timing.lostSearchDelay)
 		every := time.Hour
+		pass.begin(time.Now())
 		for ctx.Err() == nil {
-			maxAge, err := r.endLostOnce(ctx)
+			if r.searchAll.Swap(false) {
+				pass.beginFull(time.Now())
+			}
+			maxAge, err := r.endLostOnce(ctx, &pass)
 			if err == nil {
 				every = r.timing.lostSearchInterval(maxAge)
 				break
 			}
-			r.log.WithError(err).Debug("executions that no runner will end could not be looked " +
-				"for; it is tried again")
+			level := logrus.DebugLevel
+			if !errors.Is(err, errNotCaughtUp) && ctx.Err() == nil &&
+				time.Since(said) >= logInterval {
+				level, said = logrus.WarnLevel, time.Now()
+			}
+			r.log.WithError(err).Log(level, "executions that no runner will end could not be "+
+				"looked for; it is tried again")
 			retry.Sleep(ctx, time.Second)
 		}
 		timer := time.NewTimer(every)
@@ -97,9 +108,11 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 }
 
 // endLostOnce ends executions that were accepted a while ago and that no runner will end. It
-// returns the shortest maximum age of the streams.
-func (r *Recorder) endLostOnce(ctx context.Context) (maxAge time.Duration, err error) {
-	now := time.Now()
+// returns the shortest maximum age of the streams. After an error, it goes on with the same pass.
+func (r *Recorder) endLostOnce(
+	ctx context.Context, pass *lostPass,
+) (maxAge time.Duration, err error) {
+	until := time.Now().Add(-r.timing.lostRecheckDelay)
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
 		err = r.readRunnerGroups(ctx, streams)
@@ -107,34 +120,51 @@ func (r *Recorder) endLostOnce(ctx context.Context) (maxAge time.Duration, err e
 	if err != nil {
 		return 0, err
 	}
-	found, err := r.findUnended(ctx, streams, now)
+	found, err := r.findUnended(ctx, streams, pass, until)
 	if err == nil {
 		found[endReasonUnreported], err = r.republishSkipped(ctx, streams,
 			found[endReasonUnreported])
 	}
-	if err != nil ||
-		len(
-			found[endReasonLost],
-		)+len(found[endReasonExpired])+len(found[endReasonUnreported]) == 0 {
-		return streams.maxAge(), err
+	if err == nil && numFound(found) > 0 {
+		err = r.endFound(ctx, streams, found)
 	}
+	if err != nil {
+		return 0, err
+	}
+	pass.end(until, streams.allRead())
+	return streams.maxAge(), nil
+}
+
+// numFound returns the number of executions found.
+func numFound(found map[endReason][]lostCandidate) (n int) {
+	for _, some := range found {
+		n += len(some)
+	}
+	return n
+}
+
+// endFound looks for the start messages of executions once more, and ends those that no runner will
+// end.
+func (r *Recorder) endFound(
+	ctx context.Context, streams startStreams, found map[endReason][]lostCandidate,
+) error {
 	retry.Sleep(ctx, r.timing.lostRecheckDelay)
 	// List the streams again, because a queue's own stream may have been created in the meantime.
 	again, err := r.listStartStreams(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for why, some := range found {
 		if why != endReasonUnreported {
 			if some, err = r.locateStartMessages(ctx, again, some); err != nil {
-				return 0, err
+				return err
 			}
 		}
 		if err := r.endAsFailed(ctx, streams, why, some); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return streams.maxAge(), nil
+	return nil
 }
 
 // readRunnerGroups reads each stream's groups of runners. It returns an error unless the database
@@ -255,32 +285,65 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions that no runner will end, keyed by the reason.
+// findUnended returns the unfinished executions of a pass that no runner will end, keyed by the
+// reason. It searches those that were accepted before until.
 func (r *Recorder) findUnended(
-	ctx context.Context, streams startStreams, now time.Time,
+	ctx context.Context, streams startStreams, pass *lostPass, until time.Time,
 ) (found map[endReason][]lostCandidate, err error) {
-	const page = 500
 	found = map[endReason][]lostCandidate{}
-	filter := store.RecordFilter{Until: now.Add(-r.timing.lostRecheckDelay)}
-	for _, filter.Status = range []execution.Status{execution.Queued, execution.Running} {
+	filter := store.RecordFilter{Since: pass.next, Until: until}
+	for {
+		oldest, err := r.store.ListOldest(ctx, filter, store.RecordPosition{}, 1)
+		if err != nil || len(oldest) == 0 {
+			return found, err
+		}
+		window := filter
+		window.Since = oldest[0].AcceptedAt
+		if end := window.Since.Add(pass.window); end.Before(until) {
+			window.Until = end
+		}
+		slowest, err := r.findUnendedIn(ctx, streams, pass, window, found)
+		pass.noteQuery(slowest, err)
+		if err != nil {
+			return nil, err
+		}
+		filter.Since = window.Until
+		if numFound(found) == 0 {
+			pass.next = window.Until // otherwise they are found again after a failure
+		}
+		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
+	}
+}
+
+// findUnendedIn adds to found the unfinished executions of a window that no runner will end. It
+// returns the duration of the slowest query.
+func (r *Recorder) findUnendedIn(
+	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
+	found map[endReason][]lostCandidate,
+) (slowest time.Duration, err error) {
+	const page = 500
+	for _, window.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.RecordPosition
 		for {
-			records, err := r.store.List(ctx, filter, after, page)
+			began := time.Now()
+			records, err := r.store.List(ctx, window, after, page)
+			slowest = max(slowest, time.Since(began))
 			if err != nil {
-				return nil, err
+				return slowest, err
 			}
 			candidates := make([]lostCandidate, 0, len(records))
 			for _, record := range records {
 				candidates = append(candidates, newLostCandidate(record))
 			}
 			if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
-				return nil, err
+				return slowest, err
 			}
 			// Compute the ages after the lookups. With an earlier time, a start message that
 			// expires during the lookups would appear to be lost.
 			asked := time.Now()
 			for i, record := range records {
 				after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
+				pass.noteUnended(record.AcceptedAt)
 				one := candidates[i]
 				maxAge, groups, ok := streams.maxAgeAndGroups(one)
 				if !ok {
@@ -295,7 +358,7 @@ func (r *Recorder) findUnended(
 			}
 		}
 	}
-	return found, nil
+	return slowest, nil
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
@@ -373,6 +436,16 @@ func (s startStreams) maxAge() time.Duration {
 		age = min(age, at.stream.CachedInfo().Config.MaxAge)
 	}
 	return age
+}
+
+// allRead reports whether every stream could be read.
+func (s startStreams) allRead() bool {
+	for _, at := range s {
+		if at.err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // maxAgeAndGroups returns the maximum age of the stream that holds or held an execution's start

@@ -238,6 +238,7 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 	}
 	r.ready.MarkReady(recoveryReadinessComponent)
 	r.log.Info("the database has again what was acknowledged")
+	r.searchAll.Store(true)
 	trySend(r.search)
 	return nil
 }
@@ -444,6 +445,7 @@ func (r *Recorder) rewind(ctx context.Context, p *consumerPosition) error {
 	if _, err := r.js.ResetConsumerToSequence(ctx, p.name, consumer, first); err != nil {
 		return fmt.Errorf("rewind the consumer %s of %s to %d: %w", consumer, p.name, first, err)
 	}
+	r.searchAll.Store(true) // executions that had ended, or were pruned, may come back
 	r.marks.keepNewest(p.name)
 	r.recovery.updateFloor(p.name, ackFloor{identityOf(p.stream.CachedInfo()), first - 1})
 	r.metrics.rewinds.WithLabelValues(cause).Inc()

@@ -37,6 +37,8 @@ type faulty struct {
 	// Apply takes at least slow, and counts its calls.
 	slow    time.Duration
 	applied int
+	// listing may refuse a list of the executions in one state; nil means that it refuses none.
+	listing func(store.RecordFilter) error
 }
 
 var errAway = errors.New("the database is away")
@@ -60,6 +62,20 @@ func (f *faulty) Ping(ctx context.Context) error {
 		return errAway
 	}
 	return f.Store.Ping(ctx)
+}
+
+func (f *faulty) List(
+	ctx context.Context, filter store.RecordFilter, after store.RecordPosition, limit int,
+) ([]store.Record, error) {
+	f.mu.Lock()
+	listing := f.listing
+	f.mu.Unlock()
+	if listing != nil && filter.Status != "" {
+		if err := listing(filter); err != nil {
+			return nil, err
+		}
+	}
+	return f.Store.List(ctx, filter, after, limit)
 }
 
 func (f *faulty) AddRefusals(
