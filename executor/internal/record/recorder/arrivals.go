@@ -135,7 +135,7 @@ func (r *Recorder) keepAlive(ctx context.Context, arrived *arrivalBuffer) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if r.database.isFailing() {
+			if r.database.isFailing(recordingLoop) {
 				continue
 			}
 			for _, msg := range arrived.arrivedBefore(now.Add(-every)) {

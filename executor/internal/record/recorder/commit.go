@@ -38,7 +38,7 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		divide := false
 		switch {
 		case err == nil:
-			r.database.noteSuccess()
+			r.database.noteSuccess(recordingLoop)
 			failures = 0
 			todo = todo[1:]
 			r.suspects.remove(group)
@@ -50,14 +50,14 @@ func (r *Recorder) commit(ctx context.Context, entries []*entry) (all store.Appl
 		case ctx.Err() != nil:
 			return all
 		case store.IsDataError(err):
-			r.database.noteSuccess()
+			r.database.noteSuccess(recordingLoop)
 			failures = 0
 			if divide = len(group) > 1; !divide {
 				todo = todo[1:]
 				r.handleRefused(ctx, group[0], err)
 			}
 		default:
-			r.database.noteFailure(err)
+			r.database.noteFailure(recordingLoop, err)
 			if divide = late && len(group) > 1; !divide {
 				retry.Sleep(ctx, backoff(failures))
 				failures++
@@ -116,7 +116,7 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 		}
 		return
 	}
-	r.database.noteSuccess()
+	r.database.noteSuccess(recordingLoop)
 	e.verdict = verdictPutAside
 	r.suspects.remove([]*entry{e})
 	r.metrics.refused.Inc()

@@ -23,24 +23,42 @@ func backoff(failures int) time.Duration {
 // logInterval is the minimum interval between log entries about a persistent failure.
 const logInterval = time.Minute
 
+// databaseLoop is a loop of a recorder that writes to the database.
+type databaseLoop int
+
+const (
+	recordingLoop databaseLoop = iota // Run
+	reportsLoop                       // RunReports
+)
+
 // databaseHealth tracks, for all loops of a recorder, whether the database works. It reports an
-// outage once, in readiness and in the log, even if many loops fail many times.
+// outage once, in readiness and in the log, even if many loops fail many times. The outage ends
+// when every loop that failed succeeds: they write to different tables.
 type databaseHealth struct {
 	ready    *ops.Readiness
 	failures prometheus.Counter // counts failed attempts
 	log      logrus.FieldLogger
 
 	mu       sync.Mutex
-	since    time.Time // when the first attempt failed; zero if the database works
-	attempts int       // number of failed attempts since then
-	said     time.Time // when a failure was last logged
-	told     bool      // whether the current failure was logged
+	failing  map[databaseLoop]bool // the loops whose last attempt failed
+	slow     bool                  // whether a transaction of recordingLoop takes long
+	since    time.Time             // when the first attempt failed; zero if the database works
+	attempts int                   // number of failed attempts since then
+	said     time.Time             // when a failure was last logged
+	told     bool                  // whether the current failure was logged
 }
 
-// noteSuccess records that the database responded, even if it refused the data.
-func (d *databaseHealth) noteSuccess() {
+// noteSuccess records that the database responded to a loop, even if it refused the data.
+func (d *databaseHealth) noteSuccess(loop databaseLoop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.failing, loop)
+	if loop == recordingLoop {
+		d.slow = false
+	}
+	if len(d.failing) > 0 || d.slow {
+		return
+	}
 	d.ready.MarkReady("database")
 	if d.told {
 		d.log.WithFields(logrus.Fields{
@@ -52,11 +70,15 @@ func (d *databaseHealth) noteSuccess() {
 	d.since, d.attempts, d.told = time.Time{}, 0, false
 }
 
-// noteFailure records a failed attempt for which the data was not to blame.
-func (d *databaseHealth) noteFailure(err error) {
+// noteFailure records a loop's failed attempt for which the data was not to blame.
+func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	d.failures.Inc()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.failing == nil {
+		d.failing = map[databaseLoop]bool{}
+	}
+	d.failing[loop] = true
 	now := time.Now()
 	why := "the last transaction failed"
 	if newer, ok := errors.AsType[*store.NewerSchemaError](err); ok {
@@ -77,15 +99,15 @@ func (d *databaseHealth) noteFailure(err error) {
 			"stream keeps what is not recorded")
 }
 
-// isFailing reports whether the last attempt failed.
-func (d *databaseHealth) isFailing() bool {
+// isFailing reports whether a loop's last attempt failed.
+func (d *databaseHealth) isFailing(loop databaseLoop) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.since.IsZero()
+	return d.failing[loop]
 }
 
-// watchDuration marks the recorder as not ready if a transaction takes longer than limit. The
-// caller must call done at the end of the transaction.
+// watchDuration marks the recorder as not ready if a transaction of recordingLoop takes longer than
+// limit. The caller must call done at the end of the transaction.
 func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 	var mu sync.Mutex
 	ended := false
@@ -93,6 +115,9 @@ func (d *databaseHealth) watchDuration(limit time.Duration) (done func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !ended {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.slow = true
 			d.ready.MarkNotReady("database",
 				"a transaction takes long; the stream keeps what is not recorded")
 		}

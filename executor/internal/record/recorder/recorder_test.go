@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type faulty struct {
 	store.Store
 	mu     sync.Mutex
 	away   bool // the database is unavailable
+	full   bool // the database records nothing, but applies reports
 	tooBig int  // Apply hangs for batches with more records than this; 0 means never
 	// Apply takes at least slow, and counts its calls.
 	slow    time.Duration
@@ -41,12 +43,21 @@ type faulty struct {
 	listing func(store.RecordFilter) error
 }
 
-var errAway = errors.New("the database is away")
+var (
+	errAway         = errors.New("the database is away")
+	errRegistryAway = errors.New("the registry is away")
+)
 
 func (f *faulty) setAway(away bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.away = away
+}
+
+func (f *faulty) setFull(full bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = full
 }
 
 func (f *faulty) setTooBig(records int) {
@@ -92,7 +103,7 @@ func (f *faulty) AddRefusals(
 func (f *faulty) Apply(ctx context.Context, b store.Batch) (store.ApplyResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.away {
+	if f.away || f.full {
 		return store.ApplyResult{}, errAway
 	}
 	if f.tooBig > 0 && len(b.New) > f.tooBig {
@@ -119,6 +130,9 @@ type rig struct {
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
 	path         string        // of the database
+
+	registryAway atomic.Bool  // the registry does not answer
+	asked        atomic.Int64 // the number of questions that it did not answer
 }
 
 func start(t *testing.T) *rig {
@@ -160,6 +174,10 @@ func start(t *testing.T) *rig {
 			Ops:       r.ops,
 			Log:       log,
 			SenderPreset: func(context.Context, string, string) (string, error) {
+				if r.registryAway.Load() {
+					r.asked.Add(1)
+					return "", errRegistryAway
+				}
 				return "slack", nil
 			},
 		})
@@ -496,6 +514,61 @@ func TestTheDatabaseAwayIsSaidOnce(t *testing.T) {
 	if logs := r.logs.String(); strings.Count(logs, "the database works again") != 1 {
 		t.Errorf("the end is not said once:\n%s", logs)
 	}
+}
+
+// While nothing is recorded, a report that is applied does not make the executor ready.
+func TestAReportDoesNotEndAnOutage(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.store.setFull(true)
+	id := r.begin("wf")
+	// From the fifth attempt on, more than a second passes until the next.
+	r.await("it has failed often", func() bool {
+		return r.counted()["hookstart_executor_transaction_failures_total"] >= 5
+	})
+	minute := time.Now().UTC().Truncate(time.Minute)
+	r.publish(stream.RefusalsMessage("report", time.Now(), []stream.RefusalCount{
+		{WorkflowID: "wf", Code: "token_invalid", Minute: minute, Count: 1},
+	}))
+	r.await("the report is applied and acknowledged", r.reportsAreAcknowledged)
+	if reasons := r.ops.Ready.Reasons(); len(reasons) != 1 {
+		t.Errorf("not ready: %v", reasons)
+	}
+	r.store.setFull(false)
+	r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
+	r.await("it is ready", func() bool { return len(r.ops.Ready.Reasons()) == 0 })
+}
+
+// reportsAreAcknowledged reports whether there are reports, and all are acknowledged.
+func (r *rig) reportsAreAcknowledged() bool {
+	consumer, err := r.js.Consumer(r.t.Context(), stream.ReportsName, stream.RecorderConsumer)
+	if err != nil {
+		return false
+	}
+	info := consumer.CachedInfo()
+	return info.AckFloor.Stream > 0 && stream.Unacknowledged(info) == 0
+}
+
+// A report that waits for the registry is no failure of the database.
+func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.registryAway.Store(true)
+	r.publish(stream.SendersMessage("report", time.Now(), []stream.SenderActivity{
+		{WorkflowID: "wf", NodeID: "node", Preset: "slack", VerifiedAt: time.Now()},
+	}))
+	r.await("the registry was asked again", func() bool { return r.asked.Load() > 1 })
+	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+		t.Errorf("not ready: %v", reasons)
+	}
+	if n := r.counted()["hookstart_executor_transaction_failures_total"]; n != 0 {
+		t.Errorf("%v transactions failed", n)
+	}
+	if logs := r.logs.String(); strings.Count(logs, errRegistryAway.Error()) != 1 {
+		t.Errorf("not one warning:\n%s", logs)
+	}
+	r.registryAway.Store(false)
+	r.await("the report is applied", r.reportsAreAcknowledged)
 }
 
 // NATS restarts without the consumer and does not report its loss. The recorder notices the loss

@@ -48,14 +48,18 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 	}
 }
 
+// errRegistry means that a report waits for the registry, and not for the database.
+var errRegistry = errors.New("the registry could not be asked, or changed")
+
 // applyReport applies a report. It retries until it succeeds, until it is clear that it can never
 // succeed, or until the context is done.
 func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
+	var said time.Time
 	for failures := 0; ; failures++ {
 		err := r.tryReport(ctx, msg)
 		switch {
 		case err == nil:
-			r.database.noteSuccess()
+			r.database.noteSuccess(reportsLoop)
 			// If the acknowledgement is lost, the report is redelivered and changes nothing.
 			_ = msg.Ack()
 			return
@@ -65,16 +69,25 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 			r.log.WithError(err).Error("a report cannot be read; it is left out")
 			_ = msg.TermWithReason(err.Error())
 			return
+		case errors.Is(err, errRegistry):
+			if time.Since(said) >= logInterval {
+				said = time.Now()
+				r.log.WithError(err).Warn("a report of senders is not applied; it is tried again")
+			}
+			retry.Sleep(ctx, backoff(failures))
+			continue
 		case store.IsDataError(err) && numDeliveries(msg) < minPoisonTries:
+			r.database.noteSuccess(reportsLoop)
 			_ = msg.NakWithDelay(r.timing.poisonRetryDelay)
 			return
 		case store.IsDataError(err):
+			r.database.noteSuccess(reportsLoop)
 			r.metrics.refused.Inc()
 			r.log.WithError(err).Error("the database refuses a report; it is left out")
 			_ = msg.TermWithReason("refused by the database")
 			return
 		}
-		r.database.noteFailure(err)
+		r.database.noteFailure(reportsLoop, err)
 		retry.Sleep(ctx, backoff(failures))
 	}
 }
@@ -125,11 +138,11 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		// skipped when it is redelivered.
 		if len(s.Captured) > 0 && r.config.Captured != nil {
 			if err := r.config.Captured(ctx, s.WorkflowID, s.NodeID, s.Captured); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errRegistry, err)
 			}
 		}
 		if late, err := r.isFromReplacedSender(ctx, s); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errRegistry, err)
 		} else if late {
 			continue
 		}
