@@ -85,6 +85,24 @@ func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstrea
 	return config
 }
 
+// BeganAfter reports whether a group's consumer began after the message with a sequence, which was
+// stored at a time. The group then never receives the message, although the consumer's positions
+// are past it.
+func BeganAfter(consumer *jetstream.ConsumerInfo, sequence uint64, stored time.Time) bool {
+	config := consumer.Config
+	//nolint:exhaustive // with the other policies, a group begins with the oldest message
+	switch config.DeliverPolicy {
+	case jetstream.DeliverNewPolicy:
+		return stored.Before(consumer.Created)
+	case jetstream.DeliverByStartSequencePolicy:
+		return sequence < config.OptStartSeq
+	case jetstream.DeliverByStartTimePolicy:
+		return config.OptStartTime != nil && stored.Before(*config.OptStartTime)
+	default:
+		return false
+	}
+}
+
 // LaneOfConsumer returns the group and the lane of a consumer for one of the queue's lanes. ok is
 // false for any other consumer.
 func LaneOfConsumer(

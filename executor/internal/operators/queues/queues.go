@@ -238,16 +238,43 @@ func (w *Watcher) addDelivered(
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
-			if r.StreamSequence <= info.Delivered.Stream &&
-				consumerMatches(info.Config, subjects[r.ID]) {
-				delivered[r.ID] = true
+			if delivered[r.ID] || r.StreamSequence > info.Delivered.Stream ||
+				!consumerMatches(info.Config, subjects[r.ID]) {
+				continue
 			}
+			began, err := w.beganAfter(ctx, info, r)
+			if err != nil {
+				return err
+			}
+			delivered[r.ID] = !began
 		}
 	}
 	if err := names.Err(); err != nil {
 		return fmt.Errorf("consumers of %s: %w", streamName, err)
 	}
 	return nil
+}
+
+// maxClockDifference is the assumed maximum difference between the clocks of two NATS servers. One
+// of them dates a consumer, and another one a message.
+const maxClockDifference = time.Minute
+
+// beganAfter reports whether a consumer certainly began after a record's start message. It reads
+// the message only if the consumer did not begin with the oldest one.
+func (w *Watcher) beganAfter(
+	ctx context.Context, consumer *jetstream.ConsumerInfo, r store.Record,
+) (bool, error) {
+	if consumer.Config.DeliverPolicy == jetstream.DeliverAllPolicy {
+		return false, nil
+	}
+	msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return stream.BeganAfter(consumer, msg.Sequence, msg.Time.Add(maxClockDifference)), nil
 }
 
 // startStreamNames returns the names of the existing streams of start messages.

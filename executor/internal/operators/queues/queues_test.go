@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
@@ -260,5 +261,49 @@ func TestAQueueIsThereOnceItIsNamed(t *testing.T) {
 		if err != nil || !slices.Equal(names, now) {
 			t.Errorf("found %v, %v, want %v", names, err, now)
 		}
+	}
+}
+
+// A start counts as delivered if a group has received it, but not if a group began after it.
+func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	records := make([]store.Record, 2)
+	for i := range records {
+		id := r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "wf"})
+		records[i] = store.Record{
+			ID: id, Queue: "a", WorkflowID: "wf", NodeID: "webhook",
+			StreamSequence: uint64(i + 1), //nolint:gosec // not negative
+		}
+	}
+	delivered := func() map[string]bool {
+		t.Helper()
+		ids, err := r.watch.DeliveredIDs(t.Context(), records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids
+	}
+	group := func(name string, from jetstream.DeliverPolicy, since *time.Time) jetstream.Consumer {
+		t.Helper()
+		config := stream.RunnerGroup{Queue: "a", Group: name}.ConsumerConfig(time.Minute)
+		config.DeliverPolicy, config.OptStartTime = from, since
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	main := group("main", jetstream.DeliverAllPolicy, nil)
+	later := time.Now().Add(2 * time.Minute) // more than the clocks of two servers may differ
+	group("tap", jetstream.DeliverByStartTimePolicy, &later)
+	if ids := delivered(); ids[records[0].ID] || ids[records[1].ID] {
+		t.Errorf("delivered, although no group has received any: %v", ids)
+	}
+	if _, err := main.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if ids := delivered(); !ids[records[0].ID] || ids[records[1].ID] {
+		t.Errorf("delivered, although a group has received the first: %v", ids)
 	}
 }

@@ -349,7 +349,7 @@ func (r *Recorder) findUnendedIn(
 				if !ok {
 					continue
 				}
-				if why, ok := endReasonFor(record, one.subject, asked, maxAge, groups); ok {
+				if why, ok := endReasonFor(record, one, asked, maxAge, groups); ok {
 					found[why] = append(found[why], one)
 				}
 			}
@@ -362,18 +362,17 @@ func (r *Recorder) findUnendedIn(
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
-// still end it. subject is the subject of the start message, or "" if the stream no longer has that
-// message.
+// still end it. c has what was found of its start message.
 func endReasonFor(
-	record store.Record, subject string, now time.Time, maxAge time.Duration, groups []runnerGroup,
+	record store.Record, c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
 	// Without the margin, a start message that disappeared at about the stream's maximum age would
 	// count as lost, although it has expired and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
 	age := now.Sub(record.AcceptedAt)
 	switch {
-	case subject != "":
-		return endReasonUnreported, haveHandled(groups, subject, record.StreamSequence)
+	case c.subject != "":
+		return endReasonUnreported, haveHandled(groups, c)
 	case age < maxAge-margin:
 		return endReasonLost, true
 	case record.Status == execution.Running:
@@ -471,10 +470,11 @@ func (s startStreams) maxAgeAndGroups(
 // lostCandidate is an execution whose start message is being looked up.
 type lostCandidate struct {
 	store.LostExecution
-	queue   string // the queue of the execution
-	stream  string // the stream that holds the start message; "" if none does
-	subject string // the subject of the start message
-	unknown bool   // whether a stream that may hold it could not be read
+	queue   string    // the queue of the execution
+	stream  string    // the stream that holds the start message; "" if none does
+	subject string    // the subject of the start message; "" if no stream has it
+	stored  time.Time // when the stream stored the start message
+	unknown bool      // whether a stream that may hold it could not be read
 }
 
 func newLostCandidate(record store.Record) lostCandidate {
@@ -520,7 +520,7 @@ func (r *Recorder) locateStartMessages(
 func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 	c *lostCandidate,
 ) error {
-	c.stream, c.subject, c.unknown = "", "", false
+	c.stream, c.subject, c.stored, c.unknown = "", "", time.Time{}, false
 	for _, at := range streams.forQueue(c.queue) {
 		if at.err != nil {
 			c.unknown = true
@@ -529,15 +529,16 @@ func (r *Recorder) locateStartMessage(ctx context.Context, streams startStreams,
 		if c.StreamSequence < at.stream.CachedInfo().State.FirstSeq {
 			continue
 		}
-		subject, err := r.findStartSubject(ctx, at.stream, c.LostExecution)
+		msg, err := r.findStartMessage(ctx, at.stream, c.LostExecution)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // it was deleted in the meantime
 		}
 		if err != nil {
 			return err
 		}
-		if subject != "" {
-			c.stream, c.subject = at.stream.CachedInfo().Config.Name, subject
+		if msg != nil {
+			c.stream = at.stream.CachedInfo().Config.Name
+			c.subject, c.stored = msg.Subject, msg.Time
 			c.unknown = false
 			return nil
 		}
@@ -550,26 +551,23 @@ func (r *Recorder) isStartMissing(
 	s jetstream.Stream,
 	lost store.LostExecution,
 ) (bool, error) {
-	subject, err := r.findStartSubject(ctx, s, lost)
-	return err == nil && subject == "", err
+	msg, err := r.findStartMessage(ctx, s, lost)
+	return err == nil && msg == nil, err
 }
 
-// findStartSubject looks up an execution's start message at the recorded sequence, and returns its
-// subject. It returns "" if there is no message, or if it belongs to another execution.
-func (r *Recorder) findStartSubject(
+// findStartMessage returns an execution's start message, which it looks up at the recorded
+// sequence. It returns nil if there is no message, or if it belongs to another execution.
+func (r *Recorder) findStartMessage(
 	ctx context.Context, s jetstream.Stream, lost store.LostExecution,
-) (string, error) {
+) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	msg, err := r.readMessage(ctx, s, lost.StreamSequence)
 	if errors.Is(err, leader.ErrNoMessage) {
-		return "", nil
+		return nil, nil
 	}
-	if err != nil {
-		return "", err
+	if err != nil || msg.Header.Get(stream.HeaderExecutionID) != lost.ID {
+		return nil, err
 	}
-	if msg.Header.Get(stream.HeaderExecutionID) != lost.ID {
-		return "", nil
-	}
-	return msg.Subject, nil
+	return msg, nil
 }

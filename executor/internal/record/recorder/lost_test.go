@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // keep stores the record of an execution whose start message the stream does not have.
@@ -95,5 +97,41 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	}
 	if !strings.Contains(r.logs.String(), errTooSlow.Error()) {
 		t.Error("the failure was not logged")
+	}
+}
+
+// A group that takes new executions only has acknowledged none of those that waited when it began.
+func TestAGroupOfNewExecutionsEndsNoEarlierOnes(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	group := func(name string, from jetstream.DeliverPolicy) jetstream.Consumer {
+		t.Helper()
+		config := stream.RunnerGroup{Queue: "q", Group: name}.ConsumerConfig(15 * time.Second)
+		config.DeliverPolicy = from
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	group("away", jetstream.DeliverAllPolicy)
+	waiting := []string{r.begin("wf"), r.begin("wf"), r.begin("wf")}
+	tap := group("tap", jetstream.DeliverNewPolicy)
+	unreported := r.begin("wf")
+	r.await("it is recorded", func() bool { return r.has(unreported, execution.Queued) })
+	msg, err := tap.Next(jetstream.FetchMaxWait(5 * time.Second))
+	if err == nil {
+		err = msg.DoubleAck(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.stop = r.again()
+	r.await("it has failed", func() bool { return r.has(unreported, execution.Failed) })
+	for _, id := range waiting {
+		if !r.has(id, execution.Queued) {
+			t.Errorf("%s was ended, though its group has not received it", id)
+		}
 	}
 }

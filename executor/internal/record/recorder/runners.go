@@ -23,6 +23,7 @@ type runnerGroup struct {
 	subject  string // the filter subject of the group's consumer
 	floor    uint64 // the sequence up to which every message is acknowledged
 	present  bool   // whether a member is waiting for messages or handling some
+	info     *jetstream.ConsumerInfo
 }
 
 // runnerGroupsOf returns the groups of runners that consume a stream.
@@ -51,21 +52,23 @@ func runnerGroupsOf(ctx context.Context, s jetstream.Stream) (groups []runnerGro
 			subject:  info.Config.FilterSubject,
 			floor:    info.AckFloor.Stream,
 			present:  info.NumWaiting+info.NumAckPending > 0,
+			info:     info,
 		})
 	}
 	return groups, nil
 }
 
-// haveHandled reports whether the groups of runners have handled the start message with a subject
-// and a sequence: at least one group has acknowledged it, and every present group has received it.
-// If its execution has no report, the groups acknowledged it without one, because runners report
-// before they acknowledge.
-func haveHandled(groups []runnerGroup, subject string, sequence uint64) (done bool) {
-	filter := stream.RunnerFilterSubject(subject)
+// haveHandled reports whether the groups of runners have handled a candidate's start message: at
+// least one group has acknowledged it, and every present group has received it. If its execution
+// has no report, the groups acknowledged it without one, because runners report before they
+// acknowledge. Groups that began after the message do not count.
+func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
+	filter := stream.RunnerFilterSubject(c.subject)
 	for _, g := range groups {
 		switch {
 		case filter == "" || g.subject != filter:
-		case g.floor >= sequence:
+		case stream.BeganAfter(g.info, c.StreamSequence, c.stored):
+		case g.floor >= c.StreamSequence:
 			done = true
 		case g.present:
 			return false
@@ -220,7 +223,7 @@ func (r *Recorder) republishSkipped(
 	copied := 0
 	for _, one := range unreported {
 		if pairOfStream(one.stream) != sharedStartReportPair ||
-			!haveHandled(passing, one.subject, one.StreamSequence) {
+			!haveHandled(passing, one) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}
