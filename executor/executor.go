@@ -396,7 +396,8 @@ func (e *executor) startRecording(ctx context.Context) {
 	e.Go(ctx, r.RunReports)
 	e.Go(ctx, r.EndLostExecutions)
 	for _, name := range registry.Streams() {
-		e.Go(ctx, func(ctx context.Context) { audit.Run(ctx, name) })
+		// Requests in flight wait for it when ctx has ended; Stop ends it, after the server.
+		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })
 	}
 }
 
@@ -427,7 +428,9 @@ func (e *executor) startMaintenance(ctx context.Context) {
 	e.Go(ctx, e.warnOfMissingEncryptionKeys)
 	letters := newDeadLetterGauge(e.Ops.Metrics)
 	e.Go(ctx, func(ctx context.Context) { letters.watch(ctx, e.records) })
-	e.Go(ctx, e.databaseCopy.Run)
+	// A change in flight is confirmed when the copy has it, also after ctx has ended. Stop ends the
+	// copying, after the server.
+	e.Go(context.WithoutCancel(ctx), e.databaseCopy.Run)
 	if e.mirrorMonitor != nil {
 		e.Go(ctx, e.mirrorMonitor.Run)
 	}

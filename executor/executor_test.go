@@ -1,7 +1,10 @@
 package executor_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -260,6 +263,68 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 		<-time.After(50 * time.Millisecond)
 	}
 	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A change that is in flight when the executor stops is finished and confirmed.
+func TestAChangeInFlightIsConfirmed(t *testing.T) {
+	t.Parallel()
+	c := config(t, natstest.Start(t).URL())
+	c.ShutdownTimeout = 30 * time.Second
+	var logged logtest.Buffer
+	c.Log = &logrus.Logger{
+		Out:       &logged,
+		Formatter: &logrus.JSONFormatter{},
+		Hooks:     logrus.LevelHooks{},
+		Level:     logrus.InfoLevel,
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	c.OnReady = func(l executor.ListenAddresses) { ready <- l.Addr }
+	go func() { ended <- executor.Run(ctx, c) }()
+	var addr string
+	select {
+	case addr = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const body = `{"name":"n","plan":"pro"}`
+	if _, err := fmt.Fprintf(conn, "PUT /api/v1/accounts/a HTTP/1.1\r\nHost: %s\r\n"+
+		"Authorization: Bearer secret\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n",
+		addr, len(body)); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(conn)
+	// The handler reads the body.
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if _, err := answers.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for !strings.Contains(logged.String(), "finishes what is in flight") {
+		<-time.After(10 * time.Millisecond)
+	}
+	if _, err := conn.Write([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusCreated {
+		t.Error(answer.Status)
+	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
