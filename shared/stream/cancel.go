@@ -28,10 +28,11 @@ const CancellationsStream = keyvalue.StreamPrefix + CancellationsBucket
 
 const cancellationsPrefix = keyvalue.SubjectPrefix + CancellationsBucket + "."
 
-// EnsureCancellations creates the bucket if it does not exist.
+// EnsureCancellations creates the bucket if it does not exist. If it keeps its keys for a shorter
+// time than messages are kept, EnsureCancellations changes that.
 func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings) error {
-	_, err := js.KeyValue(ctx, CancellationsBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
+	err := keepCancellations(ctx, js, s.MaxAge)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket:      CancellationsBucket,
 			Description: "hookstart: executions whose end was asked for",
@@ -46,6 +47,22 @@ func EnsureCancellations(ctx context.Context, js jetstream.JetStream, s Settings
 		return fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
 	}
 	return nil
+}
+
+// keepCancellations makes the bucket keep its keys for at least a time. It does not shorten it: a
+// queue's own stream may keep its messages longer.
+func keepCancellations(ctx context.Context, js jetstream.JetStream, age time.Duration) error {
+	s, err := js.Stream(ctx, CancellationsStream)
+	if err != nil {
+		return err
+	}
+	config := s.CachedInfo().Config
+	if config.MaxAge == 0 || config.MaxAge >= age {
+		return nil
+	}
+	config.MaxAge = age
+	_, err = js.UpdateStream(ctx, config)
+	return err
 }
 
 // PutCancellation records that an execution must be canceled. Once it has returned,
