@@ -14,7 +14,8 @@ const (
 	pruneInterval = 10 * time.Minute
 	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. A database with a single
 	// writer can record only between two batches, so if a batch takes longer than
-	// maxPruneBatchDuration, the next one is smaller.
+	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records meanwhile; a batch there
+	// takes several round trips, and waits for the batch of another executor.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond
@@ -65,14 +66,19 @@ func (e *executor) startPruneTasks(ctx context.Context, pruner store.Pruner) {
 func (e *executor) startPruneTask(
 	ctx context.Context, what string, batch func(ctx context.Context, limit int) (int, error),
 ) {
+	singleWriter := !isPostgres(e.config.DatabaseURL)
 	e.Go(ctx, func(ctx context.Context) {
-		pruneLoop(ctx, what, e.Log, func(limit int) (int, error) { return batch(ctx, limit) })
+		pruneLoop(ctx, what, e.Log, singleWriter, func(limit int) (int, error) {
+			return batch(ctx, limit)
+		})
 	})
 }
 
-// pruneLoop deletes rows in batches at regular intervals until ctx is done.
+// pruneLoop deletes rows in batches at regular intervals until ctx is done. singleWriter reports
+// whether nothing can be recorded while a batch is deleted.
 func pruneLoop(
-	ctx context.Context, what string, log logrus.FieldLogger, batch func(limit int) (int, error),
+	ctx context.Context, what string, log logrus.FieldLogger, singleWriter bool,
+	batch func(limit int) (int, error),
 ) {
 	limit := maxPruneBatch
 	retry.Every(ctx, pruneInterval, func() {
@@ -86,7 +92,10 @@ func pruneLoop(
 			}
 			deleted += n
 			more = err == nil && n == limit
-			if limit = nextBatchSize(limit, time.Since(began)); more {
+			if singleWriter {
+				limit = nextBatchSize(limit, time.Since(began))
+			}
+			if more {
 				retry.Sleep(ctx, prunePause)
 			}
 		}

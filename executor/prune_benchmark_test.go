@@ -74,12 +74,13 @@ func besidePruning(
 	before := time.Now().Add(-time.Hour)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
+	_, singleWriter := records.(*sqlite.Store)
 	pruned := make(chan struct{})
 	began := time.Now()
 	go func() {
 		defer close(pruned)
 		deleted := 0
-		pruneLoop(ctx, "records", log, func(limit int) (int, error) {
+		pruneLoop(ctx, "records", log, singleWriter, func(limit int) (int, error) {
 			n, err := records.Prune(ctx, before, limit)
 			if deleted += n; deleted >= old {
 				cancel()

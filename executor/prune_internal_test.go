@@ -1,8 +1,12 @@
 package executor
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 )
 
 // If the database is slow, pruning deletes small batches, because new records wait while a batch is
@@ -23,5 +27,27 @@ func TestPruningTakesSmallBatchesOfASlowDatabase(t *testing.T) {
 	}
 	if limit, _ := perRow(time.Second); limit != minPruneBatch {
 		t.Errorf("a very slow database deletes %d at once", limit)
+	}
+}
+
+// A database that records while a batch is deleted gets large batches, however long they take.
+func TestPruningTakesLargeBatchesBesideOtherWriters(t *testing.T) {
+	t.Parallel()
+	for singleWriter, want := range map[bool]int{false: maxPruneBatch, true: minPruneBatch} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			batches := 0
+			pruneLoop(ctx, "records", logtest.Quiet(), singleWriter, func(limit int) (int, error) {
+				<-time.After(2 * maxPruneBatchDuration) // round trips
+				if batches++; batches == 20 {
+					if limit != want {
+						t.Errorf("single writer: %v: it deletes %d at once", singleWriter, limit)
+					}
+					cancel()
+				}
+				return limit, nil
+			})
+		})
 	}
 }
