@@ -74,7 +74,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 	}
 	start.Payload.ContentType = d.redactor.RedactText(start.Payload.ContentType)
 	msg, err := d.message.MessageAt(d.layout, start)
-	ack, refusal := h.publish(d.e, start.AccountID, msg, err)
+	ack, refusal := h.publish(d.e, start.AccountID, id, msg, err)
 	if refusal != nil {
 		return outcome{refusal: refusal}
 	}
@@ -93,10 +93,10 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 // a server takes to restart, or a cluster to elect a leader.
 const retryAfterUnavailable = 2 * time.Second
 
-// publish publishes an account's message and maps an error of the stream to a refusal. encodeErr is
-// the error from encoding the message, or nil.
+// publish publishes an account's message and maps an error of the stream to a refusal. id is the
+// message's execution ID. encodeErr is the error from encoding the message, or nil.
 func (h *handler) publish(
-	e *requestEvent, accountID string, msg *nats.Msg, encodeErr error,
+	e *requestEvent, accountID, id string, msg *nats.Msg, encodeErr error,
 ) (publish.Ack, *admission.Refusal) {
 	if encodeErr != nil {
 		e.err = encodeErr
@@ -117,6 +117,15 @@ func (h *handler) publish(
 		return ack, &admission.Refusal{Code: webhook.CodeBodyTooLarge}
 	case errors.Is(err, publish.ErrOverloaded):
 		return ack, &admission.Refusal{Code: webhook.CodeOverloaded, RetryAfter: time.Second}
+	case errors.Is(err, publish.ErrOutcomeUnknown):
+		return ack, &admission.Refusal{
+			Code:           webhook.CodeUnavailable,
+			RetryAfter:     retryAfterUnavailable,
+			ExecutionID:    id,
+			OutcomeUnknown: true,
+			Detail: "The request may have been stored; its execution then has this executionId. " +
+				"It has no delivery ID, so sending it again may start a second execution.",
+		}
 	default:
 		return ack, &admission.Refusal{
 			Code:       webhook.CodeUnavailable,

@@ -132,15 +132,17 @@ var problemsByCode = map[webhook.Code]problem{
 // problemBody is the response body of a refusal: application/problem+json (RFC 9457), with members
 // that this service adds.
 type problemBody struct {
-	Type        string       `json:"type"`
-	Title       string       `json:"title"`
-	Status      int          `json:"status"`
-	Detail      string       `json:"detail"`
-	Success     bool         `json:"success"`
-	Code        webhook.Code `json:"code"`
-	Retryable   bool         `json:"retryable"`
-	RetryAfter  int64        `json:"retryAfter,omitempty"`
-	ExecutionID string       `json:"executionId,omitempty"`
+	Type       string       `json:"type"`
+	Title      string       `json:"title"`
+	Status     int          `json:"status"`
+	Detail     string       `json:"detail"`
+	Success    bool         `json:"success"`
+	Code       webhook.Code `json:"code"`
+	Retryable  bool         `json:"retryable"`
+	RetryAfter int64        `json:"retryAfter,omitempty"`
+	// Outcome is webhook.OutcomeUnknown if the message may have been stored, or "".
+	Outcome     string `json:"outcome,omitempty"`
+	ExecutionID string `json:"executionId,omitempty"`
 }
 
 // respond writes the response for out and records it in the event.
@@ -200,6 +202,9 @@ func (h *handler) refuse(
 		Code:        refusal.Code,
 		Retryable:   p.retryable,
 		ExecutionID: refusal.ExecutionID,
+	}
+	if refusal.OutcomeUnknown {
+		body.Outcome = webhook.OutcomeUnknown
 	}
 	header := w.Header()
 	if refusal.RetryAfter > 0 {

@@ -219,7 +219,7 @@ func (h *handler) rejectInactive(d *delivery) *outcome {
 	}
 	d.e.executionID = rejection.ID
 	msg, err := d.layout.RejectedMessage(rejection)
-	if _, refusal := h.publish(d.e, rejection.AccountID, msg, err); refusal != nil {
+	if _, refusal := h.publish(d.e, rejection.AccountID, rejection.ID, msg, err); refusal != nil {
 		return &outcome{refusal: refusal}
 	}
 	return &outcome{refusal: why}

@@ -64,6 +64,10 @@ const TokenPrefix = "hst_"
 // execution has it.
 const HeaderExecutionID = "Hookstart-Execution-Id"
 
+// OutcomeUnknown is the member "outcome" of a refusal of a request without a delivery ID that may
+// have been stored. Other refusals do not have that member.
+const OutcomeUnknown = "unknown"
+
 // IsHeaderName reports whether name can be the name of a header (RFC 9110).
 func IsHeaderName(name string) bool {
 	const allowed = "!#$%&'*+-.^_`|~0123456789" +

@@ -96,6 +96,7 @@ type SentTest struct {
 	Filtered     bool   `json:"filtered,omitempty" doc:"Whether the request did not meet the node's filter, and so started nothing."`
 	Code         string `json:"code,omitempty" doc:"The code with which the request was refused." example:"workflow_inactive"`
 	Detail       string `json:"detail,omitempty" doc:"A text for people that says why it was refused."`
+	Outcome      string `json:"outcome,omitempty" enum:"unknown" doc:"unknown: the request was refused, but may have been stored under this executionId. Absent: it is known what became of it."`
 	RetryAfter   int64  `json:"retryAfter,omitempty" doc:"The number of seconds after which a repeated request can succeed."`
 }
 

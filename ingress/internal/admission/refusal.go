@@ -10,7 +10,11 @@ import (
 type Refusal struct {
 	Code webhook.Code
 	// set with webhook.CodeRateLimited, and if the stream refuses the message
-	RetryAfter  time.Duration
-	ExecutionID string // set with webhook.CodeWorkflowInactive and webhook.CodeRunFailed
-	Detail      string // replaces the code's default detail; "" means the default
+	RetryAfter time.Duration
+	// set with webhook.CodeWorkflowInactive and webhook.CodeRunFailed, and with OutcomeUnknown
+	ExecutionID string
+	// OutcomeUnknown means that the message may have been stored, and that the sender cannot send
+	// it again safely, because it has no delivery ID. It is set only with webhook.CodeUnavailable.
+	OutcomeUnknown bool
+	Detail         string // replaces the code's default detail; "" means the default
 }

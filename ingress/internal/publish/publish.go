@@ -23,6 +23,9 @@ var (
 	// ErrUnavailable is also returned if it is unknown whether this request or an earlier one
 	// stored the message: a sender must never be told that its first request is a repeat.
 	ErrUnavailable = errors.New("the stream is unavailable")
+	// ErrOutcomeUnknown wraps ErrUnavailable. It means that a message without a Nats-Msg-Id may
+	// have been stored. If it is sent again, it may be stored twice.
+	ErrOutcomeUnknown = fmt.Errorf("%w, and may have stored the message", ErrUnavailable)
 	// ErrOverloaded means that the stream is overloaded. Nothing was stored.
 	ErrOverloaded = errors.New("the stream is overloaded")
 	// ErrStorageFull means that the stream stores no more messages until some are removed. Nothing
@@ -90,10 +93,11 @@ func (p *DeliveryPublisher) noteFailure(err error) error {
 	return err
 }
 
-// wrapUnavailable wraps err in ErrUnavailable. It records the failure only if the stream did not
-// reply, because other checks notice a missing connection or stream.
-func (p *DeliveryPublisher) wrapUnavailable(err error) error {
-	because := fmt.Errorf("%w: %w", ErrUnavailable, err)
+// wrapUnavailable wraps err in kind, which is ErrUnavailable or ErrOutcomeUnknown. It records the
+// failure only if the stream did not reply, because other checks notice a missing connection or
+// stream.
+func (p *DeliveryPublisher) wrapUnavailable(kind, err error) error {
+	because := fmt.Errorf("%w: %w", kind, err)
 	if errors.Is(err, ack.ErrTimeout) {
 		return p.noteFailure(because)
 	}
@@ -176,9 +180,10 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == outcomeOverloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
-		case o == outcomeDisconnected && time.Since(start) > reconnectGrace,
-			o == outcomeNoReply && !repeatable:
-			return Ack{}, p.wrapUnavailable(err)
+		case o == outcomeDisconnected && time.Since(start) > reconnectGrace:
+			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
+		case o == outcomeNoReply && !repeatable:
+			return Ack{}, p.wrapUnavailable(ErrOutcomeUnknown, err)
 		case o == outcomeNoReply:
 			unknown = true
 		case o == outcomeDuplicateInProcess, o == outcomeNoLeader, o == outcomeDisconnected:
@@ -187,7 +192,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 		}
 		pause := min(time.Millisecond<<min(attempt, 6), 50*time.Millisecond)
 		if time.Now().Add(pause + attemptTimeout).After(deadline) {
-			return Ack{}, p.wrapUnavailable(err)
+			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
 		}
 		<-time.After(pause)
 		now = time.Now()
@@ -259,7 +264,7 @@ func classify(err error) attemptOutcome {
 			return outcomeOverloaded // refused for an unknown reason: nothing was stored
 		}
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed),
-		errors.Is(err, nats.ErrConnectionReconnecting):
+		errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrConnectionReconnecting):
 		return outcomeDisconnected
 	case errors.Is(err, nats.ErrMaxPayload):
 		return outcomeMessageTooLong

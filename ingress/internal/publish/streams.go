@@ -71,7 +71,7 @@ func (s *StreamRouter) publisherFor(queue string) (*DeliveryPublisher, error) {
 	}
 	p, err := NewForStream(s.nc, stream.OwnStreamName(queue), s.shared.timeout)
 	if err != nil {
-		return nil, s.shared.wrapUnavailable(err)
+		return nil, s.shared.wrapUnavailable(ErrUnavailable, err)
 	}
 	next := maps.Clone(have)
 	next[queue] = p

@@ -65,9 +65,9 @@ type waiter struct {
 
 	// result and sent are used only by Publish.
 	result chan result // capacity 1
-	// sent has capacity 1. It receives a value once the message has been handed to the connection,
-	// or once that has failed for good.
-	sent chan struct{}
+	// sent has capacity 1. It receives nil once the message has been handed to the connection, or
+	// the error with which that has failed.
+	sent chan error
 }
 
 // result holds the arguments for the call of done.
@@ -101,7 +101,7 @@ func New(nc *nats.Conn, streamName string) (*Publisher, error) {
 }
 
 func newWaiter() *waiter {
-	w := &waiter{result: make(chan result, 1), sent: make(chan struct{}, 1)}
+	w := &waiter{result: make(chan result, 1), sent: make(chan error, 1)}
 	w.done = func(ack Ack, err error) { w.result <- result{ack, err} }
 	return w
 }
@@ -133,10 +133,13 @@ func (e *Publisher) Publish(msg *nats.Msg, deadline time.Time) (Ack, error) {
 }
 
 // wait waits for the result. When it returns, the caller may reuse the message, even if the result
-// is an error that arrived while the message was still being passed to the connection.
+// is an error that arrived while the message was still being passed to the connection. If the
+// message was never passed to it, the result says so, even if the connection was lost meanwhile.
 func (w *waiter) wait() result {
 	got := <-w.result
-	<-w.sent
+	if err := <-w.sent; err != nil && got.err != nil {
+		got.err = err
+	}
 	return got
 }
 
@@ -172,11 +175,9 @@ func (e *Publisher) sendQueue() {
 	e.queue, e.spare = e.spare, nil
 	e.mu.Unlock()
 	for _, w := range queue {
-		if err := e.send(w); err != nil {
-			w.done(Ack{}, err)
-		}
+		err := e.send(w)
 		if w.sent != nil {
-			w.sent <- struct{}{}
+			w.sent <- err
 		}
 	}
 	clear(queue)
@@ -185,11 +186,13 @@ func (e *Publisher) sendQueue() {
 	e.mu.Unlock()
 }
 
-// send passes a message to the connection. If it returns an error, the caller must call done.
+// send passes a message to the connection. If that fails, it returns the error, and calls done
+// unless that has already been called.
 func (e *Publisher) send(w *waiter) error {
 	e.mu.Lock()
 	if e.closed {
 		e.mu.Unlock()
+		w.done(Ack{}, nats.ErrConnectionClosed)
 		return nats.ErrConnectionClosed
 	}
 	e.next++
@@ -198,10 +201,11 @@ func (e *Publisher) send(w *waiter) error {
 	e.mu.Unlock()
 	var reply [64]byte // small enough to stay on the stack
 	w.msg.Reply = string(strconv.AppendUint(append(reply[:0], e.prefix...), number, 36))
-	if err := e.nc.PublishMsg(w.msg); err != nil && e.removeWaiter(number) != nil {
-		return err
+	err := e.nc.PublishMsg(w.msg)
+	if err != nil && e.removeWaiter(number) != nil {
+		w.done(Ack{}, err)
 	}
-	return nil // either it was sent, or done has already been called with an error
+	return err
 }
 
 // removeWaiter removes a waiter from Publisher.waiting and returns it, or nil if it is no longer

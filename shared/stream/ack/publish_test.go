@@ -1,8 +1,11 @@
 package ack
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Publish must not return while the connection may still read the message, even if the deadline has
@@ -20,10 +23,27 @@ func TestAMessageIsTheCallersAgainAfterItWasSent(t *testing.T) {
 		if returned {
 			t.Error("the message may change while it is sent")
 		}
-		w.sent <- struct{}{}
+		w.sent <- nil
 		synctest.Wait()
 		if !returned {
 			t.Error("it was sent")
 		}
 	})
+}
+
+// A message that was never passed to the connection was certainly not stored, also if the
+// connection was lost in the meantime, which fails every message with an error that leaves it open.
+func TestAMessageThatWasNotSentIsKnownNotToBeStored(t *testing.T) {
+	t.Parallel()
+	w := newWaiter()
+	w.done(Ack{}, ErrDisconnected)
+	w.sent <- nats.ErrReconnectBufExceeded
+	if got := w.wait(); !errors.Is(got.err, nats.ErrReconnectBufExceeded) {
+		t.Errorf("not sent: %v", got.err)
+	}
+	w.done(Ack{}, ErrDisconnected)
+	w.sent <- nil
+	if got := w.wait(); !errors.Is(got.err, ErrDisconnected) {
+		t.Errorf("sent: %v", got.err)
+	}
 }

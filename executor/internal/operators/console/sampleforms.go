@@ -196,7 +196,8 @@ func (c *Console) senderTitle(ctx context.Context, workflowID, nodeID string) st
 // hasStarted reports whether a test has started an execution. The endpoint's answer can then come
 // from the execution, or say that it has failed.
 func hasStarted(sent api.SentTest) bool {
-	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive)
+	return sent.ExecutionID != "" && sent.Code != string(webhook.CodeWorkflowInactive) &&
+		sent.Outcome != webhook.OutcomeUnknown
 }
 
 // testOutcome returns what has become of a test that has started an execution.

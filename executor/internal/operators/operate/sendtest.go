@@ -170,6 +170,7 @@ func (s *Service) postTest(
 		Filtered:     filtered,
 		Code:         response.Code,
 		Detail:       response.Detail,
+		Outcome:      response.Outcome,
 		RetryAfter:   response.RetryAfter,
 	}, nil
 }

@@ -44,6 +44,7 @@ type Response struct {
 	Deduplicated bool
 	Filtered     bool   // the request did not match the node's filter
 	Code, Detail string // of a refusal; "" if the request was not refused
+	Outcome      string // webhook.OutcomeUnknown if the request may have been stored, or ""
 	RetryAfter   int64  // seconds after which a retry can succeed; 0 means not stated
 }
 
@@ -95,6 +96,7 @@ func parseResponse(response *http.Response, text []byte) Response {
 		Filtered     bool   `json:"filtered"`
 		Code         string `json:"code"`
 		Detail       string `json:"detail"`
+		Outcome      string `json:"outcome"`
 		RetryAfter   int64  `json:"retryAfter"`
 	}
 	if json.Unmarshal(text, &body) != nil {
@@ -103,7 +105,8 @@ func parseResponse(response *http.Response, text []byte) Response {
 	if a.Status/100 == 2 {
 		a.Deduplicated, a.Filtered = body.Deduplicated, body.Filtered
 	} else {
-		a.Code, a.Detail, a.RetryAfter = body.Code, body.Detail, body.RetryAfter
+		a.Code, a.Detail, a.Outcome = body.Code, body.Detail, body.Outcome
+		a.RetryAfter = body.RetryAfter
 	}
 	return a
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -184,6 +185,42 @@ func TestSendNeverShowsTheToken(t *testing.T) {
 		if code != 1 || !strings.Contains(stderr, "\nhint: ") && name != "not a URL" ||
 			strings.Contains(stdout+stderr, "hst_secret") {
 			t.Errorf("%s: %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// If a request without a delivery ID may have been stored, "trigger send" shows the execution's ID,
+// and does not say that nothing was accepted. For a node with a sender, the executor has sent it.
+func TestSendSaysThatAnExecutionMayHaveBeenStarted(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/workflows/w/triggers/{node}", func(
+		w http.ResponseWriter, r *http.Request,
+	) {
+		trigger := api.Trigger{NodeID: r.PathValue("node"), URL: "http://" + r.Host + "/webhooks/w"}
+		if trigger.NodeID == "signed" {
+			trigger.Sender = &api.Sender{}
+		}
+		_ = json.NewEncoder(w).Encode(trigger)
+	})
+	mux.HandleFunc("POST /webhooks/w", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"success":false,"status":503,"code":"unavailable","detail":"D.",`+
+			`"outcome":"unknown","executionId":"the-id"}`)
+	})
+	mux.HandleFunc("POST /api/v1/workflows/w/triggers/signed/send-test", func(
+		w http.ResponseWriter, _ *http.Request,
+	) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(api.SentTest{
+			Status: 503, Code: "unavailable", Outcome: "unknown", ExecutionID: "the-id",
+		})
+	})
+	for _, node := range []string{"plain", "signed"} {
+		code, stdout, stderr := run(t.Context(), t, mux, "trigger", "send", "w", node, "--data=1")
+		if code != 1 || !strings.Contains(stdout, "the-id, which may have been started") ||
+			!strings.Contains(stderr, "hookstart execution show the-id says whether") {
+			t.Errorf("%s: %d\n%s%s", node, code, stdout, stderr)
 		}
 	}
 }

@@ -127,6 +127,7 @@ func (v *triggerSend) sendAsSender(s *session, t api.Trigger, body []byte) error
 		Filtered:     sent.Filtered,
 		Code:         sent.Code,
 		Detail:       sent.Detail,
+		Outcome:      sent.Outcome,
 		RetryAfter:   sent.RetryAfter,
 	}, sent.Status)
 }
@@ -186,6 +187,7 @@ type webhookResponse struct {
 	Filtered     bool   `json:"filtered"`
 	Code         string `json:"code"`
 	Detail       string `json:"detail"`
+	Outcome      string `json:"outcome"` // see webhook.OutcomeUnknown
 	RetryAfter   int64  `json:"retryAfter"`
 
 	// Run is the execution's status, if the response waited for it.
@@ -244,6 +246,10 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 	if err := s.print(func() error {
 		table := [][]string{{"Status", status}}
 		switch {
+		case a.Outcome == webhook.OutcomeUnknown:
+			table = append(table, []string{
+				"Execution", a.ExecutionID + ", which may have been started",
+			})
 		case a.ExecutionID != "":
 			table = append(table, []string{"Execution", a.ExecutionID})
 		case a.Filtered:
@@ -277,11 +283,11 @@ func (v *triggerSend) printResponse(s *session, status string, a webhookResponse
 		Code:       a.Code,
 		Detail:     a.Detail,
 		RetryAfter: a.RetryAfter,
-	}, a.ExecutionID)
+	}, a)
 }
 
-// refusalError adds a hint to a refusal. executionID is "" if nothing was started or recorded.
-func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID string) error {
+// refusalError adds a hint to the refusal p, which is the response a.
+func (v *triggerSend) refusalError(s *session, p *api.Problem, a webhookResponse) error {
 	hint := ""
 	switch webhook.Code(p.Code) {
 	case webhook.CodeWorkflowInactive:
@@ -292,7 +298,7 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 	case webhook.CodeJSONInvalid:
 		hint = "correct the JSON, or send it as text: --content-type text/plain"
 	case webhook.CodeRunFailed:
-		hint = "hookstart execution show " + executionID + " says why"
+		hint = "hookstart execution show " + a.ExecutionID + " says why"
 	case webhook.CodeWorkflowNotFound, webhook.CodeTokenInvalid:
 		hint = "is the ingress at that address one of this installation? --public-url says where " +
 			"senders reach it"
@@ -300,10 +306,9 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 		hint = "choose a shorter --delivery-id"
 	case webhook.CodePlanLimitExceeded, webhook.CodeWebhooksNotInPlan:
 		return s.withPlanHint(p, v.Workflow)
-	case webhook.CodeUnavailable,
-		webhook.CodeOverloaded,
-		webhook.CodeStorageFull,
-		webhook.CodeBodyUnreadable:
+	case webhook.CodeUnavailable:
+		hint = v.unavailableHint(p, a)
+	case webhook.CodeOverloaded, webhook.CodeStorageFull, webhook.CodeBodyUnreadable:
 		hint = fmt.Sprintf("nothing was accepted: send it again in %d s", max(1, p.RetryAfter))
 	case webhook.CodeSignatureMissing, webhook.CodeSignatureInvalid, webhook.CodeSignatureExpired:
 		hint = "hookstart sender show " + v.Workflow + " says why, in a moment"
@@ -312,6 +317,15 @@ func (v *triggerSend) refusalError(s *session, p *api.Problem, executionID strin
 		// No hint is needed: the problem's detail says what to do.
 	}
 	return &hintError{p, hint}
+}
+
+// unavailableHint returns what to do after a request that is not confirmed as stored.
+func (v *triggerSend) unavailableHint(p *api.Problem, a webhookResponse) string {
+	if a.Outcome == webhook.OutcomeUnknown {
+		return "hookstart execution show " + a.ExecutionID + " says whether it was started; " +
+			retryHint("")
+	}
+	return fmt.Sprintf("send it again in %d s", max(1, p.RetryAfter))
 }
 
 func (v *triggerSend) unreachableError(request *http.Request, err error) error {
