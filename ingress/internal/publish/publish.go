@@ -40,8 +40,8 @@ var (
 // about a quarter of a second.
 const attemptTimeout = time.Second
 
-// reconnectGrace is how long a message waits for a lost connection to be restored. A restarting
-// server is often back within that time.
+// reconnectGrace is how long a message waits for a lost connection to be restored, from the first
+// attempt that found it lost. A restarting server is often back within that time.
 const reconnectGrace = time.Second
 
 // minLookUpTime is the minimum time allowed for determining whether the stored message belongs to
@@ -157,10 +157,17 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 		patience = min(attemptTimeout, p.timeout)
 	}
 	now := start
-	unknown := false // an earlier attempt may have been stored
+	unknown := false     // an earlier attempt may have been stored
+	var lostAt time.Time // first of the last attempts in a row without a connection, or zero
 	for attempt := 0; ; attempt++ {
 		got, err := p.acks.Publish(msg, now.Add(patience))
-		switch o := classify(err); {
+		o := classify(err)
+		if o != outcomeDisconnected {
+			lostAt = time.Time{}
+		} else if lostAt.IsZero() {
+			lostAt = time.Now()
+		}
+		switch {
 		case o == outcomeStored:
 			if got.Duplicate && unknown {
 				ours, err := p.isOwnMessage(got.Sequence, msg, deadline)
@@ -180,7 +187,7 @@ func (p *DeliveryPublisher) Publish(msg *nats.Msg) (Ack, error) {
 			return Ack{}, fmt.Errorf("%w: %w", ErrTooLong, err)
 		case o == outcomeOverloaded:
 			return Ack{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
-		case o == outcomeDisconnected && time.Since(start) > reconnectGrace:
+		case o == outcomeDisconnected && time.Since(lostAt) > reconnectGrace:
 			return Ack{}, p.wrapUnavailable(ErrUnavailable, err)
 		case o == outcomeNoReply && !repeatable:
 			return Ack{}, p.wrapUnavailable(ErrOutcomeUnknown, err)

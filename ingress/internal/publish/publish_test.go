@@ -250,6 +250,31 @@ func TestNoGhosts(t *testing.T) {
 	}
 }
 
+// A connection that is lost late still has the whole reconnectGrace to be restored. Here it breaks
+// after the first attempt has got no reply for longer than that, as when the server's host dies.
+func TestAConnectionThatIsLostLate(t *testing.T) {
+	t.Parallel()
+	network := natstest.Start(t).NewLink(t)
+	nc := connect(t, network.URL())
+	p := newPublisher(t, nc, 1, 30*time.Second)
+	network.Silence()
+	before := nc.Stats().OutMsgs
+	msg, done := message(t, "1"), make(chan error, 1)
+	go func() {
+		_, err := p.Publish(msg)
+		done <- err
+	}()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for nc.Stats().OutMsgs < before+2 { // until the message has been sent twice
+		<-tick.C
+	}
+	network.DropConnections() // the client waits before it connects again
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // If the server hangs, Publish may return an error for a message with a delivery ID although the
 // server stores it later. When the message is sent again, it is recognized, so it is stored only
 // once.
