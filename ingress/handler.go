@@ -84,6 +84,7 @@ func (c countingPublisher) Publish(msg *nats.Msg) (publish.Ack, error) {
 // registryLease reports whether this process's copy of the registry is current. It is implemented
 // by *consistency.Lease.
 type registryLease interface {
+	IsValid(now time.Time) bool
 	AwaitValid(now time.Time) bool
 }
 

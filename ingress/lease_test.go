@@ -4,13 +4,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 type neverValid struct{}
 
+func (neverValid) IsValid(time.Time) bool    { return false }
 func (neverValid) AwaitValid(time.Time) bool { return false }
+
+// expiring is a lease that expires after it was asked once.
+type expiring struct{ asked atomic.Bool }
+
+func (e *expiring) IsValid(time.Time) bool    { return !e.asked.Load() }
+func (e *expiring) AwaitValid(time.Time) bool { return !e.asked.Swap(true) }
 
 // An ingress that was suspended, or that is cut off from NATS, refuses nothing permanently, because
 // its copy of the registry may be stale: the workflow may have been created, deactivated or given
@@ -52,9 +60,10 @@ func TestNothingIsRefusedForGoodWithoutALease(t *testing.T) {
 // the workflow may have been deactivated.
 func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	t.Parallel()
-	for want, l := range map[int]registryLease{
-		http.StatusOK:                 alwaysValid{},
-		http.StatusServiceUnavailable: neverValid{},
+	for l, want := range map[registryLease]int{
+		alwaysValid{}: http.StatusOK,
+		neverValid{}:  http.StatusServiceUnavailable,
+		&expiring{}:   http.StatusServiceUnavailable, // while the request is read
 	} {
 		h, token, messages, _, _ := tryHandler(t, l)
 		response := httptest.NewRecorder()

@@ -24,12 +24,20 @@ const retryAfterClosed = time.Second
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.trigger.Workflow.AcquirePermit()
-		if !d.pass.Moved && d.pass.Target != registry.StoreTargetClosed {
+		isOpen := !d.pass.Moved && d.pass.Target != registry.StoreTargetClosed
+		// The lease may have expired while the body was read. This copy of the registry may then
+		// have missed that the workflow has moved.
+		if isOpen && h.lease.IsValid(time.Now()) {
 			d.layout = stream.Layout{Own: d.pass.Target == registry.StoreTargetOwn}
 			return nil
 		}
 		d.pass.Release()
-		if !d.pass.Moved {
+		switch {
+		case isOpen && h.lease.AwaitValid(time.Now()):
+			continue
+		case isOpen:
+			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
+		case !d.pass.Moved:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)

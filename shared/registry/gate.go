@@ -133,8 +133,7 @@ func (q *queueGate) awaitIdle() {
 type workflowGate struct {
 	queue *queueGate
 	// closed is the clock reading when the workflow was closed; 0 means that it is open.
-	// gateSuperseded means that there is a later record of the workflow that either names another
-	// queue, or opens or closes the workflow.
+	// gateSuperseded means that there is a later record of the workflow.
 	closed atomic.Int64
 }
 
@@ -147,14 +146,12 @@ func (d *workflowGate) init(queue *queueGate, closed bool) {
 	}
 }
 
-// supersedeWith compares the workflow with its next record. If next names another queue, or opens
-// or closes the workflow, supersedeWith marks d as superseded and returns true.
+// supersedeWith marks d as superseded by the workflow's next record. It reports whether next names
+// another queue, or opens or closes the workflow. It marks d even if it does not: a request that
+// holds d's record must not miss that a record after next does.
 func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
-	if d.queue == next.queue && (d.closed.Load() != 0) == (next.closed.Load() != 0) {
-		return false
-	}
-	d.closed.Store(gateSuperseded)
-	return true
+	wasClosed := d.closed.Swap(gateSuperseded) != 0
+	return d.queue != next.queue || wasClosed != (next.closed.Load() != 0)
 }
 
 // StorePermit is the permission to store one start message of a workflow.

@@ -103,7 +103,11 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		Revision: 2,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Name: "renamed"},
 	})
-	if pass := old.AcquirePermit(); pass.Moved || pass.Target != registry.StoreTargetShared {
+	if since, _ := s.Pending(); since != 0 {
+		t.Errorf("another change waits for a request: %d", since)
+	}
+	renamed := workflow()
+	if pass := renamed.AcquirePermit(); pass.Moved || pass.Target != registry.StoreTargetShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
 		pass.Release()
@@ -112,6 +116,14 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	s.Apply(registry.Change{Revision: 3, Workflow: closed})
 	if since, _ := s.Pending(); since != 3 {
 		t.Errorf("the closing is in force while a request is inside: %d", since)
+	}
+	// Also the record before the last one is superseded: its request may have waited for its body.
+	for _, before := range []*registry.Webhook{old, renamed} {
+		if pass := before.AcquirePermit(); !pass.Moved {
+			t.Errorf("with a record from before the closing: %+v", pass)
+		} else {
+			pass.Release()
+		}
 	}
 	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetClosed || pass.Moved {
 		t.Errorf("while it is closed: %+v", pass)
