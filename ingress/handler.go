@@ -34,6 +34,8 @@ type handler struct {
 	seen       senderCounter
 	filtered   filterCounter
 	waits      *await.Waits
+	// ownStreams returns the names of the queues that have their own streams.
+	ownStreams func() []string
 	probes     *probe.Answerer
 	metrics    *requestMetrics
 	tracer     trace.Tracer // nil means that tracing is off

@@ -186,6 +186,7 @@ func (e *endpoint) makeHandler(ctx context.Context) (err error) {
 		seen:       seen,
 		filtered:   filtered,
 		waits:      await.New(e.NATS, int(e.config.MaxWaiting)),
+		ownStreams: e.snapshot.QueuesWithOwnStreams,
 		probes:     probe.NewAnswerer(e.probeKey),
 		metrics:    newRequestMetrics(e.Ops.Metrics),
 		tracer:     tracing.Tracer(e.Ops.Traces, "ingress"),

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -223,6 +224,25 @@ func (s *Snapshot) OwnStreams() (queues []string) {
 		}
 	}
 	return queues
+}
+
+// QueuesWithOwnStreams returns the names of the queues that have their own streams. These may hold
+// earlier start messages even if new ones are stored in the shared stream. The caller must not
+// change the slice.
+func (s *Snapshot) QueuesWithOwnStreams() []string { return *s.current.Load().own.Load() }
+
+// noteOwn notes whether a queue has its own streams.
+func (t *tables) noteOwn(queue string, hasOwn bool) {
+	queues := *t.own.Load()
+	if slices.Contains(queues, queue) == hasOwn {
+		return
+	}
+	if hasOwn {
+		queues = append(slices.Clone(queues), t.intern(queue))
+	} else {
+		queues = slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == queue })
+	}
+	t.own.Store(&queues)
 }
 
 // pendingMoves tracks the changes that have been applied but are not yet in force.

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hookstart/hookstart/shared/registry"
@@ -52,6 +53,9 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 			t.Errorf("in phase %s: %+v", c.phase, pass)
 		}
 		pass.Release()
+		if own := s.QueuesWithOwnStreams(); !slices.Equal(own, []string{"q"}) {
+			t.Errorf("in phase %s, these have their own streams: %q", c.phase, own)
+		}
 		if since, _ := s.Pending(); since != 0 {
 			t.Errorf("in phase %s, revision %d waits for nothing", c.phase, since)
 		}
@@ -60,6 +64,9 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetShared ||
 		pass.HasOwn {
 		t.Errorf("without its own stream: %+v", pass)
+	}
+	if own := s.QueuesWithOwnStreams(); len(own) != 0 {
+		t.Errorf("these have their own streams: %q", own)
 	}
 }
 

@@ -132,6 +132,10 @@ type tables struct {
 	opened map[string]struct{}
 	queues map[string]*queueGate // the queues named by workflows or records
 	keys   *seal.Keys            // decrypt senders' secrets
+
+	// own holds the names of the queues that have their own streams. It is replaced at each change,
+	// so readers take no lock.
+	own atomic.Pointer[[]string]
 }
 
 // NewSnapshot returns an empty snapshot. Lookup finds nothing until FinishLoad has been called.
@@ -152,6 +156,7 @@ func newTables(keys *seal.Keys) *tables {
 		queues:   map[string]*queueGate{},
 		keys:     keys,
 	}
+	t.own.Store(&[]string{})
 	t.workflows.init()
 	t.accounts.init()
 	return t
@@ -293,7 +298,9 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 	case c.Workflow != nil:
 		return t.setWorkflow(t.webhookOf(c.Workflow))
 	case c.Queue != nil:
-		if q := t.gateOf(c.Queue.Name); q.setTarget(c.Queue) {
+		q := t.gateOf(c.Queue.Name)
+		t.noteOwn(c.Queue.Name, c.Queue.Stream != nil)
+		if q.setTarget(c.Queue) {
 			return []*queueGate{q}
 		}
 	case c.DeletedWorkflow != "":

@@ -14,6 +14,7 @@ package await
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 	// maxConcurrentReads is the maximum number of simultaneous reads. It matters when a lost
 	// connection to NATS is restored, because all waiting requests then read the stream.
 	maxConcurrentReads = 256
+	// maxOtherReads is the maximum number of other queues' own streams that one read includes.
+	maxOtherReads = 32
 	// reportBufferSize is the number of reports that a Wait buffers.
 	reportBufferSize = 4
 )
@@ -190,7 +193,11 @@ type Wait struct {
 	reports   chan *nats.Msg
 	subs      []*nats.Subscription
 	sources   []reportSource // streams that may hold reports
-	running   bool           // a report with the status Running has arrived
+	// others holds the queues in whose own streams the execution may have run before its workflow
+	// changed its queue. A queue is removed once its stream has been read: later reports arrive
+	// through the subscription.
+	others  []string
+	running bool // a report with the status Running has arrived
 	// back is closed when a connection that was lost since the last read is restored.
 	back <-chan struct{}
 }
@@ -221,8 +228,14 @@ func (w *Waits) Begin(execution Execution) (*Wait, error) {
 	return wait, nil
 }
 
+// subscribe subscribes to the reports of a queue, and adds their stream to the streams to read.
 func (w *Wait) subscribe(at stream.Layout, queue string) error {
 	w.sources = append(w.sources, reportSource{at, queue})
+	return w.listen(at, queue)
+}
+
+// listen subscribes to the reports of a queue, which may be AnyQueue.
+func (w *Wait) listen(at stream.Layout, queue string) error {
 	sub, err := w.waits.nc.ChanSubscribe(
 		at.ProgressSubject(queue, w.execution.WorkflowID, w.execution.ID),
 		w.reports)
@@ -246,20 +259,30 @@ func (w *Wait) End() {
 }
 
 // MarkRepeated records that an earlier request has started the execution. The execution may
-// therefore have finished already, and may have been started in another queue.
-func (w *Wait) MarkRepeated() {
-	w.sources = nil
+// therefore have finished already, and may have been started in another queue. ownStreams holds the
+// queues that have their own streams.
+func (w *Wait) MarkRepeated(ownStreams []string) {
+	w.sources, w.others = nil, slices.Clone(ownStreams)
 	// An error can be ignored: without a subscription, the Wait finds the result a little later,
 	// when it polls the stream.
 	_ = w.subscribe(stream.Layout{}, stream.AnyQueue)
-	if w.execution.HasOwn && w.execution.Layout.Own {
-		// The stream of the execution's start message is already subscribed to, so only add it to
-		// the streams to poll.
-		w.sources = append(w.sources, reportSource{w.execution.Layout, w.execution.Queue})
-	} else if w.execution.HasOwn {
-		_ = w.subscribe(stream.Layout{Own: true}, w.execution.Queue)
+	if w.execution.HasOwn {
+		w.addOwnSource(w.execution.Queue)
+	}
+	// If the start message is in the queue's own stream, its reports are already subscribed to.
+	if len(w.others) > 0 || w.execution.HasOwn && !w.execution.Layout.Own {
+		_ = w.listen(stream.Layout{Own: true}, stream.AnyQueue)
 	}
 	w.signalRead()
+}
+
+// addOwnSource adds a queue's own stream to the streams that each read includes.
+func (w *Wait) addOwnSource(queue string) {
+	own := reportSource{stream.Layout{Own: true}, queue}
+	if !slices.Contains(w.sources, own) {
+		w.sources = append(w.sources, own)
+	}
+	w.others = slices.DeleteFunc(w.others, func(other string) bool { return other == queue })
 }
 
 // signalRead makes the Wait read the stream immediately.
@@ -336,6 +359,9 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 	if event.Progress.Status == execution.Running {
 		w.running = true
 	}
+	if at, queue := stream.LayoutOf(msg.Subject); at.Own {
+		w.addOwnSource(queue)
+	}
 	return event.Progress.Status.Final()
 }
 
@@ -360,6 +386,27 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 			return found
 		default:
 			w.running = true
+		}
+	}
+	return w.readOthers(ctx)
+}
+
+// readOthers reads streams of w.others, at most maxOtherReads, like readFinalReport.
+func (w *Wait) readOthers(ctx context.Context) *execution.Progress {
+	for range min(len(w.others), maxOtherReads) {
+		queue := w.others[0]
+		found, err := stream.Layout{Own: true}.FirstFinalReport(ctx, w.waits.nc, queue,
+			w.execution.WorkflowID, w.execution.ID)
+		if found != nil {
+			w.addOwnSource(queue)
+			if found.Status.Final() {
+				return found
+			}
+			w.running = true
+			continue
+		}
+		if w.others = w.others[1:]; err != nil {
+			w.others = append(w.others, queue) // read it again, after those not read yet
 		}
 	}
 	return nil

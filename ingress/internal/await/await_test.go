@@ -2,6 +2,7 @@ package await
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -54,7 +55,15 @@ var waited = Execution{
 // report publishes a report of the execution and waits until it is stored.
 func (b *bed) report(status execution.Status, output string) {
 	b.t.Helper()
-	msg, err := stream.ProgressMessage(queue, workflow, "node", "", execution.Progress{
+	b.reportIn(stream.Layout{}, queue, status, output)
+}
+
+// reportIn is like report, but for a start message that is in another stream or queue.
+func (b *bed) reportIn(
+	at stream.Layout, queue string, status execution.Status, output string,
+) {
+	b.t.Helper()
+	msg, err := at.ProgressMessage(queue, workflow, "node", "", execution.Progress{
 		ID:      id,
 		Status:  status,
 		At:      time.Now(),
@@ -234,7 +243,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%d wait", waits.Waiting())
 		}
 		if c.repeated {
-			wait.MarkRepeated()
+			wait.MarkRepeated([]string{queue, "other"})
 		}
 		if c.want == ReasonStopping {
 			waits.Stop()
@@ -271,5 +280,45 @@ func TestAnOutputWaitsForMemory(t *testing.T) {
 	result := wait.Await(t.Context(), time.Now(), func(int) bool { return false })
 	if result.Reason != ReasonTimeLimit {
 		t.Errorf("without memory: %+v", result)
+	}
+}
+
+// A repeat finds the end of its execution in another queue's own stream, where the execution ran
+// before its workflow changed its queue: by reading each of these streams, if it has ended, or by a
+// signal.
+func TestARepeatFindsTheEndInAnotherQueuesOwnStream(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	if err := stream.EnsureOwnStreams(t.Context(), b.js, stream.DefaultSettings, "left",
+		stream.QueueStreamLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	var ownStreams []string
+	for i := range 2 * maxOtherReads {
+		ownStreams = append(ownStreams, fmt.Sprint("queue-", i))
+	}
+	ownStreams = append(ownStreams, "left")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+
+	_, signaled := b.begin(b.nc, never)
+	signaled.MarkRepeated([]string{"left"})
+	signaled.Await(ctx, time.Now(), enough).expect(t, ReasonTimeLimit, execution.Queued, "")
+	b.reportIn(stream.Layout{Own: true}, "left", execution.Succeeded, "7")
+	signaled.Await(ctx, time.Now().Add(never), enough).
+		expect(t, ReasonExecutionEnded, execution.Succeeded, "7")
+
+	for name, queues := range map[string][]string{"one": {"left"}, "many": ownStreams} {
+		_, wait := b.begin(b.nc, 10*time.Millisecond)
+		wait.MarkRepeated(queues)
+		loseSignals(t, wait)
+		tries := 0
+		result := wait.Await(ctx, time.Now().Add(never), func(int) bool {
+			tries++
+			return tries == 2 // at first there is no memory for the output
+		})
+		if result.Reason != ReasonExecutionEnded || string(result.Output) != "7" {
+			t.Errorf("%s: %+v", name, result)
+		}
 	}
 }
