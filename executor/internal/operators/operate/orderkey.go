@@ -82,12 +82,13 @@ func (s *Service) tryOrderKey(
 	return trial, nil
 }
 
-// rawQuery returns a request's query string. The values in query are already percent-encoded.
+// rawQuery returns a query string with the given names and values, which are decoded: the ingress
+// decodes what it stores.
 func rawQuery(query execution.Values) string {
 	var pairs []string
 	for name, values := range query {
 		for _, value := range values {
-			pairs = append(pairs, url.QueryEscape(name)+"="+value)
+			pairs = append(pairs, url.QueryEscape(name)+"="+url.QueryEscape(value))
 		}
 	}
 	return strings.Join(pairs, "&")

@@ -1,0 +1,29 @@
+package operate
+
+import (
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/filter"
+)
+
+// The ingress stores decoded query parameters. If they were decoded again, a filter and an order
+// key would see another value than at the ingress.
+func TestStoredQueryIsNotDecodedAgain(t *testing.T) {
+	t.Parallel()
+	place, err := filter.ParseOrderKey("query:customer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range []string{"a+b@x.org", "100%", "50%25", "a&b=c", "x;y", "ä ö", "plain"} {
+		request := startRequest{query: execution.Values{"customer": {value}}}
+		if got := place.Value(request.toSenderRequest()); got != value {
+			t.Errorf("%q became %q", value, got)
+		}
+		seen := fieldValueCounts{}
+		seen.add(request.toSenderRequest())
+		if len(seen["query:customer"]) != 1 || seen["query:customer"][`"`+value+`"`] != 1 {
+			t.Errorf("%q is listed as %v", value, seen)
+		}
+	}
+}
