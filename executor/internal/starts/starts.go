@@ -78,6 +78,25 @@ func (s *Streams) MessageAt(
 	return msg, nil
 }
 
+// OldestSequence returns a sequence for which every older message has left both streams of a queue:
+// the lower one of their first sequences.
+func (s *Streams) OldestSequence(ctx context.Context, queue string) (oldest uint64, err error) {
+	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
+		found, err := s.js.Stream(ctx, name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound) && name != stream.ExecutionsName:
+		case err != nil:
+			return 0, fmt.Errorf("stream %s: %w", name, err)
+		default:
+			first := found.CachedInfo().State.FirstSeq
+			if name == stream.ExecutionsName || first < oldest {
+				oldest = first
+			}
+		}
+	}
+	return oldest, nil
+}
+
 // stream returns a stream. It looks each stream up only once.
 func (s *Streams) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	s.mu.Lock()

@@ -121,6 +121,44 @@ func TestStartsOfBothPlaces(t *testing.T) {
 	}
 }
 
+// A message may still be in either stream if its sequence is not below the first one of both.
+func TestOldestSequence(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	ctx := t.Context()
+	wantOldest := func(want uint64) {
+		t.Helper()
+		if got, err := r.starts.OldestSequence(ctx, "q"); err != nil || got != want {
+			t.Errorf("%d, %v; want %d", got, err, want)
+		}
+	}
+	publishAndPurge := func(layout stream.Layout, n int, before uint64) {
+		t.Helper()
+		for range n {
+			msg, err := message(uuid.NewString())(layout)
+			r.check(err)
+			_, err = r.js.PublishMsg(ctx, msg)
+			r.check(err)
+		}
+		s, err := r.js.Stream(ctx, layout.StreamName("q"))
+		r.check(err)
+		r.check(s.Purge(ctx, jetstream.WithPurgeSequence(before)))
+	}
+	publishAndPurge(stream.Layout{}, 6, 5)
+	wantOldest(5)
+	r.check(stream.EnsureOwnStreams(ctx, r.js, stream.DefaultSettings, "q",
+		stream.QueueStreamLimits{}))
+	publishAndPurge(own, 4, 4)
+	wantOldest(4)
+	publishAndPurge(own, 4, 8)
+	wantOldest(5)
+	r.check(stream.DeleteOwnStreams(ctx, r.js, "q"))
+	r.check(r.js.DeleteStream(ctx, stream.ExecutionsName))
+	if _, err := r.starts.OldestSequence(ctx, "q"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("without the shared stream: %v", err)
+	}
+}
+
 // While a queue is closed, publishing a start waits until the queue opens.
 func TestAStartWaitsForAMove(t *testing.T) {
 	t.Parallel()

@@ -2,10 +2,13 @@ package apiserver_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -105,6 +108,30 @@ func TestRequeueMany(t *testing.T) {
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"ids":["a"],"workflowId":"wf"}`), "ids", "")
 	r.wantInvalid(r.post("/dead-letters/requeue", ``), "body", "")
 	r.wantInvalid(r.post("/dead-letters/requeue", `{"workflow":"wf"}`), "workflow", "")
+}
+
+// The oldest dead letters come first, and most of their messages may have expired. A call does not
+// spend its time on reading those.
+func TestExpiredDeadLettersAreNotRead(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	r.letters(0, 20)
+	r.check(r.streamHandle().Purge(t.Context(), jetstream.WithPurgeSequence(18)))
+	r.check(r.streamHandle().DeleteMsg(t.Context(), 19)) // is missing among younger ones
+	read, err := r.nc.SubscribeSync("$JS.API.DIRECT.GET.EXECUTIONS")
+	r.check(err)
+	r.check(r.nc.Flush())
+	got := decode[api.Requeued](r.post("/dead-letters/requeue", `{}`).is(200))
+	left := []api.Left{{Code: api.CodeInputExpired, Count: 18}}
+	if got.Requeued != 2 || !slices.Equal(got.Left, left) || got.More {
+		t.Errorf("%+v", got)
+	}
+	r.check(r.nc.Flush())
+	if n, _, err := read.Pending(); err != nil || n != 3 {
+		t.Errorf("%d messages were read: %v", n, err)
+	}
 }
 
 // A call started an execution and crashed before it marked the original. A repeated call does not

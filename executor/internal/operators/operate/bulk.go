@@ -38,6 +38,8 @@ type bulkRestart struct {
 	// stored.
 	requeue bool
 
+	oldest map[string]uint64 // Streams.OldestSequence by queue; 0 if it is not known
+
 	started int  // number of restarted executions
 	more    bool // whether more executions may match
 
@@ -53,6 +55,7 @@ func (s *Service) newBulkRestart(
 	return &bulkRestart{
 		s: s, caller: caller, deadline: time.Now().Add(bulkTimeout - lastBatchTimeReserve),
 		newStart: startFor,
+		oldest:   map[string]uint64{},
 		nodes:    map[[2]string]func() (*edit.TriggerInfo, error){}, leftBy: map[string]int{},
 	}
 }
@@ -152,6 +155,10 @@ func (b *bulkRestart) startInOrder(
 		if known[starts[i].ID] {
 			continue
 		}
+		if b.hasExpired(ctx, records[i]) {
+			failures[n] = &Error{Code: api.CodeInputExpired}
+			continue
+		}
 		reading.Go(func() error {
 			triggers[n], failures[n] = b.s.prepareRestart(ctx, b.caller, records[i], &starts[i],
 				b.triggerOf)
@@ -172,6 +179,19 @@ func (b *bulkRestart) startInOrder(
 		}
 	}
 	return nil
+}
+
+// hasExpired reports whether an execution's message has certainly left the streams. It asks each
+// stream only once, so that a call does not spend its time on the expired ones, which are the
+// oldest, before it gets to the others.
+func (b *bulkRestart) hasExpired(ctx context.Context, record store.Record) bool {
+	oldest, known := b.oldest[record.Queue]
+	if !known {
+		// If a stream does not answer, the messages are read.
+		oldest, _ = b.s.starts.OldestSequence(ctx, record.Queue)
+		b.oldest[record.Queue] = oldest
+	}
+	return record.StreamSequence < oldest
 }
 
 // countSkipped counts an execution that cannot be restarted. It returns an error unchanged if the

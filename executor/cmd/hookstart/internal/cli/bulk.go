@@ -136,7 +136,9 @@ func (v *executionRunAgainCmd) Run(s *session) error {
 	return s.printResultLine(err, "%s started on the original body of %s", started.ExecutionID, id)
 }
 
-// repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total.
+// repeatBulkCall repeats a bulk call until there is nothing more to do, and prints the total. If a
+// call does nothing although more may match, its repetition would do nothing either, and
+// repeatBulkCall returns an error.
 func (s *session) repeatBulkCall(
 	what string, call func() (n int, left []api.Left, more bool, err error),
 ) error {
@@ -154,20 +156,32 @@ func (s *session) repeatBulkCall(
 			if err := s.print(nil); err != nil {
 				return err
 			}
-		} else if more {
+		} else if more && n > 0 {
 			s.printNote("%d %s so far", total, what)
 		}
 		if more && n > 0 {
 			continue
 		}
-		if s.json {
-			return nil
+		if !s.json {
+			if err := s.printBulkTotal(total, what, left); err != nil {
+				return err
+			}
 		}
-		parts := []string{fmt.Sprintf("%d %s", total, what)}
-		for _, l := range left {
-			parts = append(parts,
-				fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
+		if more {
+			return &hintError{
+				errors.New("more may match, but the last call ran out of time before them"),
+				"--since leaves out the oldest",
+			}
 		}
-		return s.printLine("%s", strings.Join(parts, "; "))
+		return nil
 	}
+}
+
+func (s *session) printBulkTotal(total int, what string, left []api.Left) error {
+	parts := []string{fmt.Sprintf("%d %s", total, what)}
+	for _, l := range left {
+		parts = append(parts,
+			fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
+	}
+	return s.printLine("%s", strings.Join(parts, "; "))
 }

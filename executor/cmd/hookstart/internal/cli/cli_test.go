@@ -109,6 +109,31 @@ func TestTailConnectsAgain(t *testing.T) {
 	}
 }
 
+// A bulk call that did nothing, although more may match, is not repeated: it would do nothing
+// again. The command does not report success.
+func TestBulkCallThatDoesNothingFails(t *testing.T) {
+	var calls atomic.Int32
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			_, _ = io.WriteString(w, `{"requeued":3,"more":true}`)
+			return
+		}
+		_, _ = io.WriteString(w,
+			`{"requeued":0,"left":[{"code":"input_expired","count":9}],"more":true}`)
+	})
+	retry := []string{"dead-letter", "retry", "--all"}
+	code, stdout, stderr := run(t.Context(), t, api, retry...)
+	if code != 1 || stdout != "3 retried; 9 not: input expired\n" || calls.Load() != 2 ||
+		!strings.Contains(stderr, "hookstart: more may match") {
+		t.Errorf("%d after %d calls\n%s%s", code, calls.Load(), stdout, stderr)
+	}
+	code, stdout, stderr = run(t.Context(), t, api, append(retry, "-o", "json")...)
+	if code != 1 || !strings.Contains(stdout, `"more":true`) ||
+		!strings.Contains(stderr, "hookstart: more may match") {
+		t.Errorf("%d\n%s%s", code, stdout, stderr)
+	}
+}
+
 func TestVerifySaysWhatTheStreamHasLost(t *testing.T) {
 	const id = "01a1fc78-c9bb-791d-9624-356f4529a917"
 	record := func(accepted time.Time) http.Handler {
