@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -53,7 +54,7 @@ func (p patcher[T]) applyFunc(patch []byte) func(*T) error {
 				Problem: "must be a JSON object with the members to change",
 			})
 		}
-		after, err := mergePatch(before, patch, p.unmerged)
+		after, err := mergePatch(before, patch, p.unmerged, maxMergeDepth)
 		if err != nil {
 			return invalidFieldsProblem(api.FieldError{Field: "body", Problem: err.Error()})
 		}
@@ -85,12 +86,23 @@ func (p patcher[T]) decodeValidated(text []byte, into *T) error {
 	return nil
 }
 
+// maxMergeDepth is the maximum number of objects in each other that are merged. The settings have
+// fewer. Without a limit, work and memory would grow with the square of a patch's depth, because
+// each level copies all levels in it.
+const maxMergeDepth = 10
+
+var errPatchTooDeep = fmt.Errorf("has objects that are nested deeper than %d levels", maxMergeDepth)
+
 // mergePatch applies a patch to a JSON text: members that are null are removed, objects are merged,
-// and any other value replaces the current one. The members in unmerged are never merged.
-func mergePatch(target, patch []byte, unmerged []string) ([]byte, error) {
+// and any other value replaces the current one. The members in unmerged are never merged. If it
+// would have to merge more than depth objects in each other, it fails with errPatchTooDeep.
+func mergePatch(target, patch []byte, unmerged []string, depth int) ([]byte, error) {
 	var changes, members map[string]json.RawMessage
 	if json.Unmarshal(patch, &changes) != nil || changes == nil {
 		return patch, nil //nolint:nilerr // a patch that is not an object replaces the target
+	}
+	if depth == 0 {
+		return nil, errPatchTooDeep
 	}
 	if json.Unmarshal(target, &members) != nil || members == nil {
 		members = map[string]json.RawMessage{}
@@ -102,7 +114,7 @@ func mergePatch(target, patch []byte, unmerged []string) ([]byte, error) {
 		case slices.Contains(unmerged, name):
 			members[name] = value
 		default:
-			merged, err := mergePatch(members[name], value, nil)
+			merged, err := mergePatch(members[name], value, nil, depth-1)
 			if err != nil {
 				return nil, err
 			}

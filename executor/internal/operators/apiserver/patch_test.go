@@ -14,6 +14,30 @@ func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
 	return r.call(http.MethodPatch, path, body, change...)
 }
 
+// A patch is merged only as deep as settings are nested. Members that are not merged may be nested
+// deeper.
+func TestAPatchIsNotMergedDeeply(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	nested := func(levels int) string {
+		return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
+	}
+	const tooDeep = "has objects that are nested deeper than 10 levels"
+	const node = "/workflows/wf/triggers/node"
+	for _, path := range []string{"/workflows/wf", "/accounts/acme", node} {
+		r.wantInvalid(r.patch(path, nested(10)), "a", "unexpected property")
+		r.wantInvalid(r.patch(path, nested(11)), "body", tooDeep)
+		r.wantInvalid(r.patch(path, nested(9000)), "body", tooDeep)
+	}
+	sample := nested(9000)
+	got := decode[api.Trigger](r.patch(node, `{"samplePayload":`+sample+`}`).is(200))
+	if string(got.SamplePayload) != sample {
+		t.Errorf("the sample payload has %d bytes, not %d", len(got.SamplePayload), len(sample))
+	}
+}
+
 // Members that a patch omits stay unchanged, null removes a member, objects are merged, and lists
 // are replaced.
 func TestAPatchChangesWhatItNames(t *testing.T) {
