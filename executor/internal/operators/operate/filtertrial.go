@@ -69,6 +69,9 @@ const (
 	maxValuesPerField = 6
 	maxValueBytes     = 60
 	maxFieldDepth     = 5
+	// maxPointerBytes bounds the memory for the places in an object with a long name and many
+	// members.
+	maxPointerBytes = 500
 )
 
 // TryFilter evaluates a filter against the last requests that a trigger node received, and against
@@ -247,7 +250,7 @@ func (p fieldValueCounts) addJSON(decoder *json.Decoder, pointer string, depth i
 				}
 			}
 			below, isMember := name.(string)
-			if !isMember || depth == maxFieldDepth {
+			if !isMember || depth == maxFieldDepth || len(pointer)+len(below) > maxPointerBytes {
 				var skipped json.RawMessage
 				err = decoder.Decode(&skipped)
 			} else {

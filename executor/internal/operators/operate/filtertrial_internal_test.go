@@ -1,0 +1,22 @@
+package operate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hookstart/hookstart/shared/sender"
+)
+
+// A request with a long name and many members below it would otherwise take memory for the product
+// of both.
+func TestLongPlacesAreNotListed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", maxPointerBytes)
+	seen := fieldValueCounts{}
+	seen.add(&sender.Request{
+		IsJSON: true, Body: []byte(`{"` + long + `":{"a":1,"b":{"c":2}},"short":{"d":3}}`),
+	})
+	if len(seen) != 1 || seen["ptr:/short/d"]["3"] != 1 {
+		t.Errorf("listed: %v", seen)
+	}
+}
