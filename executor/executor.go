@@ -379,18 +379,19 @@ func (e *executor) startEventPublishing(ctx context.Context) {
 func (e *executor) startRecording(ctx context.Context) {
 	audit := auditor.New(e.JetStream, e.records, e.Log)
 	r := recorder.New(recorder.Config{
-		JetStream:        e.JetStream,
-		Store:            e.records,
-		Changes:          e.changed,
-		Ops:              e.Ops,
-		Log:              e.Log,
-		Publishing:       e.config.Publishing,
-		Retention:        e.config.Retention,
-		Captured:         e.editor.CaptureSenderSecret,
-		SenderPreset:     e.editor.SenderPreset,
-		Behind:           audit.Replay,
-		SkippedConsumers: e.config.SkippedConsumers,
-		Redelivered:      e.config.Redelivered,
+		JetStream:         e.JetStream,
+		Store:             e.records,
+		Changes:           e.changed,
+		Ops:               e.Ops,
+		Log:               e.Log,
+		Publishing:        e.config.Publishing,
+		Retention:         e.config.Retention,
+		Captured:          e.editor.CaptureSenderSecret,
+		SenderPreset:      e.editor.SenderPreset,
+		WorkflowCreatedAt: e.workflowCreatedAt,
+		Behind:            audit.Replay,
+		SkippedConsumers:  e.config.SkippedConsumers,
+		Redelivered:       e.config.Redelivered,
 	})
 	e.Go(ctx, r.Run)
 	e.Go(ctx, r.RunReports)
@@ -399,6 +400,21 @@ func (e *executor) startRecording(ctx context.Context) {
 		// Requests in flight wait for it when ctx has ended; Stop ends it, after the server.
 		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })
 	}
+}
+
+// workflowCreatedAt returns when a workflow was created, or ok = false if there is none with that
+// ID.
+func (e *executor) workflowCreatedAt(
+	ctx context.Context, id string,
+) (at time.Time, ok bool, err error) {
+	if err := e.editor.EnsureCurrent(ctx); err != nil {
+		return at, false, err
+	}
+	w, ok := e.directory.Workflow(id)
+	if !ok {
+		return at, false, nil
+	}
+	return w.Record.CreatedAt, true, nil
 }
 
 // accountOf returns the account of a workflow, or "" if there is no such workflow.

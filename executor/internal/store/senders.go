@@ -8,7 +8,8 @@ import (
 
 // Senders reads, by trigger node, what Reports has added about the node's sender and about the
 // requests that did not match its filter. operate and package events use it; operate also forgets
-// what is known about a sender when the node gets another one or none.
+// what is known about a sender when the node gets another one or none, and what is known about a
+// workflow when it moves to another account, or when a new one gets the ID of a deleted one.
 type Senders interface {
 	// SenderActivity returns what requests have revealed so far about the sender of one node, or
 	// the zero value if there were no requests.
@@ -19,6 +20,11 @@ type Senders interface {
 
 	// ForgetSender deletes the observation that SenderActivity returns for the node.
 	ForgetSender(ctx context.Context, workflowID, nodeID string) error
+
+	// ForgetWorkflow deletes what Reports has added about a workflow and its nodes: refusals,
+	// observations of senders, and filtered requests. The counts by minute, which are about all
+	// workflows, stay.
+	ForgetWorkflow(ctx context.Context, workflowID string) error
 
 	// FilteredRequests returns how many requests the filter of one node has rejected so far, and
 	// the most recent of them. It returns the zero value if there were none.

@@ -204,6 +204,7 @@ func (r *rig) twoAccounts() {
 			Queue:      execution.DefaultQueue,
 			Source:     execution.SourceWebhook,
 			AcceptedAt: epoch,
+			Headers:    execution.Values{"Stripe-Signature": {"t=1"}},
 		}
 		sequence := r.message(stream.StartMessage(started))
 		r.records(store.Batch{New: []store.Record{record(executionOf(account), func(
@@ -410,6 +411,77 @@ func (r *rig) asIfNotThere(
 	}
 	if status != 404 || !alike {
 		r.t.Errorf("%s of globex by %s: %d %s; of nobody: %s", e.id, who, status, answer, said)
+	}
+}
+
+// A workflow's ID may have belonged to another account, whose requests are still stored. Callers
+// who see the new account only find no trace of them.
+func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
+	t.Parallel()
+	for name, takeOver := range map[string]func(r *rig, editor func(*http.Request)){
+		"deleted and created": func(r *rig, editor func(*http.Request)) {
+			r.delete("/workflows/acme-wf").is(204)
+			r.call("PUT", "/workflows/acme-wf",
+				`{"accountId":"globex","name":"orders","triggers":[{"nodeId":"node"}]}`, editor).is(201)
+		},
+		"moved by PATCH": func(r *rig, _ func(*http.Request)) {
+			r.patch("/workflows/acme-wf", `{"accountId":"globex"}`).is(200)
+		},
+		"moved by PUT": func(r *rig, _ func(*http.Request)) {
+			r.put("/workflows/acme-wf",
+				`{"accountId":"globex","name":"orders","triggers":[{"nodeId":"node"}]}`).is(200)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			r.twoAccounts()
+			ctx := t.Context()
+			r.check(r.store.AddFilteredRequests(ctx, "filtered", time.Now(),
+				[]store.FilteredRequests{{
+					WorkflowID: "acme-wf", NodeID: "node", Count: 1,
+					Last: []store.FilteredRequest{{At: time.Now(), DeliveryID: "acme-filtered"}},
+				}}))
+			r.check(r.store.AddSenders(ctx, "senders", time.Now(), []store.SenderActivity{{
+				WorkflowID: "acme-wf", NodeID: "node",
+				RefusedAt: time.Now(), RefusedCode: "signature_invalid", RefusedReason: "acme",
+				Refused: 1,
+			}}))
+			key := r.key("editor", "globex")
+			editor := with(key.Secret)
+			takeOver(r, editor)
+			refused, err := r.store.Refusals(ctx, "acme-wf", time.Now().Add(-time.Hour))
+			if err != nil || len(refused) > 0 {
+				t.Errorf("refusals: %+v, %v", refused, err)
+			}
+			seen, err := r.store.SenderActivity(ctx, "acme-wf", "node")
+			if err != nil || seen.Refused > 0 {
+				t.Errorf("sender: %+v, %v", seen, err)
+			}
+			rejected, err := r.store.FilteredRequests(ctx, "acme-wf", "node")
+			if err != nil || rejected.Count > 0 {
+				t.Errorf("filtered: %+v, %v", rejected, err)
+			}
+			trial := decode[api.OrderKeyTrial](r.call("GET",
+				"/workflows/acme-wf/triggers/node/order-key-trial?orderKey=ptr:/a", "",
+				editor).is(200))
+			if trial.Requests+trial.Expired != 0 {
+				t.Errorf("order key: %+v", trial)
+			}
+			caller := operate.Caller{
+				Kind: operate.CallerKindKey, ID: key.ID, Name: key.Name, Role: operate.RoleEditor,
+				AccountID: "globex",
+			}
+			tried, err := r.operate.TryFilter(ctx, caller, "acme-wf", "node", nil)
+			if err != nil || tried.Expired > 0 || slices.ContainsFunc(tried.Requests,
+				func(r operate.TriedRequest) bool { return r.ExecutionID != "" }) {
+				t.Errorf("filter: %+v, %v", tried, err)
+			}
+			known, err := r.operate.LastRecognized(ctx, caller, "acme-wf", "node")
+			if err != nil || known != (operate.RecognizedProvider{}) {
+				t.Errorf("provider: %+v, %v", known, err)
+			}
+		})
 	}
 }
 

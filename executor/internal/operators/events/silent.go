@@ -106,7 +106,7 @@ func (e *Events) silenceState(
 	if silence < minSilence {
 		return f, nil
 	}
-	usual, err := e.usualPace(ctx, w.ID, nodeID, last)
+	usual, err := e.usualPace(ctx, w, nodeID, last)
 	if err != nil {
 		return f, err
 	}
@@ -178,14 +178,15 @@ func (e *Events) lastRequestWithoutStart(
 // usualPace returns the usual pace of a node up to its last request. It caches the result until the
 // next request.
 func (e *Events) usualPace(
-	ctx context.Context, workflowID, nodeID string, last time.Time,
+	ctx context.Context, w *registry.Workflow, nodeID string, last time.Time,
 ) (requestPace, error) {
-	subject := subjectOfTrigger(workflowID, nodeID)
+	subject := subjectOfTrigger(w.ID, nodeID)
 	if known, ok := e.paces[subject]; ok && known.last.Equal(last) {
 		return known, nil
 	}
 	counts, err := e.config.Store.CountByTime(ctx, store.RecordFilter{
-		WorkflowID: workflowID,
+		AccountID:  w.AccountID,
+		WorkflowID: w.ID,
 		NodeID:     nodeID,
 		Source:     execution.SourceWebhook,
 		Since:      last.Add(-paceWindow),

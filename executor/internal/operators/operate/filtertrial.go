@@ -118,12 +118,14 @@ func (s *Service) tryFilter(
 }
 
 // lastRequests reads the last requests that a trigger node received, at most n, and its sample
-// payload. It adds each of them to the trial.
+// payload. It adds each of them to the trial. It leaves out the requests that belong to another
+// account: those to a deleted workflow with the same ID, or to the workflow before it moved.
 func (s *Service) lastRequests(
 	ctx context.Context, node *edit.TriggerInfo, trial *FilterTrial, n int,
 ) (requests []*sender.Request, err error) {
 	records, err := s.config.Store.List(ctx, store.RecordFilter{
-		WorkflowID: node.Workflow.ID, NodeID: node.NodeID, Source: execution.SourceWebhook,
+		AccountID: node.Workflow.AccountID, WorkflowID: node.Workflow.ID, NodeID: node.NodeID,
+		Source: execution.SourceWebhook,
 	}, store.RecordPosition{}, n)
 	if err != nil {
 		return nil, err

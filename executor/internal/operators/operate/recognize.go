@@ -56,8 +56,9 @@ func (r startRequest) hasFormPayload() bool {
 	return err == nil && form.Has("payload")
 }
 
-// LastRecognized returns what the last request to a trigger node reveals about its provider. If the
-// node has a sender, it returns only whether the request was sent as a form.
+// LastRecognized returns what the last request to a trigger node reveals about its provider. It
+// leaves out requests that belong to another account. If the node has a sender, it returns only
+// whether the request was sent as a form.
 func (s *Service) LastRecognized(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 ) (RecognizedProvider, error) {
@@ -68,7 +69,8 @@ func (s *Service) LastRecognized(
 				return none, err
 			}
 			last, err := s.config.Store.List(ctx, store.RecordFilter{
-				WorkflowID: workflowID, NodeID: nodeID, Source: execution.SourceWebhook,
+				AccountID: node.Workflow.AccountID, WorkflowID: workflowID, NodeID: nodeID,
+				Source: execution.SourceWebhook,
 			}, store.RecordPosition{}, 1)
 			if err != nil || len(last) == 0 {
 				return none, err

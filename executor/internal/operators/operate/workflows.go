@@ -161,17 +161,40 @@ func (s *Service) PutWorkflow(
 	return change(ctx, s, caller, newRule("PutWorkflow", accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
+			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
+				return none, err
+			}
+			have, existed := s.config.Directory.Workflow(id)
+			if !existed { // before the change, so that a repeated call does it if it fails
+				if err := s.config.Store.ForgetWorkflow(ctx, id); err != nil {
+					return none, err
+				}
+			}
 			var w *registry.Workflow
 			created := false
 			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
+			if err == nil && existed {
+				err = s.forgetEarlierAccount(ctx, w, have.Record.AccountID)
+			}
 			if err != nil {
 				return none, err
 			}
 			return PutResult[api.Workflow]{s.apiWorkflow(w), created}, nil
 		})
+}
+
+// forgetEarlierAccount deletes what is stored about requests to a workflow, without an account, if
+// it has moved to another account.
+func (s *Service) forgetEarlierAccount(
+	ctx context.Context, w *registry.Workflow, accountBefore string,
+) error {
+	if w.AccountID == accountBefore {
+		return nil
+	}
+	return s.config.Store.ForgetWorkflow(ctx, w.ID)
 }
 
 // registryWorkflowSpec converts a workflow to the registry's form.
@@ -228,7 +251,9 @@ func (s *Service) PatchWorkflow(
 	r := newRule("PatchWorkflow", accessToWorkflow(id))
 	return change(ctx, s, caller, r, s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
+			accountBefore := ""
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
+				accountBefore = spec.AccountID
 				put := apiPutWorkflow(spec)
 				if err := patch(&put); err != nil {
 					return err
@@ -240,6 +265,9 @@ func (s *Service) PatchWorkflow(
 				spec.Within = caller.AccountID
 				return nil
 			})
+			if err == nil {
+				err = s.forgetEarlierAccount(ctx, w, accountBefore)
+			}
 			if err != nil {
 				return none, err
 			}

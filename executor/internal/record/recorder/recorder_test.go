@@ -180,6 +180,16 @@ func start(t *testing.T) *rig {
 				}
 				return "slack", nil
 			},
+			WorkflowCreatedAt: func(_ context.Context, id string) (time.Time, bool, error) {
+				switch id {
+				case deletedWorkflow:
+					return time.Time{}, false, nil
+				case recreatedWorkflow:
+					return recreatedAt, true, nil
+				default:
+					return time.Time{}, true, nil
+				}
+			},
 		})
 		rec.Hurry()
 		if r.deliverAgain != 0 {
@@ -804,4 +814,67 @@ func TestReportsOfAnEarlierSenderDoNotCount(t *testing.T) {
 		}
 		return seen.Deliveries == 1 // reports are applied in order, so the first one was skipped
 	})
+}
+
+// In these tests, deletedWorkflow does not exist, and recreatedWorkflow was created at recreatedAt.
+const (
+	deletedWorkflow   = "deleted"
+	recreatedWorkflow = "recreated"
+)
+
+var recreatedAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// What an ingress observed before a workflow was created concerns an earlier one with the same ID,
+// perhaps of another account. The new workflow does not get it.
+func TestReportsOfADeletedWorkflowDoNotCount(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	before, after := recreatedAt.Add(-time.Second), recreatedAt.Add(time.Second)
+	for i, report := range []struct {
+		workflow string
+		at       time.Time
+	}{{deletedWorkflow, after}, {recreatedWorkflow, before}, {recreatedWorkflow, after}} {
+		id := fmt.Sprint(i)
+		r.publish(stream.RefusalsMessage("refusals "+id, after, []stream.RefusalCount{{
+			WorkflowID: report.workflow, Code: "token_invalid",
+			Minute: report.at.Truncate(time.Minute), Count: 1,
+			Last: stream.RefusedRequest{At: report.at, UserAgent: id},
+		}}))
+		r.publish(stream.FilteredMessage("filtered "+id, after, []stream.FilteredCount{{
+			WorkflowID: report.workflow, NodeID: "node", Count: 1,
+			Last: []stream.FilteredRequest{{At: report.at, DeliveryID: id, Place: "ptr:/a"}},
+		}}))
+		r.publish(stream.SendersMessage("senders "+id, after, []stream.SenderActivity{{
+			WorkflowID: report.workflow, NodeID: "node", Preset: "slack",
+			RefusedAt: report.at, RefusedReason: id, Refused: 1,
+		}}))
+	}
+	r.await("the last report", func() bool { // reports are applied in order
+		seen, err := r.store.SenderActivity(t.Context(), recreatedWorkflow, "node")
+		return err == nil && seen.RefusedReason == "2"
+	})
+	for workflow, want := range map[string]int64{deletedWorkflow: 0, recreatedWorkflow: 1, "": 2} {
+		refused := int64(0)
+		sums, err := r.store.Refusals(t.Context(), workflow, before.Add(-time.Hour))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, sum := range sums {
+			refused += sum.Count
+		}
+		if refused != want {
+			t.Errorf("%d refusals of %q, want %d: %+v", refused, workflow, want, sums)
+		}
+		if workflow == "" {
+			continue
+		}
+		filtered, err := r.store.FilteredRequests(t.Context(), workflow, "node")
+		if err != nil || filtered.Count != want || int64(len(filtered.Last)) != want {
+			t.Errorf("filtered by %s: %+v, %v", workflow, filtered, err)
+		}
+		seen, err := r.store.SenderActivity(t.Context(), workflow, "node")
+		if err != nil || seen.Refused != want {
+			t.Errorf("sender of %s: %+v, %v", workflow, seen, err)
+		}
+	}
 }

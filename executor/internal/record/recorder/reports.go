@@ -113,15 +113,20 @@ func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	filtered := make([]store.FilteredRequests, len(nodes))
-	for i, n := range nodes {
-		filtered[i] = store.FilteredRequests{
-			WorkflowID: n.WorkflowID,
-			NodeID:     n.NodeID,
-			Count:      n.Count,
+	filtered := make([]store.FilteredRequests, 0, len(nodes))
+	for _, n := range nodes {
+		since, ok, err := r.workflowCreatedAt(ctx, n.WorkflowID)
+		if err != nil {
+			return err
 		}
+		node := store.FilteredRequests{WorkflowID: n.WorkflowID, NodeID: n.NodeID, Count: n.Count}
 		for _, request := range n.Last {
-			filtered[i].Last = append(filtered[i].Last, store.FilteredRequest(request))
+			if !request.At.Before(since) {
+				node.Last = append(node.Last, store.FilteredRequest(request))
+			}
+		}
+		if late := len(n.Last) > 0 && len(node.Last) == 0; ok && !late {
+			filtered = append(filtered, node)
 		}
 	}
 	return r.store.AddFilteredRequests(ctx, id, at, filtered)
@@ -134,6 +139,16 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	}
 	seen := make([]store.SenderActivity, 0, len(reported))
 	for _, s := range reported {
+		last := slices.MaxFunc([]time.Time{s.VerifiedAt, s.HandshakeAt, s.RefusedAt},
+			time.Time.Compare)
+		if last.IsZero() {
+			last = at
+		}
+		if late, err := r.isFromDeletedWorkflow(ctx, s.WorkflowID, last); err != nil {
+			return err
+		} else if late {
+			continue
+		}
 		// Store secrets first, because that is idempotent: a report that was already applied is
 		// skipped when it is redelivered.
 		if len(s.Captured) > 0 && r.config.Captured != nil {
@@ -160,6 +175,25 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 		})
 	}
 	return r.store.AddSenders(ctx, id, at, seen)
+}
+
+// workflowCreatedAt is like Config.WorkflowCreatedAt, which may be nil.
+func (r *Recorder) workflowCreatedAt(
+	ctx context.Context, id string,
+) (at time.Time, ok bool, err error) {
+	if r.config.WorkflowCreatedAt == nil {
+		return at, true, nil
+	}
+	return r.config.WorkflowCreatedAt(ctx, id)
+}
+
+// isFromDeletedWorkflow reports whether an observation concerns a workflow that no longer exists,
+// although there may be a new one with the same ID.
+func (r *Recorder) isFromDeletedWorkflow(
+	ctx context.Context, id string, observed time.Time,
+) (bool, error) {
+	since, ok, err := r.workflowCreatedAt(ctx, id)
+	return !ok || observed.Before(since), err
 }
 
 // isFromReplacedSender reports whether an observation concerns a sender that the node no longer
@@ -196,6 +230,15 @@ func (r *Recorder) applyRefusals(ctx context.Context, data []byte) error {
 	}
 	refusals := make([]store.RefusalCount, len(counts))
 	for i, c := range counts {
+		if c.WorkflowID != "" {
+			late, err := r.isFromDeletedWorkflow(ctx, c.WorkflowID, c.Last.At)
+			if err != nil {
+				return err
+			}
+			if late {
+				c.WorkflowID = "" // it counts as a refusal for no workflow
+			}
+		}
 		refusals[i] = store.RefusalCount{
 			WorkflowID: c.WorkflowID, Code: c.Code, Minute: c.Minute, Count: c.Count,
 			Last: store.RefusedRequest{

@@ -73,3 +73,16 @@ func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) err
 		return err
 	})
 }
+
+// ForgetWorkflow implements store.Senders.
+func (s *Store) ForgetWorkflow(ctx context.Context, workflowID string) error {
+	return s.db.Write(ctx, "forget workflow", func(tx Tx) error {
+		for _, table := range []string{"senders_seen", "filtered", "refusals"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE workflow_id = ?`,
+				store.SanitizeText(workflowID)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

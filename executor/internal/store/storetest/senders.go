@@ -83,6 +83,42 @@ var senderTests = map[string]func(*testing.T, store.Store){
 		}
 		want(store.SenderActivity{})
 	},
+	"what is known about a workflow is forgotten": func(t *testing.T, s store.Store) {
+		for _, workflow := range []string{"wf", "wf2"} {
+			seen := []store.SenderActivity{{
+				WorkflowID: workflow, NodeID: "node", RefusedAt: epoch, Refused: 1,
+			}}
+			if err := s.AddSenders(t.Context(), workflow+" senders", epoch, seen); err != nil {
+				t.Fatal(err)
+			}
+			filtered := []store.FilteredRequests{{WorkflowID: workflow, NodeID: "node", Count: 1}}
+			if err := s.AddFilteredRequests(t.Context(), workflow+" filtered", epoch,
+				filtered); err != nil {
+				t.Fatal(err)
+			}
+			addRefusals(t, s, workflow+" refusals", store.RefusalCount{
+				WorkflowID: workflow, Code: "token_invalid", Minute: noon, Count: 1,
+			})
+		}
+		if err := s.ForgetWorkflow(t.Context(), "wf"); err != nil {
+			t.Fatal(err)
+		}
+		for workflow, want := range map[string]int64{"wf": 0, "wf2": 1} {
+			seen, err := s.SenderActivity(t.Context(), workflow, "node")
+			if err != nil || seen.Refused != want {
+				t.Errorf("sender of %s: %+v, %v", workflow, seen, err)
+			}
+			filtered, err := s.FilteredRequests(t.Context(), workflow, "node")
+			if err != nil || filtered.Count != want {
+				t.Errorf("filtered by %s: %+v, %v", workflow, filtered, err)
+			}
+			refused, err := s.Refusals(t.Context(), workflow, noon)
+			if err != nil || int64(len(refused)) != want {
+				t.Errorf("refusals of %s: %+v, %v", workflow, refused, err)
+			}
+		}
+		wantMinutes(t, s, noon, minute(0, "filtered", 2), minute(0, "refused:token_invalid", 2))
+	},
 	"a record says who sent it": func(t *testing.T, s store.Store) {
 		r := nthRecord(1)
 		r.Sender, r.Verified = "stripe", true
