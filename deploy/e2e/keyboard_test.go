@@ -149,8 +149,24 @@ func TestDeadLettersByKeyboard(t *testing.T) {
 	b.do(chromedp.Focus(chromedp.CSS("[data-bulk-do=dismiss]")))
 	press(kb.Enter)
 	b.text("dialog[open]", "Dismiss all that match?")
+	// The first answer says that there is more to do. Then the form is posted again.
+	b.evaluate(`(() => {
+		const real = fetch;
+		window.fetch = () => {
+			window.fetch = (...request) => new Promise((resolve) => {
+				window.goOn = () => resolve(real(...request));
+			});
+			return Promise.resolve(Response.json({
+				page: "/dead-letters", done: "10 so far …", again: { "so-far.0": "10" },
+			}));
+		};
+		return "";
+	})()`)
 	press(kb.Tab + kb.Enter)
-	b.text("[data-done]", "1 dismissed.")
+	b.text("#bulk-form-said", "10 so far …")
+	b.see("[data-bulk-do=dismiss][aria-disabled=true]")
+	b.evaluate(`String(goOn())`)
+	b.text("[data-done]", "11 dismissed.")
 	b.text("main", "Nothing matches these filters.")
 
 	// Executions can be filtered by workflow and by the beginning of a delivery ID. The dialog of a

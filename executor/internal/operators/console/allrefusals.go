@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"net/http"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
@@ -31,7 +32,7 @@ func (c *Console) refusalList(r *http.Request) (p refusalList, err error) {
 	ctx, read := r.Context(), filterReader{query: r.URL.Query()}
 	within := read.timeSpanID(filterTimeSpans)
 	p.Within = cmp.Or(within, defaultRefusalSpan)
-	from := timeSpanStart(p.Within)
+	from := timeSpanStart(p.Within, time.Now())
 	found, at, err := fetchList(r, queryOf(map[string]string{"within": within}), read.ignored, func(
 		p operate.PageOptions,
 	) (api.List[api.WorkflowRefusal], error) {

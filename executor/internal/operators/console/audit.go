@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/operate"
@@ -78,7 +79,7 @@ func (c *Console) auditList(r *http.Request) (list auditList, err error) {
 				Actor:      filter.Actor,
 				AccountID:  filter.Account,
 				WorkflowID: filter.Workflow,
-				Since:      timeSpanStart(filter.Within),
+				Since:      timeSpanStart(filter.Within, time.Now()),
 			}, p)
 		})
 	if err != nil {

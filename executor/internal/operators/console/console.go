@@ -1,7 +1,6 @@
 // Package console is the operators' web interface: pages and forms, rendered and handled by the
-// server. JavaScript makes them quicker to use. Tokens, captured secrets, and changes of many
-// executions at once still need it: their scripts call the operators' API. Browsers load nothing
-// from other hosts.
+// server. JavaScript makes them quicker to use. Tokens and captured secrets still need it: their
+// scripts read them from the operators' API. Browsers load nothing from other hosts.
 package console
 
 import (

@@ -18,6 +18,8 @@ type deadLetterList struct {
 	Rows      []deadLetterRow
 	Of        string      // the dead letter whose form was refused
 	Said      formMessage // what the page says about the refusal
+	Bulk      formView
+	Question  *bulkQuestion // set if the page asks about the bulk form
 }
 
 // deadLetterFilter is the filter of the page. Empty fields do not filter.
@@ -47,14 +49,10 @@ func (f deadLetterFilter) query() url.Values {
 	})
 }
 
-// Selected returns the request body for a button that requeues or dismisses all matching dead
-// letters. It selects only those that already existed when the page was rendered.
-func (l deadLetterList) Selected() api.SelectDeadLetters {
-	return api.SelectDeadLetters{
-		WorkflowID: l.Filter.Workflow,
-		Reason:     l.Filter.Reason,
-		Since:      timeSpanStart(l.Filter.Within),
-		Until:      time.Now().UTC(),
+// listed returns the filter of the dead letters that the page lists at the given time.
+func (f deadLetterFilter) listed(at time.Time) operate.DeadLetterFilter {
+	return operate.DeadLetterFilter{
+		WorkflowID: f.Workflow, Reason: f.Reason, Since: timeSpanStart(f.Within, at),
 	}
 }
 
@@ -97,16 +95,16 @@ func (c *Console) deadLetterList(r *http.Request) (list deadLetterList, err erro
 	filter, ignored := deadLetterFilterOf(r.URL.Query())
 	found, at, err := fetchList(r, filter.query(), ignored,
 		func(p operate.PageOptions) (api.List[api.DeadLetter], error) {
-			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), operate.DeadLetterFilter{
-				WorkflowID: filter.Workflow, Reason: filter.Reason,
-				Since: timeSpanStart(filter.Within),
-			}, p)
+			return c.Operate.DeadLetters(ctx, signin.Caller(ctx), filter.listed(time.Now()), p)
 		})
 	if err != nil {
 		return list, err
 	}
-	list = deadLetterList{listPage: at, Filter: filter, Said: formMessage{ID: "dead-letters-said"}}
-	if p := postedFormFromContext(ctx); p != nil {
+	list = deadLetterList{
+		listPage: at, Filter: filter, Said: formMessage{ID: "dead-letters-said"},
+		Bulk: newBulkFormView(ctx), Question: confirmDialogData[bulkQuestion](ctx),
+	}
+	if p := postedFormFromContext(ctx); p != nil && p.name != bulkFormName {
 		list.Of, list.Said.Text, list.Said.Focus = r.PathValue("id"), p.Message, true
 	}
 	if list.Workflows, _, err = c.suggestions(ctx); err != nil {

@@ -29,12 +29,12 @@ var (
 	})
 )
 
-// timeSpanStart returns the beginning of the time span with the given ID, which ends now. It
-// returns the zero time if the ID is "" or unknown.
-func timeSpanStart(within string) (at time.Time) {
+// timeSpanStart returns the beginning of the time span with the given ID, which ends at the given
+// time. It returns the zero time if the ID is "" or unknown.
+func timeSpanStart(within string, end time.Time) (at time.Time) {
 	if i := slices.IndexFunc(auditTimeSpans,
 		func(s timeSpan) bool { return s.ID == within }); i >= 0 {
-		at = time.Now().Add(-auditTimeSpans[i].Length).UTC()
+		at = end.Add(-auditTimeSpans[i].Length).UTC()
 	}
 	return at
 }

@@ -76,6 +76,7 @@ type postedForm struct {
 	values  map[string]string // what the page shows again, if it is not what the server has now
 	status  int               // status of the response after a failure
 	fields  map[string]string // fields of the form that are different now, for a script that stays
+	again   map[string]string // fields with which a script posts the form again; nil means not
 	stored  bool              // what was typed is stored, although the form has failed
 
 	Code     string // code of the failure; "" means that there was none
@@ -186,36 +187,42 @@ func (v formView) At(id, field string) formMessage {
 // forms returns the forms by the path to which they are posted.
 func (c *Console) forms() map[string]*form {
 	return map[string]*form{
-		"/workflows/{id}/settings":             c.workflowSettingsForm(),
-		"/workflows/{id}/switch":               c.workflowSwitchForm(),
-		"/workflows/{id}/delete":               c.deleteWorkflowForm(),
-		"/workflows/{id}/filter":               c.filterForm(),
-		"/workflows/{id}/order":                c.orderForm(),
-		"/workflows/{id}/answer":               c.answerForm(),
-		"/workflows/{id}/rotate":               c.rotateForm(),
-		"/workflows/{id}/sample":               c.saveSampleForm(),
-		"/workflows/{id}/send-test":            c.sendTestForm(),
-		"/workflows/{id}/rerun":                c.rerunTriggerForm(),
-		"/workflows/{id}/sender":               c.senderForm(),
-		"/workflows/{id}/new-secret":           c.newSecretForm(),
-		"/workflows/{id}/remove-sender":        c.removeSenderForm(),
-		"/workflows/{id}/secrets/{secret}/end": c.endSecretForm(),
-		"/new-workflow/create":                 c.newWorkflowForm(),
-		"/executions/{id}/cancel":              c.cancelForm(),
-		"/executions/{id}/requeue":             c.requeueForm(),
-		"/executions/{id}/replay":              c.replayForm(),
-		"/executions/{id}/rerun":               c.rerunForm(),
-		"/dead-letters/{id}/requeue":           c.requeueLetterForm(),
-		"/accounts/{id}/plan":                  c.planForm(),
-		"/accounts/{id}/delete":                c.deleteAccountForm(),
-		"/accounts/{id}/events":                c.eventsForm(),
-		"/new-account":                         c.newAccountForm(),
-		"/queues/{queue}/pause":                c.pauseForm(),
-		"/queues/{queue}/stream":               c.streamForm(),
-		"/queues/{queue}/drop-stream":          c.dropStreamForm(),
-		"/queues/{queue}/groups/{group}":       c.groupForm(),
-		"/new-key":                             c.newKeyForm(),
-		"/keys/{id}/revoke":                    c.revokeForm(),
+		"/workflows/{id}/settings":                   c.workflowSettingsForm(),
+		"/workflows/{id}/switch":                     c.workflowSwitchForm(),
+		"/workflows/{id}/delete":                     c.deleteWorkflowForm(),
+		"/workflows/{id}/filter":                     c.filterForm(),
+		"/workflows/{id}/order":                      c.orderForm(),
+		"/workflows/{id}/answer":                     c.answerForm(),
+		"/workflows/{id}/rotate":                     c.rotateForm(),
+		"/workflows/{id}/sample":                     c.saveSampleForm(),
+		"/workflows/{id}/send-test":                  c.sendTestForm(),
+		"/workflows/{id}/rerun":                      c.rerunTriggerForm(),
+		"/workflows/{id}/sender":                     c.senderForm(),
+		"/workflows/{id}/new-secret":                 c.newSecretForm(),
+		"/workflows/{id}/remove-sender":              c.removeSenderForm(),
+		"/workflows/{id}/secrets/{secret}/end":       c.endSecretForm(),
+		"/new-workflow/create":                       c.newWorkflowForm(),
+		"/executions/{id}/cancel":                    c.cancelForm(),
+		"/executions/{id}/requeue":                   c.requeueForm(),
+		"/executions/{id}/replay":                    c.replayForm(),
+		"/executions/{id}/rerun":                     c.rerunForm(),
+		"/dead-letters/{id}/requeue":                 c.requeueLetterForm(),
+		"/dead-letters/requeue":                      c.requeueLettersForm(),
+		"/dead-letters/dismiss":                      c.dismissLettersForm(),
+		"/matching-executions/replay":                c.replayMatchingForm(),
+		"/matching-executions/cancel":                c.cancelMatchingForm(),
+		"/workflows/{id}/matching-executions/replay": c.replayMatchingForm(),
+		"/workflows/{id}/matching-executions/cancel": c.cancelMatchingForm(),
+		"/accounts/{id}/plan":                        c.planForm(),
+		"/accounts/{id}/delete":                      c.deleteAccountForm(),
+		"/accounts/{id}/events":                      c.eventsForm(),
+		"/new-account":                               c.newAccountForm(),
+		"/queues/{queue}/pause":                      c.pauseForm(),
+		"/queues/{queue}/stream":                     c.streamForm(),
+		"/queues/{queue}/drop-stream":                c.dropStreamForm(),
+		"/queues/{queue}/groups/{group}":             c.groupForm(),
+		"/new-key":                                   c.newKeyForm(),
+		"/keys/{id}/revoke":                          c.revokeForm(),
 	}
 }
 
@@ -261,7 +268,8 @@ func (c *Console) postHandler(f *form) http.HandlerFunc {
 			p.name, p.status = "", http.StatusOK
 			f.show(w, r.WithContext(context.WithValue(r.Context(), postedFormContextKey{}, p)))
 		case err == nil && acceptsJSON(r):
-			respondSaved(w, savedResponse{cmp.Or(p.next, f.page(r)), done, p.started, p.fields})
+			page := cmp.Or(p.next, f.page(r))
+			respondSaved(w, savedResponse{page, done, p.started, p.fields, p.again})
 		case err == nil:
 			c.SignIn.SetNotice(w, r, done)
 			http.Redirect(w, r, cmp.Or(p.next, f.page(r)), http.StatusSeeOther)
@@ -295,6 +303,9 @@ type savedResponse struct {
 	Started string `json:"started,omitempty"`
 	// Fields holds the values of fields that are different now, for a page that stays.
 	Fields map[string]string `json:"fields,omitempty"`
+	// Again is set if there is more to do: the script posts the form again, with these values of
+	// fields. Done then says how far it is.
+	Again map[string]string `json:"again,omitempty"`
 }
 
 // acceptsJSON reports whether the request was sent by a script, which accepts only JSON.

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -50,7 +51,12 @@ func (r *rig) formIn(page, id string) (action string, values url.Values) {
 		r.t.Fatalf("the form %q is not posted: %s", id, form[1])
 	}
 	values = url.Values{}
-	for _, found := range control.FindAllStringSubmatch(form[2], -1) {
+	within := form[2]
+	for _, outside := range regexp.MustCompile(`<input [^>]*form="`+id+`"[^>]*>`).
+		FindAllString(page, -1) {
+		within += outside
+	}
+	for _, found := range control.FindAllStringSubmatch(within, -1) {
 		of := attributesOf(strings.SplitAfter(found[0], ">")[0])
 		value := of["value"]
 		if of["type"] == "checkbox" {
@@ -185,8 +191,16 @@ func (r *rig) change(id string, change func(*edit.WorkflowSpec)) {
 // signInAs signs in with a new key that has the role.
 func (r *rig) signInAs(role string) func(*http.Request) {
 	r.t.Helper()
+	return r.signInWith(api.PutKey{Name: "a " + role, Role: role})
+}
+
+// signInWith signs in with a new key.
+func (r *rig) signInWith(create api.PutKey) func(*http.Request) {
+	r.t.Helper()
+	body, err := json.Marshal(create)
+	r.check(err)
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
-		r.server.URL+"/api/v1/keys", strings.NewReader(`{"name":"a `+role+`","role":"`+role+`"}`))
+		r.server.URL+"/api/v1/keys", bytes.NewReader(body))
 	r.check(err)
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	response, err := http.DefaultTransport.RoundTrip(request)
@@ -198,7 +212,7 @@ func (r *rig) signInAs(role string) func(*http.Request) {
 	r.check(json.Unmarshal(text, &key))
 	a := r.call(http.MethodPost, "/sign-in", url.Values{"token": {key.Secret}})
 	if len(a.cookies) != 1 {
-		r.t.Fatalf("sign in as %s: %d", role, a.status)
+		r.t.Fatalf("sign in as %s: %d", create.Role, a.status)
 	}
 	return with("Cookie", a.cookies[0].Name+"="+a.cookies[0].Value)
 }
@@ -369,6 +383,7 @@ func TestFormsAreProtected(t *testing.T) {
 	secret := r.setStripe("stripe")
 	sender := r.workflow("stripe").Trigger("node").Sender
 	queued, failed := r.execution("orders", "{}"), r.ended("orders", execution.Failed)
+	r.rejected("orders", "kept")
 	messages := r.messages()
 	protected := map[string]bool{}
 	for _, form := range [][4]string{
@@ -404,6 +419,12 @@ func TestFormsAreProtected(t *testing.T) {
 		{"/executions/" + failed, `id="run-again"`, "", "rerun"},
 		{"/executions", `id="` + failed + `:retry"`},
 		{"/dead-letters", `id="` + failed + `:retry"`},
+		{"/dead-letters", `data-bulk-do="requeue"`, "", "confirmed"},
+		{"/dead-letters", `data-bulk-do="dismiss"`, "", "confirmed"},
+		{"/executions?status=rejected", "bulk-form", "asked", "0"},
+		{"/executions?of=orders&status=queued", "bulk-form", "asked", "0"},
+		{workflow + "?status=rejected", "bulk-form", "asked", "0"},
+		{workflow + "?status=queued", "bulk-form", "asked", "0"},
 	} {
 		page := r.get(form[0], session).body
 		var action string
@@ -413,6 +434,10 @@ func TestFormsAreProtected(t *testing.T) {
 			values.Set(form[2], form[3])
 		} else if action, values = r.buttonIn(page, form[1]); form[3] == "rerun" {
 			action = strings.Replace(action, "replay", "rerun", 1)
+		}
+		if form[2] == "asked" || form[3] == "confirmed" {
+			values.Set("asked", "0")
+			values.Set("confirmed", "yes")
 		}
 		path, _, _ := strings.Cut(action, "?")
 		protected[path] = true
@@ -470,6 +495,9 @@ func TestFormsAreProtected(t *testing.T) {
 	if e, err := r.store.Get(t.Context(), queued); err != nil || !e.CancelRequestedAt.IsZero() ||
 		r.messages() != messages {
 		t.Errorf("an execution was started or canceled: %+v, %v", e, err)
+	}
+	if e, err := r.store.Get(t.Context(), failed); err != nil || !e.DismissedAt.IsZero() {
+		t.Errorf("a dead letter was dismissed: %+v, %v", e, err)
 	}
 	if _, changed := r.Directory.Queue("default"); changed {
 		t.Error("the queue was changed")

@@ -30,8 +30,11 @@ type executionList struct {
 	Ignored    []string // descriptions of the invalid parts of the query, for display
 	Rows       []executionRow
 	First      bool         // this is the newest page, which is updated live
+	After      string       // the cursor before the rows; "" means the newest rows
 	Older      template.URL // query of the next page; "" means that this is the last one
 	Limit      int
+	Bulk       formView
+	Question   *bulkQuestion // set if the page asks about the bulk form
 
 	Workflows, Accounts []linkChoice // suggestions for the filters
 }
@@ -116,6 +119,8 @@ func (c *Console) executionList(r *http.Request, path, workflowID string) (execu
 		WorkflowID: workflowID,
 		NodeID:     query.Get("node"),
 		Limit:      executionListRows,
+		Bulk:       newBulkFormView(r.Context()),
+		Question:   confirmDialogData[bulkQuestion](r.Context()),
 	}
 	p.Filter, p.Ignored = parseExecutionListFilter(query)
 	err := c.fillRows(r.Context(), &p, query.Get("after"))
@@ -130,7 +135,7 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	filter := operate.ExecutionFilter{
 		WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow), AccountID: p.Filter.Account,
 		Status: execution.Status(p.Filter.Status), Source: execution.Source(p.Filter.Source),
-		DeliveryPrefix: p.Filter.DeliveryID, Since: timeSpanStart(p.Filter.Within),
+		DeliveryPrefix: p.Filter.DeliveryID, Since: timeSpanStart(p.Filter.Within, time.Now()),
 	}
 	ask := func(page operate.PageOptions) (api.List[operate.Execution], error) {
 		return c.Operate.Executions(ctx, signin.Caller(ctx), filter, page)
@@ -145,7 +150,9 @@ func (c *Console) fillRows(ctx context.Context, p *executionList, after string) 
 	if err != nil {
 		return err
 	}
-	p.First = after == "" || len(ignored) > 0
+	if p.First = after == "" || len(ignored) > 0; !p.First {
+		p.After = after
+	}
 	p.Ignored = append(p.Ignored, ignored...)
 	if found.NextCursor != "" {
 		p.Older = queryText(p.query(found.NextCursor))
@@ -173,6 +180,16 @@ func (p executionList) query(after string) url.Values {
 // Newest returns the query of the newest rows.
 func (p executionList) Newest() template.URL { return queryText(p.query("")) }
 
+// BulkForm returns the path and query to which the bulk form is posted. action is the last part of
+// the path.
+func (p executionList) BulkForm(action string) string {
+	path := "/matching-executions/"
+	if p.WorkflowID != "" {
+		path = "/workflows/" + url.PathEscape(p.WorkflowID) + path
+	}
+	return path + action + "?" + p.query(p.After).Encode()
+}
+
 // Cleared returns the query without filters.
 func (p executionList) Cleared() template.URL {
 	return queryText(executionList{NodeID: p.NodeID}.query(""))
@@ -199,36 +216,34 @@ func (p executionList) Events() string {
 	return "/api/v1/executions/stream?" + query.Encode()
 }
 
-// ReplayAll returns the request body for a button that replays all rejected executions that match
-// the filters. It returns nil if the API call does not support the filters, or if there is nothing
-// to replay.
-func (p executionList) ReplayAll() *api.ReplayRejected {
-	if p.Filter.Status != string(execution.Rejected) || p.Filter.DeliveryID != "" ||
-		p.Filter.Source == string(execution.SourceRerun) || len(p.Rows) == 0 {
-		return nil
-	}
-	return &api.ReplayRejected{
-		Status: string(execution.Rejected), WorkflowID: cmp.Or(p.WorkflowID, p.Filter.Workflow),
-		AccountID: p.Filter.Account, Since: timeSpanStart(p.Filter.Within),
-	}
+// SelectedWorkflow returns the ID of the workflow whose executions are listed, or "" for all.
+func (p executionList) SelectedWorkflow() string { return cmp.Or(p.WorkflowID, p.Filter.Workflow) }
+
+// ReplayAll reports whether the list has a button that replays all rejected executions that match
+// the filters.
+func (p executionList) ReplayAll() bool { return p.selectsRejected() && p.needsBulkForm() }
+
+// CancelAll reports whether the list has a button that cancels all executions that match the
+// filters.
+func (p executionList) CancelAll() bool { return p.selectsUnended() && p.needsBulkForm() }
+
+// needsBulkForm reports whether the bulk form has something to do or to say.
+func (p executionList) needsBulkForm() bool { return len(p.Rows) > 0 || p.Bulk.Code != "" }
+
+// selectsRejected reports whether the filters select rejected executions, and nothing by which a
+// replay cannot select.
+func (p executionList) selectsRejected() bool {
+	return p.Filter.Status == string(execution.Rejected) && p.Filter.DeliveryID == "" &&
+		p.Filter.Source != string(execution.SourceRerun)
 }
 
-// CancelAll returns the request body for a button that cancels all executions that match the
-// filters. It selects only those that already existed when the page was rendered. It returns nil
-// unless the filters select the queued or the running executions of one workflow, if the API call
-// does not support another filter, or if there is nothing to cancel.
-func (p executionList) CancelAll() *api.CancelExecutions {
-	workflowID := cmp.Or(p.WorkflowID, p.Filter.Workflow)
+// selectsUnended reports whether the filters select the queued or the running executions of one
+// workflow, and nothing by which a cancellation cannot select.
+func (p executionList) selectsUnended() bool {
 	status := execution.Status(p.Filter.Status)
-	if status != execution.Queued && status != execution.Running || workflowID == "" ||
-		p.Filter.DeliveryID != "" || p.Filter.Source != "" || p.Filter.Account != "" ||
-		len(p.Rows) == 0 {
-		return nil
-	}
-	return &api.CancelExecutions{
-		WorkflowID: workflowID, Status: p.Filter.Status,
-		Since: timeSpanStart(p.Filter.Within), Until: time.Now().UTC(),
-	}
+	return (status == execution.Queued || status == execution.Running) &&
+		p.SelectedWorkflow() != "" && p.Filter.DeliveryID == "" && p.Filter.Source == "" &&
+		p.Filter.Account == ""
 }
 
 // maxSuggested is the maximum number of workflows, and of accounts, suggested by a filter.

@@ -1,5 +1,5 @@
 // The workflow that an account's operator events start: the form offers the account's workflows.
-import { call } from "./api.js";
+import { get } from "./api.js";
 
 export function watchAccounts() {
   for (const details of document.querySelectorAll("details.events:has([data-events])")) {
@@ -10,7 +10,7 @@ export function watchAccounts() {
 // offerWorkflows lists an account's workflows, as far as one page of the API has them.
 async function offerWorkflows(details) {
   const form = details.querySelector("[data-events]");
-  const found = await call("GET", `/api/v1/workflows?limit=200&accountId=${encodeURIComponent(form.dataset.account)}`).catch(() => undefined);
+  const found = await get(`/api/v1/workflows?limit=200&accountId=${encodeURIComponent(form.dataset.account)}`).catch(() => undefined);
   if (!found) {
     return; // the ID can be written all the same
   }

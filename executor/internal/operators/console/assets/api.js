@@ -1,4 +1,4 @@
-// The operators' API, with the session of this browser.
+// What pages read from the operators' API, and what every call has in common.
 
 // Problem is what the API refuses with, in its own words.
 export class Problem extends Error {
@@ -11,7 +11,7 @@ export class Problem extends Error {
 
 import { forget } from "./failures.js";
 
-// What is changed over the API: a part of the page asked for meanwhile may be older than the change.
+// What is being changed: a part of the page asked for meanwhile may be older than the change.
 let underWay = 0, changes = 0;
 
 // unchanged runs work, and says whether nothing was being changed from its beginning to its end.
@@ -20,14 +20,6 @@ export async function unchanged(work) {
   const calm = underWay === 0;
   await work();
   return calm && before === changes;
-}
-
-// call returns the JSON in the response, or undefined if there is none. It throws a Problem if the call fails.
-export async function call(method, path, body) {
-  if (method === "GET") {
-    return ask(method, path);
-  }
-  return changing(() => ask(method, path, body));
 }
 
 // changing runs work, which changes something.
@@ -44,11 +36,11 @@ export async function changing(work) {
 
 export const unreachable = () => new Problem(0, "unreachable", "The executor cannot be reached. Try again in a moment.");
 
-async function ask(method, path, body) {
-  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+// get returns the JSON in the response, or undefined if there is none. It throws a Problem if the call fails.
+export async function get(path) {
   let response;
   try {
-    response = await fetch(path, { method, body, headers });
+    response = await fetch(path);
   } catch {
     throw unreachable();
   }
@@ -67,8 +59,6 @@ async function ask(method, path, body) {
   }
   return answer;
 }
-
-export const send = (method, path, value) => call(method, path, JSON.stringify(value));
 
 // signIn is for a session that has ended; after it, the same page comes again.
 export function signIn() {

@@ -1,6 +1,6 @@
 // What a trigger node does with a request: its filter, order key and answer. The filter is tried on the
 // last requests before it is saved, by its form.
-import { Problem, call, signIn } from "./api.js";
+import { Problem, get, signIn } from "./api.js";
 import { fail, succeed } from "./failures.js";
 import { whatIsWrong } from "./sample.js";
 import { showTimes } from "./times.js";
@@ -135,7 +135,7 @@ function watchFilter(details, form, pane) {
 async function countValues(form) {
   const place = form.elements.place.value.trim();
   const trial = place === "" ? undefined
-    : await call("GET", `${path}/order-key-trial?${new URLSearchParams({ orderKey: place })}`).catch(() => undefined);
+    : await get(`${path}/order-key-trial?${new URLSearchParams({ orderKey: place })}`).catch(() => undefined);
   if (form.elements.place.value.trim() !== place) {
     return; // another one was written meanwhile
   }

@@ -2,7 +2,8 @@
 // page stays and shows what the response says about the form, in the element whose ID is the form's ID with "-said", or
 // in the one that the button or the form names. data-refused names the element of the response that says why the form
 // was refused, if it has another ID. If the response asks for confirmation in an open dialog, the page opens that
-// dialog. A button with data-once works only once, and then says so.
+// dialog. If the response says that there is more to do, the form is posted again. A button with data-once works only
+// once, and then says so.
 import { Problem, busy, changing, signIn, unreachable } from "./api.js";
 import { chosen } from "./confirm.js";
 import { goOn, hideDone } from "./done.js";
@@ -21,6 +22,7 @@ export function watchPosts() {
 }
 
 const underWay = new Set(); // addresses whose response or next page is awaited
+const openers = new WeakMap(); // for each dialog, the button that it asks about
 const posted = "posted"; // a dialog's return value if it was closed because its form was posted
 
 async function post(form, button) {
@@ -34,8 +36,10 @@ async function post(form, button) {
   try {
     const values = new FormData(form, button);
     underWay.add(address);
-    const asked = busy(button, () => changing(() => ask(address, values))).finally(() => underWay.delete(address));
-    button.closest("dialog")?.close(posted); // the form has its answer to the question
+    const dialog = button.closest("dialog");
+    const asked = busy(openers.get(dialog) ?? button, () => changing(() => askAll(address, values, said)))
+      .finally(() => underWay.delete(address));
+    dialog?.close(posted); // the form has its answer to the question
     const { saved, response, page } = await asked;
     if (saved) {
       setSaved(form, button, values);
@@ -55,12 +59,26 @@ async function post(form, button) {
       once.focus();
       return;
     }
-    await refuse(form, said, response, page, values);
+    await refuse(form, button, said, response, page, values);
   } catch (problem) {
     for (const part of said.children) { // they were about another failure
       part.hidden = !part.matches("[data-text]");
     }
     fail(said, problem);
+  }
+}
+
+// askAll posts a form until nothing is left to do, and shows how far it is. It returns what ask returns at last.
+async function askAll(address, values, said) {
+  for (;;) {
+    const answer = await ask(address, values);
+    if (!answer.saved?.again) {
+      return answer;
+    }
+    for (const [name, value] of Object.entries(answer.saved.again)) {
+      values.set(name, value);
+    }
+    succeed(said, answer.saved.done);
   }
 }
 
@@ -148,10 +166,12 @@ function linkTo(page) {
 }
 
 // refuse shows why the form was not saved, according to the same form in the response, or to an error page.
-async function refuse(form, said, response, page, values) {
+async function refuse(form, button, said, response, page, values) {
   const question = page.querySelector("dialog[open]");
   if (question) {
-    await confirm(form, document.getElementById(question.id), question);
+    const dialog = document.getElementById(question.id);
+    openers.set(dialog, openers.get(button.closest("dialog")) ?? button);
+    await confirm(form, dialog, question);
     return;
   }
   const text = page.getElementById(form.dataset.refused ?? said.id);

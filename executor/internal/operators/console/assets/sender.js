@@ -1,6 +1,6 @@
 // The sender of a trigger node: what its form asks for depends on the preset, and comes from the server. Secrets that the
 // sender has sent are shown once.
-import { Problem, call, signIn, unreachable } from "./api.js";
+import { Problem, get, signIn, unreachable } from "./api.js";
 import { fail, succeed } from "./failures.js";
 
 export function watchSender() {
@@ -57,7 +57,7 @@ function watchCaptured(path) {
   document.querySelector("[data-show-captured]")?.addEventListener("click", async () => {
     const said = document.querySelector("[data-captured]");
     try {
-      const captured = (await call("GET", path)).secrets.find((secret) => secret.captured)?.captured;
+      const captured = (await get(path)).secrets.find((secret) => secret.captured)?.captured;
       if (captured) {
         const code = document.createElement("code");
         code.textContent = captured;

@@ -1,6 +1,6 @@
 // A trigger's token is not in the page. It is fetched when somebody wants to see it, or
 // to copy what holds it.
-import { call } from "./api.js";
+import { get } from "./api.js";
 import { fail, succeed } from "./failures.js";
 
 const hidden = "••••••••";
@@ -8,7 +8,7 @@ let pane;
 
 // fetchToken fetches it each time: it may have been rotated meanwhile, elsewhere too.
 async function fetchToken() {
-  return (await call("GET", pane.dataset.trigger)).token;
+  return (await get(pane.dataset.trigger)).token;
 }
 
 function show(token) {

@@ -1,0 +1,249 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/operate"
+	"github.com/hookstart/hookstart/executor/internal/operators/signin"
+	"github.com/hookstart/hookstart/shared/execution"
+)
+
+// The bulk forms change many dead letters or executions at once: those that are selected, or all
+// that match the filters of the list. A list has one form element for them. Each button has the
+// address to which it posts that form, and the query of the address holds the filters. The page
+// asks before anything is changed. One post makes one call, which does a limited number. The
+// message tells whether to press the button again; post.js posts the form again by itself.
+
+// bulkFormName is the name of the bulk forms.
+const bulkFormName = "bulk"
+
+// Fields of the bulk forms. listedAtField holds the time at which the page was rendered, since
+// nothing that arrived later is selected. selectedField holds the IDs of the selected items.
+// askedField is in the dialog, and holds the number of selected items that its question is about. A
+// field that begins with soFarFieldPrefix holds what earlier posts by the same script have counted.
+const (
+	listedAtField    = "listed-at"
+	selectedField    = "id"
+	askedField       = "asked"
+	soFarFieldPrefix = "so-far."
+)
+
+// newBulkFormView returns how a list shows its bulk form.
+func newBulkFormView(ctx context.Context) formView {
+	return newFormView(ctx, bulkFormName, map[string]string{
+		listedAtField: time.Now().UTC().Format(time.RFC3339Nano),
+	})
+}
+
+// bulkQuestion is the template data of the dialog that asks before a bulk form changes anything.
+type bulkQuestion struct {
+	Action   string // last part of the path to which the form is posted
+	Selected int    // number of selected items; 0 means all that match the filters
+}
+
+// What returns what the question is about.
+func (q bulkQuestion) What() string {
+	switch q.Selected {
+	case 0:
+		return "all that match"
+	case 1:
+		return "the selected one"
+	default:
+		return fmt.Sprintf("the %d selected", q.Selected)
+	}
+}
+
+// requireBulkConfirmation is like requireConfirmation. It asks again if the operator has selected
+// other items since the question, for without a selection, the form would change all that match.
+func (p *postedForm) requireBulkConfirmation(action string) error {
+	question := bulkQuestion{action, len(p.all[selectedField])}
+	if p.values[askedField] != strconv.Itoa(question.Selected) {
+		delete(p.values, "confirmed")
+	}
+	return p.requireConfirmation(&question)
+}
+
+// listedAt returns the time at which the page with the form was rendered.
+func (p *postedForm) listedAt() (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, p.values[listedAtField])
+	if err != nil {
+		return time.Time{}, errIncomplete()
+	}
+	return at, nil
+}
+
+// bulkResult is the result of one call.
+type bulkResult struct {
+	counts []bulkCount // what was done
+	left   []api.Left  // what could not be done
+	more   bool        // there may be more to do
+}
+
+// bulkCount is a number of items, and the words for what was done with them.
+type bulkCount struct {
+	number int
+	words  string
+}
+
+// bulkMessage returns what the form says about a result. If there is more to do, a script posts the
+// form again, and the message that it gets at last counts what all of its posts have done.
+func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
+	sum, before := 0, 0
+	again := map[string]string{}
+	var done []string
+	for i, count := range result.counts {
+		field := soFarFieldPrefix + strconv.Itoa(i)
+		soFar, _ := strconv.Atoi(p.values[field]) // invalid text counts as 0
+		total := count.number + max(0, soFar)
+		sum, before = sum+total, before+max(0, soFar)
+		again[field] = strconv.Itoa(total)
+		if i == 0 || total > 0 {
+			done = append(done, fmt.Sprintf("%d %s", total, count.words))
+		}
+	}
+	if result.more && sum > before && acceptsJSON(r) {
+		p.again = again
+		return fmt.Sprintf("%d so far …", sum)
+	}
+	sentences := []string{strings.Join(done, ", ") + "."}
+	for _, left := range result.left {
+		code := strings.ReplaceAll(left.Code, "_", " ")
+		sentences = append(sentences, fmt.Sprintf("%d not: %s.", left.Count, code))
+	}
+	if result.more {
+		sentences = append(sentences, "There may be more: press the button again.")
+	}
+	return strings.Join(sentences, " ")
+}
+
+// requeueLettersForm returns the form that requeues many dead letters.
+func (c *Console) requeueLettersForm() *form {
+	return c.deadLettersForm("RequeueDeadLetters", "requeue", func(
+		ctx context.Context, selected operate.DeadLetterSelection,
+	) (bulkResult, error) {
+		done, err := c.Operate.RequeueDeadLetters(ctx, signin.Caller(ctx), selected)
+		return bulkResult{[]bulkCount{{done.Requeued, "retried"}}, done.Left, done.More}, err
+	})
+}
+
+// dismissLettersForm returns the form that dismisses many dead letters.
+func (c *Console) dismissLettersForm() *form {
+	return c.deadLettersForm("DismissDeadLetters", "dismiss", func(
+		ctx context.Context, selected operate.DeadLetterSelection,
+	) (bulkResult, error) {
+		done, err := c.Operate.DismissDeadLetters(ctx, signin.Caller(ctx), selected)
+		return bulkResult{[]bulkCount{{done.Dismissed, "dismissed"}}, nil, done.More}, err
+	})
+}
+
+// deadLettersForm returns a bulk form of the dead letters.
+func (c *Console) deadLettersForm(
+	operation, action string,
+	call func(context.Context, operate.DeadLetterSelection) (bulkResult, error),
+) *form {
+	return &form{
+		name:      bulkFormName,
+		operation: operation,
+		page:      listFormPage("/dead-letters"),
+		show:      c.showDeadLetters(),
+		save: func(r *http.Request, p *postedForm) (string, error) {
+			at, err := p.listedAt()
+			if err == nil {
+				err = p.requireBulkConfirmation(action)
+			}
+			if err != nil {
+				return "", err
+			}
+			selected := operate.DeadLetterSelection{IDs: p.all[selectedField]}
+			if selected.IDs == nil {
+				filter, _ := deadLetterFilterOf(r.URL.Query())
+				selected.Filter = filter.listed(at)
+				selected.Filter.Until = at
+			}
+			result, err := call(r.Context(), selected)
+			return p.bulkMessage(r, result), err
+		},
+	}
+}
+
+// replayMatchingForm returns the form that replays all rejected executions that match the filters
+// of a list.
+func (c *Console) replayMatchingForm() *form {
+	return c.matchingExecutionsForm("ReplayRejected", "replay", executionList.selectsRejected,
+		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
+			done, err := c.Operate.ReplayRejected(ctx, signin.Caller(ctx), operate.ExecutionFilter{
+				WorkflowID: p.SelectedWorkflow(), AccountID: p.Filter.Account,
+				Since: timeSpanStart(p.Filter.Within, at),
+			}, "")
+			return bulkResult{[]bulkCount{{done.Replayed, "run again"}}, done.Left, done.More}, err
+		})
+}
+
+// cancelMatchingForm returns the form that cancels all executions that match the filters of a list.
+// It leaves alone what was accepted after the list was shown.
+func (c *Console) cancelMatchingForm() *form {
+	return c.matchingExecutionsForm("CancelExecutions", "cancel", executionList.selectsUnended,
+		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
+			done, err := c.Operate.CancelExecutions(ctx, signin.Caller(ctx),
+				operate.CancelSelection{Filter: operate.ExecutionFilter{
+					WorkflowID: p.SelectedWorkflow(), Status: execution.Status(p.Filter.Status),
+					Since: timeSpanStart(p.Filter.Within, at), Until: at,
+				}})
+			return bulkResult{[]bulkCount{
+				{done.Canceled, "canceled"}, {done.Requested, "asked to end"},
+			}, nil, done.More}, err
+		})
+}
+
+// matchingExecutionsForm returns a bulk form of a list of executions, which is the page of a
+// workflow or the page of all executions. offered reports whether a list with the given filters has
+// the form.
+func (c *Console) matchingExecutionsForm(
+	operation, action string, offered func(executionList) bool,
+	call func(ctx context.Context, p executionList, at time.Time) (bulkResult, error),
+) *form {
+	return &form{
+		name:      bulkFormName,
+		operation: operation,
+		page: func(r *http.Request) string {
+			path := "/executions"
+			if id := r.PathValue("id"); id != "" {
+				path = "/workflows/" + url.PathEscape(id)
+			}
+			return listFormPage(path)(r)
+		},
+		show: func(w http.ResponseWriter, r *http.Request) {
+			if r.PathValue("id") != "" {
+				c.showWorkflow(w, r)
+				return
+			}
+			c.listExecutions(w, r)
+		},
+		save: func(r *http.Request, p *postedForm) (string, error) {
+			list := executionList{WorkflowID: r.PathValue("id")}
+			list.Filter, _ = parseExecutionListFilter(r.URL.Query())
+			if !offered(list) {
+				return "", &operate.Error{
+					Code:   api.CodeNotFound,
+					Detail: "A list with these filters has no such form.",
+				}
+			}
+			at, err := p.listedAt()
+			if err == nil {
+				err = p.requireBulkConfirmation(action)
+			}
+			if err != nil {
+				return "", err
+			}
+			result, err := call(r.Context(), list, at)
+			return p.bulkMessage(r, result), err
+		},
+	}
+}
