@@ -172,7 +172,7 @@ func answerSettings(
 			if err == nil {
 				err = msg.Respond(settings)
 			}
-			if err != nil {
+			if err != nil && t.Context().Err() == nil { // at the end, the connection is closed
 				t.Error(err)
 			}
 		})

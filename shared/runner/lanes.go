@@ -91,9 +91,38 @@ func (r *runner) consumeLane(
 			wait = min(wait*3/2, maxPullPause)
 		}
 	}
-	for _, c := range []*laneConsumer{&l.shared, &l.own} {
+	r.finishHeld(js, l)
+}
+
+// finishHeld runs the held executions of a lane whose last attempt this is, as soon as they may
+// begin, and hands the others back. It also hands back those that may not begin while handlers may
+// continue. consumeLane calls it when the runner stops.
+func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
+	consumers := []*laneConsumer{&l.shared, &l.own}
+	handBack := func(c *laneConsumer) {
+		_ = c.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
+		c.held = nil
+	}
+	for _, c := range consumers {
+		if c.held != nil && !r.isLastAttempt(c.held.msg) {
+			handBack(c)
+		}
+	}
+	for r.working.Err() == nil && (l.shared.held != nil || l.own.held != nil) {
+		began := false
+		for _, c := range consumers {
+			if c.held != nil {
+				taken, _ := r.runHeld(r.working, js, l, c)
+				began = began || taken
+			}
+		}
+		if !began {
+			sleep(r.working, maxPullPause)
+		}
+	}
+	for _, c := range consumers {
 		if c.held != nil {
-			_ = c.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
+			handBack(c)
 		}
 	}
 }
@@ -326,16 +355,36 @@ func (r *runner) pullLane(
 	if msg = <-batch.Messages(); msg == nil {
 		return nil, ignoreNoMessage(batch.Error())
 	}
-	slotTimeout := time.NewTimer(r.AckWait / 4)
-	defer slotTimeout.Stop()
-	select {
-	case <-r.slots:
+	if r.reserveSlot(ctx, msg) {
 		return msg, nil
-	case <-slotTimeout.C:
-	case <-ctx.Done():
 	}
 	_ = msg.NakWithDelay(nakDelay)
 	return nil, nil
+}
+
+// reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot is
+// free within a quarter of AckWait, or before ctx ends. A last attempt waits until a slot is free
+// or handlers may no longer continue; the runner sends heartbeats for it meanwhile.
+func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
+	if r.isLastAttempt(msg) {
+		//nolint:contextcheck // a runner that stops runs the last attempt, too
+		defer r.hold(msg).release()
+		select {
+		case <-r.slots:
+			return true
+		case <-r.working.Done():
+			return false
+		}
+	}
+	timeout := time.NewTimer(r.AckWait / 4)
+	defer timeout.Stop()
+	select {
+	case <-r.slots:
+		return true
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // ignoreNoMessage returns nil for an error that only means that there is no message at the moment.

@@ -155,7 +155,13 @@ export class Held {
    */
   constructor(msg, ackWait) {
     this.msg = msg;
-    const beat = () => msg.working();
+    const beat = () => {
+      try {
+        msg.working();
+      } catch {
+        // The connection is closed for good, which run notices.
+      }
+    };
     beat();
     this.beating = setInterval(beat, ackWait / 4);
   }

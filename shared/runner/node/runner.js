@@ -378,9 +378,40 @@ export async function run(nc, options, handler, stop) {
         await idle(followEvery);
       }
     }
-    for (const waiting of held.values()) {
-      waiting.release();
-      waiting.msg.nak(returnDelay); // not begun: for another member
+    await finishHeld();
+
+    /**
+     * finishHeld runs what is held and is a last attempt, as soon as it may begin: handed back, it would fail without having
+     * run. It hands back the rest, and what may not begin while handlers may go on.
+     */
+    async function finishHeld() {
+      const handBack = (/** @type {boolean} */ fromOwn, /** @type {Held} */ waiting) => {
+        waiting.release();
+        held.delete(fromOwn);
+        unlessClosed(() => waiting.msg.nak(returnDelay)); // not begun: for another member
+      };
+      for (const [fromOwn, waiting] of [...held]) {
+        if (!isLastAttempt(waiting.msg)) {
+          handBack(fromOwn, waiting);
+        }
+      }
+      while (!working.signal.aborted && held.size > 0) {
+        let began = false;
+        for (const [fromOwn, waiting] of [...held]) {
+          began = await takeHeld(waiting, fromOwn, working.signal).catch(() => false) || began;
+        }
+        if (!began) {
+          await pause(latest, undefined, { signal: working.signal }).catch(() => {});
+        }
+      }
+      for (const [fromOwn, waiting] of [...held]) {
+        handBack(fromOwn, waiting);
+      }
+    }
+
+    /** @param {LaneMessage} msg */
+    function isLastAttempt(msg) {
+      return msg.info.deliveryCount >= o.attempts;
     }
 
     /** takeNext takes the next execution of the lane. It returns false if there is none now. */
@@ -405,7 +436,7 @@ export async function run(nc, options, handler, stop) {
     async function takeFrom(fromOwn) {
       const waiting = held.get(fromOwn);
       if (waiting) {
-        return takeHeld(waiting, fromOwn);
+        return takeHeld(waiting, fromOwn, over.signal);
       }
       if (!await places.take(over.signal)) {
         return false;
@@ -422,9 +453,8 @@ export async function run(nc, options, handler, stop) {
         if (!msg) {
           return false;
         }
-        // It may have come after the place was left. Then it is the first to get one: handed back, it would be an attempt.
-        placed ||= await places.take(AbortSignal.timeout(o.ackWait / 4), true);
-        if (!placed || (stop.aborted && msg.info.deliveryCount < o.attempts)) {
+        placed ||= await placeFor(msg);
+        if (!placed || (stop.aborted && !isLastAttempt(msg))) {
           msg.nak(returnDelay);
           return false;
         }
@@ -441,11 +471,29 @@ export async function run(nc, options, handler, stop) {
     }
 
     /**
+     * placeFor takes a place for a message that has come after its place was left. It is the first to get one: handed back, it
+     * would be an attempt. A last attempt would fail without having run, so it waits, with heartbeats, until there is a place.
+     * @param {LaneMessage} msg
+     */
+    async function placeFor(msg) {
+      if (!isLastAttempt(msg)) {
+        return places.take(AbortSignal.timeout(o.ackWait / 4), true);
+      }
+      const waiting = new Held(msg, o.ackWait);
+      try {
+        return await places.take(working.signal, true);
+      } finally {
+        waiting.release();
+      }
+    }
+
+    /**
      * @param {Held} waiting
      * @param {boolean} fromOwn
+     * @param {AbortSignal} until
      */
-    async function takeHeld(waiting, fromOwn) {
-      if (!await mayBegin(fromOwn) || !await places.take(over.signal)) {
+    async function takeHeld(waiting, fromOwn, until) {
+      if (!await mayBegin(fromOwn) || !await places.take(until)) {
         return false;
       }
       waiting.release();
@@ -482,7 +530,8 @@ export async function run(nc, options, handler, stop) {
       if (!settings.hasOwn) {
         return true;
       }
-      if (!ownIsNewer && !fromOwn && (!own || found.own !== own)) {
+      const looks = over.signal.aborted ? found.own !== undefined : own !== undefined && found.own === own;
+      if (!ownIsNewer && !fromOwn && !looks) {
         return false; // older executions wait where this lane does not look yet
       }
       return ownIsNewer !== fromOwn || drained(!fromOwn);

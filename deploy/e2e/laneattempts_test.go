@@ -1,0 +1,290 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/child/childtest"
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// gateSubject is the subject of the requests that the handlers of launchKit's runners send for
+// executions without an order key. The handler returns when it gets a response.
+const gateSubject = "test.gate"
+
+// kitOptions are the options of a runner that launchKit starts, in the form of the Node.js kit.
+type kitOptions struct {
+	Concurrency int `json:"concurrency,omitempty"`
+	Attempts    int `json:"attempts,omitempty"`
+	AckWaitMS   int `json:"ackWait,omitempty"`
+}
+
+// gatedRunner is a Node.js runner whose handler waits for a response to its request if the
+// execution has no order key.
+const gatedRunner = `
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const stop = new AbortController();
+process.on("SIGTERM", () => stop.abort());
+await run(nc, { queue: "ordered", group: "ordered", log: (e) => console.log(JSON.stringify(e)),
+  ...JSON.parse(process.env.OPTIONS) }, async (e) => {
+  if (!e.orderKey) {
+    await nc.request("test.gate", e.executionId, { timeout: 60_000 });
+  }
+}, stop.signal);
+await nc.close();
+`
+
+// forBothKits runs a test with a runner of each kit. launch starts the runner, in the queue and the
+// group orderedQueue. stop asks it to stop, and returns a channel that is closed when it has ended.
+func forBothKits(t *testing.T, test func(
+	t *testing.T, launch func(natsURL string, options kitOptions) (stop func() <-chan struct{}),
+),
+) {
+	for name, launch := range map[string]func(
+		*testing.T, string, kitOptions,
+	) func() <-chan struct{}{"go": launchGoKit, "node": launchNodeKit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, func(natsURL string, options kitOptions) (stop func() <-chan struct{}) {
+				return launch(t, natsURL, options)
+			})
+		})
+	}
+}
+
+func launchGoKit(t *testing.T, natsURL string, o kitOptions) (stop func() <-chan struct{}) {
+	t.Helper()
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer nc.Close()
+		if err := runner.Run(ctx, nc, runner.Options{
+			Queue:       orderedQueue,
+			Group:       orderedQueue,
+			Concurrency: o.Concurrency,
+			Attempts:    o.Attempts,
+			AckWait:     time.Duration(o.AckWaitMS) * time.Millisecond,
+		}, func(_ context.Context, e runner.Execution) (any, error) {
+			if e.OrderKey != "" {
+				return nil, nil
+			}
+			_, err := nc.Request(gateSubject, []byte(e.ID), time.Minute)
+			return nil, err
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return func() <-chan struct{} { cancel(); return ended }
+}
+
+func launchNodeKit(t *testing.T, natsURL string, o kitOptions) (stop func() <-chan struct{}) {
+	t.Helper()
+	requireNode(t)
+	options, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := nodeRunner(gatedRunner, natsURL)
+	command.Env = append(command.Env, "OPTIONS="+string(options))
+	program := childtest.Launch(t, command)
+	return func() <-chan struct{} {
+		ended := make(chan struct{})
+		go func() { program.Terminate(); close(ended) }()
+		return ended
+	}
+}
+
+// laneOfK returns the name of the consumer of the lane that has the order key "k".
+func laneOfK() string {
+	return stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}.LaneConsumer(
+		execution.LaneOf("workflow", "k"))
+}
+
+// takeFirst creates the consumer of that lane in one stream, and returns its first message. The
+// server delivers nothing else of the lane until that message is acknowledged.
+func takeFirst(t *testing.T, js jetstream.JetStream, layout stream.Layout) jetstream.Msg {
+	t.Helper()
+	number := execution.LaneOf("workflow", "k")
+	lane, err := js.CreateConsumer(t.Context(), layout.StreamName(orderedQueue),
+		jetstream.ConsumerConfig{
+			Durable:       laneOfK(),
+			FilterSubject: layout.LaneFilterSubject(orderedQueue, number),
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       time.Hour,
+			MaxAckPending: 1,
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := lane.Next(jetstream.FetchMaxWait(30 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+// laneAnswers receives what is answered to the messages of the lane in the shared stream.
+type laneAnswers struct {
+	t   *testing.T
+	sub *nats.Subscription
+}
+
+func watchAnswers(t *testing.T, nc *nats.Conn) *laneAnswers {
+	t.Helper()
+	sub, err := nc.SubscribeSync("$JS.ACK." + stream.ExecutionsName + "." + laneOfK() + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &laneAnswers{t, sub}
+}
+
+// next waits for the next answer.
+func (a *laneAnswers) next() *nats.Msg {
+	a.t.Helper()
+	msg, err := a.sub.NextMsg(30 * time.Second)
+	if err != nil {
+		a.t.Fatalf("the runner answers nothing: %v", err)
+	}
+	return msg
+}
+
+// awaitHeartbeats waits for n heartbeats. The test fails if the message is handed back.
+func (a *laneAnswers) awaitHeartbeats(n int) (last *nats.Msg) {
+	a.t.Helper()
+	for range n {
+		if last = a.next(); string(last.Data) != "+WPI" {
+			a.t.Errorf("the runner answers %q instead of a heartbeat", last.Data)
+			break
+		}
+	}
+	return last
+}
+
+// A runner keeps the last attempt of an ordered execution while it has no concurrency slot for it.
+// Handed back, it would fail at the next runner without having run.
+func TestALastAttemptWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
+		server := natstest.Start(t)
+		nc := server.Connect(t)
+		ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+		gate, err := nc.SubscribeSync(gateSubject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ordered := runnertest.Post{Queue: orderedQueue, OrderKey: "k"}
+		ingress.Start(t, ordered)
+		id := ingress.Start(t, ordered)
+		first := takeFirst(t, js, stream.Layout{})
+		answers := watchAnswers(t, nc)
+		launch(server.URL(), kitOptions{Concurrency: 1, Attempts: 1, AckWaitMS: 2000})
+		// Occupy the only slot while a request for the lane waits at the server.
+		var occupied *nats.Msg
+		for tries := 1; ; tries++ {
+			ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+			if occupied, err = gate.NextMsg(30 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+			lane, err := js.Consumer(t.Context(), stream.ExecutionsName, laneOfK())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lane.CachedInfo().NumWaiting > 0 {
+				break
+			}
+			if tries == 100 {
+				t.Fatal("no request for the lane waits while an execution begins")
+			}
+			if err := occupied.Respond(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := first.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for string(answers.next().Data) != "+ACK" {
+		}
+		answers.awaitHeartbeats(3) // more than a quarter of the ack wait
+		if err := occupied.Respond(nil); err != nil {
+			t.Fatal(err)
+		}
+		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+			t.Errorf("it ended as %+v", final)
+		}
+	})
+}
+
+// heldLane is a runner that holds a message of a lane in the shared stream, because an older
+// execution of the lane, in the queue's own stream, has been delivered to the test.
+type heldLane struct {
+	ingress *runnertest.Ingress
+	js      jetstream.JetStream
+	nc      *nats.Conn
+	answers *laneAnswers
+	older   jetstream.Msg          // not acknowledged
+	newer   string                 // ID of the execution whose message the runner holds
+	held    *nats.Msg              // a heartbeat of that message
+	stop    func() <-chan struct{} // asks the runner to stop
+}
+
+func holdNewer(
+	t *testing.T, launch func(string, kitOptions) func() <-chan struct{}, attempts int,
+) *heldLane {
+	t.Helper()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	h := &heldLane{nc: nc, ingress: runnertest.NewIngress(t, nc), js: jetStream(t, server.URL())}
+	post := runnertest.Post{Queue: orderedQueue, OrderKey: "k"}
+	h.ingress.MoveToOwnStream(t, orderedQueue)
+	h.ingress.Start(t, post)
+	h.ingress.MoveToSharedStream(t, orderedQueue)
+	h.newer = h.ingress.Start(t, post)
+	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
+	// The shared stream seems to be the older one until its message has been delivered.
+	arrived := false
+	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
+		if arrived = arrived || delivered; arrived {
+			return stream.QueuePhaseDrainingOwnStream
+		}
+		return stream.QueuePhaseOwnStream
+	})
+	h.answers = watchAnswers(t, nc)
+	h.stop = launch(server.URL(), kitOptions{Attempts: attempts, AckWaitMS: 2000})
+	h.held = h.answers.awaitHeartbeats(1)
+	return h
+}
+
+// A runner that is stopped while it holds the last attempt of an ordered execution runs it, if it
+// may begin in time.
+func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
+	t.Parallel()
+	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
+		h := holdNewer(t, launch, 1)
+		ended := h.stop()
+		h.answers.awaitHeartbeats(3)
+		if err := h.older.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if final := h.ingress.Await(t, h.newer); final.Status != execution.Succeeded {
+			t.Errorf("it ended as %+v", final)
+		}
+		<-ended
+	})
+}
