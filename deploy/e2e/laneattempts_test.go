@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -287,4 +288,19 @@ func TestAStoppedRunnerRunsTheLastAttemptThatItHolds(t *testing.T) {
 		}
 		<-ended
 	})
+}
+
+// A message of a lane that arrives after the Go kit has given up waiting for it (1 s) still runs,
+// as its first attempt. TestNodeRunsAMessageThatArrivesLate tests the same of the other kit.
+func TestGoRunsAMessageThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"})
+	delayed := "nats://" + delayLaneAnswers(t, strings.TrimPrefix(server.URL(), "nats://"))
+	launchGoKit(t, delayed, kitOptions{AckWaitMS: 600_000})
+	final := ingress.Await(t, id)
+	if final.Status != execution.Succeeded || final.Attempt != 1 {
+		t.Errorf("it ended as %+v", final)
+	}
 }

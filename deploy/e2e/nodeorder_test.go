@@ -15,6 +15,7 @@ import (
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // orderedRunner is a Node.js runner whose handler prints when it begins and ends, and fails the
@@ -119,13 +120,15 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 }
 
 // delayLaneAnswers forwards connections to a NATS server and returns the address it listens on.
-// When a client first asks for a message of a lane, what the server sends is held back for 1.5 s.
+// When a client first asks for a message of the lane of laneOfK, what the server sends is held back
+// for 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
+	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
 	asked := make(chan struct{})
 	var once sync.Once
 	forward := func(client net.Conn) {
@@ -162,7 +165,7 @@ func delayLaneAnswers(t *testing.T, server string) string {
 			if err != nil {
 				return
 			}
-			if bytes.Contains(buffer[:n], []byte(`"no_wait":true`)) {
+			if bytes.Contains(buffer[:n], request) {
 				once.Do(func() { close(asked) })
 			}
 			if _, err := upstream.Write(buffer[:n]); err != nil {

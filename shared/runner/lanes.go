@@ -334,26 +334,21 @@ func (r *runner) pullLane(
 	case <-ctx.Done():
 		return nil, nil
 	}
-	batch, err := consumer.FetchNoWait(1)
+	pull, err := newLanePull(r.nc, consumer.CachedInfo())
 	if err != nil {
 		r.freeSlot()
 		return nil, err
 	}
-	hold := time.NewTimer(laneSlotReservationTime)
-	defer hold.Stop()
-	select {
-	case msg = <-batch.Messages():
-		if msg == nil {
-			r.freeSlot()
-			return nil, ignoreNoMessage(batch.Error())
-		}
-		return msg, nil
-	case <-hold.C:
+	msg, err = pull.next(ctx, laneSlotReservationTime)
+	if msg == nil {
+		r.freeSlot()
 	}
-	// Let other executions use the slot until the server responds or the request expires.
-	r.freeSlot()
-	if msg = <-batch.Messages(); msg == nil {
-		return nil, ignoreNoMessage(batch.Error())
+	if !errors.Is(err, errNoResponse) {
+		return msg, err
+	}
+	// Other executions can use the slot until the server responds or the request ends.
+	if msg, err = pull.finish(ctx); msg == nil {
+		return nil, err
 	}
 	if r.reserveSlot(ctx, msg) {
 		return msg, nil

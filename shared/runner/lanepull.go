@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// lanePullTimeout is how long a request for the next message of a lane stays open.
+const lanePullTimeout = time.Second
+
+// lanePull is a request for the next message of a lane, if there is one at the moment. The server
+// does not respond immediately if a message of the lane is unacknowledged.
+//
+// jetstream.Consumer.FetchNoWait unsubscribes after a second, and drops a message that the server
+// has sent but the runner has not received by then: nobody gets it until AckWait has passed, and it
+// counts as an attempt. A lanePull drains its subscription instead.
+type lanePull struct {
+	consumer string
+	sub      *nats.Subscription // receives one response
+}
+
+// errNoResponse means that the server has not responded to a lanePull yet.
+var errNoResponse = errors.New("no response yet")
+
+// newLanePull sends a request to a consumer. The caller must call next or finish until one of them
+// returns something else than errNoResponse.
+func newLanePull(nc *nats.Conn, consumer *jetstream.ConsumerInfo) (*lanePull, error) {
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", consumer.Name, err)
+	}
+	subject := "$JS.API.CONSUMER.MSG.NEXT." + consumer.Stream + "." + consumer.Name
+	request := []byte(`{"batch":1,"no_wait":true}`)
+	if err := nc.PublishRequest(subject, sub.Subject, request); err != nil {
+		_ = sub.Unsubscribe()
+		return nil, fmt.Errorf("consumer %s: %w", consumer.Name, err)
+	}
+	return &lanePull{consumer.Name, sub}, nil
+}
+
+// next waits for the response until the timeout has passed or ctx ends, and then returns
+// errNoResponse. The message is nil if there is none at the moment.
+func (p *lanePull) next(ctx context.Context, timeout time.Duration) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	msg, err := p.sub.NextMsgWithContext(ctx)
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil, errNoResponse
+	}
+	_ = p.sub.Unsubscribe()
+	return p.parse(msg, err)
+}
+
+// finish waits for the response until lanePullTimeout has passed or ctx ends. It then ends the
+// request, but still returns a message that the server has sent before it noticed that.
+func (p *lanePull) finish(ctx context.Context) (jetstream.Msg, error) {
+	msg, err := p.next(ctx, lanePullTimeout)
+	if !errors.Is(err, errNoResponse) {
+		return msg, err
+	}
+	if err := p.sub.Drain(); err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
+	}
+	// The subscription is closed once everything that the server has sent is received.
+	last, err := p.sub.NextMsgWithContext(context.WithoutCancel(ctx))
+	if !errors.Is(err, nats.ErrBadSubscription) {
+		return p.parse(last, err)
+	}
+	return nil, nil
+}
+
+// parse returns a response as a message, or nil if it says that there is no message.
+func (p *lanePull) parse(msg *nats.Msg, err error) (jetstream.Msg, error) {
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s: %w", p.consumer, err)
+	}
+	status := msg.Header.Get("Status")
+	switch {
+	case len(msg.Data) > 0 || status == "":
+		return laneMessage{msg}, nil
+	case status == "404" || status == "408": // no messages, or other requests get them
+		return nil, nil
+	}
+	return nil, fmt.Errorf("consumer %s: status %s %s", p.consumer, status,
+		msg.Header.Get("Description"))
+}
+
+// laneMessage is a message that was received in response to a lanePull. Package jetstream cannot
+// make a jetstream.Msg from it.
+type laneMessage struct{ msg *nats.Msg }
+
+func (m laneMessage) Data() []byte                       { return m.msg.Data }
+func (m laneMessage) Headers() nats.Header               { return m.msg.Header }
+func (m laneMessage) Subject() string                    { return m.msg.Subject }
+func (m laneMessage) Reply() string                      { return m.msg.Reply }
+func (m laneMessage) Ack() error                         { return m.msg.Ack() }
+func (m laneMessage) Nak() error                         { return m.msg.Nak() }
+func (m laneMessage) NakWithDelay(d time.Duration) error { return m.msg.NakWithDelay(d) }
+func (m laneMessage) InProgress() error                  { return m.msg.InProgress() }
+func (m laneMessage) Term() error                        { return m.msg.Term() }
+
+// DoubleAck acknowledges the message and waits for the server's confirmation.
+func (m laneMessage) DoubleAck(ctx context.Context) error {
+	return m.msg.AckSync(nats.Context(ctx))
+}
+
+// TermWithReason is like Term. The server's advisory contains the reason.
+func (m laneMessage) TermWithReason(reason string) error {
+	return m.msg.Respond([]byte("+TERM " + reason))
+}
+
+// Metadata returns the metadata that are in the message's reply subject.
+func (m laneMessage) Metadata() (*jetstream.MsgMetadata, error) {
+	meta, err := m.msg.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &jetstream.MsgMetadata{
+		Sequence:     jetstream.SequencePair(meta.Sequence),
+		NumDelivered: meta.NumDelivered,
+		NumPending:   meta.NumPending,
+		Timestamp:    meta.Timestamp,
+		Stream:       meta.Stream,
+		Consumer:     meta.Consumer,
+		Domain:       meta.Domain,
+	}, nil
+}
