@@ -304,3 +304,22 @@ func TestGoRunsAMessageThatArrivesLate(t *testing.T) {
 		t.Errorf("it ended as %+v", final)
 	}
 }
+
+// A lane's consumer that is deleted while a runner uses it is created again.
+func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
+		server := natstest.Start(t)
+		ingress, js := runnertest.NewIngress(t, server.Connect(t)), jetStream(t, server.URL())
+		launch(server.URL(), kitOptions{})
+		for range 2 {
+			id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"})
+			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+				t.Errorf("%s ended as %+v", id, final)
+			}
+			if err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, laneOfK()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

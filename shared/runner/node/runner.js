@@ -45,7 +45,8 @@ const settingsTimeout = 5000;
 // soonest and latest are the shortest and the longest pause, in milliseconds, between two requests that the server answers
 // at once, while there is nothing.
 const soonest = 50, latest = 500;
-// pullErrors is how many requests in a row may fail until the consumer in the queue's own stream is looked up again.
+// pullErrors is how many requests in a row may fail until a consumer is looked up again: that of a lane, or that in the queue's own
+// stream. The group's consumer in the shared stream is looked up only at the start.
 const pullErrors = 5;
 // laneHold is how long a place is kept for the answer to such a request, in milliseconds.
 const laneHold = 50;
@@ -127,6 +128,9 @@ class Places {
 
 // Permanent is an error that is not tried again.
 export class Permanent extends Error {}
+
+// Unanswered means that nothing answers a request for messages: the server restarts, or the consumer has no leader or is gone.
+class Unanswered extends Error {}
 
 // ConnectionClosed means that the connection to NATS is closed for good. Its cause is the connection's error, if it had one.
 export class ConnectionClosed extends Error {}
@@ -355,6 +359,8 @@ export async function run(nc, options, handler, stop) {
     // queue moves, there can be one of each stream: which of them is older, mayBegin decides anew each time.
     /** @type {Map<boolean, Held>} by whether the stream is the queue's own */
     const held = new Map();
+    /** @type {Map<boolean, number>} requests in a row that nothing has answered, by whether the stream is the queue's own */
+    const unanswered = new Map();
     let wait = soonest;
     while (!over.signal.aborted) {
       try {
@@ -374,6 +380,10 @@ export async function run(nc, options, handler, stop) {
           wait = Math.min(wait * 1.5, latest);
         }
       } catch (failure) {
+        if (failure instanceof Unanswered) {
+          await idle(latest);
+          continue;
+        }
         log(o, { result: "a lane of ordered executions cannot be taken", error: reason(failure) });
         await idle(followEvery);
       }
@@ -449,7 +459,7 @@ export async function run(nc, options, handler, stop) {
         }
       };
       try {
-        const msg = await nextMessage(nc, streamName(o.queue, fromOwn), laneConsumerName(o.queue, o.group, lane), leave);
+        const msg = await ask(fromOwn, leave);
         if (!msg) {
           return false;
         }
@@ -467,6 +477,32 @@ export async function run(nc, options, handler, stop) {
         return true;
       } finally {
         leave();
+      }
+    }
+
+    /**
+     * ask asks for the next message of one stream. After some requests in a row that nothing has answered, the lane's consumer is
+     * looked up again, and made if it was deleted.
+     * @param {boolean} fromOwn
+     * @param {() => void} leave
+     */
+    async function ask(fromOwn, leave) {
+      try {
+        const msg = await nextMessage(nc, streamName(o.queue, fromOwn), laneConsumerName(o.queue, o.group, lane), leave);
+        unanswered.delete(fromOwn);
+        return msg;
+      } catch (failure) {
+        const count = (unanswered.get(fromOwn) ?? 0) + 1;
+        unanswered.set(fromOwn, count);
+        if (count >= pullErrors) {
+          unanswered.delete(fromOwn);
+          if (fromOwn) {
+            found.own = undefined;
+          } else {
+            found.shared = false;
+          }
+        }
+        throw failure;
       }
     }
 
@@ -585,7 +621,8 @@ async function countLanes(js, o) {
 
 /**
  * nextMessage asks for the next message of a consumer, which the server has now or not. It calls leave when the server does
- * not answer at once, as while a message of a lane is out. It returns null if there is no message within pullExpiryShared.
+ * not answer at once, as while a message of a lane is out. It returns null if there is no message within pullExpiryShared, and
+ * throws Unanswered if there is nobody to answer.
  * @param {NatsConnection} nc
  * @param {string} stream
  * @param {string} consumer
@@ -605,7 +642,7 @@ async function nextMessage(nc, stream, consumer, leave) {
     for await (const answer of answers) {
       const code = answer.headers?.code;
       if (code === noResponders) {
-        throw new Error(`nothing answers for the consumer ${consumer} of ${stream}`);
+        throw new Unanswered(`nothing answers for the consumer ${consumer} of ${stream}`);
       }
       return code ? null : new LaneMessage(answer);
     }
