@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -320,6 +321,46 @@ func TestADeletedConsumerOfALaneIsMadeAgain(t *testing.T) {
 			if err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, laneOfK()); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// A runner gives up a message of a lane, and frees its concurrency slot, if the lane's consumer is
+// gone before the handler begins.
+func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	forBothKits(t, func(t *testing.T, launch func(string, kitOptions) func() <-chan struct{}) {
+		server := natstest.Start(t)
+		nc := server.Connect(t)
+		ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+		gate, err := nc.SubscribeSync(gateSubject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: "k"})
+		deleted := make(chan struct{})
+		var once sync.Once
+		answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
+			if delivered {
+				once.Do(func() {
+					defer close(deleted)
+					err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, laneOfK())
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			return stream.QueuePhaseSharedStream
+		})
+		launch(server.URL(), kitOptions{Concurrency: 1, AckWaitMS: 1000})
+		<-deleted
+		ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+		begun, err := gate.NextMsg(30 * time.Second)
+		if err != nil {
+			t.Fatalf("the slot is not free: %v", err)
+		}
+		if err := begun.Respond(nil); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -82,7 +82,10 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 	//nolint:contextcheck // the context of all handlers, which outlives the attempt's
 	held, ended, canceled, err := r.prepareOrdered(r.working, m)
 	switch {
-	case err != nil: // the runner is stopping
+	case err != nil: // the runner is stopping, or could not take the lease
+		if r.working.Err() == nil {
+			r.logLaneFailure(ctx, m.ordered.lane, err)
+		}
 		r.observeAndLogAttempt(m.start, m.attempt, m.began, HandedBack, failureOutcome(err))
 		r.handBack(m, 0)
 	case !held:
@@ -110,7 +113,8 @@ func (r *runner) runOrdered(ctx context.Context, m *message) {
 }
 
 // prepareOrdered takes the lease of a message, and then determines whether its execution has ended
-// or has been canceled. It starts over if that took so long that little of the lease is left.
+// or has been canceled. It starts over if that took so long that little of the lease is left. It
+// returns an error if ctx ends, or if the lease cannot be taken within AckWait.
 func (r *runner) prepareOrdered(ctx context.Context, m *message) (
 	held, ended, canceled bool, err error,
 ) {

@@ -202,7 +202,7 @@ func (r *runner) runNextFrom(
 		asking = r.working
 	}
 	if r.mayBegin(asking, js, l, c.Layout) {
-		r.runPulled(ctx, msg)
+		r.runPulled(ctx, l.number, msg)
 		return true, nil
 	}
 	r.freeSlot()
@@ -224,7 +224,7 @@ func (r *runner) runHeld(
 	}
 	msg := c.held.release()
 	c.held = nil
-	r.runPulled(ctx, msg)
+	r.runPulled(ctx, l.number, msg)
 	return true, nil
 }
 
@@ -311,14 +311,14 @@ func (h *heldMessage) release() jetstream.Msg {
 
 // runPulled runs an execution from a lane, and waits until its message is acknowledged or returned
 // to the server. The caller has taken a concurrency slot.
-func (r *runner) runPulled(ctx context.Context, msg jetstream.Msg) {
+func (r *runner) runPulled(ctx context.Context, lane int, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
 		_ = msg.NakWithDelay(nakDelay)
 		return
 	}
 	r.unacknowledged.Add(1)
-	o := &leaseState{ended: make(chan struct{})}
+	o := &leaseState{ended: make(chan struct{}), lane: lane}
 	//nolint:contextcheck // what a handler has done is reported after ctx has ended, too
 	r.beginAttempt(msg, o)
 	<-o.ended
@@ -405,6 +405,7 @@ type leaseState struct {
 	until time.Time     // end of the lease, zero before takeLease; guarded by inFlightMessages.mu
 	lost  bool          // whether the lease has expired; guarded by inFlightMessages.mu
 	ended chan struct{} // closed when the message was acknowledged, handed back or given up
+	lane  int           // the number of the lane, from 0
 }
 
 // A lease is the period in which a handler may work on a message of a lane. No other member gets
@@ -461,22 +462,30 @@ func (u *inFlightMessages) hasLeaseLocked(m *message, now time.Time) bool {
 }
 
 // takeLease begins the lease of a message of a lane. It returns false if the message has been
-// delivered to another member, or is no longer pending. It retries until there is a response or ctx
-// ends.
+// delivered to another member, or is no longer pending. It retries until there is a response,
+// AckWait has passed, or ctx ends. After AckWait the server delivers the message again, if the
+// consumer still exists.
 func (u *inFlightMessages) takeLease(ctx context.Context, m *message) (bool, error) {
-	for {
-		until, isLast, err := u.sendHeartbeat(ctx, m)
+	trying, cancel := context.WithTimeout(ctx, u.ackWait)
+	defer cancel()
+	var failure error
+	for trying.Err() == nil {
+		until, isLast, err := u.sendHeartbeat(trying, m)
 		if err == nil {
 			u.mu.Lock()
 			defer u.mu.Unlock()
 			m.ordered.until, m.ordered.lost = until, !isLast
 			return isLast, nil
 		}
-		if ctx.Err() != nil {
-			return false, ctx.Err()
+		if failure == nil || trying.Err() == nil {
+			failure = err
 		}
-		sleep(ctx, 100*time.Millisecond)
+		sleep(trying, 100*time.Millisecond)
 	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return false, fmt.Errorf("the lease was not confirmed within %s: %w", u.ackWait, failure)
 }
 
 // renewLease sends a heartbeat for a message of a lane. It extends the lease if the heartbeat is

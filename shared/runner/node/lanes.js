@@ -14,6 +14,9 @@ const tries = 20; // questions without a responder before reports count as not r
 // returns is ignored.
 export class Lost extends Error {}
 
+// LeaseNotTaken means that the server has not confirmed the first heartbeat for a message of a lane within the ack wait.
+export class LeaseNotTaken extends Error {}
+
 // secondHeartbeat is the time from the start of a handler to the second heartbeat, in milliseconds. A leader of a consumer
 // confirms a heartbeat before its followers know of it. If the leader stops at that moment, the next one redelivers the message,
 // but not within the first 500 ms.
@@ -50,18 +53,23 @@ export class Lease {
 
   /**
    * take begins the lease. It returns false if the message has been delivered to another member, or is no longer pending. It
-   * asks until there is an answer.
+   * asks until there is an answer, and throws LeaseNotTaken when there was none within the ack wait. Then the server delivers the
+   * message again, if the consumer still exists.
    * @param {{ msg: LaneMessage }} delivery
    * @param {AbortSignal} working
    */
   async take(delivery, working) {
+    const end = performance.now() + this.ackWait;
     while (!working.aborted && !this.nc.isClosed()) {
       try {
-        const { until, isLast } = await this.sendHeartbeat(delivery.msg);
+        const { until, isLast } = await this.sendHeartbeat(delivery.msg, Math.max(end - performance.now(), 1));
         this.until = until;
         this.lost = !isLast;
         return isLast;
-      } catch {
+      } catch (failure) {
+        if (performance.now() >= end) {
+          throw new LeaseNotTaken(`the lease was not confirmed within ${this.ackWait} ms: ${failure}`);
+        }
         await pause(100);
       }
     }
@@ -89,10 +97,11 @@ export class Lease {
    * sendHeartbeat sends a heartbeat, waits for its confirmation, and reports whether the consumer has delivered nothing after
    * this message, which is still pending.
    * @param {LaneMessage} msg
+   * @param {number} [timeout] in milliseconds
    */
-  async sendHeartbeat(msg) {
+  async sendHeartbeat(msg, timeout = this.ackWait) {
     const sent = performance.now();
-    await this.nc.request(msg.reply, "+WPI", { timeout: this.ackWait });
+    await this.nc.request(msg.reply, "+WPI", { timeout });
     const until = sent + this.ackWait * 0.8;
     try {
       const info = await this.manager.consumers.info(msg.stream, msg.consumer);

@@ -6,7 +6,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, nanos } from "@nats-io/transport-node";
-import { Held, LaneMessage, Lease, Lost, consumerNotFound, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
+import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
@@ -56,6 +56,8 @@ const pullExpiryShared = 1000;
 // returnDelay is the delay, in milliseconds, before a message that a stopping runner has not begun is redelivered. Without it, the
 // server could give it to the same runner again, whose request has not ended yet, until no attempt is left.
 const returnDelay = 100;
+// laneFailure is logged when the consumer of a lane cannot be used.
+const laneFailure = "a lane of ordered executions cannot be taken";
 // lostLease is the reason why an execution with an order key is given up.
 const lostLease = "another member may have the execution: the runner was frozen or cut off, or NATS delivered the message again";
 
@@ -384,7 +386,7 @@ export async function run(nc, options, handler, stop) {
           await idle(latest);
           continue;
         }
-        log(o, { result: "a lane of ordered executions cannot be taken", error: reason(failure) });
+        log(o, { result: laneFailure, error: reason(failure) });
         await idle(followEvery);
       }
     }
@@ -545,7 +547,7 @@ export async function run(nc, options, handler, stop) {
     /** @param {LaneMessage} msg */
     async function begin(msg) {
       const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, new Lease(nc, manager, o.ackWait))
-        .catch((failure) => log(o, { result: "not reported", error: reason(failure) }));
+        .catch((failure) => log(o, { result: failure instanceof LeaseNotTaken ? laneFailure : "not reported", error: reason(failure) }));
       underway.add(one);
       await one;
       underway.delete(one);
@@ -749,7 +751,7 @@ async function readSettings(nc, queue) {
 }
 
 /**
- * attempt runs one message to an acknowledgement. It throws only when the connection is closed.
+ * attempt runs one message to an acknowledgement. It throws when the connection is closed, and LeaseNotTaken.
  * @param {NatsConnection} nc
  * @param {JetStream} js
  * @param {Options} o
@@ -794,7 +796,7 @@ async function attempt(nc, js, o, handler, working, deliveries, cancellations, m
 }
 
 /**
- * perform runs an execution, and reports it. It throws only when the connection is closed.
+ * perform runs an execution, and reports it. It throws when the connection is closed, and LeaseNotTaken.
  * @param {NatsConnection} nc
  * @param {JetStream} js
  * @param {Options} o
