@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -363,4 +364,66 @@ func TestAMessageOfADeletedConsumerFreesItsSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A runner that is stopped hands back a message that it holds, unless the server has delivered the
+// message to another member meanwhile.
+func TestAStoppedRunnerHandsBackWhatItHolds(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprintf("delivered again %t", again), func(t *testing.T) {
+			t.Parallel()
+			forBothKits(t, func(
+				t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
+			) {
+				h := holdNewer(t, launch, 5)
+				want := 1
+				if again {
+					h.deliverAgain(t)
+					want = 0
+				}
+				<-h.stop()
+				if naks := h.answers.countNaks(h.nc); naks != want {
+					t.Errorf("handed back %d times, want %d", naks, want)
+				}
+			})
+		})
+	}
+}
+
+// deliverAgain makes the server deliver the held message again, to the test.
+func (h *heldLane) deliverAgain(t *testing.T) {
+	t.Helper()
+	if err := h.nc.Publish(h.held.Subject, []byte("-NAK")); err != nil {
+		t.Fatal(err)
+	}
+	for string(h.answers.next().Data) != "-NAK" { // heartbeats
+	}
+	lane, err := h.js.Consumer(t.Context(), stream.ExecutionsName, laneOfK())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lane.Next(jetstream.FetchMaxWait(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countNaks returns how often the message was handed back in answers that have arrived.
+func (a *laneAnswers) countNaks(nc *nats.Conn) (naks int) {
+	a.t.Helper()
+	if err := nc.Flush(); err != nil {
+		a.t.Fatal(err)
+	}
+	for {
+		if pending, _, err := a.sub.Pending(); err != nil || pending == 0 {
+			return naks
+		}
+		msg, err := a.sub.NextMsg(time.Second)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		if strings.HasPrefix(string(msg.Data), "-NAK") {
+			naks++
+		}
+	}
 }

@@ -100,7 +100,7 @@ func (r *runner) consumeLane(
 func (r *runner) finishHeld(js jetstream.JetStream, l *lane) {
 	consumers := []*laneConsumer{&l.shared, &l.own}
 	handBack := func(c *laneConsumer) {
-		_ = c.held.release().NakWithDelay(nakDelay) // not begun, so another member may have it
+		r.handBackWithoutLease(r.working, c.held.release())
 		c.held = nil
 	}
 	for _, c := range consumers {
@@ -314,7 +314,7 @@ func (h *heldMessage) release() jetstream.Msg {
 func (r *runner) runPulled(ctx context.Context, lane int, msg jetstream.Msg) {
 	if ctx.Err() != nil && !r.isLastAttempt(msg) {
 		r.freeSlot()
-		_ = msg.NakWithDelay(nakDelay)
+		r.handBackWithoutLease(ctx, msg)
 		return
 	}
 	r.unacknowledged.Add(1)
@@ -353,8 +353,23 @@ func (r *runner) pullLane(
 	if r.reserveSlot(ctx, msg) {
 		return msg, nil
 	}
-	_ = msg.NakWithDelay(nakDelay)
+	r.handBackWithoutLease(ctx, msg)
 	return nil, nil
+}
+
+// lastDeliveryTimeout is how long handBackWithoutLease waits for the consumer's leader.
+const lastDeliveryTimeout = 2 * time.Second
+
+// handBackWithoutLease returns a message of a lane that has not begun to the group. It does nothing
+// if the message is not the consumer's last delivery, or if the leader does not respond in time. A
+// server accepts a negative acknowledgment of an earlier delivery, too, and would deliver the
+// message to a third member while the second one works on it. ctx may have ended.
+func (r *runner) handBackWithoutLease(ctx context.Context, msg jetstream.Msg) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeliveryTimeout)
+	defer cancel()
+	if isLast, err := stream.IsLastDelivery(ctx, r.underway.js, msg); err == nil && isLast {
+		_ = msg.NakWithDelay(nakDelay)
+	}
 }
 
 // reserveSlot reserves a concurrency slot for a message of a lane. It returns false if no slot is

@@ -102,16 +102,42 @@ export class Lease {
   async sendHeartbeat(msg, timeout = this.ackWait) {
     const sent = performance.now();
     await this.nc.request(msg.reply, "+WPI", { timeout });
-    const until = sent + this.ackWait * 0.8;
-    try {
-      const info = await this.manager.consumers.info(msg.stream, msg.consumer);
-      return { until, isLast: info.num_ack_pending > 0 && info.delivered.consumer_seq === msg.consumerSeq };
-    } catch (failure) {
-      if (failure instanceof JetStreamApiError && (failure.code === consumerNotFound || failure.code === streamNotFound)) {
-        return { until, isLast: false };
-      }
-      throw failure;
+    return { until: sent + this.ackWait * 0.8, isLast: await isLastDelivery(this.manager, msg) };
+  }
+}
+
+/**
+ * isLastDelivery reports whether the consumer has delivered nothing after a message, which is still pending.
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {LaneMessage} msg
+ */
+async function isLastDelivery(manager, msg) {
+  try {
+    const info = await manager.consumers.info(msg.stream, msg.consumer);
+    return info.num_ack_pending > 0 && info.delivered.consumer_seq === msg.consumerSeq;
+  } catch (failure) {
+    if (failure instanceof JetStreamApiError && (failure.code === consumerNotFound || failure.code === streamNotFound)) {
+      return false;
     }
+    throw failure;
+  }
+}
+
+/**
+ * handBack hands a message of a lane back that has not begun. It does nothing if that is not the consumer's last delivery, or if
+ * there is no answer in time: a server accepts the return of an earlier delivery, too, and would give the message to a third
+ * member while the second one works on it.
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {LaneMessage} msg
+ * @param {number} delay in milliseconds
+ */
+export async function handBack(manager, msg, delay) {
+  try {
+    if (await Promise.race([isLastDelivery(manager, msg), pause(askTimeout, false, { ref: false })])) {
+      msg.nak(delay);
+    }
+  } catch {
+    // There is no answer, or the connection is closed.
   }
 }
 

@@ -6,7 +6,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { createInbox, nanos } from "@nats-io/transport-node";
-import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
+import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, handBack, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
 /** @typedef {import("./contract.js").Execution} Execution */
@@ -397,14 +397,14 @@ export async function run(nc, options, handler, stop) {
      * run. It hands back the rest, and what may not begin while handlers may go on.
      */
     async function finishHeld() {
-      const handBack = (/** @type {boolean} */ fromOwn, /** @type {Held} */ waiting) => {
+      const giveBack = async (/** @type {boolean} */ fromOwn, /** @type {Held} */ waiting) => {
         waiting.release();
         held.delete(fromOwn);
-        unlessClosed(() => waiting.msg.nak(returnDelay)); // not begun: for another member
+        await handBack(manager, waiting.msg, returnDelay);
       };
       for (const [fromOwn, waiting] of [...held]) {
         if (!isLastAttempt(waiting.msg)) {
-          handBack(fromOwn, waiting);
+          await giveBack(fromOwn, waiting);
         }
       }
       while (!working.signal.aborted && held.size > 0) {
@@ -417,7 +417,7 @@ export async function run(nc, options, handler, stop) {
         }
       }
       for (const [fromOwn, waiting] of [...held]) {
-        handBack(fromOwn, waiting);
+        await giveBack(fromOwn, waiting);
       }
     }
 
@@ -467,7 +467,7 @@ export async function run(nc, options, handler, stop) {
         }
         placed ||= await placeFor(msg);
         if (!placed || (stop.aborted && !isLastAttempt(msg))) {
-          msg.nak(returnDelay);
+          await handBack(manager, msg, returnDelay);
           return false;
         }
         // If that cannot be found out now, the message is kept, too: dropped, it would be out until the ack wait is over.
