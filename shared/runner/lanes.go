@@ -544,7 +544,7 @@ func (u *inFlightMessages) sendHeartbeat(
 func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 	subject := m.layout.ProgressSubject(m.start.Queue, m.start.WorkflowID, m.start.ID)
 	for tries := 0; ; tries++ {
-		ended, err := stream.HasFinalReport(ctx, r.nc, subject)
+		ended, err := r.hasFinalReport(ctx, subject)
 		switch {
 		case err == nil:
 			return ended, nil
@@ -556,6 +556,17 @@ func (r *runner) hasEnded(ctx context.Context, m *message) (bool, error) {
 		sleep(ctx, 100*time.Millisecond)
 	}
 }
+
+// hasFinalReport asks for the last report on a subject once. A response may be lost with the
+// connection.
+func (r *runner) hasFinalReport(ctx context.Context, subject string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportReadTimeout)
+	defer cancel()
+	return stream.HasFinalReport(ctx, r.nc, subject)
+}
+
+// reportReadTimeout is the maximum duration of one request for the last report.
+const reportReadTimeout = 2 * time.Second
 
 // maxReportReadFailures is the maximum number of requests for the last report that may fail because
 // there are no responders. After that, the runner assumes that its NATS account lacks the

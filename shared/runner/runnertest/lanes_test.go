@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -201,6 +202,47 @@ func TestAnOrderedExecutionThatHasEndedIsNotRunAgain(t *testing.T) {
 	}
 	if !slices.Equal(got, ids) {
 		t.Errorf("handlers began with %v, and not with %v", got, ids)
+	}
+}
+
+// A runner asks again whether an ordered execution has ended if the response is lost.
+func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := js.Stream(t.Context(), stream.ProgressName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The server must not respond.
+	config := reports.CachedInfo().Config
+	config.AllowDirect = false
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	if _, err := nc.Subscribe("$JS.API.DIRECT.GET."+stream.ProgressName+".>", func(msg *nats.Msg) {
+		if asked++; asked == 1 {
+			return
+		}
+		notFound := nats.NewMsg(msg.Reply)
+		notFound.Header.Set("Status", "404")
+		if err := msg.RespondMsg(notFound); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, nc, runner.Options{}, func(context.Context, runner.Execution) (any, error) {
+		return nil, nil
+	})
+	id := ingress.Start(t, runnertest.Post{OrderKey: "a"})
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
 	}
 }
 
