@@ -359,16 +359,18 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 // whose transactions store the causes of events.
 func (e *executor) startEventPublishing(ctx context.Context) {
 	made := events.New(events.Config{
-		Store:         e.records,
-		Directory:     e.directory,
-		JetStream:     e.JetStream,
-		Queues:        e.waits,
-		Caller:        uuid.NewString(),
-		Trusted:       func() bool { return e.databaseCopy.UnusableReason() == nil },
-		Current:       e.editor.EnsureCurrent,
-		AwaitRecorded: func(ctx context.Context) { recorder.AwaitRecorded(ctx, e.JetStream) },
-		DedupWindow:   e.config.DedupWindow,
-		Log:           e.Log,
+		Store:     e.records,
+		Directory: e.directory,
+		JetStream: e.JetStream,
+		Queues:    e.waits,
+		Caller:    uuid.NewString(),
+		Trusted:   func() bool { return e.databaseCopy.UnusableReason() == nil },
+		Current:   e.editor.EnsureCurrent,
+		AwaitRecorded: func(ctx context.Context, queue string) {
+			recorder.AwaitQueueRecorded(ctx, e.JetStream, queue)
+		},
+		DedupWindow: e.config.DedupWindow,
+		Log:         e.Log,
 	})
 	e.records.SetFailureCause(made.FailureCause)
 	e.Go(ctx, made.Run)

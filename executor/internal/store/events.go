@@ -32,8 +32,9 @@ type Events interface {
 	// HasEventCauses reports whether there are undecided causes.
 	HasEventCauses(ctx context.Context) (bool, error)
 
-	// UnpublishedEvents returns at most limit unpublished events, oldest first.
-	UnpublishedEvents(ctx context.Context, limit int) ([]Event, error)
+	// UnpublishedEvents returns at most limit unpublished events, oldest first. It leaves out those
+	// that start a workflow in exceptWorkflows.
+	UnpublishedEvents(ctx context.Context, exceptWorkflows []string, limit int) ([]Event, error)
 
 	// MarkEventsPublished marks events as published.
 	MarkEventsPublished(ctx context.Context, ids []string, at time.Time) error

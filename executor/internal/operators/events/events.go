@@ -38,6 +38,9 @@ const (
 	// loopPassTimeout limits one pass of either loop: publishing events, or checking for
 	// conditions.
 	loopPassTimeout = 15 * time.Second
+	// queuePublishTimeout limits how long a page of one queue's events is published. It is a
+	// fraction of loopPassTimeout, so that pages of other queues follow.
+	queuePublishTimeout = 5 * time.Second
 	// failureLogInterval is the minimum interval between log lines about a persistent failure.
 	failureLogInterval = time.Minute
 	// clockSkew is the maximum assumed lag of a runner's clock.
@@ -64,9 +67,9 @@ type Config struct {
 	Trusted func() bool
 	// Current returns an error if the directory lacks any change made before the call.
 	Current func(context.Context) error
-	// AwaitRecorded waits until everything in the streams at the time of the call is recorded, or
-	// until its context is done.
-	AwaitRecorded func(context.Context)
+	// AwaitRecorded waits until everything in a queue's streams at the time of the call is
+	// recorded, or until its context is done.
+	AwaitRecorded func(ctx context.Context, queue string)
 	// DedupWindow is the length of the stream's deduplication window.
 	DedupWindow time.Duration
 	Log         logrus.FieldLogger

@@ -22,6 +22,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
+	"github.com/hookstart/hookstart/shared/retry"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -67,7 +69,7 @@ func start(t *testing.T, setting registry.EventSubscription) *rig {
 		Log:           logtest.Quiet(),
 		Trusted:       func() bool { return true },
 		Current:       r.EnsureCurrent,
-		AwaitRecorded: func(context.Context) {},
+		AwaitRecorded: func(context.Context, string) {},
 		DedupWindow:   stream.DefaultSettings.DedupWindow,
 	})
 	records.SetFailureCause(r.FailureCause)
@@ -208,12 +210,13 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.failures("orders", 0, 3)
 	r.check(r.makeEvents(t.Context())) // then the process crashes
 	next := New(r.config)
-	waiting, err := r.store.UnpublishedEvents(t.Context(), 10)
+	waiting, err := r.store.UnpublishedEvents(t.Context(), nil, 10)
 	r.check(err)
 	if len(waiting) != 3 {
 		t.Fatalf("%+v", waiting)
 	}
-	published, err := next.publishBatch(t.Context(), waiting) // then it crashes before marking them
+	// The next process crashes before marking them.
+	published, _, err := next.publishBatch(t.Context(), waiting)
 	r.check(err)
 	if len(published) != 3 {
 		t.Fatalf("%q", published)
@@ -227,7 +230,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	old := waiting[0]
 	old.DecidedAt = time.Now().Add(-2 * r.config.DedupWindow)
 	caughtUp := false
-	r.config.AwaitRecorded = func(ctx context.Context) {
+	r.config.AwaitRecorded = func(ctx context.Context, _ string) {
 		caughtUp = true
 		_, err := r.store.Apply(ctx, store.Batch{New: []store.Record{{
 			ID:         executionID(old),
@@ -247,12 +250,107 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.check(err)
 	r.check(executions.Purge(t.Context()))
 	r.taken = executions.CachedInfo().State.LastSeq
-	if published, err := r.publishBatch(t.Context(), []store.Event{old}); err != nil ||
-		len(published) != 1 || !caughtUp {
+	published, _, err = r.publishBatch(t.Context(), []store.Event{old})
+	if err != nil || len(published) != 1 || !caughtUp {
 		t.Errorf("%q, %v, caught up: %v", published, err, caughtUp)
 	}
 	if _, inputs := r.executions(); len(inputs) != 0 {
 		t.Errorf("an old event was published again: %+v", inputs)
+	}
+}
+
+// decided stores n events, decided at a time, that start a workflow, in place of a failure of
+// orders.
+func (r *rig) decided(workflowID string, n int, at time.Time) {
+	r.failures("orders", 1_000, 1_001)
+	r.t.Helper()
+	w, ok := r.Directory.Workflow(workflowID)
+	if !ok {
+		r.t.Fatalf("no workflow %s", workflowID)
+	}
+	r.check(r.store.DecideEvents(r.t.Context(), at, at, func(
+		causes []store.EventCause, _ []store.Event,
+	) (made []store.Event, used []string) {
+		for _, c := range causes {
+			used = append(used, c.ID)
+		}
+		for i := range n {
+			made = append(made, eventOf(at, []store.EventCause{{
+				ID:        fmt.Sprint(workflowID, " ", i),
+				AccountID: w.Record.AccountID,
+				Kind:      registry.EventExecutionFailed,
+				At:        at,
+			}}, w.Record))
+		}
+		return made, used
+	}))
+}
+
+// A queue that takes no message does not stop the events of other queues, however many of its own
+// events are older, and even if its events wait until everything in its streams is recorded.
+func TestAFullQueueStopsNoOther(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.EventSubscription{})
+	r.CreateWorkflow(t, "stuck", "free", false)
+	_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "stuck", AccountID: "on-free", Name: "stuck", Queue: "full",
+		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+	})
+	r.check(err)
+	runnertest.NewIngress(t, r.JetStream.Conn()).MoveToOwnStream(t, "full")
+	resize := func(maxBytes int64) {
+		t.Helper()
+		own, err := r.JetStream.Stream(t.Context(), stream.OwnStreamName("full"))
+		r.check(err)
+		config := own.CachedInfo().Config
+		config.MaxBytes = maxBytes
+		_, err = r.JetStream.UpdateStream(t.Context(), config)
+		r.check(err)
+	}
+	resize(1)
+	r.decided("stuck", maxPublishBatch+1, time.Now().Add(-time.Minute))
+	r.failures("orders", 0, 1)
+	r.check(r.makeEvents(t.Context()))
+	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
+		t.Errorf("publish: %v", err)
+	}
+	r.wantKinds(registry.EventExecutionFailed)
+
+	// From now on, all waiting events are in one page.
+	older, err := r.store.UnpublishedEvents(t.Context(), nil, maxPublishBatch)
+	r.check(err)
+	for _, event := range older {
+		r.check(r.store.MarkEventsPublished(t.Context(), []string{event.ID}, time.Now()))
+	}
+	resize(-1)
+	r.config.DedupWindow = time.Minute // the events of the queue are older than half of it
+	r.config.AwaitRecorded = func(ctx context.Context, queue string) {
+		if queue == "full" {
+			<-ctx.Done()
+		}
+	}
+	r.failures("orders", 1, 2)
+	r.check(r.makeEvents(t.Context()))
+	brief, cancel := context.WithTimeout(t.Context(), loopPassTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.publish(brief) }()
+	executions, err := r.JetStream.Stream(t.Context(), stream.ExecutionsName)
+	r.check(err)
+	retry.Until(brief, 10*time.Millisecond, func() bool {
+		_, err := executions.GetMsg(brief, r.taken+1)
+		return err == nil
+	})
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("publish does not wait")
+	}
+	r.wantKinds(registry.EventExecutionFailed)
+
+	r.config.AwaitRecorded = func(context.Context, string) {}
+	r.check(r.publish(t.Context()))
+	if left, err := r.store.UnpublishedEvents(t.Context(), nil, 1); err != nil || len(left) > 0 {
+		t.Errorf("left: %+v, %v", left, err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,37 +20,80 @@ import (
 // maxPublishBatch is the maximum number of events marked as published together.
 const maxPublishBatch = 50
 
-// publish publishes the start messages of decided events, and marks the events as published.
+// publish publishes the start messages of decided events, and marks the events as published. It
+// leaves out the workflows of a queue that takes no message, so that it reaches the events of all
+// other queues. It returns the errors of those that failed.
 func (e *Events) publish(ctx context.Context) error {
+	var failedWorkflows []string
+	var failures error
 	for {
-		waiting, err := e.config.Store.UnpublishedEvents(ctx, maxPublishBatch)
+		waiting, err := e.config.Store.UnpublishedEvents(ctx, failedWorkflows, maxPublishBatch)
 		if err != nil || len(waiting) == 0 {
-			return err
+			return errors.Join(failures, err)
 		}
-		published, err := e.publishBatch(ctx, waiting)
-		err = errors.Join(err, e.config.Store.MarkEventsPublished(ctx, published, time.Now()))
-		if err != nil {
-			return err
+		published, failed, err := e.publishBatch(ctx, waiting)
+		failedWorkflows, failures = append(failedWorkflows, failed...), errors.Join(failures, err)
+		if err := e.config.Store.MarkEventsPublished(ctx, published, time.Now()); err != nil {
+			return errors.Join(failures, err)
 		}
 	}
 }
 
+// publishBatch publishes events. It publishes the events of each queue in order, until one fails,
+// and different queues at the same time. It returns the IDs of the events that were published, and
+// the workflows of those that were not.
 func (e *Events) publishBatch(
 	ctx context.Context, waiting []store.Event,
-) (published []string, err error) {
-	recorded, err := e.recordedExecutions(ctx, waiting)
-	if err != nil {
-		return nil, err
-	}
+) (published, failedWorkflows []string, err error) {
+	byQueue := map[string][]store.Event{}
 	for _, event := range waiting {
-		if !recorded[executionID(event)] {
-			if err := e.publishStart(ctx, event); err != nil {
-				return published, fmt.Errorf("%s: %w", event.ID, err)
-			}
+		queue := "" // of events whose workflow was deleted
+		if w, ok := e.config.Directory.Workflow(event.WorkflowID); ok {
+			queue = w.Record.Queue
 		}
-		published = append(published, event.ID)
+		byQueue[queue] = append(byQueue[queue], event)
 	}
-	return published, nil
+	var mu sync.Mutex
+	var publishing sync.WaitGroup
+	for queue, events := range byQueue {
+		publishing.Go(func() {
+			n, failure := e.publishToQueue(ctx, queue, events)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, event := range events[:n] {
+				published = append(published, event.ID)
+			}
+			for _, event := range events[n:] {
+				if !slices.Contains(failedWorkflows, event.WorkflowID) {
+					failedWorkflows = append(failedWorkflows, event.WorkflowID)
+				}
+			}
+			err = errors.Join(err, failure)
+		})
+	}
+	publishing.Wait()
+	return published, failedWorkflows, err
+}
+
+// publishToQueue publishes events of one queue until one fails, and returns how many it published.
+func (e *Events) publishToQueue(
+	ctx context.Context, queue string, events []store.Event,
+) (published int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queuePublishTimeout)
+	defer cancel()
+	recorded, err := e.recordedExecutions(ctx, queue, events)
+	if err != nil {
+		return 0, fmt.Errorf("queue %s: %w", queue, err)
+	}
+	for i, event := range events {
+		if recorded[executionID(event)] {
+			continue
+		}
+		if err := e.publishStart(ctx, event); err != nil {
+			return i, fmt.Errorf("queue %s: %s: %w", queue, event.ID, err)
+		}
+	}
+	return len(events), nil
 }
 
 // executionID returns the ID of the execution that an event starts.
@@ -56,15 +101,15 @@ func executionID(e store.Event) string {
 	return execution.IDForDelivery(e.WorkflowID, e.NodeID, execution.MarkEventID(e.ID))
 }
 
-// recordedExecutions returns the IDs of those events' executions that are recorded. If the first
-// event is older than half the deduplication window, the stream may no longer recognize its start
-// message as a duplicate. In that case, recordedExecutions first waits until everything in the
-// stream is recorded.
+// recordedExecutions returns the IDs of those executions of a queue's events that are recorded. If
+// the first event is older than half the deduplication window, the stream may no longer recognize
+// its start message as a duplicate. In that case, recordedExecutions first waits until everything
+// in the queue's streams is recorded.
 func (e *Events) recordedExecutions(
-	ctx context.Context, events []store.Event,
+	ctx context.Context, queue string, events []store.Event,
 ) (map[string]bool, error) {
 	if time.Since(events[0].DecidedAt) > e.config.DedupWindow/2 {
-		e.config.AwaitRecorded(ctx)
+		e.config.AwaitRecorded(ctx, queue)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

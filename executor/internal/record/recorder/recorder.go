@@ -280,6 +280,14 @@ func numPendingAfter(msg jetstream.Msg) uint64 {
 // connectionNumber returns the number of reconnects to NATS, which identifies the connection.
 func (r *Recorder) connectionNumber() uint64 { return r.js.Conn().Stats().Reconnects }
 
+// AwaitQueueRecorded waits until everything that the shared stream and the queue's own stream hold
+// at the time of the call is recorded, or until the context is done.
+func AwaitQueueRecorded(ctx context.Context, js jetstream.JetStream, queue string) {
+	for _, name := range []string{stream.ExecutionsName, stream.OwnStreamName(queue)} {
+		stream.AwaitConsumed(ctx, js, name, stream.RecorderConsumer)
+	}
+}
+
 // AwaitRecorded waits until everything that the streams of start messages hold at the time of the
 // call is recorded, or until the context is done.
 func AwaitRecorded(ctx context.Context, js jetstream.JetStream) {

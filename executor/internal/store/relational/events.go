@@ -115,9 +115,12 @@ func (s *Store) HasEventCauses(ctx context.Context) (exist bool, err error) {
 }
 
 // UnpublishedEvents implements store.Events.
-func (s *Store) UnpublishedEvents(ctx context.Context, limit int) ([]store.Event, error) {
+func (s *Store) UnpublishedEvents(
+	ctx context.Context, exceptWorkflows []string, limit int,
+) ([]store.Event, error) {
 	return Collect(ctx, s.db, "unpublished events", eventTable.scan,
-		eventTable.selectClause()+`WHERE published_at IS NULL ORDER BY decided_at, id LIMIT ?`, limit)
+		eventTable.selectClause()+`WHERE published_at IS NULL AND NOT (workflow_id = ANY (?))
+			ORDER BY decided_at, id LIMIT ?`, store.SanitizeTexts(exceptWorkflows), limit)
 }
 
 // MarkEventsPublished implements store.Events.

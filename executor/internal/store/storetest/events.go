@@ -72,9 +72,9 @@ func event(id string, at time.Time) store.Event {
 	}
 }
 
-func unpublished(t *testing.T, s store.Store) []store.Event {
+func unpublished(t *testing.T, s store.Store, exceptWorkflows ...string) []store.Event {
 	t.Helper()
-	found, err := s.UnpublishedEvents(t.Context(), 100)
+	found, err := s.UnpublishedEvents(t.Context(), exceptWorkflows, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +159,12 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		first, two := event("failed:"+id(1), epoch), event("failed:"+id(2), epoch)
 		if got := unpublished(t, s); !reflect.DeepEqual(got, []store.Event{first, two}) {
 			t.Errorf("%+v", got)
+		}
+		if got := unpublished(t, s, "other"); len(got) != 2 {
+			t.Errorf("without those of another workflow: %+v", got)
+		}
+		if got := unpublished(t, s, "other", "alerts"); len(got) != 0 {
+			t.Errorf("without those of the workflow: %+v", got)
 		}
 		published := epoch.Add(time.Second)
 		for range 2 {
