@@ -20,6 +20,10 @@ const (
 	CodeNoCluster             = 10074
 	CodeStoreFailed           = 10077 // a limit of the stream, or the disk
 	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
+	// CodeStreamOffline and CodeStreamOfflineReason, which names a reason, refuse a request about a
+	// stream whose servers are all down. They have the status 500.
+	CodeStreamOffline       = 10118
+	CodeStreamOfflineReason = 10194
 	// CodeDuplicateInProcess refuses a message with the same ID as another one that the server is
 	// still storing. Storing that other one may still fail.
 	CodeDuplicateInProcess = 10158

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,6 +24,8 @@ const (
 	// storageLowFrom is the used fraction at which storage space begins to count as low. It no
 	// longer does once the fraction falls below storageLowUntil.
 	storageLowFrom, storageLowUntil = 0.85, 0.80
+	// streamInfoTimeout is how long a stream may take to say how full it is.
+	streamInfoTimeout = 2 * time.Second
 	// maxWorkflowsPerAccount is the maximum number of workflows examined per account.
 	maxWorkflowsPerAccount = 100_000
 )
@@ -254,7 +257,7 @@ func storageStatesFor(
 }
 
 // storageStates returns the storage states of the streams, keyed by queue as in sharedObservations.
-// The state of the shared stream includes that of its NATS account.
+// The health of a stream that does not answer is unknown.
 func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, error) {
 	names, _, err := stream.Streams(ctx, e.config.JetStream)
 	if err != nil {
@@ -265,31 +268,54 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 		return nil, fmt.Errorf("the account of NATS: %w", err)
 	}
 	all := map[string]subjectState{}
-	for _, name := range append(names, stream.ExecutionsName) {
-		queue, own := stream.QueueOfStream(name)
-		executions, err := e.config.JetStream.Stream(ctx, name)
-		if own && errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // it was deleted in the meantime
-		}
-		if err != nil {
-			return nil, fmt.Errorf("stream %s: %w", name, err)
-		}
-		info := executions.CachedInfo()
-		part := usedShare(info.State.Bytes, info.Config.MaxBytes)
-		f := storageState(part, "The stream of executions",
+	var unanswered error
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, name := range names {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, streamInfoTimeout)
+			defer cancel()
+			executions, err := e.config.JetStream.Stream(ctx, name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return // it was deleted in the meantime
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			queue, _ := stream.QueueOfStream(name)
+			if err != nil {
+				all[queue] = subjectState{state: healthUnknown, queue: queue}
+				unanswered = errors.Join(unanswered, fmt.Errorf("stream %s: %w", name, err))
+				return
+			}
+			all[queue] = streamStorageState(executions.CachedInfo(), account)
+		})
+	}
+	asking.Wait()
+	e.logFailure(ctx, "how full a stream is cannot be looked up; it is tried again", unanswered)
+	return all, nil
+}
+
+// streamStorageState returns the storage state of a stream of start messages. That of the shared
+// stream includes the state of its NATS account.
+func streamStorageState(
+	info *jetstream.StreamInfo, account *jetstream.AccountInfo,
+) (f subjectState) {
+	queue, own := stream.QueueOfStream(info.Config.Name)
+	part := usedShare(info.State.Bytes, info.Config.MaxBytes)
+	switch other := fullestTier(account); {
+	case own:
+		f = storageState(part, "The stream of queue "+queue,
+			"When it is full, requests for the queue are answered 503.")
+	case other > part:
+		f = storageState(other, "The storage of NATS",
+			"When it is full, requests are answered 503.")
+	default:
+		f = storageState(part, "The stream of executions",
 			"From 90 % on, requests of the accounts that hold the most in it are answered 503; "+
 				"when it is full, all are.")
-		if own {
-			f = storageState(part, "The stream of queue "+queue,
-				"When it is full, requests for the queue are answered 503.")
-		} else if other := fullestTier(account); other > part {
-			f = storageState(other, "The storage of NATS",
-				"When it is full, requests are answered 503.")
-		}
-		f.queue = queue
-		all[queue] = f
 	}
-	return all, nil
+	f.queue = queue
+	return f
 }
 
 // fullestTier returns the used fraction (0 to 1) of the account's storage tier that has the least

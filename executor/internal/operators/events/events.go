@@ -10,7 +10,9 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -84,7 +86,8 @@ type Events struct {
 	// condition. Only WatchConditions uses it.
 	paces map[string]requestPace
 
-	failing map[string]time.Time // when each failure was last logged; only Run uses it
+	mu      sync.Mutex
+	failing map[string]time.Time // when each failure was last logged, by its message
 }
 
 // New returns an Events.
@@ -131,8 +134,10 @@ func shortened(text string) string {
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
-		e.logFailure("decided", e.makeEvents(ctx))
-		e.logFailure("published", e.publish(ctx))
+		e.logFailure(ctx, "operator events were not decided; it is tried again",
+			e.makeEvents(ctx))
+		e.logFailure(ctx, "operator events were not published; it is tried again",
+			e.publish(ctx))
 	})
 }
 
@@ -141,14 +146,13 @@ func (e *Events) Run(ctx context.Context) {
 func (e *Events) WatchConditions(ctx context.Context) {
 	e.runPeriodically(ctx, conditionCheckInterval, func(ctx context.Context) {
 		now := time.Now()
-		if leads, err := e.config.Store.AcquireEventLease(ctx, e.config.Caller, now,
-			now.Add(leaseDuration)); err != nil || !leads {
-			return
+		leads, err := e.config.Store.AcquireEventLease(ctx, e.config.Caller, now,
+			now.Add(leaseDuration))
+		if leads && err == nil {
+			err = e.updateConditions(ctx, now)
 		}
-		if err := e.updateConditions(ctx, now); err != nil && ctx.Err() == nil {
-			e.config.Log.WithError(err).Debug("conditions of operator events could not be looked " +
-				"for; it is tried again")
-		}
+		e.logFailure(ctx, "conditions of operator events were not looked for; it is tried again",
+			err)
 	})
 }
 
@@ -175,11 +179,17 @@ func (e *Events) runPeriodically(
 	})
 }
 
-// logFailure logs a failure, at most once per failureLogInterval.
-func (e *Events) logFailure(what string, err error) {
-	if err == nil || time.Since(e.failing[what]) < failureLogInterval {
+// logFailure logs a failure, each message at most once per failureLogInterval. It logs nothing if
+// ctx was canceled, because the executor stops.
+func (e *Events) logFailure(ctx context.Context, message string, err error) {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
-	e.failing[what] = time.Now()
-	e.config.Log.WithError(err).Warnf("operator events were not %s; it is tried again", what)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.failing[message]) < failureLogInterval {
+		return
+	}
+	e.failing[message] = time.Now()
+	e.config.Log.WithError(err).Warn(message)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -584,6 +585,77 @@ func TestLowStorage(t *testing.T) {
 		registry.EventStorageLow+registry.EventRecoveredSuffix)
 	if inputs[0].Text == "" || inputs[0].WorkflowID != "" {
 		t.Errorf("%+v", inputs[0])
+	}
+}
+
+// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
+// are down.
+type offlineStream struct {
+	jetstream.JetStream
+
+	name string
+}
+
+func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if name == o.name {
+		return nil, &jetstream.APIError{
+			Code: 500, ErrorCode: stream.CodeStreamOffline, Description: "stream is offline",
+		}
+	}
+	return o.JetStream.Stream(ctx, name)
+}
+
+// A stream that is offline neither ends its own conditions nor hides those of others.
+func TestConditionsWhileAStreamIsOffline(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.EventSubscription{
+		Kinds: []string{
+			registry.EventStorageLow,
+			registry.EventStorageLow + registry.EventRecoveredSuffix,
+		},
+	})
+	_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "orders", AccountID: "on-pro", Name: "orders", Queue: "apart",
+		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+	})
+	r.check(err)
+	own := stream.Layout{Own: true}
+	runnertest.NewIngress(t, r.JetStream.Conn()).MoveToOwnStream(t, "apart")
+	fill := func(name, subject string) {
+		t.Helper()
+		from, err := r.JetStream.Stream(t.Context(), name)
+		r.check(err)
+		config := from.CachedInfo().Config
+		config.MaxBytes = 100_000
+		_, err = r.JetStream.UpdateStream(t.Context(), config)
+		r.check(err)
+		for range 9 {
+			_, err := r.JetStream.Publish(t.Context(), subject, make([]byte, 10_000))
+			r.check(err)
+		}
+	}
+	fill(own.StreamName("apart"), own.StartSubject("apart", "orders", "node"))
+	r.lookAt(time.Now())
+	if i := r.wantKinds(registry.EventStorageLow)[0]; i.Queue != "apart" {
+		t.Errorf("%+v", i)
+	}
+	var lines logtest.Buffer
+	log := logtest.Quiet()
+	log.SetOutput(&lines)
+	r.config.Log = log
+	r.config.JetStream = offlineStream{r.JetStream, own.StreamName("apart")}
+	fill(stream.ExecutionsName, stream.StartSubject("default", "orders", "node"))
+	r.taken += 9
+	r.lookAt(time.Now())
+	r.lookAt(time.Now())
+	if i := r.wantKinds(registry.EventStorageLow)[0]; i.Queue != "" {
+		t.Errorf("%+v", i)
+	}
+	if open, err := r.store.EventConditions(t.Context()); err != nil || len(open) != 2 {
+		t.Errorf("%+v, %v", open, err)
+	}
+	if n := strings.Count(lines.String(), "offline"); n != 1 {
+		t.Errorf("%d lines about the stream: %s", n, lines.String())
 	}
 }
 
