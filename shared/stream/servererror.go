@@ -20,8 +20,8 @@ const (
 	CodeNoCluster             = 10074
 	CodeStoreFailed           = 10077 // a limit of the stream, or the disk
 	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
-	// CodeStreamOffline and CodeStreamOfflineReason, which names a reason, refuse a request about a
-	// stream whose servers are all down. They have the status 500.
+	// CodeStreamOffline and CodeStreamOfflineReason, whose text names a reason, refuse a request
+	// about a stream whose servers are all down, or cannot run it. Their status is 500.
 	CodeStreamOffline       = 10118
 	CodeStreamOfflineReason = 10194
 	// CodeDuplicateInProcess refuses a message with the same ID as another one that the server is

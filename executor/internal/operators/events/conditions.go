@@ -190,6 +190,8 @@ func queueStates(
 			ends:   fmt.Sprintf("Queue %s is attended again.", q.Name),
 		}
 		switch waits := q.UnattendedDuration(now); {
+		case q.Incomplete:
+			f.state = healthUnknown
 		case waits >= unattendedAfter:
 			f.state = healthBad
 		case !q.PausedSince.IsZero():

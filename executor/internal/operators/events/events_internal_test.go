@@ -506,6 +506,20 @@ func TestAnUnattendedQueueAndItsEnd(t *testing.T) {
 	r.wantKinds(registry.EventQueueUnattended + registry.EventRecoveredSuffix)
 }
 
+// Whether a queue is attended is unknown while its own stream does not answer.
+func TestAQueueOfWhichTheStreamDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, waiting := range []uint64{0, 1} {
+		states := queueStates(now, []*registry.Workflow{{Queue: "q"}}, []queues.Queue{
+			{Name: "q", Waiting: waiting, Oldest: now.Add(-time.Hour), Incomplete: true},
+		})
+		if state := states["q"]; len(states) != 1 || state.state != healthUnknown {
+			t.Errorf("%d wait: %+v", waiting, states)
+		}
+	}
+}
+
 func TestARefusedSenderAndItsEnd(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{

@@ -17,6 +17,7 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // Error describes why a call failed. All of it except Cause may be shown to operators.
@@ -200,7 +201,8 @@ func isNATSUnavailable(err error) bool {
 		}
 	}
 	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && refused.Code == 503
+	return ok && (refused.Code == 503 || refused.ErrorCode == stream.CodeStreamOffline ||
+		refused.ErrorCode == stream.CodeStreamOfflineReason)
 }
 
 // isDatabaseUnavailable pings the database after an unknown error, and reports whether the ping

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -51,21 +53,34 @@ func (s *Service) moveQueue(
 			if err != nil {
 				return none, err
 			}
-			all, err := s.config.Queues.Poll(ctx)
-			// A newly created consumer may have no leader yet.
-			for n := 0; isNATSUnavailable(err) && retry.SleepBackoff(ctx, n) == nil; n++ {
-				all, err = s.config.Queues.Poll(ctx)
-			}
+			moved, err := s.pollMovedQueue(ctx, name)
 			if err != nil {
 				return none, err
 			}
-			for _, q := range all {
-				if q.Name == name {
-					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
-				}
-			}
-			return none, notFound("queue", name, "")
+			return s.apiQueue(moved, s.sharedQueues(caller)[name]), nil
 		})
+}
+
+// pollMovedQueue returns the state of a queue that has just moved. It waits until the stream to
+// which the queue moved answers, but not for long, because the move is complete.
+func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.Queue, err error) {
+	for n := 0; ; n++ {
+		all, err := s.config.Queues.Poll(ctx)
+		if isNATSUnavailable(err) && retry.SleepBackoff(ctx, n) == nil {
+			continue
+		}
+		if err != nil {
+			return none, err
+		}
+		i := slices.IndexFunc(all, func(q queues.Queue) bool { return q.Name == name })
+		if i < 0 {
+			return none, notFound("queue", name, "")
+		}
+		if !all[i].Incomplete || n >= 10 {
+			return all[i], nil
+		}
+		retry.Sleep(ctx, retry.Backoff(n))
+	}
 }
 
 // apiQueueStream returns the settings of a queue's own stream, or nil if it has none.

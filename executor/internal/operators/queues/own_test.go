@@ -1,6 +1,8 @@
 package queues_test
 
 import (
+	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -67,6 +69,65 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 	until(3, 2)
 	r.finish(group, stream.ExecutionsName)
 	until(1, 5)
+}
+
+// offlineStream is a JetStream in which one stream is offline, as when all servers that hold it
+// are down.
+type offlineStream struct {
+	jetstream.JetStream
+
+	name string
+}
+
+func (o offlineStream) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if name == o.name {
+		return nil, &jetstream.APIError{
+			Code: 500, ErrorCode: stream.CodeStreamOffline, Description: "stream is offline",
+		}
+	}
+	return o.JetStream.Stream(ctx, name)
+}
+
+// A Watcher that has never seen a queue's own stream reports what it sees of the queue in the
+// shared stream, and all other queues.
+func TestAnOwnStreamIsOfflineFromTheStart(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.ingress.Start(t, runnertest.Post{Queue: "a"})
+	r.ingress.Start(t, runnertest.Post{Queue: "b"})
+	r.ingress.MoveToOwnStream(t, "b")
+	r.ingress.Start(t, runnertest.Post{Queue: "b"})
+	for _, named := range [][]string{{"a", "b"}, {"b"}} {
+		offline := true
+		var js jetstream.JetStream = offlineStream{r.js, stream.OwnStreamName("b")}
+		for range 2 {
+			watch, err := queues.New(queues.Config{
+				Conn: r.nc, JetStream: js, Named: func() []string { return named },
+				Recorder: "executor",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(watch.Stop)
+			found, err := watch.Poll(t.Context())
+			if err != nil || len(found) != len(named) {
+				t.Fatalf("%+v, %v", found, err)
+			}
+			for _, q := range found {
+				want := queues.Queue{Name: q.Name, Waiting: 1, Oldest: q.Oldest}
+				if q.Name == "b" {
+					want.Incomplete = offline
+					if !offline {
+						want.Waiting = 2
+					}
+				}
+				if q.Oldest.IsZero() || !reflect.DeepEqual(q, want) {
+					t.Errorf("offline %v: got %+v, want %+v", offline, q, want)
+				}
+			}
+			offline, js = false, r.js
+		}
+	}
 }
 
 // finish acknowledges the first message of a group.

@@ -31,6 +31,9 @@ type Queue struct {
 	// pause ends automatically; zero if it does not.
 	PausedSince, PausedUntil time.Time
 	Groups                   []Group // the groups, sorted by name
+	// Incomplete means that the queue's own stream did not answer: Waiting, Oldest and Groups are
+	// those of the shared stream alone.
+	Incomplete bool
 }
 
 // Group is a group of runners.
@@ -88,9 +91,9 @@ func (q Queue) Members() (n int) {
 }
 
 // UnattendedDuration returns how long executions have waited without a runner. It returns 0 if none
-// waits, if the queue has a runner, or if it is paused.
+// waits, if the queue has a runner, if it is paused, or if its state is incomplete.
 func (q Queue) UnattendedDuration(now time.Time) time.Duration {
-	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() {
+	if q.Waiting == 0 || q.Members() > 0 || !q.PausedSince.IsZero() || q.Incomplete {
 		return 0
 	}
 	since := q.Oldest
@@ -476,15 +479,19 @@ func (w *Watcher) poll(ctx context.Context, named []string) ([]Queue, error) {
 		})
 	}
 	own.Wait()
-	for i, err := range failed {
-		if err == nil {
+	for i, name := range named {
+		if failed[i] == nil {
 			continue
 		}
-		known := slices.IndexFunc(last, func(q Queue) bool { return q.Name == named[i] })
-		if known < 0 || len(named) == 1 {
+		known := slices.IndexFunc(last, func(q Queue) bool { return q.Name == name })
+		if known >= 0 && !last[known].Incomplete && len(named) > 1 {
+			queues[i] = last[known]
+			continue
+		}
+		if queues[i], err = w.queue(ctx, name, all[name], shared); err != nil {
 			return nil, err
 		}
-		queues[i] = last[known]
+		queues[i].Incomplete = true
 	}
 	return queues, nil
 }

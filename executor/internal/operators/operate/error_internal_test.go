@@ -1,0 +1,26 @@
+package operate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// A stream that is offline is a temporary error, although its status is 500.
+func TestAStreamThatIsOfflineIsUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, code := range []jetstream.ErrorCode{
+		stream.CodeStreamOffline, stream.CodeStreamOfflineReason,
+	} {
+		err := fmt.Errorf("stream X: %w", &jetstream.APIError{Code: 500, ErrorCode: code})
+		if !isNATSUnavailable(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := error(&jetstream.APIError{Code: 500}); isNATSUnavailable(err) {
+		t.Errorf("%v", err)
+	}
+}
