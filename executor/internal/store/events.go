@@ -18,13 +18,13 @@ type Events interface {
 	SetFailureCause(cause func(ExecutionFailure) *EventCause)
 
 	// DecideEvents replaces causes with events, in one transaction. It calls decide with the oldest
-	// causes, at most MaxCausesPerDecision, and with the events decided since a time, oldest first
-	// and without their inputs. decide returns the events to store, and the IDs of the causes that
-	// these events report or that no event will report. If an event's ID already exists, the stored
-	// event is kept. No two callers receive the same causes. DecideEvents also deletes published
-	// events that are older than EventRetention.
+	// causes that are in no group of except, at most MaxCausesPerDecision, and with the events
+	// decided since a time, oldest first and without their inputs. decide returns the events to
+	// store, and the IDs of the causes that these events report or that no event will report. If an
+	// event's ID already exists, the stored event is kept. No two callers receive the same causes.
+	// DecideEvents also deletes published events that are older than EventRetention.
 	DecideEvents(
-		ctx context.Context, now, since time.Time, decide func(
+		ctx context.Context, now, since time.Time, except []CauseGroup, decide func(
 			causes []EventCause, decided []Event,
 		) (events []Event, used []string),
 	) error
@@ -64,6 +64,9 @@ type EventCause struct {
 	At          time.Time // when it happened
 	Text        string    // description for people
 }
+
+// CauseGroup are the causes of one account and kind, which share the limits of events.
+type CauseGroup struct{ AccountID, Kind string }
 
 // Event is an operator event that starts, or has started, an execution. The store holds everything
 // needed for the start message before it is published. After a crash, another process therefore

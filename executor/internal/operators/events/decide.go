@@ -37,10 +37,12 @@ type ExecutionInput struct {
 }
 
 // makeEvents replaces stored causes with events. It returns when no causes are left, or when all
-// remaining ones must wait for a later event.
+// remaining ones must wait for a later event. However many causes of some accounts and kinds wait,
+// it reaches those of all others.
 func (e *Events) makeEvents(ctx context.Context) error {
+	var waiting []store.CauseGroup
 	for {
-		if waiting, err := e.config.Store.HasEventCauses(ctx); err != nil || !waiting {
+		if exist, err := e.config.Store.HasEventCauses(ctx); err != nil || !exist {
 			return err
 		}
 		// With an outdated directory, decide could drop causes that an account has just selected.
@@ -49,62 +51,66 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		}
 		full := false
 		now := time.Now().UTC().Truncate(time.Microsecond)
-		err := e.config.Store.DecideEvents(ctx, now, now.Add(-eventBurstWindow), func(
+		var wait []store.CauseGroup
+		err := e.config.Store.DecideEvents(ctx, now, now.Add(-eventBurstWindow), waiting, func(
 			causes []store.EventCause, decided []store.Event,
-		) ([]store.Event, []string) {
-			events, used := e.decideEvents(now, causes, decided)
-			full = len(causes) == store.MaxCausesPerDecision && len(used) > 0
+		) (events []store.Event, used []string) {
+			events, used, wait = e.decideEvents(now, causes, decided)
+			full = len(causes) == store.MaxCausesPerDecision && len(used)+len(wait) > 0
 			return events, used
 		})
+		waiting = append(waiting, wait...)
 		if err != nil || !full {
 			return err
 		}
 	}
 }
 
-// causeGroup is the key by which the causes of events are grouped: their account and kind.
-type causeGroup struct{ accountID, kind string }
-
 // decideEvents returns the events for the given causes, and the IDs of the causes that these events
-// report or that are dropped. decided holds the events of the last window.
+// report or that are dropped. It also returns the groups of those that wait. decided holds the
+// events of the last window.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,
-) (events []store.Event, used []string) {
-	var groups []causeGroup
-	waiting := map[causeGroup][]store.EventCause{}
+) (events []store.Event, used []string, waiting []store.CauseGroup) {
+	var groups []store.CauseGroup
+	byGroup := map[store.CauseGroup][]store.EventCause{}
 	for _, c := range causes {
-		g := causeGroup{c.AccountID, c.Kind}
+		g := store.CauseGroup{AccountID: c.AccountID, Kind: c.Kind}
 		setting := e.config.Directory.EventSubscription(c.AccountID)
 		if !setting.Wants(c.Kind) || c.WorkflowID == setting.WorkflowID ||
 			e.targetWorkflow(c.AccountID, setting) == nil {
 			used = append(used, c.ID)
 			continue
 		}
-		if waiting[g] == nil {
+		if byGroup[g] == nil {
 			groups = append(groups, g)
 		}
-		waiting[g] = append(waiting[g], c)
+		byGroup[g] = append(byGroup[g], c)
 	}
 	for _, g := range groups {
 		var last time.Time
 		n := 0
 		for _, d := range decided {
-			if (causeGroup{d.AccountID, d.Kind}) == g {
+			if d.AccountID == g.AccountID && d.Kind == g.Kind {
 				n, last = n+1, d.DecidedAt
 			}
 		}
-		target := e.targetWorkflow(g.accountID, e.config.Directory.EventSubscription(g.accountID))
+		target := e.targetWorkflow(g.AccountID, e.config.Directory.EventSubscription(g.AccountID))
 		if target == nil {
 			continue // it was just deleted; the next call drops the causes
 		}
-		for _, causes := range groupCauses(waiting[g], n, now.Sub(last) >= eventGroupDelay) {
+		parts := groupCauses(byGroup[g], n, now.Sub(last) >= eventGroupDelay)
+		if parts == nil {
+			waiting = append(waiting, g)
+		}
+		for _, causes := range parts {
 			events = append(events, eventOf(now, causes, target))
 			for _, c := range causes {
 				used = append(used, c.ID)
 			}
 		}
 	}
-	return events, used
+	return events, used, waiting
 }
 
 // groupCauses divides causes into groups, one for each event. recentEvents is the number of events

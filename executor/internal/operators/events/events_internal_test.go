@@ -269,7 +269,7 @@ func (r *rig) decided(workflowID string, n int, at time.Time) {
 	if !ok {
 		r.t.Fatalf("no workflow %s", workflowID)
 	}
-	r.check(r.store.DecideEvents(r.t.Context(), at, at, func(
+	r.check(r.store.DecideEvents(r.t.Context(), at, at, nil, func(
 		causes []store.EventCause, _ []store.Event,
 	) (made []store.Event, used []string) {
 		for _, c := range causes {
@@ -437,10 +437,11 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	// Some time later, one event reports the rest.
 	later := time.Now().Add(eventGroupDelay + time.Second)
 	for range n/store.MaxCausesPerDecision + 1 {
-		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), func(
+		r.check(r.store.DecideEvents(t.Context(), later, later.Add(-eventBurstWindow), nil, func(
 			causes []store.EventCause, decided []store.Event,
 		) ([]store.Event, []string) {
-			return r.decideEvents(later, causes, decided)
+			events, used, _ := r.decideEvents(later, causes, decided)
+			return events, used
 		}))
 		later = later.Add(eventGroupDelay)
 	}
@@ -449,6 +450,38 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	if total != n {
 		t.Errorf("%d are told, of %d", total, n)
 	}
+}
+
+// The waiting causes of an account do not delay the events of another one, however many and old
+// they are.
+func TestAStormDelaysNoOtherAccount(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.EventSubscription{})
+	r.CreateWorkflow(t, "notices", "free", false)
+	_, _, err := r.PutEventSubscription(t.Context(), "on-free",
+		registry.EventSubscription{WorkflowID: "notices"})
+	r.check(err)
+	n := 0
+	for range maxEventBurst { // use up the burst
+		r.failures("orders", n, n+1)
+		n++
+		r.turn()
+	}
+	r.wantKinds(slices.Repeat([]string{registry.EventExecutionFailed}, maxEventBurst)...)
+	r.failures("orders", n, n+2*store.MaxCausesPerDecision)
+	r.turn()
+	r.wantKinds()
+	r.check(r.store.ChangeEventConditions(t.Context(), []store.OngoingConditionChange{{
+		OngoingCondition: store.OngoingCondition{
+			AccountID: "on-free", Kind: registry.EventStorageLow, Since: time.Now(),
+		},
+		Cause: &store.EventCause{
+			ID: "low", AccountID: "on-free", Kind: registry.EventStorageLow,
+			At: time.Now().Add(time.Hour), // after all others
+		},
+	}}))
+	r.turn()
+	r.wantKinds(registry.EventStorageLow)
 }
 
 func (r *rig) lookAt(now time.Time) {

@@ -68,9 +68,41 @@ func collectInTx[T any](
 	return found, err
 }
 
+// oldestCauses returns the oldest causes, at most MaxCausesPerDecision, without those of the groups
+// except. It goes from group to group in an index, so that it does not read the causes of those,
+// which may be very many.
+func oldestCauses(
+	ctx context.Context, tx Tx, except []store.CauseGroup,
+) ([]store.EventCause, error) {
+	if len(except) == 0 {
+		return collectInTx(ctx, tx, eventCauseTable, `ORDER BY at, id LIMIT ?`,
+			store.MaxCausesPerDecision)
+	}
+	names := make([]string, len(except))
+	for i, g := range except {
+		names[i] = g.Kind + ":" + g.AccountID // no kind contains a colon
+	}
+	var found []store.EventCause
+	err := tx.Query(ctx, func(row Row) error {
+		cause, err := eventCauseTable.scan(row)
+		found = append(found, cause)
+		return err
+	}, `WITH RECURSIVE names (name) AS (
+			SELECT min(kind || ':' || account_id) FROM event_causes
+			UNION ALL
+			SELECT (SELECT min(kind || ':' || account_id) FROM event_causes
+				WHERE kind || ':' || account_id > name)
+			FROM names WHERE name IS NOT NULL
+		)
+		SELECT `+eventCauseTable.columns+` FROM names CROSS JOIN event_causes
+		WHERE kind || ':' || account_id = name AND NOT (name = ANY (?))
+		ORDER BY at, id LIMIT ?`, store.SanitizeTexts(names), store.MaxCausesPerDecision)
+	return found, err
+}
+
 // DecideEvents implements store.Events.
 func (s *Store) DecideEvents(
-	ctx context.Context, now, since time.Time, decide func(
+	ctx context.Context, now, since time.Time, except []store.CauseGroup, decide func(
 		causes []store.EventCause, decided []store.Event,
 	) ([]store.Event, []string),
 ) error {
@@ -78,8 +110,7 @@ func (s *Store) DecideEvents(
 		if err := tx.Lock(ctx, EventsLock, true); err != nil {
 			return err
 		}
-		causes, err := collectInTx(ctx, tx, eventCauseTable, `ORDER BY at, id LIMIT ?`,
-			store.MaxCausesPerDecision)
+		causes, err := oldestCauses(ctx, tx, except)
 		if err != nil || len(causes) == 0 {
 			return err
 		}

@@ -29,9 +29,11 @@ func failureCause(f store.ExecutionFailure) *store.EventCause {
 }
 
 // causesOf returns the waiting causes without deciding them.
-func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
+func causesOf(
+	t *testing.T, s store.Store, except ...store.CauseGroup,
+) (found []store.EventCause) {
 	t.Helper()
-	if err := s.DecideEvents(t.Context(), epoch, epoch, func(
+	if err := s.DecideEvents(t.Context(), epoch, epoch, except, func(
 		causes []store.EventCause, _ []store.Event,
 	) ([]store.Event, []string) {
 		found = causes
@@ -45,7 +47,7 @@ func causesOf(t *testing.T, s store.Store) (found []store.EventCause) {
 // decideAllEvents replaces each cause with one event, and returns the events that existed before.
 func decideAllEvents(t *testing.T, s store.Store, now time.Time) (before []store.Event) {
 	t.Helper()
-	if err := s.DecideEvents(t.Context(), now, epoch, func(
+	if err := s.DecideEvents(t.Context(), now, epoch, nil, func(
 		causes []store.EventCause, decided []store.Event,
 	) (events []store.Event, used []string) {
 		before = decided
@@ -136,6 +138,34 @@ var eventTests = map[string]func(*testing.T, store.Store){
 		}
 		if got := causesOf(t, s); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	},
+	"causes of some groups are left out": func(t *testing.T, s store.Store) {
+		s.SetFailureCause(failureCause)
+		other := nthRecord(2)
+		other.AccountID = "other"
+		applyNewRecords(t, s, nthRecord(1), other)
+		apply(t, s, store.Batch{Progress: []execution.Progress{
+			failedProgress(1, epoch, "one"), failedProgress(2, epoch.Add(1), "two"),
+		}})
+		for _, step := range []struct {
+			except []store.CauseGroup
+			want   []string
+		}{
+			{nil, []string{id(1), id(2)}},
+			{[]store.CauseGroup{{AccountID: "account", Kind: "failed"}}, []string{id(2)}},
+			{[]store.CauseGroup{{AccountID: "account", Kind: "silent"}}, []string{id(1), id(2)}},
+			{[]store.CauseGroup{
+				{AccountID: "other", Kind: "failed"}, {AccountID: "account", Kind: "failed"},
+			}, nil},
+		} {
+			var found []string
+			for _, c := range causesOf(t, s, step.except...) {
+				found = append(found, c.ExecutionID)
+			}
+			if !slices.Equal(found, step.want) {
+				t.Errorf("without %+v: %q, want %q", step.except, found, step.want)
+			}
 		}
 	},
 	"nobody is told unless somebody asks": func(t *testing.T, s store.Store) {

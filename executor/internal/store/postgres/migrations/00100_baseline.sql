@@ -235,6 +235,7 @@ CREATE TABLE event_causes (
     about        text COLLATE "C" NOT NULL
 );
 CREATE INDEX event_causes_by_time ON event_causes (at, id);
+CREATE INDEX event_causes_by_group ON event_causes ((kind || ':' || account_id), at, id);
 CREATE TABLE operator_events (
     id           text COLLATE "C" NOT NULL PRIMARY KEY,
     account_id   text COLLATE "C" NOT NULL,

@@ -232,6 +232,7 @@ CREATE TABLE event_causes (
     about        TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX event_causes_by_time ON event_causes (at, id);
+CREATE INDEX event_causes_by_group ON event_causes ((kind || ':' || account_id), at, id);
 CREATE TABLE operator_events (
     id           TEXT    NOT NULL PRIMARY KEY,
     account_id   TEXT    NOT NULL,
