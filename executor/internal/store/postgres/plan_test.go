@@ -69,6 +69,11 @@ func TestListUsesItsIndex(t *testing.T) {
 				},
 			},
 			{store.RecordFilter{Status: execution.Failed}, []string{"executions_trouble"}},
+			// The search for executions that have not ended.
+			{store.RecordFilter{
+				Status: execution.Queued, Since: after.AcceptedAt.Add(-time.Hour),
+				Until: after.AcceptedAt,
+			}, []string{"executions_time"}},
 			// In this test, all failed records are dead letters.
 			{
 				store.RecordFilter{DeadLetter: true}, []string{

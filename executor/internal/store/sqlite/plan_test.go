@@ -43,6 +43,12 @@ func TestListUsesItsIndex(t *testing.T) {
 			"executions_workflow",
 		},
 		{store.RecordFilter{Since: time.Unix(1, 0), Until: time.Unix(9, 0)}, "executions_time"},
+		{
+			store.RecordFilter{
+				Status: execution.Running, Since: time.Unix(1, 0), Until: time.Unix(9, 0),
+			},
+			"executions_time",
+		},
 		{store.RecordFilter{WorkflowID: "w"}, "executions_workflow"},
 		{
 			store.RecordFilter{WorkflowID: "w", Status: execution.Succeeded, Since: time.Unix(1,
