@@ -44,6 +44,9 @@ const (
 	// A marker: an empty message with the ID of a delivery whose start message is in another
 	// stream. It lets this stream deduplicate that delivery, too. It is not recorded.
 	kindDedupMarker
+	// A start, a rejection or a report from before the retention of records, for example after the
+	// loss of the recorder's consumer. It is not recorded: its record was deleted, or would be.
+	kindExpired
 )
 
 // verdict is the outcome for an entry.
@@ -57,8 +60,8 @@ const (
 )
 
 // decode decodes messages and sorts them in the order in which they are applied. Start messages
-// come before reports of progress.
-func decode(messages []jetstream.Msg, now time.Time) []*entry {
+// come before reports of progress. What the streams stored before expired is not recorded.
+func decode(messages []jetstream.Msg, now, expired time.Time) []*entry {
 	now = store.StoredTime(now)
 	entries, values := make([]*entry, 0, len(messages)), make([]entry, len(messages))
 	for i, msg := range messages {
@@ -73,6 +76,9 @@ func decode(messages []jetstream.Msg, now time.Time) []*entry {
 			e.created = from.created
 		}
 		e.decode(now)
+		if e.kind <= kindProgress && meta.Timestamp.Before(expired) {
+			e.kind = kindExpired
+		}
 		entries = append(entries, e)
 	}
 	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.kind, b.kind) })

@@ -127,7 +127,7 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 
 // newStoreBatch combines entries into one batch for the store.
 func newStoreBatch(entries []*entry) store.Batch {
-	var count [kindDedupMarker + 1]int
+	var count [kindExpired + 1]int
 	for _, e := range entries {
 		count[e.kind]++
 	}
@@ -148,6 +148,8 @@ func newStoreBatch(entries []*entry) store.Batch {
 			if e.progress.ID != "" {
 				b.Progress = append(b.Progress, e.progress)
 			}
+		case kindExpired:
+			b.Audit = append(b.Audit, e.audit...) // it has a retention of its own
 		case kindDedupMarker:
 		}
 	}

@@ -49,7 +49,7 @@ type Config struct {
 	// process has no ingress.
 	Publishing *atomic.Int64
 	// Retention is how long execution records are kept; the recorder does not search for older
-	// ones. 0 means that records are kept forever.
+	// ones, and records no older messages. 0 means that records are kept forever.
 	Retention time.Duration
 	// Captured stores a sealed secret that a node's provider sent. The recorder may call it
 	// repeatedly with the same secret, and retries indefinitely after an error. nil means that
@@ -200,7 +200,7 @@ func (r *Recorder) Run(ctx context.Context) {
 // recordBatch records one batch, retrying as long as necessary, and acknowledges its messages.
 func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 	began := time.Now()
-	entries := decode(messages, began)
+	entries := decode(messages, began, r.expiredBefore(began))
 	applied := r.commit(ctx, entries)
 	// Announce before acknowledging: if this executor is killed in between, the recorded messages
 	// are redelivered and announced then.
@@ -251,6 +251,15 @@ func (r *Recorder) recordBatch(ctx context.Context, messages []jetstream.Msg) {
 		"changed":     len(applied.Changed),
 		"duration_ms": float64(took.Microseconds()) / 1000,
 	}).Info("recorded")
+}
+
+// expiredBefore returns the time before which everything that the streams have stored is older than
+// the retention of records.
+func (r *Recorder) expiredBefore(now time.Time) time.Time {
+	if r.config.Retention == 0 {
+		return time.Time{}
+	}
+	return now.Add(-r.config.Retention)
 }
 
 // acknowledge acknowledges an entry's message according to its verdict.

@@ -129,6 +129,7 @@ type rig struct {
 
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
+	retention    time.Duration // retention of later recorders; 0 means for ever
 	path         string        // of the database
 
 	registryAway atomic.Bool  // the registry does not answer
@@ -173,6 +174,7 @@ func start(t *testing.T) *rig {
 			Changes:   changed,
 			Ops:       r.ops,
 			Log:       log,
+			Retention: r.retention,
 			SenderPreset: func(context.Context, string, string) (string, error) {
 				if r.registryAway.Load() {
 					r.asked.Add(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/sqlite"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -482,5 +483,39 @@ func TestAStartThatExpired(t *testing.T) {
 	}
 	if !r.has(works, execution.Running) {
 		t.Error("one that a runner works on was ended")
+	}
+}
+
+// If the recorder's consumers are lost, executions that were deleted after the retention are not
+// recorded again.
+func TestWhatWasDeletedIsNotRecordedAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	id := r.begin("wf")
+	r.progress(id, execution.Succeeded)
+	r.await("it has succeeded", func() bool { return r.has(id, execution.Succeeded) })
+	r.await("all is acknowledged", func() bool { return r.pending() == 0 })
+	r.stop()
+	names := []string{stream.ExecutionsName, stream.ProgressName}
+	for _, name := range names {
+		if err := r.js.DeleteConsumer(t.Context(), name, stream.RecorderConsumer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := r.store.Prune(t.Context(), time.Now(), 10); n != 1 || err != nil {
+		t.Fatalf("%d records deleted, %v", n, err)
+	}
+	r.retention = time.Millisecond // both messages are older
+	r.stop = r.again()
+	for _, name := range names {
+		r.await("all is acknowledged", func() bool { return r.unrecorded(name) == 0 })
+	}
+	if record, err := r.store.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it is recorded again: %+v, %v", record, err)
+	}
+	var kept int
+	if err := r.db.QueryRowContext(t.Context(),
+		"SELECT count(*) FROM early_progress").Scan(&kept); err != nil || kept != 0 {
+		t.Errorf("%d reports are kept for it, %v", kept, err)
 	}
 }
