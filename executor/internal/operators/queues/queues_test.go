@@ -273,7 +273,7 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 		id := r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "wf"})
 		records[i] = store.Record{
 			ID: id, Queue: "a", WorkflowID: "wf", NodeID: "webhook",
-			StreamSequence: uint64(i + 1), //nolint:gosec // not negative
+			StreamSequence: uint64(i + 1),
 		}
 	}
 	delivered := func() map[string]bool {
