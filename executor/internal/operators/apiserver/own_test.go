@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -8,9 +9,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -170,5 +173,42 @@ func TestAQueueInBothPlaces(t *testing.T) {
 		if of(at).Paused {
 			t.Errorf("%s is still paused", at.StreamName("default"))
 		}
+	}
+}
+
+// If a workflow's delivery IDs cannot be copied within the call, the answer says that the workflow
+// has not changed its queue, and that the call is to be repeated.
+func TestAWorkflowThatStillMoves(t *testing.T) {
+	t.Parallel()
+	interrupted := false
+	r := start(t, func(c *config, _ *http.Server) {
+		c.Streams = queuestreams.New(queuestreams.Config{
+			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
+			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
+				if step == "workflow closed" && !interrupted {
+					interrupted = true
+					if err := c.JetStream.DeleteConsumer(t.Context(), stream.ExecutionsName,
+						stream.DeliveryIDCopyConsumerName); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+		})
+	})
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.put("/workflows/other", `{"accountId":"acme","name":"Other","queue":"own",
+		"triggers":[{"nodeId":"node"}]}`).is(201)
+	r.put("/queues/own/stream", "{}").is(200)
+	p := r.patch("/workflows/wf", `{"queue":"own"}`).refused(503, api.CodeNotConfirmed)
+	if !strings.Contains(p.Detail, "has not changed its queue yet") {
+		t.Errorf("the answer: %s", p.Detail)
+	}
+	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); w.Queue == "own" {
+		t.Error("the workflow has changed its queue")
+	}
+	w := decode[api.Workflow](r.patch("/workflows/wf", `{"queue":"own"}`).is(200))
+	if !interrupted || w.Queue != "own" {
+		t.Errorf("after a repeat, the workflow is in the queue %s", w.Queue)
 	}
 }

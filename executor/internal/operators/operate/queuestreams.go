@@ -9,12 +9,14 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
+	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
 
-// moveTimeout is the maximum duration of a call that moves a queue. If the move takes longer, it
-// continues, and a repeated call waits for it.
+// moveTimeout is the maximum duration of a call that moves a queue or a workflow. If the move of a
+// queue takes longer, it continues, and a repeated call waits for it. The move of a workflow stops,
+// and a repeated call continues it.
 const moveTimeout = 50 * time.Second
 
 // SetQueueStream gives a queue its own stream, or changes the stream's settings. It returns when
@@ -101,14 +103,24 @@ func (s *Service) apiQueueStream(name string) *api.QueueStream {
 
 // storeWithQueueMove changes a workflow. If the change assigns the workflow to a queue whose start
 // messages are in a different stream, it first copies the workflow's delivery IDs to that stream.
+// Only such a change may take longer than ChangeTimeout, after which ctx ends: up to moveTimeout.
 func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Context) error) error {
 	err := store(ctx)
-	move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err)
-	if !ok || s.config.Streams == nil {
-		return err
+	if move, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok &&
+		s.config.Streams != nil {
+		moving, cancel := context.WithTimeout(context.WithoutCancel(ctx),
+			moveTimeout-s.config.ChangeTimeout)
+		defer cancel()
+		err = s.config.Streams.MoveWorkflow(moving, move, store)
 	}
-	err = s.config.Streams.MoveWorkflow(ctx, move, store)
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, queuestreams.ErrCopyUnfinished) && s.config.JetStream.Conn().IsConnected():
+		return &Error{
+			Code: api.CodeNotConfirmed, Cause: err, Detail: "The workflow has not changed its " +
+				"queue yet: its delivery IDs are still being copied to the stream of the new " +
+				"queue. Repeat the change: that is safe, and goes on with the copying.",
+		}
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	return err

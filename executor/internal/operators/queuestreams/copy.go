@@ -16,12 +16,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/stream"
+	"github.com/hookstart/hookstart/shared/stream/leader"
 )
 
 const (
 	// rememberedSinceHeader is a header of a copied delivery ID. It holds the time at which the
 	// start message was stored, in Unix seconds.
 	rememberedSinceHeader = "Hookstart-Remembered-Since"
+	// copiedUpToHeader is the header of a message about the progress of a copy: see saveProgress.
+	copiedUpToHeader = "Hookstart-Copied-Up-To"
 	// maxPendingCopies is the maximum number of copies awaiting acknowledgment.
 	maxPendingCopies = 1000
 	// nextMessageWait is how long to wait for the next message of a full stream. After that, the
@@ -41,10 +44,15 @@ type copier struct {
 	queue    string // the queue whose stream the IDs are copied from
 	target   string // the queue whose stream they are copied to
 	marker   string // workflow ID in the subjects of markers, which must match the filters
-	since    time.Time
-	reader   *headerreader.Reader
-	messages jetstream.MessagesContext
-	pending  []jetstream.PubAckFuture
+	// workflowID is the workflow whose IDs are copied, if the copy goes on where an earlier one
+	// ended. "" means that every copy begins anew.
+	workflowID string
+	since      time.Time
+	reader     *headerreader.Reader
+	messages   jetstream.MessagesContext
+	// current is the last message read, and previous is the one before it; nil means none.
+	current, previous *jetstream.MsgMetadata
+	pending           []jetstream.PubAckFuture
 }
 
 // filtersOfQueue returns the filter subjects that select a queue's delivery IDs.
@@ -81,15 +89,24 @@ func filtersOfWorkflow(from stream.Layout, queue, workflowID string) []string {
 func (m *Mover) newCopier(
 	ctx context.Context, from, to stream.Layout, queue, target string, filters []string,
 ) (*copier, error) {
+	c := &copier{from: from, to: to, queue: queue, target: target, marker: "-"}
+	return c, m.startCopier(ctx, c, filters)
+}
+
+// newWorkflowCopier is like newCopier, for the delivery IDs of a workflow that changes its queue.
+// The copier goes on where an earlier one of the same workflow and streams ended.
+func (m *Mover) newWorkflowCopier(
+	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
+) (*copier, error) {
 	c := &copier{
-		js:     m.config.JetStream,
-		from:   from,
-		to:     to,
-		queue:  queue,
-		target: target,
-		marker: "-",
-		since:  time.Now().Add(-m.config.Settings.DedupWindow),
+		from: from, to: to, queue: change.From, target: change.To, marker: change.WorkflowID,
+		workflowID: change.WorkflowID,
 	}
+	return c, m.startCopier(ctx, c, filtersOfWorkflow(from, change.From, change.WorkflowID))
+}
+
+func (m *Mover) startCopier(ctx context.Context, c *copier, filters []string) error {
+	c.js, c.since = m.config.JetStream, time.Now().Add(-m.config.Settings.DedupWindow)
 	err := edit.ErrQueueMoves
 	waiting, cancel := context.WithTimeout(ctx, otherMoveTimeout)
 	defer cancel()
@@ -97,21 +114,29 @@ func (m *Mover) newCopier(
 		err = c.startReading(waiting, filters)
 		return !errors.Is(err, edit.ErrQueueMoves)
 	})
-	return c, err
+	return err
 }
 
 // startReading creates the consumer that reads the IDs. It fails with edit.ErrQueueMoves if another
 // move is using that consumer.
 func (c *copier) startReading(ctx context.Context, filters []string) error {
 	name := c.from.StreamName(c.queue)
-	var err error
-	c.reader, err = headerreader.Begin(ctx, c.js, name, jetstream.ConsumerConfig{
+	config := jetstream.ConsumerConfig{
 		Name:           stream.DeliveryIDCopyConsumerName,
 		Description:    "hookstart: copies delivery IDs to another stream",
 		FilterSubjects: filters,
 		DeliverPolicy:  jetstream.DeliverByStartTimePolicy,
 		OptStartTime:   &c.since,
-	})
+	}
+	copied, err := c.readProgress(ctx)
+	if err != nil {
+		return fmt.Errorf("how far the delivery IDs of %s are copied: %w", name, err)
+	}
+	if copied > 0 {
+		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
+		config.OptStartTime, config.OptStartSeq = nil, copied+1
+	}
+	c.reader, err = headerreader.Begin(ctx, c.js, name, config)
 	if errors.Is(err, headerreader.ErrConsumerInUse) {
 		return fmt.Errorf("%w: %w", edit.ErrQueueMoves, err)
 	}
@@ -139,7 +164,54 @@ func (c *copier) next(option jetstream.NextOpt) (jetstream.Msg, *jetstream.MsgMe
 		return nil, nil, err
 	}
 	meta, err := c.reader.NextMetadata(got)
+	c.previous, c.current = c.current, meta
 	return got, meta, err
+}
+
+// progressSubject returns the subject of the messages about the progress of a workflow's copy. Like
+// a marker, such a message concerns nobody who reads starts. It has no delivery ID.
+func (c *copier) progressSubject() string {
+	return c.to.DedupMarkerSubject(c.target, "copied-"+c.workflowID)
+}
+
+// saveProgress stores, behind the copies, that all messages before the current one are copied. It
+// identifies the last of them by its time, too, because a stream that has lost its newest messages
+// assigns their sequences again. Call it when all copies have been stored.
+func (c *copier) saveProgress() error {
+	if c.workflowID == "" || c.previous == nil {
+		return nil
+	}
+	msg := nats.NewMsg(c.progressSubject())
+	msg.Header.Set(copiedUpToHeader, fmt.Sprintf("%s %d %d", c.from.StreamName(c.queue),
+		c.previous.Sequence.Stream, c.previous.Timestamp.UnixNano()))
+	return c.publish(msg)
+}
+
+// readProgress returns the sequence up to which the messages of the old stream are copied, or 0 if
+// that is unknown or before the deduplication window.
+func (c *copier) readProgress(ctx context.Context) (sequence uint64, err error) {
+	if c.workflowID == "" {
+		return 0, nil
+	}
+	msg, err := leader.Get(ctx, c.js.Conn(), c.to.StreamName(c.target),
+		leader.Query{LastBySubject: c.progressSubject()})
+	if errors.Is(err, leader.ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var name string
+	var at int64
+	if _, err := fmt.Sscan(msg.Header.Get(copiedUpToHeader), &name, &sequence, &at); err != nil ||
+		name != c.from.StreamName(c.queue) || time.Unix(0, at).Before(c.since) {
+		return 0, nil //nolint:nilerr // about another stream, or of another version: begin anew
+	}
+	last, err := leader.Get(ctx, c.js.Conn(), name, leader.Query{Sequence: sequence})
+	if errors.Is(err, leader.ErrNoMessage) || err == nil && last.Time.UnixNano() != at {
+		return 0, nil
+	}
+	return sequence, err
 }
 
 // copyFromOtherQueues copies the delivery IDs that the queue's workflows have used in other queues
@@ -268,7 +340,15 @@ func (c *copier) copyDeliveryID(
 		if err := c.awaitStored(ctx); err != nil {
 			return err
 		}
+		if err := c.saveProgress(); err != nil {
+			return err
+		}
 	}
+	return c.publish(msg)
+}
+
+// publish sends a message to the new stream. awaitStored waits until it has been stored.
+func (c *copier) publish(msg *nats.Msg) error {
 	ack, err := c.js.PublishMsgAsync(msg)
 	if err != nil {
 		return fmt.Errorf("copy a delivery ID to %s: %w", c.to.StreamName(c.target), err)

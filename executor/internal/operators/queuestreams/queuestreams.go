@@ -73,6 +73,9 @@ const (
 	ownStreamsCheckInterval = 15 * time.Second
 	// phaseChangeTimeout is the maximum duration of changing one phase.
 	phaseChangeTimeout = 10 * time.Second
+	// workflowCopyTimeout is how long MoveWorkflow copies before it closes the workflow. Within the
+	// 50 s of a call, it leaves enough time to store the change.
+	workflowCopyTimeout = 35 * time.Second
 )
 
 // New returns a Mover.
@@ -516,8 +519,41 @@ func (m *Mover) reportStep(step string) {
 	}
 }
 
+// ErrCopyUnfinished means that a workflow has not changed its queue, because not all of its
+// delivery IDs have been copied yet. A repeated call goes on with the copying.
+var ErrCopyUnfinished = errors.New("the workflow's delivery IDs are not all copied yet")
+
+// orCopyUnfinished returns ErrCopyUnfinished instead of an error that ended a copy early.
+func orCopyUnfinished(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errRestartMove) {
+		return fmt.Errorf("%w: %w", ErrCopyUnfinished, err)
+	}
+	return err
+}
+
+// copyWorkflowIDs copies the delivery IDs of a workflow that is still open. The returned copier
+// copies those that are stored later. The caller must stop it.
+func (m *Mover) copyWorkflowIDs(
+	ctx context.Context, from, to stream.Layout, change *edit.CrossStreamQueueChangeError,
+) (*copier, error) {
+	copying, cancel := context.WithTimeout(ctx, workflowCopyTimeout)
+	defer cancel()
+	ids, err := m.newWorkflowCopier(copying, from, to, change)
+	if err != nil {
+		return nil, orCopyUnfinished(err)
+	}
+	for range 2 { // the second pass has little left to copy
+		if err := ids.catchUp(copying); err != nil {
+			ids.stop(ctx)
+			return nil, orCopyUnfinished(err)
+		}
+	}
+	return ids, nil
+}
+
 // MoveWorkflow copies a workflow's delivery IDs to the stream of another queue. While the workflow
-// is closed, it calls store, which must store the workflow with that queue.
+// is closed, it calls store, which must store the workflow with that queue. If the copying takes
+// too long, MoveWorkflow fails with ErrCopyUnfinished, and a repeated call goes on where it ended.
 func (m *Mover) MoveWorkflow(
 	ctx context.Context, change *edit.CrossStreamQueueChangeError,
 	store func(context.Context) error,
@@ -527,18 +563,11 @@ func (m *Mover) MoveWorkflow(
 	if err != nil {
 		return err
 	}
-	ids, err := m.newCopier(ctx, from, to, change.From, change.To,
-		filtersOfWorkflow(from, change.From, change.WorkflowID))
+	ids, err := m.copyWorkflowIDs(ctx, from, to, change)
 	if err != nil {
 		return err
 	}
 	defer ids.stop(ctx)
-	ids.marker = change.WorkflowID
-	for range 2 {
-		if err := ids.catchUp(ctx); err != nil {
-			return err
-		}
-	}
 	m.reportStep("close workflow")
 	by := time.Now().Add(registry.MaxGateClosedTime)
 	closing, cancel := context.WithDeadline(ctx, by)
@@ -546,7 +575,7 @@ func (m *Mover) MoveWorkflow(
 	closed, err := m.config.Editor.SetWorkflowIntakeClosed(closing, change.WorkflowID, true)
 	if err == nil {
 		m.reportStep("workflow closed")
-		err = ids.catchUp(closing)
+		err = orCopyUnfinished(ids.catchUp(closing))
 	}
 	if err == nil {
 		var now [2]uint64

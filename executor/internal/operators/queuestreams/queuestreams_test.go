@@ -517,6 +517,130 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}
 }
 
+// If not all delivery IDs of a workflow are copied within a call, the workflow stays where it is,
+// and the next call goes on with the copying.
+func TestAWorkflowsCopyGoesOn(t *testing.T) {
+	t.Parallel()
+	const deliveries, beforeProgress = 20_000, 1000
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "p")
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range deliveries {
+		msg, err := stream.Layout{}.StartMessage(execution.Start{
+			ID: execution.IDForDelivery("wf", "node", fmt.Sprint(n)), WorkflowID: "wf",
+			NodeID: "node", AccountID: "a", Queue: "p", DeliveryID: fmt.Sprint(n),
+			Payload: execution.Payload{Kind: execution.BodyText},
+		})
+		check(err)
+		_, err = f.JetStream.PublishMsgAsync(msg, jetstream.WithStallWait(10*time.Second))
+		check(err)
+	}
+	<-f.JetStream.PublishAsyncComplete()
+
+	var read uint64 // number of messages that the last call had read before it closed the workflow
+	m := f.mover(stream.DefaultSettings, func(step string) {
+		if step == "close workflow" {
+			reader, err := f.JetStream.Consumer(t.Context(), stream.ExecutionsName,
+				stream.DeliveryIDCopyConsumerName)
+			check(err)
+			read = reader.CachedInfo().Delivered.Consumer
+		}
+	})
+	own := stream.Layout{Own: true}
+	check(m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}))
+	move := func(ctx context.Context) error {
+		t.Helper()
+		change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](f.put(ctx, "wf", "q"))
+		if !ok {
+			t.Fatal("the queues are in the same stream")
+		}
+		return m.MoveWorkflow(ctx, change, func(ctx context.Context) error {
+			return f.put(ctx, "wf", "q")
+		})
+	}
+	first, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	progress, err := f.nc.Subscribe(own.DedupMarkerSubject("q", "copied-wf"),
+		func(*nats.Msg) { interrupt() })
+	check(err)
+	if err := move(first); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it was not interrupted: %v", err)
+	}
+	check(progress.Unsubscribe())
+	if w, _ := f.Directory.Workflow("wf"); w.Record.Queue != "p" || w.Record.Closed {
+		t.Errorf("after an interrupted call, the workflow is %+v", w.Record)
+	}
+
+	began := time.Now()
+	check(move(t.Context()))
+	t.Logf("the second call copied %d messages, %.0f per second", read,
+		float64(read)/time.Since(began).Seconds())
+	if read > deliveries-beforeProgress+3 { // a marker of the first call, and two of the second
+		t.Errorf("the second call has read %d messages", read)
+	}
+	ids := map[string]bool{}
+	check(stream.ForEachMessage(t.Context(), f.JetStream, stream.OwnStreamName("q"),
+		jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{own.DedupMarkerSubject("q", "wf")}, HeadersOnly: true,
+		}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+			ids[msg.Headers().Get(jetstream.MsgIDHeader)] = true
+			return nil
+		}))
+	for n := range deliveries {
+		if id := execution.IDForDelivery("wf", "node", fmt.Sprint(n)); !ids[id] {
+			t.Fatalf("delivery %d was not copied; %d were", n, len(ids))
+		}
+	}
+	for _, n := range []int{0, beforeProgress, deliveries - 1} {
+		if duplicate, err := f.send(1, "wf", fmt.Sprint(n)); err != nil || !duplicate {
+			t.Errorf("a repeat of delivery %d: duplicate %t, %v", n, duplicate, err)
+		}
+	}
+}
+
+// A copy goes on only if the stream still has the message up to which it is copied.
+func TestACopyBeginsAnew(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "p")
+	if _, err := f.send(0, "wf", "1"); err != nil {
+		t.Fatal(err)
+	}
+	m := f.mover(stream.DefaultSettings, nil)
+	if err := m.MoveToOwnStream(t.Context(), "q", edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	// Before the power failed, that sequence belonged to another message.
+	msg := nats.NewMsg(stream.Layout{Own: true}.DedupMarkerSubject("q", "copied-wf"))
+	msg.Header.Set("Hookstart-Copied-Up-To", fmt.Sprintf("%s 1 %d", stream.ExecutionsName,
+		time.Now().Add(-time.Second).UnixNano()))
+	if _, err := f.JetStream.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](f.put(t.Context(), "wf", "q"))
+	if !ok {
+		t.Fatal("the queues are in the same stream")
+	}
+	expired, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	store := func(ctx context.Context) error { return f.put(ctx, "wf", "q") }
+	if err := m.MoveWorkflow(expired, change, store); !errors.Is(err,
+		queuestreams.ErrCopyUnfinished) {
+		t.Errorf("without any time left: %v", err)
+	}
+	if err := m.MoveWorkflow(t.Context(), change, store); err != nil {
+		t.Fatal(err)
+	}
+	if duplicate, err := f.send(1, "wf", "1"); err != nil || !duplicate {
+		t.Errorf("a repeat after the move: duplicate %t, %v", duplicate, err)
+	}
+}
+
 // A workflow changes its queue within the shared stream, and then the new queue moves to its own
 // stream. Duplicates of all its deliveries are still recognized.
 func TestIDsOfAnEarlierQueueMoveAlong(t *testing.T) {
