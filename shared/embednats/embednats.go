@@ -104,10 +104,15 @@ type Server struct {
 	url     string
 	stop    sync.Once
 
-	mu      sync.Mutex
-	nats    *server.Server // the running server; Restart replaces it
-	stopped bool
+	changing sync.Mutex // held by Restart and Shutdown; acquired before mu
+	stopped  bool       // guarded by changing
+
+	mu   sync.Mutex     // held only briefly, because clients wait for it with their own locks held
+	nats *server.Server // nil while Restart replaces it, and after Restart has failed
 }
+
+// errNotRunning means that Restart has stopped the server and not started it again.
+var errNotRunning = errors.New("the NATS server is not running; it is being restarted")
 
 // Start starts a server and returns once its streams have been recovered and clients can connect.
 // The nodes of a cluster may not have found each other yet. After an error, nothing is running. The
@@ -353,20 +358,40 @@ func (s *Server) ClientURL() string { return s.url }
 // nats.Connect("", s.InProcess()).
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
 
-// InProcessConn creates a connection for the InProcess option.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.natsServer().InProcessConn() }
+// InProcessConn creates a connection for the InProcess option. It fails while the server is being
+// restarted: the client tries again, and must not be blocked until then.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	ns := s.natsServer()
+	if ns == nil {
+		return nil, errNotRunning
+	}
+	return ns.InProcessConn()
+}
 
+// natsServer returns the server, or nil while it is being restarted.
 func (s *Server) natsServer() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nats
 }
 
+// swapNATSServer replaces the server, and returns the previous one.
+func (s *Server) swapNATSServer(ns *server.Server) (previous *server.Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	previous, s.nats = s.nats, ns
+	return previous
+}
+
 // Health returns an error that describes why the server does not work, or nil if it does. If a file
 // of a stream or a consumer could not be written, that stream or consumer does not work again until
 // the server is restarted, even when there is space on the disk again.
 func (s *Server) Health() error {
-	if health := s.natsServer().Healthz(nil); health.Status != "ok" {
+	ns := s.natsServer()
+	if ns == nil {
+		return errNotRunning
+	}
+	if health := ns.Healthz(nil); health.Status != "ok" {
 		return errors.New(health.Error)
 	}
 	return nil
@@ -375,18 +400,20 @@ func (s *Server) Health() error {
 // Restart stops the server and starts it again on the same port. Clients reconnect, including those
 // that use InProcess. After an error, nothing is running. After Shutdown, Restart does nothing.
 func (s *Server) Restart() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	if s.stopped {
 		return nil
 	}
-	s.nats.Shutdown()
-	s.nats.WaitForShutdown()
+	if previous := s.swapNATSServer(nil); previous != nil {
+		previous.Shutdown()
+		previous.WaitForShutdown()
+	}
 	ns, err := startAndRepair(s.options)
 	if err != nil {
 		return err
 	}
-	s.nats = ns
+	s.swapNATSServer(ns)
 	return nil
 }
 
@@ -394,11 +421,13 @@ func (s *Server) Restart() error {
 // Concurrent and later calls wait for the first one.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.changing.Lock()
+		defer s.changing.Unlock()
 		s.stopped = true
-		s.nats.Shutdown()
-		s.nats.WaitForShutdown()
+		if ns := s.natsServer(); ns != nil {
+			ns.Shutdown()
+			ns.WaitForShutdown()
+		}
 		_ = s.lock.Close() // if this fails, the lock is released when the process exits
 	})
 }

@@ -158,6 +158,52 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// While the server is being restarted, which takes long with many messages, a client in the process
+// is told at once that it cannot connect: it asks with its locks held, and every call of the client
+// would wait for the answer.
+func TestClientsDoNotWaitForARestart(t *testing.T) {
+	var restarting atomic.Bool
+	starting, goOn := make(chan struct{}), make(chan struct{})
+	s := start(t, embednats.Options{
+		StoreDir: t.TempDir(), NoListener: true,
+		Log: func(_ slog.Level, line string) {
+			if strings.Contains(line, "Starting nats-server") && restarting.Load() {
+				close(starting)
+				<-goOn
+			}
+		},
+	})
+	restarting.Store(true)
+	restarted := make(chan error, 1)
+	go func() { restarted <- s.Restart() }()
+	<-starting
+	answered := make(chan error, 2)
+	go func() {
+		_, err := s.InProcessConn()
+		answered <- err
+		answered <- s.Health()
+	}()
+	for range 2 {
+		select {
+		case err := <-answered:
+			if err == nil {
+				t.Error("no error while the server is being restarted")
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("a client waits for the restart")
+		}
+	}
+	close(goOn)
+	if err := <-restarted; err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect("", s.InProcess())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
 func TestFolderIsLocked(t *testing.T) {
 	o := embednats.Options{StoreDir: t.TempDir(), NoListener: true}
 	first := start(t, o)
