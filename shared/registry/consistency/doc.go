@@ -60,6 +60,14 @@
 // on the old bucket have expired, so no process uses the old one when the new one accepts its first
 // change.
 //
+// A process that may not read the bucket reads a copy of it, a mirror, and asks the original how
+// far the registry is: CatchUp compares what the follower has applied from the copy with the last
+// sequence of the original. If the original's newest message is missing, for example after a power
+// cut, no message will show that everything is applied. A consumer with nothing more to deliver
+// shows it only if the stream that it reads had reached that sequence before it was created, which
+// the follower asks the copy, and if that stream is on one server. Otherwise the follower does not
+// count as current until the next change.
+//
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. Without an identity, and while it states that a backup is being
 // restored, no follower counts as current and no lease is renewed, because records may be missing.

@@ -121,7 +121,8 @@ type Follower struct {
 // example after a power cut, so the last applied revision may never reach it. But if a consumer
 // that was created after the bucketEnd was read has nothing more to deliver, everything up to the
 // end has been applied. This is certain only for a bucket without replicas, which is on one server.
-// With several servers, the consumer's server may lag behind.
+// With several servers, the consumer's server may lag behind. So may a copy of the bucket, which
+// consumers are created on where a process may not read the bucket itself: see createConsumer.
 type bucketEnd struct {
 	load int // counts how often the bucket was loaded or replaced before it had this sequence
 	last uint64
@@ -291,11 +292,22 @@ type followedConsumer struct {
 }
 
 // createConsumer creates a consumer for the messages that have not been applied yet. The consumer
-// begins with the last applied message, if that is still stored: see apply.
+// begins with the last applied message, if that is still stored: see apply. It covers the bucket's
+// end only if the stream that it reads, which may be a copy of the bucket, had reached the end.
 func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error) {
 	f.mu.Lock()
 	revision, covers := f.revision, f.stored
 	f.mu.Unlock()
+	server := ""
+	if covers.last > revision {
+		last, at, err := f.readStreamOfConsumers(ctx)
+		if err != nil {
+			return followedConsumer{}, err
+		}
+		if server = at; last < covers.last {
+			covers.last = 0
+		}
+	}
 	config := jetstream.ConsumerConfig{
 		AckPolicy:         jetstream.AckNonePolicy,
 		MemoryStorage:     true,
@@ -313,7 +325,38 @@ func (f *Follower) createConsumer(ctx context.Context) (followedConsumer, error)
 	if err != nil {
 		return followedConsumer{}, err
 	}
+	if covers.last > revision && serverOf(consumer) != server { // that server may lag behind
+		covers.last = 0
+	}
 	return followedConsumer{consumer, covers}, nil
+}
+
+// readStreamOfConsumers returns the last sequence of the stream on which consumers are created, and
+// the server that said so. It creates a consumer for new messages, because a process that reads a
+// copy of the bucket may not ask for the state of the copy.
+func (f *Follower) readStreamOfConsumers(
+	ctx context.Context,
+) (last uint64, server string, err error) {
+	consumer, err := f.js.CreateConsumer(ctx, registry.Stream, jetstream.ConsumerConfig{
+		DeliverPolicy:     jetstream.DeliverNewPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return 0, "", err
+	}
+	f.deleteConsumer(ctx, consumer.CachedInfo().Name)
+	return consumer.CachedInfo().Delivered.Stream, serverOf(consumer), nil
+}
+
+// serverOf returns the server that a new consumer is on, or "" if there is only one.
+func serverOf(consumer jetstream.Consumer) string {
+	if servers := consumer.CachedInfo().Cluster; servers != nil {
+		return servers.Leader
+	}
+	return ""
 }
 
 // consume applies a consumer's messages until the consumer fails, the connection has been lost and

@@ -1,0 +1,137 @@
+package consistency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/consistency"
+	"github.com/hookstart/hookstart/shared/registry/registrytest"
+)
+
+// copyReader is the JetStream of a process that may not read the registry: its consumers read a
+// copy in another stream. It still sees how far the registry itself is.
+type copyReader struct {
+	jetstream.JetStream
+}
+
+const copyName = "COPY"
+
+func (c copyReader) CreateConsumer(
+	ctx context.Context, _ string, config jetstream.ConsumerConfig,
+) (jetstream.Consumer, error) {
+	return c.JetStream.CreateConsumer(ctx, copyName, config)
+}
+
+func (c copyReader) DeleteConsumer(ctx context.Context, _, consumer string) error {
+	return c.JetStream.DeleteConsumer(ctx, copyName, consumer)
+}
+
+// startCopy makes a copy of the registry that holds everything stored so far. It returns its
+// configuration as a mirror.
+func startCopy(t *testing.T, js jetstream.JetStream) jetstream.StreamConfig {
+	t.Helper()
+	config := jetstream.StreamConfig{
+		Name:              copyName,
+		Mirror:            &jetstream.StreamSource{Name: registry.Stream},
+		MaxMsgsPerSubject: 1,
+	}
+	_, err := js.CreateStream(t.Context(), config)
+	fatal(t, err)
+	awaitCopied(t, js)
+	return config
+}
+
+func awaitCopied(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		original, err := js.Stream(t.Context(), registry.Stream)
+		fatal(t, err)
+		copied, err := js.Stream(t.Context(), copyName)
+		fatal(t, err)
+		if copied.CachedInfo().State.LastSeq == original.CachedInfo().State.LastSeq {
+			return
+		}
+		<-tick.C
+	}
+}
+
+// stopCopy makes the copy keep what it holds, and follow the registry no longer.
+func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
+	t.Helper()
+	config.Mirror = nil
+	_, err := js.UpdateStream(t.Context(), config)
+	fatal(t, err)
+}
+
+// lags fails the test if a follower counts as current within a second, in which it creates several
+// consumers.
+func lags(t *testing.T, follower *consistency.Follower) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := follower.CatchUp(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a follower whose copy lacks a change: %v", err)
+	}
+}
+
+// A process that reads a copy of the registry does not count as current while the copy lacks a
+// change, neither a process that has followed the copy before nor one that starts now.
+func TestACopyThatLagsBehind(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	r := registrytest.Start(t, nc)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	r.CreateWorkflow(t, "old", "pro", true)
+	config := startCopy(t, js)
+	p := process{Snapshot: registry.NewSnapshot(nil)}
+	follower, err := consistency.Follow(t.Context(), copyReader{js}, p, logtest.Quiet())
+	fatal(t, err)
+	defer follower.Stop()
+	fatal(t, follower.CatchUp(t.Context()))
+
+	stopCopy(t, js, config)
+	r.CreateWorkflow(t, "new", "pro", true)
+	lags(t, follower)
+	late, err := consistency.Follow(t.Context(), copyReader{js},
+		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Quiet())
+	fatal(t, err)
+	defer late.Stop()
+	lags(t, late)
+}
+
+// If the newest message of the registry is missing, a process that reads a copy still counts as
+// current, because the copy has that message, or is known to have reached its sequence.
+func TestTheNewestMessageIsGoneFromACopy(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	r := registrytest.Start(t, nc)
+	js, err := jetstream.New(nc)
+	fatal(t, err)
+	r.CreateWorkflow(t, "kept", "pro", true)
+	r.CreateWorkflow(t, "lost", "pro", true)
+	startCopy(t, js)
+	for _, name := range []string{registry.Stream, copyName} {
+		s, err := js.Stream(t.Context(), name)
+		fatal(t, err)
+		newest, err := s.GetMsg(t.Context(), s.CachedInfo().State.LastSeq)
+		fatal(t, err)
+		fatal(t, s.Purge(t.Context(), jetstream.WithPurgeSubject(newest.Subject)))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	follower, err := consistency.Follow(ctx, copyReader{js},
+		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Quiet())
+	fatal(t, err)
+	defer follower.Stop()
+	fatal(t, follower.CatchUp(ctx))
+}
