@@ -479,7 +479,7 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}
 	setClosed := func(closed bool) {
 		t.Helper()
-		if _, err := f.Editor.SetWorkflowIntakeClosed(t.Context(), "wf", closed); err != nil {
+		if _, err := f.SetWorkflowIntakeClosed(t.Context(), "wf", closed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -492,11 +492,12 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 		}
 		return change
 	}
-	setClosed(true) // by a move that was abandoned before it had copied everything
-	change := refused(t.Context(), "p")
+	setClosed(true)      // by a move that was abandoned before it had copied everything
+	other := t.Context() // of another change
+	change := refused(other, "p")
 	if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
-		refused(t.Context(), "q")
-		refused(ctx, "q")
+		_ = refused(other, "q")
+		_ = refused(ctx, "q")
 		// Another move opens and closes the workflow. The IDs of what came in between are missing.
 		setClosed(false)
 		setClosed(true)
