@@ -2,11 +2,13 @@ package natsconfig
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // attempt is an action that a role must not be able to perform.
@@ -525,6 +527,35 @@ func TestDenied(t *testing.T) {
 				t.Errorf("in the end:\n%s", late)
 			}
 		})
+	}
+}
+
+// An ingress sees the states of the streams in which it stores starts, of their reports, and of the
+// registry. No other stream may be added to that list by accident.
+func TestStreamsThatAnIngressSees(t *testing.T) {
+	t.Parallel()
+	victim := newTarget(t)
+	if _, err := victim.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     "CHANGES", // as an executor creates it
+		Subjects: []string{"changes"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for name := range victim.js.StreamNames(t.Context()).Name() {
+		a := attackBy(victim, "ingress")
+		a.request("$JS.API.STREAM.INFO."+name, `{"subjects_filter": ">"}`)
+		if strings.Contains(a.answers(), "stream_info_response") {
+			seen = append(seen, name)
+		}
+		a.nc.Close()
+	}
+	slices.Sort(seen)
+	if want := []string{
+		"EXECUTIONS", "KV_registry", "PROGRESS_default", "PROGRESS_gpu", "QUEUE_default",
+		"QUEUE_gpu",
+	}; !slices.Equal(seen, want) {
+		t.Errorf("an ingress sees %q, not %q", seen, want)
 	}
 }
 

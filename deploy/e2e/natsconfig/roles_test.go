@@ -89,13 +89,7 @@ func work(t *testing.T, s *site, replicas, acks string) {
 
 	// Start the programs in the wrong order: the ingress and the runner must wait for the streams
 	// that executors create.
-	ingresses := make(chan ingress.ListenAddresses, 1)
-	ingressConfig := ingress.Config{OnReady: func(l ingress.ListenAddresses) { ingresses <- l }}
-	ingressConfig.Log = log.Logger
-	parse(t, &ingressConfig, append(flags, "--nats-creds="+secret("ingress.nk"))...)
-	stopIngress := running(t, func(ctx context.Context) error {
-		return ingress.Run(ctx, ingressConfig)
-	})
+	ingresses, stopIngress := runIngress(t, log, flags)
 	running(t, func(ctx context.Context) error {
 		nc, err := bus.Connect(ctx, bus.Options{
 			URL:       s.url,
@@ -306,6 +300,20 @@ func work(t *testing.T, s *site, replicas, acks string) {
 			t.Error("a program lacks a permission: " + line)
 		}
 	}
+}
+
+// runIngress runs an ingress. The channel receives its addresses once it is ready.
+func runIngress(
+	t *testing.T, log *logLines, flags []string,
+) (ready <-chan ingress.ListenAddresses, stop func()) {
+	t.Helper()
+	addresses := make(chan ingress.ListenAddresses, 1)
+	config := ingress.Config{OnReady: func(l ingress.ListenAddresses) { addresses <- l }}
+	config.Log = log.Logger
+	parse(t, &config, append(slices.Clone(flags), "--nats-creds="+secret("ingress.nk"))...)
+	return addresses, running(t, func(ctx context.Context) error {
+		return ingress.Run(ctx, config)
+	})
 }
 
 // runExecutor runs an executor with a separate database, and returns a client for its API.

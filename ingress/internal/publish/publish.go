@@ -58,8 +58,7 @@ type DeliveryPublisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	acks    *ack.Publisher
-	name    string                           // name of the stream
-	stream  atomic.Pointer[jetstream.Stream] // nil until it has been looked up
+	name    string // name of the stream
 	timeout time.Duration
 	// lastFailure is nil if the last message that reached the stream was stored.
 	lastFailure atomic.Pointer[storeFailure]
@@ -112,12 +111,10 @@ func New(ctx context.Context, nc *nats.Conn, timeout time.Duration) (*DeliveryPu
 	if err != nil {
 		return nil, err
 	}
-	found, err := stream.AwaitExecutionsStream(ctx, p.js)
-	if err != nil {
+	if _, err := stream.AwaitExecutionsStream(ctx, p.js); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("set up publishing: %w", err)
 	}
-	p.stream.Store(&found)
 	return p, nil
 }
 
@@ -298,11 +295,10 @@ func (p *DeliveryPublisher) isOwnMessage(
 	defer cancel()
 	for {
 		asking, stop := context.WithTimeout(ctx, attemptTimeout/2)
-		have, err := p.message(asking, sequence)
+		trace, err := p.storedTrace(asking, sequence)
 		stop()
 		switch {
 		case err == nil:
-			trace := have.Header.Get(stream.HeaderTrace)
 			return trace != "" && trace == msg.Header.Get(stream.HeaderTrace), nil
 		case errors.Is(err, jetstream.ErrMsgNotFound) && p.isDeleted(ctx, sequence):
 			return false, nil
@@ -321,34 +317,30 @@ func (p *DeliveryPublisher) isOwnMessage(
 // from this request. A lagging replica does not have the message either, but reports a lower last
 // sequence.
 func (p *DeliveryPublisher) isDeleted(ctx context.Context, sequence uint64) bool {
-	s, err := p.lookUp(ctx)
+	s, err := p.js.Stream(ctx, p.name)
 	if err != nil {
 		return false
 	}
-	info, err := s.Info(ctx)
-	return err == nil && info.State.LastSeq >= sequence && info.State.FirstSeq > sequence
+	state := s.CachedInfo().State
+	return state.LastSeq >= sequence && state.FirstSeq > sequence
 }
 
-// lookUp returns the stream's handle, which it looks up only once.
-func (p *DeliveryPublisher) lookUp(ctx context.Context) (jetstream.Stream, error) {
-	if known := p.stream.Load(); known != nil {
-		return *known, nil
-	}
-	found, err := p.js.Stream(ctx, p.name)
+// storedTrace returns the traceparent of the message with the given sequence number in the stream,
+// or "". Any replica may respond. jetstream.Stream is not used, because to get one takes the
+// stream's leader.
+func (p *DeliveryPublisher) storedTrace(ctx context.Context, sequence uint64) (string, error) {
+	msg, err := p.nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"DIRECT.GET."+p.name,
+		fmt.Appendf(nil, `{"seq":%d}`, sequence))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	p.stream.Store(&found)
-	return found, nil
-}
-
-// message reads the message with the given sequence number from the stream.
-func (p *DeliveryPublisher) message(
-	ctx context.Context, sequence uint64,
-) (*jetstream.RawStreamMsg, error) {
-	s, err := p.lookUp(ctx)
-	if err != nil {
-		return nil, err
+	switch status := msg.Header.Get("Status"); status {
+	case "":
+		return msg.Header.Get(stream.HeaderTrace), nil
+	case "404":
+		return "", jetstream.ErrMsgNotFound
+	default:
+		return "",
+			fmt.Errorf("the server's answer: %s %s", status, msg.Header.Get("Description"))
 	}
-	return s.GetMsg(ctx, sequence)
 }
