@@ -8,12 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hookstart/hookstart/executor/internal/record/recorder"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/program"
 	"github.com/hookstart/hookstart/shared/service"
 	"github.com/hookstart/hookstart/shared/stream"
 	"github.com/hookstart/hookstart/shared/tlsfiles"
 )
+
+// SkippedConsumer is a consumer of runners that has skipped start messages.
+type SkippedConsumer = recorder.SkippedConsumer
 
 // Config configures an executor. Its struct tags, and those of the types that it embeds, define the
 // command-line flags and their defaults, which program.Parse fills in. A zero Config is not valid,
@@ -66,10 +70,10 @@ type Config struct {
 	// state, so they restarted after the last message of their stream. The skipped messages are
 	// delivered to the runners again, and then Redelivered is called. If SkippedConsumers is nil,
 	// no consumer has skipped messages.
-	SkippedConsumers func() (consumers []string, err error) `kong:"-"`
+	SkippedConsumers func() ([]SkippedConsumer, error) `kong:"-"`
 	// Redelivered removes a consumer from the result of SkippedConsumers once its messages have
 	// been redelivered. It must be set if SkippedConsumers is set.
-	Redelivered func(consumer string) error `kong:"-"`
+	Redelivered func(SkippedConsumer) error `kong:"-"`
 	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it
 	// retries until starting is done. nil means that the program does not support PostgreSQL. As
 	// this package does not import the driver, hookstart-local can be linked without it. Package

@@ -21,8 +21,30 @@ import (
 // execution runs again, and unfinished executions are delivered to the runners.
 func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	t.Parallel()
+	t.Run("of the shared stream", func(t *testing.T) {
+		t.Parallel()
+		damageConsumers(t, stream.Layout{})
+	})
+	t.Run("of queues' own streams", func(t *testing.T) {
+		t.Parallel()
+		damageConsumers(t, stream.Layout{Own: true})
+	})
+}
+
+func damageConsumers(t *testing.T, at stream.Layout) {
 	dir, group := t.TempDir(), stream.RunnerGroup{Queue: "other", Group: "g"}
 	first := launchReady(t, dir)
+	moveQueue := func(name string) {
+		t.Helper()
+		if !at.Own {
+			return
+		}
+		if _, err := first.client().SetQueueStream(t.Context(), name,
+			api.PutQueueStream{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moveQueue("demo")
 	finished := first.accepted(t)
 	for _, id := range finished {
 		first.awaitStatus(t, id, "succeeded")
@@ -35,12 +57,13 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	moveQueue(group.Queue)
 	waiting := first.accepted(t)
 	for _, id := range waiting {
 		first.awaitStatus(t, id, "queued")
 	}
 	if _, err := stream.EnsureConsumer(t.Context(), first.jetStream(t),
-		group.ConsumerConfig(time.Minute)); err != nil {
+		group.ConsumerConfigAt(at, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	reports := reportsOf(t, first.jetStream(t))
@@ -50,7 +73,7 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 	if err != nil || len(states) < 4 {
 		t.Fatalf("%q, %v", states, err)
 	}
-	other := filepath.Join(dir, "nats/jetstream/$G/streams", stream.ExecutionsName, "obs",
+	other := filepath.Join(dir, "nats/jetstream/$G/streams", at.StreamName(group.Queue), "obs",
 		group.Consumer(), "o.dat")
 	for _, path := range append(states, other) {
 		if err := os.WriteFile(path, make([]byte, 16), 0o600); err != nil {
@@ -69,7 +92,7 @@ func TestConsumersThatAPowerCutHasDamaged(t *testing.T) {
 		t.Errorf("%d executions are recorded, not %d, %v", len(list.Items),
 			len(finished)+len(waiting), err)
 	}
-	second.givenTo(t, group, waiting)
+	second.givenTo(t, at.StreamName(group.Queue), group, waiting)
 	if after := reportsOf(t, second.jetStream(t)); after != reports {
 		t.Errorf("%d reports, and %d before: executions ran again", after, reports)
 	}
@@ -120,22 +143,30 @@ func (r *running) jetStream(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-func reportsOf(t *testing.T, js jetstream.JetStream) uint64 {
+// reportsOf returns how many reports of runners were ever stored.
+func reportsOf(t *testing.T, js jetstream.JetStream) (count uint64) {
 	t.Helper()
-	progress, err := js.Stream(t.Context(), stream.ProgressName)
-	if err != nil {
-		t.Fatal(err)
+	all := js.ListStreams(t.Context())
+	for info := range all.Info() {
+		if strings.HasPrefix(info.Config.Name, stream.ProgressName) {
+			count += info.State.LastSeq
+		}
 	}
-	return progress.CachedInfo().State.LastSeq
+	if all.Err() != nil {
+		t.Fatal(all.Err())
+	}
+	return count
 }
 
-// givenTo consumes messages as a runner of the group until it has received all executions with the
-// given IDs.
-func (r *running) givenTo(t *testing.T, group stream.RunnerGroup, ids []string) {
+// givenTo consumes messages of a stream as a runner of the group until it has received all
+// executions with the given IDs.
+func (r *running) givenTo(
+	t *testing.T, streamName string, group stream.RunnerGroup, ids []string,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	consumer, err := r.jetStream(t).Consumer(ctx, stream.ExecutionsName, group.Consumer())
+	consumer, err := r.jetStream(t).Consumer(ctx, streamName, group.Consumer())
 	if err != nil {
 		t.Fatal(err)
 	}

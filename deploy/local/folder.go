@@ -15,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/hookstart/hookstart/executor"
 	"github.com/hookstart/hookstart/shared/durable"
 	"github.com/hookstart/hookstart/shared/embednats"
 	"github.com/hookstart/hookstart/shared/registry/seal"
@@ -104,13 +105,15 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 		// Unfinished executions are not lost: the executor redelivers them to the runners. If these
 		// consumers started at the first message, runners would also repeat the finished ones.
 		AfterLast: func(streamName, consumer string) bool {
-			if streamName != stream.ExecutionsName ||
+			_, own := stream.QueueOfStream(streamName)
+			if streamName != stream.ExecutionsName && !own ||
 				!strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
 				return false
 			}
-			if err := recordSkippedConsumer(c.DataDir, consumer); err != nil {
+			skipped := executor.SkippedConsumer{Stream: streamName, Consumer: consumer}
+			if err := recordSkippedConsumer(c.DataDir, skipped); err != nil {
 				log.WithError(err).Error("executions that were not run will be ended as failed, " +
-					"not given to runners: " + consumer)
+					"not given to runners: " + consumer + " of " + streamName)
 			}
 			return true
 		},
@@ -136,31 +139,45 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 // executions. The file is kept until the executor has redelivered those starts to the runners.
 const skippedConsumersFolder = "passed-over"
 
-func recordSkippedConsumer(dataDir, consumer string) error {
-	folder := filepath.Join(dataDir, skippedConsumersFolder)
-	if err := durable.MkdirAll(folder, 0o700); err != nil {
-		return err
+// skippedConsumerFile returns the file of a consumer in skippedConsumersFolder. Its name is that of
+// the consumer, with the stream and a dot in front of it unless that is the shared stream.
+func skippedConsumerFile(dataDir string, c executor.SkippedConsumer) string {
+	name := c.Consumer
+	if c.Stream != stream.ExecutionsName {
+		name = c.Stream + "." + c.Consumer
 	}
-	return durable.WriteFile(filepath.Join(folder, consumer), nil, 0o600)
+	return filepath.Join(dataDir, skippedConsumersFolder, name)
 }
 
-// skippedConsumers returns the names of the consumers that have a file in skippedConsumersFolder.
-func skippedConsumers(dataDir string) (consumers []string, err error) {
+func recordSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
+	if err := durable.MkdirAll(filepath.Join(dataDir, skippedConsumersFolder), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(skippedConsumerFile(dataDir, c), nil, 0o600)
+}
+
+// skippedConsumers returns the consumers that have a file in skippedConsumersFolder.
+func skippedConsumers(dataDir string) (skipped []executor.SkippedConsumer, err error) {
 	files, err := os.ReadDir(filepath.Join(dataDir, skippedConsumersFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	for _, file := range files {
-		if strings.HasPrefix(file.Name(), stream.RunnerConsumerPrefix) {
-			consumers = append(consumers, file.Name())
+		streamName, consumer, ok := strings.Cut(file.Name(), ".")
+		if !ok {
+			streamName, consumer = stream.ExecutionsName, file.Name()
+		}
+		if strings.HasPrefix(consumer, stream.RunnerConsumerPrefix) {
+			skipped = append(skipped,
+				executor.SkippedConsumer{Stream: streamName, Consumer: consumer})
 		}
 	}
-	return consumers, err
+	return skipped, err
 }
 
 // forgetSkippedConsumer removes a consumer's file from skippedConsumersFolder.
-func forgetSkippedConsumer(dataDir, consumer string) error {
-	return os.Remove(filepath.Join(dataDir, skippedConsumersFolder, filepath.Base(consumer)))
+func forgetSkippedConsumer(dataDir string, c executor.SkippedConsumer) error {
+	return os.Remove(skippedConsumerFile(dataDir, c))
 }
 
 // maxPayload returns the maximum message size in bytes: NATS's default of 1 MiB, or more if larger

@@ -219,8 +219,10 @@ func (l *local) configureServices(adminToken string) {
 	l.executor.DatabaseURL = "sqlite:" + filepath.Join(c.DataDir, "executions.db")
 	l.executor.AdminToken, l.executor.Publishing, l.executor.FreshNATS = adminToken,
 		new(atomic.Int64), true
-	l.executor.SkippedConsumers = func() ([]string, error) { return skippedConsumers(c.DataDir) }
-	l.executor.Redelivered = func(consumer string) error {
+	l.executor.SkippedConsumers = func() ([]executor.SkippedConsumer, error) {
+		return skippedConsumers(c.DataDir)
+	}
+	l.executor.Redelivered = func(consumer executor.SkippedConsumer) error {
 		return forgetSkippedConsumer(c.DataDir, consumer)
 	}
 	if !c.NoDemo {

@@ -71,8 +71,16 @@ type Config struct {
 	// start messages have been published again for a consumer's group, Redelivered is called with
 	// the consumer; it must be set if SkippedConsumers is. A nil SkippedConsumers means that there
 	// are no such consumers.
-	SkippedConsumers func() (consumers []string, err error)
-	Redelivered      func(consumer string) error
+	SkippedConsumers func() ([]SkippedConsumer, error)
+	Redelivered      func(SkippedConsumer) error
+}
+
+// SkippedConsumer is a consumer of runners that has skipped start messages.
+type SkippedConsumer struct {
+	// Stream is the name of the consumer's stream: the shared stream, or a queue's own. A group has
+	// a consumer of the same name in each.
+	Stream   string
+	Consumer string
 }
 
 // Store is what a Recorder uses of the database.

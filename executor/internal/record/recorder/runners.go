@@ -201,10 +201,10 @@ func (r *Recorder) publishCopy(
 
 // republishSkipped publishes copies of start messages that runners' consumers have skipped and
 // whose executions have not ended. It returns the other unfinished executions: runners have
-// acknowledged their start messages without a report. Only consumers of the shared stream can have
-// skipped start messages.
+// acknowledged their start messages without a report. A consumer whose stream cannot be searched
+// now is left for the next search.
 func (r *Recorder) republishSkipped(
-	ctx context.Context, at startStreams, unreported []lostCandidate,
+	ctx context.Context, streams startStreams, unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
 	if r.config.SkippedConsumers == nil {
 		return unreported, nil
@@ -213,21 +213,20 @@ func (r *Recorder) republishSkipped(
 	if err != nil || len(consumers) == 0 {
 		return unreported, err
 	}
-	s, groups := at[sharedStartReportPair.starts].stream, at[sharedStartReportPair.starts].groups
-	var passing []runnerGroup // groups that have skipped messages
-	for _, g := range groups {
-		if slices.Contains(consumers, g.consumer) {
-			passing = append(passing, g)
-		}
-	}
 	copied := 0
 	for _, one := range unreported {
-		if pairOfStream(one.stream) != sharedStartReportPair ||
-			!haveHandled(passing, one) {
+		at := streams[one.stream]
+		var passing []runnerGroup // groups that have skipped messages
+		for _, g := range at.groups {
+			if slices.Contains(consumers, SkippedConsumer{one.stream, g.consumer}) {
+				passing = append(passing, g)
+			}
+		}
+		if !haveHandled(passing, one) {
 			acknowledged = append(acknowledged, one)
 			continue
 		}
-		ok, err := r.publishCopy(ctx, s, groups, one.StreamSequence)
+		ok, err := r.publishCopy(ctx, at.stream, at.groups, one.StreamSequence)
 		if err != nil {
 			return nil, err
 		}
@@ -242,6 +241,9 @@ func (r *Recorder) republishSkipped(
 				"starts that have not ended")
 	}
 	for _, consumer := range consumers {
+		if at := streams[consumer.Stream]; at != nil && at.err != nil {
+			continue
+		}
 		if err := r.config.Redelivered(consumer); err != nil {
 			return nil, err
 		}
