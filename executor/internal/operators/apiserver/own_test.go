@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
@@ -172,6 +173,39 @@ func TestAQueueInBothPlaces(t *testing.T) {
 	for _, at := range []stream.Layout{{}, own} {
 		if of(at).Paused {
 			t.Errorf("%s is still paused", at.StreamName("default"))
+		}
+	}
+}
+
+// The report of a canceled execution is stored in the stream of reports that belongs to the stream
+// of the start message, because webhook requests wait for it there. It has the start's trace.
+func TestTheReportOfACanceledExecutionIsInTheOwnStream(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.ownStreams()
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for n, at := range []stream.Layout{{}, own} {
+		sequence := r.message(at.StartMessage(execution.Start{
+			ID: id(n), AccountID: "acme", WorkflowID: "wf", NodeID: "node",
+			Queue: execution.DefaultQueue, Trace: trace,
+			Payload: execution.Payload{Kind: execution.BodyJSON, Body: []byte("{}")},
+		}))
+		r.records(store.Batch{New: []store.Record{record(id(n), func(rec *store.Record) {
+			rec.StreamSequence = sequence
+		})}})
+		reports, err := r.nc.SubscribeSync(at.ProgressSubject(execution.DefaultQueue, "wf", id(n)))
+		r.check(err)
+		r.check(r.nc.Flush())
+		r.post("/executions/"+id(n)+"/cancel", "").is(200)
+		report, err := reports.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatalf("no report in %s: %v", at.ProgressStreamName(execution.DefaultQueue), err)
+		}
+		if got := report.Header.Get(stream.HeaderTrace); got != trace {
+			t.Errorf("the trace of the report: %q", got)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/audit"
+	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -240,35 +241,36 @@ func (s *Service) finishCancel(
 	if err := putCancellations(ctx, bucket, idsOf(records)); err != nil {
 		return nil, err
 	}
-	given, err := s.config.Queues.DeliveredIDs(ctx, records)
+	starts, err := s.config.Queues.StartMessages(ctx, records)
 	if err != nil {
 		return nil, err
 	}
 	var waiting []string
 	for _, r := range records {
-		if !given[r.ID] {
+		if !starts[r.ID].Delivered {
 			waiting = append(waiting, r.ID)
 		}
 	}
 	now := time.Now()
 	ended, err = s.config.Store.Cancel(ctx, waiting, now)
-	s.reportCanceled(records, ended, now)
+	s.reportCanceled(records, ended, starts, now)
 	return ended, err
 }
 
 // reportCanceled publishes the final state of executions that no runner has received. Webhook
-// requests may be waiting for it. If the report is lost, their response says that the execution is
-// queued.
-func (s *Service) reportCanceled(records []store.Record, ended []string, at time.Time) {
+// requests may be waiting for it, in the stream of reports that belongs to the stream of the start
+// message. If the report is lost, their response says that the execution is queued.
+func (s *Service) reportCanceled(
+	records []store.Record, ended []string, starts map[string]*queues.StartMessage, at time.Time,
+) {
 	for _, r := range records {
 		if !slices.Contains(ended, r.ID) {
 			continue
 		}
-		msg, err := stream.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, "", execution.Progress{
-			ID:     r.ID,
-			Status: execution.Canceled,
-			At:     at,
-		})
+		start := starts[r.ID]
+		layout, _ := stream.LayoutOf(start.Subject)
+		msg, err := layout.ProgressMessage(r.Queue, r.WorkflowID, r.NodeID, start.Trace,
+			execution.Progress{ID: r.ID, Status: execution.Canceled, At: at})
 		if err == nil {
 			_ = s.config.JetStream.Conn().PublishMsg(msg)
 		}

@@ -189,39 +189,46 @@ func (w *Watcher) Poll(ctx context.Context) ([]Queue, error) {
 	return found, nil
 }
 
-// DeliveredIDs returns the IDs of the records whose start messages were already delivered to a
-// group. Ending the other records is safe: a group that receives such a message later will see a
+// StartMessage describes the message that started an execution.
+type StartMessage struct {
+	Subject string
+	// Trace is its traceparent header. It is "" if the message was not read.
+	Trace string
+	// Delivered is whether the message was already delivered to a group.
+	Delivered bool
+}
+
+// StartMessages returns the records' start messages, keyed by record ID. Ending a record whose
+// start message is not delivered is safe: a group that receives the message later will see a
 // cancellation that was stored before this call.
-func (w *Watcher) DeliveredIDs(ctx context.Context, records []store.Record) (map[string]bool,
-	error,
-) {
+func (w *Watcher) StartMessages(
+	ctx context.Context, records []store.Record,
+) (map[string]*StartMessage, error) {
 	names, err := w.startStreamNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := w.startSubjects(ctx, names, records)
+	messages, err := w.findStartMessages(ctx, names, records)
 	if err != nil {
 		return nil, err
 	}
 	byStream := map[string][]store.Record{}
 	for _, r := range records {
-		name := stream.StreamOf(subjects[r.ID])
+		name := stream.StreamOf(messages[r.ID].Subject)
 		byStream[name] = append(byStream[name], r)
 	}
-	given := map[string]bool{}
 	for name, list := range byStream {
-		if err := w.addDelivered(ctx, name, list, subjects, given); err != nil {
+		if err := w.setDelivered(ctx, name, list, messages); err != nil {
 			return nil, err
 		}
 	}
-	return given, nil
+	return messages, nil
 }
 
-// addDelivered adds to delivered the IDs of the records of one stream whose start messages were
-// delivered to any group.
-func (w *Watcher) addDelivered(
-	ctx context.Context, streamName string, records []store.Record, subjects map[string]string,
-	delivered map[string]bool,
+// setDelivered sets Delivered in the start messages of one stream's records.
+func (w *Watcher) setDelivered(
+	ctx context.Context, streamName string, records []store.Record,
+	messages map[string]*StartMessage,
 ) error {
 	executions, err := w.config.JetStream.Stream(ctx, streamName)
 	if err != nil {
@@ -241,15 +248,16 @@ func (w *Watcher) addDelivered(
 		}
 		info := consumer.CachedInfo()
 		for _, r := range records {
-			if delivered[r.ID] || r.StreamSequence > info.Delivered.Stream ||
-				!consumerMatches(info.Config, subjects[r.ID]) {
+			msg := messages[r.ID]
+			if msg.Delivered || r.StreamSequence > info.Delivered.Stream ||
+				!consumerMatches(info.Config, msg.Subject) {
 				continue
 			}
 			began, err := w.beganAfter(ctx, info, r)
 			if err != nil {
 				return err
 			}
-			delivered[r.ID] = !began
+			msg.Delivered = !began
 		}
 	}
 	if err := names.Err(); err != nil {
@@ -286,15 +294,16 @@ func (w *Watcher) startStreamNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// startSubjects returns the subjects of the records' start messages, keyed by record ID. It reads a
-// start message only if its queue has lanes or its own stream; otherwise the subject follows from
-// the record.
-func (w *Watcher) startSubjects(
+// findStartMessages returns the records' start messages, keyed by record ID, without Delivered. It
+// reads a start message only if its queue has lanes or its own stream; otherwise the subject
+// follows from the record.
+func (w *Watcher) findStartMessages(
 	ctx context.Context, names []string, records []store.Record,
-) (map[string]string, error) {
-	settings, subjects := w.settings(), make(map[string]string, len(records))
+) (map[string]*StartMessage, error) {
+	settings, messages := w.settings(), make(map[string]*StartMessage, len(records))
 	for _, r := range records {
-		subjects[r.ID] = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
+		found := &StartMessage{Subject: stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)}
+		messages[r.ID] = found
 		queue := settings[r.Queue]
 		if (queue == nil || queue.Lanes == 0) &&
 			!slices.Contains(names, stream.OwnStreamName(r.Queue)) {
@@ -307,9 +316,9 @@ func (w *Watcher) startSubjects(
 		if err != nil {
 			return nil, err
 		}
-		subjects[r.ID] = msg.Subject
+		found.Subject, found.Trace = msg.Subject, msg.Header.Get(stream.HeaderTrace)
 	}
-	return subjects, nil
+	return messages, nil
 }
 
 // EnforceSettings updates the consumers of a queue's groups to match the queue's settings, and

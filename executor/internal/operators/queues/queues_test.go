@@ -278,9 +278,13 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	}
 	delivered := func() map[string]bool {
 		t.Helper()
-		ids, err := r.watch.DeliveredIDs(t.Context(), records)
+		messages, err := r.watch.StartMessages(t.Context(), records)
 		if err != nil {
 			t.Fatal(err)
+		}
+		ids := map[string]bool{}
+		for id, msg := range messages {
+			ids[id] = msg.Delivered
 		}
 		return ids
 	}
