@@ -57,3 +57,18 @@ func TestTapSeesAnswersAsTheyCame(t *testing.T) {
 		t.Errorf("%+v, %v, %q", a, err, seen)
 	}
 }
+
+func TestSenderPresetsAreReadToTheLastPage(t *testing.T) {
+	pages := map[string]string{
+		"":  `{"items":[{"id":"a"},{"id":"b"}],"nextCursor":"n"}`,
+		"n": `{"items":[{"id":"c"}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, pages[r.URL.Query().Get("cursor")])
+	}))
+	defer server.Close()
+	all, err := apiclient.New(server.URL, "t").SenderPresets(t.Context())
+	if err != nil || len(all.Items) != 3 || all.Items[2].ID != "c" || all.NextCursor != "" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

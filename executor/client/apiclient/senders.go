@@ -8,9 +8,19 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
-// SenderPresets lists the presets of senders.
-func (c *Client) SenderPresets(ctx context.Context) (api.List[api.SenderPreset], error) {
-	return get[api.List[api.SenderPreset]](ctx, c, "/senders")
+// SenderPresets lists all presets of senders.
+func (c *Client) SenderPresets(
+	ctx context.Context,
+) (all api.List[api.SenderPreset], _ error) {
+	for p, err := range Items(func(page Page) (api.List[api.SenderPreset], error) {
+		return list[api.SenderPreset](ctx, c, "/senders", page, nil)
+	}) {
+		if err != nil {
+			return api.List[api.SenderPreset]{}, err
+		}
+		all.Items = append(all.Items, p)
+	}
+	return all, nil
 }
 
 // Sender returns a trigger node's sender, without its secrets.

@@ -109,7 +109,7 @@ func TestPagesThatAreInvalid(t *testing.T) {
 		r.account(fmt.Sprint("a", i), "none")
 	}
 	foreign := decode[api.List[api.Account]](r.get("/accounts?limit=1").is(200)).NextCursor
-	for _, list := range []string{"/plans", "/accounts", "/workflows", "/executions"} {
+	for _, list := range []string{"/plans", "/accounts", "/workflows", "/executions", "/senders"} {
 		for _, limit := range []string{"0", "-1", "201", "x", "1.5", "99999999999999999999"} {
 			r.wantInvalid(r.get(list+"?limit="+limit), "limit", "")
 		}

@@ -19,12 +19,12 @@ func (s *server) routeSenders(to huma.API) { //nolint:funlen // the list of call
 		id:          "list-senders",
 		tag:         tagTriggers,
 		summary:     "List the kinds of senders",
-		description: "The presets: what is known of each provider.",
+		description: "The presets: what is known of each provider. Every account may use all.",
 	},
-		func(ctx context.Context, caller operate.Caller, _ *struct{}) (api.List[api.SenderPreset],
+		func(ctx context.Context, caller operate.Caller, in *ListInput) (api.List[api.SenderPreset],
 			error,
 		) {
-			return s.Operate.SenderPresets(ctx, caller)
+			return s.Operate.SenderPresets(ctx, caller, in.AccountID, in.page())
 		})
 	register(to, operationSpec{
 		method:      http.MethodGet,

@@ -46,6 +46,16 @@ func TestSender(t *testing.T) {
 	if len(presets) < 30 || presets[0].ID == "" || presets[0].Settings == nil {
 		t.Errorf("%d presets", len(presets))
 	}
+	ids := make([]string, len(presets))
+	for i, p := range presets {
+		ids[i] = p.ID
+	}
+	r.wantPages("/senders?limit=7&accountId=on-free", ids, 7,
+		pageOf(func(p api.SenderPreset) string { return p.ID }))
+	if others := decode[api.List[api.SenderPreset]](
+		r.get("/senders?accountId=none").is(200)).Items; others == nil || len(others) != 0 {
+		t.Errorf("an account that does not exist: %+v", others)
+	}
 	r.get(senderAt).refused(404, api.CodeNotFound)
 	r.get("/workflows/wf/triggers/none/sender").refused(404, api.CodeNotFound)
 

@@ -71,6 +71,16 @@ func (f presetFields) Refused() bool {
 	})
 }
 
+// maxPresets is the maximum number of presets that can be selected in a form.
+const maxPresets = 1000
+
+// senderPresets returns the presets that can be selected in a form.
+func (c *Console) senderPresets(ctx context.Context) ([]api.SenderPreset, error) {
+	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx), "",
+		operate.PageOptions{Limit: maxPresets})
+	return presets.Items, err
+}
+
 // presetNamed returns the preset with an ID, a title or an alias. begins reports whether the ID or
 // the title of any preset contains the name.
 func presetNamed(
@@ -168,11 +178,11 @@ func (c *Console) senderForm() *form {
 
 func (c *Console) saveSender(r *http.Request, p *postedForm) (string, error) {
 	ctx, caller := r.Context(), signin.Caller(r.Context())
-	presets, err := c.Operate.SenderPresets(ctx, caller)
+	presets, err := c.senderPresets(ctx)
 	if err != nil {
 		return "", err
 	}
-	preset, _ := presetNamed(presets.Items, p.values["preset"])
+	preset, _ := presetNamed(presets, p.values["preset"])
 	if preset.ID != "" && p.values["of"] != preset.ID {
 		return "", &operate.Error{
 			Code:   codeConfirm,

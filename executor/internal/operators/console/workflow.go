@@ -237,12 +237,12 @@ func (c *Console) trigger(ctx context.Context, workflowID, nodeID string) (trigg
 	t.SampleForm = newFormView(ctx, "sample", sampleFields(got.SamplePayload, t.Sample))
 	t.Snippets = snippets(t.URL,
 		slices.Concat(got.DeliveryIDHeaders, []string{"X-Webhook-Delivery-Id"})[0])
-	presets, err := c.Operate.SenderPresets(ctx, signin.Caller(ctx))
+	presets, err := c.senderPresets(ctx)
 	if err != nil {
 		return t, err
 	}
-	t.Sender, t.Presets = got.Sender, presets.Items
-	for _, p := range presets.Items {
+	t.Sender, t.Presets = got.Sender, presets
+	for _, p := range presets {
 		if got.Sender != nil && p.ID == got.Sender.Preset {
 			t.Preset = p
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/executor/client/api"
@@ -24,32 +23,13 @@ func (s *Service) Plans(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.Plan], error) {
 	return read(ctx, s, caller, newRule("Plans", accessUnrestricted),
-		func(context.Context) (none api.List[api.Plan], err error) {
-			position, err := page.afterPosition(plansCursorKind)
-			if err != nil {
-				return none, err
-			}
+		func(context.Context) (api.List[api.Plan], error) {
 			plans := s.config.Directory.Plans().Record
 			if accountID != "" {
 				plans = s.planFor(caller, accountID, plans)
 			}
-			first := 0
-			if position != "" {
-				last := slices.IndexFunc(plans, func(p registry.Plan) bool {
-					return p.ID == position
-				})
-				if last < 0 {
-					return none, badCursor()
-				}
-				first = last + 1
-			}
-			rest := plans[first:]
-			return newListPage(plansCursorKind, rest[:min(len(rest), page.Limit+1)], page,
-				s.apiPlan, func(
-					p registry.Plan,
-				) string {
-					return p.ID
-				}), nil
+			return newPageOfCatalog(plansCursorKind, plans, page, s.apiPlan,
+				func(p registry.Plan) string { return p.ID })
 		})
 }
 

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,25 @@ func newListPage[R, T any](
 		page.Items[i] = item(record)
 	}
 	return page
+}
+
+// newPageOfCatalog returns a page of a complete list in its own order. A page begins after the item
+// with the ID that the cursor contains.
+func newPageOfCatalog[R, T any](
+	kind string, all []R, p PageOptions, item func(R) T, id func(R) string,
+) (none api.List[T], err error) {
+	after, err := p.afterPosition(kind)
+	if err != nil {
+		return none, err
+	}
+	if after != "" {
+		last := slices.IndexFunc(all, func(record R) bool { return id(record) == after })
+		if last < 0 {
+			return none, badCursor()
+		}
+		all = all[last+1:]
+	}
+	return newListPage(kind, all, p, item, id), nil
 }
 
 // timePosition encodes a position in a list that is ordered by time and then by rest. Stored times

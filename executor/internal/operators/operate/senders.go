@@ -14,16 +14,25 @@ import (
 // MaxSecrets is the maximum number of valid secrets of one sender.
 const MaxSecrets = sender.MaxSecrets
 
-// SenderPresets lists all presets, in the order in which they are defined.
+const presetsCursorKind = "senders"
+
+// SenderPresets lists the presets, in the order in which they are defined. Every account may use
+// all of them: if accountID is not empty, it lists all, or none if the caller has no access to the
+// account.
 func (s *Service) SenderPresets(
-	ctx context.Context, caller Caller,
+	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {
 	return read(ctx, s, caller, newRule("SenderPresets", accessUnrestricted),
-		func(context.Context) (list api.List[api.SenderPreset], err error) {
-			for _, p := range sender.Presets() {
-				list.Items = append(list.Items, apiPreset(p))
+		func(context.Context) (api.List[api.SenderPreset], error) {
+			presets := sender.Presets()
+			if accountID != "" {
+				_, ok := s.config.Directory.Account(accountID)
+				if !ok || !caller.canAccessAccount(accountID) {
+					presets = nil
+				}
 			}
-			return list, nil
+			return newPageOfCatalog(presetsCursorKind, presets, page, apiPreset,
+				func(p sender.Preset) string { return p.ID })
 		})
 }
 
