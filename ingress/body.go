@@ -68,7 +68,7 @@ func (h *handler) readBody(
 	e.unread = false
 	control := http.NewResponseController(w)
 	began := time.Now()
-	due := h.bodyDeadline(maxLength, 0)
+	due := h.bodyDeadline(declared, 0)
 	// The deadline applies to the body only: net/http removes it once the whole body has been read.
 	if err := control.SetReadDeadline(began.Add(due)); err != nil {
 		return nil, d, &admission.Refusal{Code: webhook.CodeBodyUnreadable}
@@ -102,8 +102,8 @@ func (h *handler) readBody(
 			}
 			return nil, d, bodyReadRefusal(err)
 		}
-		if later := h.bodyDeadline(maxLength, d.read); int64(d.read) != declared &&
-			later >= due+time.Second {
+		later := h.bodyDeadline(declared, d.read)
+		if int64(d.read) != declared && (later >= due+time.Second || later < due) {
 			due = later
 			_ = control.SetReadDeadline(began.Add(due)) // cannot fail: succeeded above
 		}
@@ -112,11 +112,12 @@ func (h *handler) readBody(
 }
 
 // bodyDeadline returns how long after the headers the body must be complete, if read bytes have
-// arrived so far. A short body may take the whole body timeout, because it uses little memory. A
-// longer one, or one of undeclared length, must keep the minimum rate. Otherwise, a slow sender
-// could occupy a slot and memory by sending a few bytes per second.
-func (h *handler) bodyDeadline(maxLength int64, read int) time.Duration {
-	if h.minBodyRate == 0 || maxLength <= initialBodyBuffer {
+// arrived so far. declared is the Content-Length, or -1. A short body may take the whole body
+// timeout, because it uses little memory; a body of undeclared length is short until more than
+// initialBodyBuffer bytes have arrived. A longer body must keep the minimum rate. Otherwise, a slow
+// sender could occupy a slot and memory by sending a few bytes per second.
+func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
+	if h.minBodyRate == 0 || max(declared, int64(read)) <= initialBodyBuffer {
 		return h.bodyTimeout
 	}
 	return min(h.bodyTimeout,

@@ -56,11 +56,16 @@ func dial(t *testing.T, addr string) net.Conn {
 // timeout.
 func TestABodyMustKeepUpARate(t *testing.T) {
 	t.Parallel()
-	for _, length := range []string{"Content-Length: 102400", "Transfer-Encoding: chunked"} {
-		addr, token, _ := serveSlow(t, func(h *handler) { h.rateGrace = 10 * time.Millisecond })
+	for length, begin := range map[string]string{
+		"Content-Length: 102400":     "1",
+		"Transfer-Encoding: chunked": "8000\r\n" + strings.Repeat("1", initialBodyBuffer+1),
+	} {
+		addr, token, _ := serveSlow(t, func(h *handler) {
+			h.rateGrace, h.minBodyRate = 10*time.Millisecond, 1<<30
+		})
 		conn := dial(t, addr)
 		_, _ = io.WriteString(conn,
-			"POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n1")
+			"POST /webhooks/wf?token="+token+" HTTP/1.1\r\nHost: x\r\n"+length+"\r\n\r\n"+begin)
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", length, err)
@@ -78,17 +83,20 @@ func TestHowLongABodyMayTake(t *testing.T) {
 	t.Parallel()
 	h := &handler{bodyTimeout: 30 * time.Second, minBodyRate: 1024, rateGrace: 5 * time.Second}
 	for _, c := range []struct {
-		most int64
-		read int
-		want time.Duration
+		declared int64
+		read     int
+		want     time.Duration
 	}{
 		{10, 0, 30 * time.Second},
 		{initialBodyBuffer, 1, 30 * time.Second},
 		{initialBodyBuffer + 1, 0, 5 * time.Second},
+		{-1, 0, 30 * time.Second},
+		{-1, initialBodyBuffer, 30 * time.Second},
+		{-1, 20 << 10, 25 * time.Second},
 		{102_400, 10 << 10, 15 * time.Second},
 		{102_400, 100 << 10, 30 * time.Second},
 	} {
-		if got := h.bodyDeadline(c.most, c.read); got != c.want {
+		if got := h.bodyDeadline(c.declared, c.read); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
