@@ -372,11 +372,31 @@ func TestAQueuesOwnStream(t *testing.T) {
 			t.Errorf("%s: %s", body, a.body)
 		}
 	}
-	r.call("PUT", "/queues/unknown/stream", `{}`).is(404)
 	actions := r.queueAudit("default")
 	if want := "queue-stream.set queue-stream.set queue-stream.delete"; strings.Join(actions,
 		" ") != want {
 		t.Errorf("the audit has %q, want %q", actions, want)
+	}
+}
+
+// A queue that no workflow uses yet can have its own stream, like all other settings of a queue.
+func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.post("/queues/later/pause", "").is(200)
+	for range 2 {
+		q := decode[api.Queue](r.put("/queues/later/stream", `{"maxBytes":1048576}`).is(200))
+		if q.Queue != "later" || q.Stream != stream.OwnStreamName("later") || q.Paused == nil ||
+			q.OwnStream == nil || q.OwnStream.MaxBytes != 1<<20 || len(q.Groups) != 0 {
+			t.Errorf("after the move in: %+v, %+v", q, q.OwnStream)
+		}
+	}
+	for range 2 {
+		r.delete("/queues/later/stream").is(204)
+	}
+	r.delete("/queues/never/stream").is(204)
+	if got := r.queueAudit("never"); len(got) != 0 {
+		t.Errorf("the audit of a queue without settings: %q", got)
 	}
 }
 

@@ -309,11 +309,15 @@ func (s *Service) changeQueue(
 					return s.apiQueue(q, s.sharedQueues(caller)[name]), nil
 				}
 			}
-			// No workflow uses the queue yet.
-			q := queues.Queue{Name: name}
-			if settings.Paused(time.Now()) {
-				q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
-			}
-			return s.apiQueue(q, false), nil
+			return s.apiQueue(unusedQueue(settings), false), nil
 		})
+}
+
+// unusedQueue returns the state of a queue that has settings, but that no workflow uses yet.
+func unusedQueue(settings *registry.Queue) queues.Queue {
+	q := queues.Queue{Name: settings.Name}
+	if settings.Paused(time.Now()) {
+		q.PausedSince, q.PausedUntil = settings.PausedSince, settings.PausedUntil
+	}
+	return q
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/executor/internal/operators/queuestreams"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/retry"
 )
@@ -76,7 +77,11 @@ func (s *Service) pollMovedQueue(ctx context.Context, name string) (none queues.
 		}
 		i := slices.IndexFunc(all, func(q queues.Queue) bool { return q.Name == name })
 		if i < 0 {
-			return none, notFound("queue", name, "")
+			settings := &registry.Queue{Name: name}
+			if q, ok := s.config.Directory.Queue(name); ok {
+				settings = q.Record
+			}
+			return unusedQueue(settings), nil
 		}
 		if !all[i].Incomplete || n >= 10 {
 			return all[i], nil
