@@ -113,11 +113,15 @@ func (h *handler) readBody(
 
 // bodyDeadline returns how long after the headers the body must be complete, if read bytes have
 // arrived so far. declared is the Content-Length, or -1. A short body may take the whole body
-// timeout, because it uses little memory; a body of undeclared length is short until more than
-// initialBodyBuffer bytes have arrived. A longer body must keep the minimum rate. Otherwise, a slow
-// sender could occupy a slot and memory by sending a few bytes per second.
+// timeout, because it uses little memory; a body of undeclared length is short until it has filled
+// the initial buffer. A longer body must keep the minimum rate. Otherwise, a slow sender could
+// occupy a slot and memory by sending a few bytes per second.
 func (h *handler) bodyDeadline(declared int64, read int) time.Duration {
-	if h.minBodyRate == 0 || max(declared, int64(read)) <= initialBodyBuffer {
+	isShort := declared <= initialBodyBuffer
+	if declared < 0 {
+		isShort = read < initialBodyBuffer
+	}
+	if h.minBodyRate == 0 || isShort {
 		return h.bodyTimeout
 	}
 	return min(h.bodyTimeout,

@@ -64,7 +64,7 @@ type RequestFlags struct {
 // at the same time.
 type ReadFlags struct {
 	BodyTimeout time.Duration `help:"How long the body may take to arrive after the headers." default:"30s"`
-	MinBodyRate int64         `help:"Minimum rate, in bytes per second, of a body that is declared longer than 16 KB, or of which more than 16 KB have arrived, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
+	MinBodyRate int64         `help:"Minimum rate, in bytes per second, of a body that is declared longer than 16 KB, or of which 16 KB have arrived, measured after 5 s; a slower one gets 400. 0: no minimum." default:"1024"`
 	MaxInFlight int64         `help:"Requests that are read and published at once; further ones get 503. One account may hold as many as are still free, so at most half while it is alone." default:"4096"`
 }
 
