@@ -57,6 +57,7 @@ func Plan(have, want *DocumentSet, prune bool) []Step {
 		add(w.step(before, ok))
 	}
 	for _, s := range want.Senders {
+		s.Preset = cmp.Or(have.presetIDs[s.Preset], s.Preset)
 		before, ok := senders[s.key()]
 		add(s.step(before, ok))
 	}
@@ -365,7 +366,9 @@ func (s Sender) addSecrets(to *api.PutSender) error {
 func (s Sender) fields() fields {
 	f := fields{"preset": s.Preset}
 	for name, value := range s.Settings {
-		f["settings."+name] = strconv.Quote(value)
+		if value != "" { // the API does not store empty settings
+			f["settings."+name] = strconv.Quote(value)
+		}
 	}
 	return f
 }

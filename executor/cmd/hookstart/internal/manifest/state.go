@@ -30,6 +30,7 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 	if err != nil {
 		return nil, err
 	}
+	s.presetIDs = presetIDs(presets.Items)
 	for w, err := range apiclient.Items(func(p apiclient.Page) (api.List[api.Workflow], error) {
 		return client.Workflows(ctx, "", p)
 	}) {
@@ -50,6 +51,17 @@ func ReadState(ctx context.Context, client *apiclient.Client) (*DocumentSet, err
 	})
 	slices.SortFunc(s.Queues, func(a, b Queue) int { return cmp.Compare(a.ID, b.ID) })
 	return s, nil
+}
+
+// presetIDs returns the IDs of the presets by alias.
+func presetIDs(presets []api.SenderPreset) map[string]string {
+	ids := map[string]string{}
+	for _, p := range presets {
+		for _, alias := range p.Aliases {
+			ids[alias] = p.ID
+		}
+	}
+	return ids
 }
 
 func (s *DocumentSet) addWorkflow(

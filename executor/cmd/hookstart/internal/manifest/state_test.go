@@ -8,6 +8,26 @@ import (
 	"github.com/hookstart/hookstart/executor/client/api"
 )
 
+// Documents may name a preset by its alias, and set a setting to "", which counts as unset.
+func TestASenderByItsAliasIsNoDifference(t *testing.T) {
+	t.Parallel()
+	stored := Sender{WorkflowID: "orders", NodeID: "hook", Preset: "standard-webhooks"}
+	have := &DocumentSet{
+		Senders:   []Sender{stored},
+		presetIDs: presetIDs([]api.SenderPreset{{ID: stored.Preset, Aliases: []string{"svix"}}}),
+	}
+	wanted := stored
+	wanted.Preset, wanted.Settings = "svix", map[string]string{"toleranceSeconds": ""}
+	want := &DocumentSet{Senders: []Sender{wanted}}
+	for _, step := range Plan(have, want, true) {
+		t.Errorf("%q", step.Lines)
+	}
+	want.Senders[0].Preset = "github"
+	if steps := Plan(have, want, true); len(steps) != 1 {
+		t.Errorf("another preset: %d steps", len(steps))
+	}
+}
+
 // An exported sender names an environment variable for each secret setting.
 func TestSecretSettingsHaveVariables(t *testing.T) {
 	t.Parallel()
