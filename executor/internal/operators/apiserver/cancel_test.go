@@ -149,6 +149,34 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
+// A bulk cancellation cancels exactly the maximum number of executions if more match, also if some
+// of the oldest ones need none.
+func TestTheLimitOfABulkCancellation(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.cancellations()
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	const most = operate.MaxBulkItems
+	var batch store.Batch
+	for n := range most + 2 {
+		batch.New = append(batch.New, record(id(n)))
+	}
+	r.records(batch)
+	_, err := r.store.RequestCancel(t.Context(), []string{id(0)}, time.Now(), nil)
+	r.check(err)
+	cancel := func() api.Canceled {
+		t.Helper()
+		return decode[api.Canceled](r.post("/executions/cancel", `{"workflowId":"wf"}`).is(200))
+	}
+	if got := cancel(); got != (api.Canceled{Canceled: most, More: true}) {
+		t.Errorf("the first call: %+v", got)
+	}
+	if got := cancel(); got != (api.Canceled{Canceled: 1}) {
+		t.Errorf("the second call: %+v", got)
+	}
+}
+
 // An execution ends while it is being canceled, replayed and requeued. It has one outcome, and the
 // response to the cancellation states it. Each confirmed replay starts once.
 func TestCancelBesideEndReplayAndRequeue(t *testing.T) {

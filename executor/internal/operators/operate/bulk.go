@@ -16,8 +16,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
-// MaxBulkItems is the maximum number of executions that one call can restart, and the maximum
-// number of dead letters that one call can dismiss.
+// MaxBulkItems is the maximum number of executions that one call can restart or cancel, and the
+// maximum number of dead letters that one call can dismiss.
 const MaxBulkItems = 10_000
 
 const (

@@ -117,7 +117,7 @@ func (c CancelSelection) check() error {
 }
 
 // CancelExecutions cancels executions that have not ended. With a filter, it cancels the oldest
-// first and stops after about MaxBulkItems. It is idempotent.
+// first and cancels at most MaxBulkItems. It is idempotent.
 func (s *Service) CancelExecutions(
 	ctx context.Context, caller Caller, selected CancelSelection,
 ) (api.Canceled, error) {
@@ -165,12 +165,12 @@ func (s *Service) CancelExecutions(
 						done.Canceled+done.Requested >= MaxBulkItems; done.More {
 						return done, nil
 					}
-					records, err := s.config.Store.ListOldest(ctx, selected.Filter, after,
-						cancelBatchSize)
+					limit := min(cancelBatchSize, MaxBulkItems-done.Canceled-done.Requested)
+					records, err := s.config.Store.ListOldest(ctx, selected.Filter, after, limit)
 					if err != nil {
 						return done, err
 					}
-					last := len(records) < cancelBatchSize
+					last := len(records) < limit
 					if len(records) > 0 {
 						after = store.RecordPosition{
 							AcceptedAt: records[len(records)-1].AcceptedAt,
