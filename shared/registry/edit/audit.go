@@ -141,8 +141,9 @@ func AuditBucket(action string) string {
 	}
 	kind, _, _ := strings.Cut(action, ".")
 	switch kind + "." {
-	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix, "token.",
-		"sender.", "sender-secret.":
+	case registry.AccountPrefix, registry.WorkflowPrefix, registry.APIKeyPrefix,
+		registry.QueuePrefix, "queue-group.", "queue-stream.", "token.", "sender.",
+		"sender-secret.":
 		return registry.Bucket
 	}
 	return ""

@@ -316,7 +316,8 @@ func TestQueueSettingsAreAudited(t *testing.T) {
 func entryIn(t *testing.T, msg jetstream.Msg) string {
 	t.Helper()
 	entry, exists, err := edit.DecodeEntry(msg.Headers())
-	if err != nil || !exists || len(entry.Changes) != 1 {
+	if err != nil || !exists || len(entry.Changes) != 1 ||
+		edit.AuditBucket(entry.Action) != registry.Bucket {
 		t.Fatalf("%+v, %v, %v", entry, exists, err)
 	}
 	return entry.Action + " " + entry.Changes[0].Field
@@ -419,6 +420,9 @@ func (r *rig) queueAudit(queue string) (actions []string) {
 		r.check(err)
 		if ok {
 			actions = append(actions, entry.Action)
+			if bucket := edit.AuditBucket(entry.Action); bucket != registry.Bucket {
+				r.t.Errorf("the bucket of %s is %q", entry.Action, bucket)
+			}
 		}
 	}
 	return actions
