@@ -117,8 +117,12 @@ func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 		code := strings.ReplaceAll(left.Code, "_", " ")
 		sentences = append(sentences, fmt.Sprintf("%d not: %s.", left.Count, code))
 	}
-	if result.more {
+	switch {
+	case result.more && sum > before:
 		sentences = append(sentences, "There may be more: press the button again.")
+	case result.more:
+		sentences = append(sentences, "There may be more, but the time allowed ended first: "+
+			"choose a shorter time span.")
 	}
 	return strings.Join(sentences, " ")
 }
@@ -174,13 +178,13 @@ func (c *Console) deadLettersForm(
 }
 
 // replayMatchingForm returns the form that replays all rejected executions that match the filters
-// of a list.
+// of a list. It leaves alone what was rejected after the list was shown.
 func (c *Console) replayMatchingForm() *form {
 	return c.matchingExecutionsForm("ReplayRejected", "replay", executionList.selectsRejected,
 		func(ctx context.Context, p executionList, at time.Time) (bulkResult, error) {
 			done, err := c.Operate.ReplayRejected(ctx, signin.Caller(ctx), operate.ExecutionFilter{
 				WorkflowID: p.SelectedWorkflow(), AccountID: p.Filter.Account,
-				Since: timeSpanStart(p.Filter.Within, at),
+				Since: timeSpanStart(p.Filter.Within, at), Until: at,
 			}, "")
 			return bulkResult{[]bulkCount{{done.Replayed, "run again"}}, done.Left, done.More}, err
 		})
