@@ -40,8 +40,8 @@ type DocumentSet struct {
 	// places holds the documents' locations in the files, keyed by document key. It is nil if the
 	// set was not read from files.
 	places map[string]documentLocation
-	// presetIDs maps the aliases of presets to the IDs by which the API names them. It is nil if the
-	// set was read from files.
+	// presetIDs maps the aliases of presets to the IDs by which the API names them. It is nil if
+	// the set was read from files.
 	presetIDs map[string]string
 }
 
