@@ -165,17 +165,22 @@ func WithSampleCondition(ctx context.Context, check func(sample []byte) error) c
 	return context.WithValue(ctx, sampleConditionKey{}, check)
 }
 
-// SetSamplePayload stores a node's sample payload, which must be one JSON text.
+// SetSamplePayload stores a node's sample payload, which must be one JSON text. It does not change
+// the workflow's version, but the condition of WithUpdatedAtCondition applies to it.
 func (e *Editor) SetSamplePayload(
 	ctx context.Context, workflowID, nodeID string, sample []byte,
 ) error {
 	if err := e.follower.CatchUp(ctx); err != nil {
 		return err
 	}
-	if _, _, err := e.findTrigger(workflowID, nodeID); err != nil {
+	have, _, err := e.findTrigger(workflowID, nodeID)
+	if err != nil {
 		return err
 	}
 	if err := checkSample("body", sample); err != nil {
+		return err
+	}
+	if err := checkUpdatedAtCondition(ctx, have.Record); err != nil {
 		return err
 	}
 	stored := storedRevisions{}

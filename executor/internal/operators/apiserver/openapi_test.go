@@ -89,7 +89,7 @@ func TestOpenAPIDocument(t *testing.T) {
 		"POST /workflows/{id}/deactivate":                      "200 404 412",
 		"GET /workflows/{id}/refusals":                         "200 404 422",
 		"GET /workflows/{id}/triggers/{nodeId}":                "200 404",
-		"PUT /workflows/{id}/triggers/{nodeId}/sample-payload": "200 404 413 422",
+		"PUT /workflows/{id}/triggers/{nodeId}/sample-payload": "200 404 412 413 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rotate-token":  "200 404 409 412 413 422",
 		"POST /workflows/{id}/triggers/{nodeId}/rerun":         "200 404 409",
 		"POST /workflows/{id}/triggers/{nodeId}/send-test":     "200 404 409 413 422 502",

@@ -43,16 +43,17 @@ func (s *server) routeTriggers(to huma.API) {
 		return &output{t}, err
 	})
 	register(to, operationSpec{
-		method:      http.MethodPut,
-		path:        triggerPath + "/sample-payload",
-		id:          "put-sample-payload",
-		tag:         tagTriggers,
-		summary:     "Set the sample payload",
-		description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on it.",
-		codes:       []string{api.CodeNotFound, api.CodeBodyTooLarge},
-		anyBody:     true,
+		method:  http.MethodPut,
+		path:    triggerPath + "/sample-payload",
+		id:      "put-sample-payload",
+		tag:     tagTriggers,
+		summary: "Set the sample payload",
+		description: "The body is the payload: any JSON value, at most 512 KiB. Reruns run on " +
+			"it. `If-Match` takes the `ETag` of its workflow, which the payload does not change.",
+		codes:   []string{api.CodeNotFound, api.CodeBodyTooLarge},
+		anyBody: true,
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
-		TriggerID
+		TriggerUpdateParams
 		RawBody []byte `contentType:"application/json"`
 	},
 	) (api.Trigger, error) {
