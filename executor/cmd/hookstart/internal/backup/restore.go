@@ -182,11 +182,6 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 			return err
 		}
 	}
-	for _, p := range positions {
-		if err := i.resumeConsumer(ctx, p); err != nil {
-			return err
-		}
-	}
 	if err := i.restoreReports(ctx, r); err != nil {
 		return err
 	}
@@ -199,6 +194,14 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		}
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
+	}
+	// Resume the consumers when everything else is restored: if a step before fails, or this program
+	// is killed, nothing may run in the half restored installation, because it would run again in
+	// the next one.
+	for _, p := range positions {
+		if err := i.resumeConsumer(ctx, p); err != nil {
+			return err
+		}
 	}
 	// Restore the identity last: until then, no process uses the restored registry.
 	if err := i.writeIdentity(ctx, false); err != nil {

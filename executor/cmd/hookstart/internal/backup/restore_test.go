@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/stream"
 )
@@ -25,12 +26,19 @@ func (a recordsAPI) RestoreRecords(context.Context, []byte, bool) error { return
 
 func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return nil }
 
-// However long a restore takes, runners and the recorder get nothing before it has set their
-// positions. If it fails, they never get anything.
+// However long a restore takes, runners and the recorder get nothing before everything else is
+// restored and it has set their positions. If it fails, they never get anything.
 func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	t.Parallel()
-	for name, failure := range map[string]error{
-		"successful": nil, "failed": errors.New("the database is gone"),
+	gone := errors.New("the database is gone")
+	for name, test := range map[string]struct {
+		recordsErr  error  // what the restore of the records returns
+		deletes     string // the stream that is deleted after the records are restored
+		wantFailure string // in the restore's error; "" means that the restore succeeds
+	}{
+		"successful": {},
+		"records":    {recordsErr: gone, wantFailure: gone.Error()},
+		"registry":   {deletes: registry.Stream, wantFailure: "bucket " + registry.Bucket},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,9 +94,12 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 			restored := false
 			installation := Installation{JetStream: js, Say: io.Discard, API: recordsAPI{
 				restore: func() error {
-					restored = true
 					checkPaused()
-					return failure
+					if test.deletes != "" && !restored {
+						check(js.DeleteStream(t.Context(), test.deletes))
+					}
+					restored = true
+					return test.recordsErr
 				},
 			}}
 			_, err = Restore(t.Context(), installation, file.write(t), RestoreOptions{
@@ -97,8 +108,9 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 			if !restored {
 				t.Fatalf("no records were restored: %v", err)
 			}
-			if failure != nil {
-				if !errors.Is(err, failure) || !strings.Contains(err.Error(), "half restored") {
+			if test.wantFailure != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantFailure) ||
+					!strings.Contains(err.Error(), "half restored") {
 					t.Errorf("the restore ended with %v", err)
 				}
 				checkPaused()
