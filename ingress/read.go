@@ -13,7 +13,7 @@ import (
 // ID is determined only after the request has been verified.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	if !d.isRead && !unknown && !h.mayHaveIDInBody(d) {
+	if !unknown && !h.mayHaveIDInBody(d) { // the ID's length is checked before the body
 		if out := h.checkDeliveryID(d); out != nil {
 			return out
 		}
