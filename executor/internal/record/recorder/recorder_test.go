@@ -132,8 +132,9 @@ type rig struct {
 	retention    time.Duration // retention of later recorders; 0 means for ever
 	path         string        // of the database
 
-	registryAway atomic.Bool  // the registry does not answer
-	asked        atomic.Int64 // the number of questions that it did not answer
+	workflowsAway atomic.Bool  // the registry does not answer questions about workflows
+	sendersAway   atomic.Bool  // the registry does not answer questions about senders
+	asked         atomic.Int64 // the number of questions that it did not answer
 }
 
 func start(t *testing.T) *rig {
@@ -176,13 +177,17 @@ func start(t *testing.T) *rig {
 			Log:       log,
 			Retention: r.retention,
 			SenderPreset: func(context.Context, string, string) (string, error) {
-				if r.registryAway.Load() {
+				if r.sendersAway.Load() {
 					r.asked.Add(1)
 					return "", errRegistryAway
 				}
 				return "slack", nil
 			},
 			WorkflowCreatedAt: func(_ context.Context, id string) (time.Time, bool, error) {
+				if r.workflowsAway.Load() {
+					r.asked.Add(1)
+					return time.Time{}, false, errRegistryAway
+				}
 				switch id {
 				case deletedWorkflow:
 					return time.Time{}, false, nil
@@ -564,23 +569,54 @@ func (r *rig) reportsAreAcknowledged() bool {
 // A report that waits for the registry is no failure of the database.
 func TestARegistryThatIsAwayIsNotTheDatabase(t *testing.T) {
 	t.Parallel()
-	r := start(t)
-	r.registryAway.Store(true)
-	r.publish(stream.SendersMessage("report", time.Now(), []stream.SenderActivity{
-		{WorkflowID: "wf", NodeID: "node", Preset: "slack", VerifiedAt: time.Now()},
-	}))
-	r.await("the registry was asked again", func() bool { return r.asked.Load() > 1 })
-	if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
-		t.Errorf("not ready: %v", reasons)
+	senders := func() (*nats.Msg, error) {
+		return stream.SendersMessage("report", time.Now(), []stream.SenderActivity{
+			{WorkflowID: "wf", NodeID: "node", Preset: "slack", VerifiedAt: time.Now()},
+		})
 	}
-	if n := r.counted()["hookstart_executor_transaction_failures_total"]; n != 0 {
-		t.Errorf("%v transactions failed", n)
+	for name, c := range map[string]struct {
+		away   func(*rig) *atomic.Bool
+		report func() (*nats.Msg, error)
+	}{
+		"a sender's preset":       {func(r *rig) *atomic.Bool { return &r.sendersAway }, senders},
+		"the workflow of senders": {func(r *rig) *atomic.Bool { return &r.workflowsAway }, senders},
+		"the workflow of refusals": {
+			func(r *rig) *atomic.Bool { return &r.workflowsAway },
+			func() (*nats.Msg, error) {
+				return stream.RefusalsMessage("report", time.Now(), []stream.RefusalCount{{
+					WorkflowID: "wf", Code: "unknown_node", Minute: time.Now(), Count: 1,
+					Last: stream.RefusedRequest{At: time.Now()},
+				}})
+			},
+		},
+		"the workflow of a filter": {
+			func(r *rig) *atomic.Bool { return &r.workflowsAway },
+			func() (*nats.Msg, error) {
+				return stream.FilteredMessage("report", time.Now(), []stream.FilteredCount{
+					{WorkflowID: "wf", NodeID: "node", Count: 1},
+				})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			c.away(r).Store(true)
+			r.publish(c.report())
+			r.await("the registry was asked again", func() bool { return r.asked.Load() > 1 })
+			if reasons := r.ops.Ready.Reasons(); len(reasons) != 0 {
+				t.Errorf("not ready: %v", reasons)
+			}
+			if n := r.counted()["hookstart_executor_transaction_failures_total"]; n != 0 {
+				t.Errorf("%v transactions failed", n)
+			}
+			if logs := r.logs.String(); strings.Count(logs, errRegistryAway.Error()) != 1 {
+				t.Errorf("not one warning:\n%s", logs)
+			}
+			c.away(r).Store(false)
+			r.await("the report is applied", r.reportsAreAcknowledged)
+		})
 	}
-	if logs := r.logs.String(); strings.Count(logs, errRegistryAway.Error()) != 1 {
-		t.Errorf("not one warning:\n%s", logs)
-	}
-	r.registryAway.Store(false)
-	r.await("the report is applied", r.reportsAreAcknowledged)
 }
 
 // NATS restarts without the consumer and does not report its loss. The recorder notices the loss

@@ -72,7 +72,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 		case errors.Is(err, errRegistry):
 			if time.Since(said) >= logInterval {
 				said = time.Now()
-				r.log.WithError(err).Warn("a report of senders is not applied; it is tried again")
+				r.log.WithError(err).Warn("a report is not applied; it is tried again")
 			}
 			retry.Sleep(ctx, backoff(failures))
 			continue
@@ -177,14 +177,18 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowCreatedAt is like Config.WorkflowCreatedAt, which may be nil.
+// workflowCreatedAt is like Config.WorkflowCreatedAt, which may be nil. While the registry cannot
+// say, a report waits: it must not be shown to the account of a later workflow.
 func (r *Recorder) workflowCreatedAt(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
 	if r.config.WorkflowCreatedAt == nil {
 		return at, true, nil
 	}
-	return r.config.WorkflowCreatedAt(ctx, id)
+	if at, ok, err = r.config.WorkflowCreatedAt(ctx, id); err != nil {
+		err = fmt.Errorf("%w: %w", errRegistry, err)
+	}
+	return at, ok, err
 }
 
 // isFromDeletedWorkflow reports whether an observation concerns a workflow that no longer exists,
