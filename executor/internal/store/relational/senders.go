@@ -74,9 +74,13 @@ func (s *Store) ForgetSender(ctx context.Context, workflowID, nodeID string) err
 	})
 }
 
-// ForgetWorkflow implements store.Senders.
+// ForgetWorkflow implements store.Senders. It waits for the transactions that add reports: they
+// lock the rows in another order.
 func (s *Store) ForgetWorkflow(ctx context.Context, workflowID string) error {
 	return s.db.Write(ctx, "forget workflow", func(tx Tx) error {
+		if err := tx.Lock(ctx, PruningLock, true); err != nil {
+			return err
+		}
 		for _, table := range []string{"senders_seen", "filtered", "refusals"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE workflow_id = ?`,
 				store.SanitizeText(workflowID)); err != nil {

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+)
+
+// ForgetWorkflow and AddRefusals lock the same rows in different orders. ForgetWorkflow waits for
+// the second of three rows when AddRefusals, which locks the third before the first, begins.
+func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	s, other := mustOpen(t, url), connect(t, url)
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	refusal := func(minute int, code string) store.RefusalCount {
+		at := noon.Add(time.Duration(minute) * time.Minute)
+		return store.RefusalCount{
+			WorkflowID: "wf", Code: code, Minute: at, Count: 1, Last: store.RefusedRequest{At: at},
+		}
+	}
+	first, second, third := refusal(0, "c"), refusal(1, "b"), refusal(2, "a")
+	for _, r := range []store.RefusalCount{first, second, third} {
+		if err := s.AddRefusals(t.Context(), r.Code, noon, []store.RefusalCount{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := other.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `SELECT FROM refusals WHERE code = 'b' FOR UPDATE`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitBlocked := func(n int) {
+		t.Helper()
+		for blocked := 0; blocked != n; {
+			if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted`).
+				Scan(&blocked); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- s.ForgetWorkflow(t.Context(), "wf") }()
+	awaitBlocked(1)
+	go func() {
+		ended <- s.AddRefusals(t.Context(), "both", noon, []store.RefusalCount{first, third})
+	}()
+	awaitBlocked(2)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
