@@ -326,10 +326,8 @@ func (i Installation) pauseConsumers(
 		return nil, fmt.Errorf("stream %s: %w", saved.Name, err)
 	}
 	for _, group := range saved.Consumers {
-		config := group.Config
-		config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &consumerPauseEnd
-		if _, err := s.CreateConsumer(ctx, config); err != nil &&
-			!errors.Is(err, jetstream.ErrConsumerExists) {
+		config := group.restoredConfig()
+		if err := createPaused(ctx, s, config); err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", config.Durable, err)
 		}
 		positions = append(positions, consumerPosition{
@@ -344,6 +342,48 @@ func (i Installation) pauseConsumers(
 		}
 	}
 	return positions, nil
+}
+
+// restoredConfig returns the configuration with which a restore creates a consumer. If the consumer
+// in the backup did not begin with the oldest message, the new one begins with the first message
+// that it has not acknowledged: the server cannot reset a consumer that began with new messages,
+// and the restored messages are newer than the time at which a consumer began.
+func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
+	config := p.Config
+	config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &consumerPauseEnd
+	if config.DeliverPolicy != jetstream.DeliverAllPolicy &&
+		config.DeliverPolicy != jetstream.DeliverByStartSequencePolicy {
+		config.DeliverPolicy = jetstream.DeliverByStartSequencePolicy
+		config.OptStartSeq, config.OptStartTime = p.Floor+1, nil
+	}
+	return config
+}
+
+// maxReplacements is how often createPaused replaces a consumer that its runners create again.
+const maxReplacements = 10
+
+// createPaused creates a consumer. It keeps an existing consumer if that one can be reset to any
+// message, and replaces it otherwise.
+func createPaused(
+	ctx context.Context, s jetstream.Stream, config jetstream.ConsumerConfig,
+) (err error) {
+	for range maxReplacements {
+		_, err = s.CreateConsumer(ctx, config)
+		if !errors.Is(err, jetstream.ErrConsumerExists) {
+			return err
+		}
+		existing, getErr := s.Consumer(ctx, config.Durable)
+		if getErr == nil {
+			if existing.CachedInfo().Config.DeliverPolicy == jetstream.DeliverAllPolicy {
+				return nil
+			}
+			getErr = s.DeleteConsumer(ctx, config.Durable)
+		}
+		if getErr != nil && !errors.Is(getErr, jetstream.ErrConsumerNotFound) {
+			return getErr
+		}
+	}
+	return err
 }
 
 func (i Installation) resumeConsumer(ctx context.Context, p consumerPosition) error {

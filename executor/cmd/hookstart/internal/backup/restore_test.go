@@ -130,3 +130,64 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 		})
 	}
 }
+
+// A group that began with new messages, and its lanes, go on where they were, too, also if runners
+// of the group already wait in the new installation. They count as having begun after the messages
+// that they do not get.
+func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
+	t.Parallel()
+	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{stream.ExecutionsName, stream.ProgressName} {
+		_, err := js.CreateConsumer(t.Context(), name, jetstream.ConsumerConfig{
+			Durable: stream.RecorderConsumer, AckPolicy: jetstream.AckAllPolicy,
+		})
+		check(err)
+	}
+	began := time.Now().Add(-time.Hour)
+	group := stream.RunnerGroup{Queue: "default", Group: "g"}
+	onlyNew := group.ConsumerConfig(stream.RunnerAckWait)
+	onlyNew.DeliverPolicy = jetstream.DeliverNewPolicy
+	lane := group.LaneConfig(0, &jetstream.ConsumerInfo{Config: onlyNew, Created: began})
+	waiting := stream.RunnerGroup{Queue: "default", Group: "waiting"}
+	waits := waiting.ConsumerConfig(stream.RunnerAckWait)
+	waits.DeliverPolicy = jetstream.DeliverNewPolicy
+	_, err := stream.EnsureRunnerConsumer(t.Context(), js, waiting, waits)
+	check(err)
+
+	file := sound(t)
+	file.manifest.Streams[0].Consumers = []RunnerGroupPosition{
+		{Config: onlyNew, Floor: 3}, {Config: lane, Floor: 3}, {Config: waits, Floor: 3},
+	}
+	_, err = Restore(t.Context(), Installation{JetStream: js, Say: io.Discard, API: recordsAPI{
+		restore: func() error { return nil },
+	}}, file.write(t), RestoreOptions{WithMessages: true})
+	check(err)
+	for _, config := range []jetstream.ConsumerConfig{onlyNew, lane, waits} {
+		consumer, err := stream.EnsureRunnerConsumer(t.Context(), js, group, config)
+		check(err)
+		info := consumer.CachedInfo()
+		if info.AckFloor.Stream != 3 || info.Paused {
+			t.Errorf("%s: goes on after %d, paused %t", info.Name, info.AckFloor.Stream,
+				info.Paused)
+		}
+		now := time.Now()
+		if !stream.BeganAfter(info, 3, now) || stream.BeganAfter(info, 6, now) {
+			t.Errorf("%s: began after message 3: %t, after 6: %t", info.Name,
+				stream.BeganAfter(info, 3, now), stream.BeganAfter(info, 6, now))
+		}
+		if config.FilterSubject != onlyNew.FilterSubject {
+			continue // the file has no message for the lane
+		}
+		msg, err := consumer.Next()
+		check(err)
+		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != 6 {
+			t.Errorf("%s: got %+v, %v", info.Name, meta, err)
+		}
+	}
+}
