@@ -29,13 +29,17 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
 }
 
+// countVerified counts a verified request of the node's sender, which may start nothing.
+func (h *handler) countVerified(d *delivery, now time.Time) {
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+		report.SenderRequestOutcome{VerifiedAt: now})
+	h.metrics.verified[d.senderPreset()].Inc()
+}
+
 // countSenderDelivery counts a stored delivery of the node's sender.
 func (h *handler) countSenderDelivery(d *delivery) {
-	seen := report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""}
-	if d.verified {
-		seen.VerifiedAt = d.e.start
-	}
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(), seen)
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+		report.SenderRequestOutcome{Delivery: true, WithoutID: d.id.ID == ""})
 }
 
 // retryableStatus is the status of temporary refusals for a sender that does not retry after a 4xx.

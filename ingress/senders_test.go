@@ -99,6 +99,57 @@ func TestExecutorsLearnWhatWasSeenOfASender(t *testing.T) {
 	}
 }
 
+// A verified request that starts nothing is reported as verified, too.
+func TestVerifiedRequestsThatStartNothingAreReported(t *testing.T) {
+	t.Parallel()
+	s := startSituations(t)
+	if _, _, err := s.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "active", AccountID: "pro", Triggers: []edit.TriggerSpec{{
+			NodeID:          "node",
+			TriggerSettings: edit.TriggerSettings{Filter: []byte(`{"ptr:/a":"x"}`)},
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.workflow("strict", "pro", true, nil)
+	if a := s.to("once", request{}); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	requests := map[string]struct {
+		status int
+		body   string
+	}{
+		"active":   {200, `{"a":"y"}`}, // does not match the filter
+		"strict":   {400, `{`},
+		"once":     {429, `{}`},
+		"inactive": {403, `{}`},
+	}
+	began := time.Now()
+	for workflow, want := range requests {
+		if _, _, err := s.PutSender(t.Context(), workflow, "node", edit.SenderSpec{
+			Preset: "bearer", Secrets: []string{"the-bearer-token"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if a := s.to(workflow, request{
+			header: map[string]string{
+				"Authorization": "Bearer the-bearer-token", "Content-Type": "application/json",
+			},
+			body: want.body,
+		}); a.status != want.status {
+			t.Errorf("%s: %+v", workflow, a)
+		}
+	}
+	for workflow := range requests {
+		seen := s.reportedOfSenders(workflow, func(all stream.SenderActivity) bool {
+			return !all.VerifiedAt.IsZero()
+		})
+		if seen.VerifiedAt.Before(began.Add(-time.Millisecond)) || seen.Deliveries != 0 {
+			t.Errorf("%s: %+v", workflow, seen)
+		}
+	}
+}
+
 // A secret that the provider sends is stored encrypted, and no execution is started.
 func TestACapturedSecretTravelsSealed(t *testing.T) {
 	t.Parallel()

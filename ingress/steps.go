@@ -158,7 +158,7 @@ func (h *handler) verifySender(d *delivery) *outcome {
 		return h.refuseUnverified(d, verdict, now)
 	}
 	d.verified, d.verdict = true, verdict
-	h.metrics.verified[s.Preset()].Inc()
+	h.countVerified(d, now)
 	return h.checkDeliveryID(d)
 }
 
