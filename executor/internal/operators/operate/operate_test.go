@@ -102,7 +102,7 @@ type outcome struct {
 	failure string
 }
 
-// outcomeOf makes a call in which every argument except the caller is zero. There are no
+// outcomeOf makes a call in which every argument except the caller and the page is zero. There are no
 // dependencies, so a call that the caller may make dereferences nil.
 func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (o outcome) {
 	defer func() {
@@ -118,7 +118,11 @@ func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller)
 	}()
 	in := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(caller)}
 	for n := 2; n < method.Type().NumIn(); n++ {
-		in = append(in, reflect.Zero(method.Type().In(n)))
+		if argument := method.Type().In(n); argument == reflect.TypeFor[operate.PageOptions]() {
+			in = append(in, reflect.ValueOf(operate.PageOptions{Limit: 1}))
+		} else {
+			in = append(in, reflect.Zero(argument))
+		}
 	}
 	out := method.Call(in)
 	err, _ := reflect.TypeAssert[error](out[len(out)-1])
