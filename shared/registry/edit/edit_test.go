@@ -1,6 +1,7 @@
 package edit_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -284,4 +285,58 @@ func TestParsePlans(t *testing.T) {
 	if _, err := edit.ParsePlans(slices.Concat(edit.DefaultPlans, []byte("[]"))); err == nil {
 		t.Error("accepted two catalogs")
 	}
+}
+
+// A change of a workflow that is refused leaves the sample payloads of its nodes as they were.
+func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	ctx := t.Context()
+	r.CreateWorkflow(t, "wf", "free", false)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(r.SetSamplePayload(ctx, "wf", "node", []byte("1")))
+	_, err := r.SetQueueStream(ctx, "moving", edit.QueueStreamSpec{MaxBytes: 1 << 20})
+	check(err)
+	have, _ := r.Directory.Workflow("wf")
+	before := edit.WithUpdatedAtCondition(ctx, have.Record.UpdatedAt.Add(-time.Second))
+	same := func(s *edit.WorkflowSpec) { s.Name, s.Queue = have.Record.Name, have.Record.Queue }
+	for _, c := range []struct {
+		name   string
+		ctx    context.Context
+		change func(*edit.WorkflowSpec)
+		want   error
+	}{
+		{"queue moves", ctx, func(s *edit.WorkflowSpec) { s.Queue = "moving" }, edit.ErrQueueMoves},
+		{"not new", ctx, func(s *edit.WorkflowSpec) { s.IfNew = true }, edit.ErrChangedSince},
+		{"only the payload differs, and not new", ctx, func(s *edit.WorkflowSpec) {
+			same(s)
+			s.IfNew = true
+		}, edit.ErrChangedSince},
+		{"another version", before, func(*edit.WorkflowSpec) {}, edit.ErrChangedSince},
+		{"only the payload differs from another version", before, same, edit.ErrChangedSince},
+	} {
+		spec := edit.WorkflowSpec{
+			ID: "wf", AccountID: "on-free", Name: "other",
+			Triggers: []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("2")}},
+		}
+		c.change(&spec)
+		if _, _, err := r.PutWorkflow(c.ctx, spec); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		info, err := r.Trigger(ctx, "wf", "node")
+		if err != nil || string(info.SamplePayload) != "1" {
+			t.Errorf("%s: the payload is %s, %v", c.name, info.SamplePayload, err)
+		}
+	}
+	// What is as requested already is confirmed under any condition, so that it can be repeated.
+	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", IfNew: true}
+	same(&spec)
+	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}
+	_, _, err = r.PutWorkflow(before, spec)
+	check(err)
 }

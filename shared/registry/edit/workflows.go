@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hookstart/hookstart/shared/execution"
@@ -262,14 +261,6 @@ func workflowSpecOf(w *registry.Workflow) WorkflowSpec {
 	return spec
 }
 
-// hasSamples reports whether any trigger has a sample payload. Sample payloads are stored
-// separately, before the workflow.
-func (s *WorkflowSpec) hasSamples() bool {
-	return slices.ContainsFunc(s.Triggers, func(t TriggerSpec) bool {
-		return t.SamplePayload != nil
-	})
-}
-
 // requireCapabilities returns ErrIngressTooOld if a live ingress is too old for a new setting of a
 // workflow's triggers.
 func (e *Editor) requireCapabilities(have *registry.Workflow, triggers []TriggerSpec) error {
@@ -337,22 +328,34 @@ func (e *Editor) upsertWorkflow(
 		if spec.RateLimit != nil {
 			w.RateLimit = *spec.RateLimit
 		}
-		if err := checkUpdatedAtCondition(ctx, have.Record); err != nil && spec.hasSamples() {
-			return 0, err
-		}
 		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
 			return 0, err
 		}
-		if added, err = e.mergeTriggers(ctx, w, spec.Triggers); err != nil {
+		mergeTriggers(w, spec.Triggers)
+		samples, err := e.changedSamples(ctx, have.Record, spec.Triggers)
+		if err != nil {
 			return 0, err
 		}
-		if ok && registry.Equal(w, have.Record) {
+		same := ok && registry.Equal(w, have.Record)
+		if same && len(samples) == 0 {
 			return have.Revision, errUnchanged
 		}
 		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
+		// From here on, parts of the change are stored, so that all checks must come before.
 		if err := e.prepareWorkflowChange(ctx, have, w); err != nil {
+			return 0, err
+		}
+		for _, t := range samples {
+			if err := e.storeSample(ctx, w.ID, t.NodeID, t.SamplePayload); err != nil {
+				return 0, err
+			}
+		}
+		if same {
+			return have.Revision, errUnchanged
+		}
+		if added, err = e.addNodeSecrets(ctx, have.Record, w, spec.Triggers); err != nil {
 			return 0, err
 		}
 		dropped = droppedNodes(have.Record, w)
@@ -369,40 +372,66 @@ func (e *Editor) upsertWorkflow(
 	return w, created, err
 }
 
-// mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens and
-// new nodes get one. It returns the secrets of the new nodes.
-func (e *Editor) mergeTriggers(
-	ctx context.Context, w *registry.Workflow, specs []TriggerSpec,
-) (added []nodeSecrets, err error) {
+// mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens, and
+// new nodes have none yet.
+func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) {
 	nodes := make([]registry.Trigger, 0, len(specs))
 	for _, spec := range specs {
-		node := w.Trigger(spec.NodeID)
-		if node == nil {
-			// Store the token first, because a hash would be useless without its token.
-			token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
+		node := registry.Trigger{NodeID: spec.NodeID}
+		if have := w.Trigger(spec.NodeID); have != nil {
+			node = *have
+		}
+		node.Name = spec.Name
+		spec.applyTo(&node)
+		nodes = append(nodes, node)
+	}
+	w.Triggers = nodes
+}
+
+// changedSamples returns the specs that change the sample payload of an existing node of have,
+// which may be nil.
+func (e *Editor) changedSamples(
+	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
+) (changed []TriggerSpec, err error) {
+	for _, spec := range specs {
+		if spec.SamplePayload == nil || have.Trigger(spec.NodeID) == nil {
+			continue
+		}
+		secrets, _, err := e.readSecrets(ctx, have.ID, spec.NodeID)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(secrets.SamplePayload, spec.SamplePayload) {
+			changed = append(changed, spec)
+		}
+	}
+	return changed, nil
+}
+
+// addNodeSecrets stores a token and the sample payload of each node of w that before, which may be
+// nil, does not have, and adds the tokens to w. It returns the secrets of these nodes.
+func (e *Editor) addNodeSecrets(
+	ctx context.Context, before, w *registry.Workflow, specs []TriggerSpec,
+) (added []nodeSecrets, err error) {
+	for _, spec := range specs {
+		if before.Trigger(spec.NodeID) != nil {
+			continue
+		}
+		// Store the token first, because a hash would be useless without its token.
+		token, err := e.addToken(ctx, w.ID, spec.NodeID, nil)
+		if err != nil {
+			return nil, err
+		}
+		if spec.SamplePayload != nil {
+			err := e.storeInitialSample(ctx, w.ID, spec.NodeID, spec.SamplePayload)
 			if err != nil {
 				return nil, err
 			}
-			node = &registry.Trigger{
-				NodeID: spec.NodeID,
-				Tokens: []registry.HashedToken{{Hash: registry.HashToken(token.Text)}},
-			}
-			added = append(added, nodeSecrets{spec.NodeID, token, spec.SamplePayload})
 		}
-		if spec.SamplePayload != nil {
-			store := e.storeSample
-			if len(added) > 0 && added[len(added)-1].nodeID == spec.NodeID {
-				store = e.storeInitialSample
-			}
-			if err := store(ctx, w.ID, spec.NodeID, spec.SamplePayload); err != nil {
-				return nil, err
-			}
-		}
-		node.Name = spec.Name
-		spec.applyTo(node)
-		nodes = append(nodes, *node)
+		node := w.Trigger(spec.NodeID)
+		node.Tokens = []registry.HashedToken{{Hash: registry.HashToken(token.Text)}}
+		added = append(added, nodeSecrets{spec.NodeID, token, spec.SamplePayload})
 	}
-	w.Triggers = nodes
 	return added, nil
 }
 
