@@ -24,6 +24,9 @@ type WorkflowSpec struct {
 	// Within is the only account that an existing workflow may belong to. A workflow of another
 	// account is reported as not found. "" means any account.
 	Within string
+	// BeforeAccountChange is called before a workflow is stored that is new or moves to another
+	// account. If it fails, nothing is stored. It may be called more than once. It may be nil.
+	BeforeAccountChange func(context.Context) error
 	// IfNew makes the change fail with ErrChangedSince if the workflow already exists and differs
 	// from the requested one.
 	IfNew bool
@@ -357,6 +360,11 @@ func (e *Editor) upsertWorkflow(
 		}
 		if added, err = e.addNodeSecrets(ctx, have.Record, w, spec.Triggers); err != nil {
 			return 0, err
+		}
+		if spec.BeforeAccountChange != nil && (!ok || have.Record.AccountID != w.AccountID) {
+			if err := untilStoreDeadline(ctx, spec.BeforeAccountChange); err != nil {
+				return 0, err
+			}
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = e.now()

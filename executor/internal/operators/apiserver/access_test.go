@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -482,6 +483,58 @@ func TestReusedWorkflowIDsDoNotLeak(t *testing.T) {
 				t.Errorf("provider: %+v, %v", known, err)
 			}
 		})
+	}
+}
+
+// forgetfulStore is a store in which one call of ForgetWorkflow fails.
+type forgetfulStore struct {
+	store.Store
+
+	calls, failing int // how many calls were made, and which one fails, counted from 1
+}
+
+func (s *forgetfulStore) ForgetWorkflow(ctx context.Context, id string) error {
+	if s.calls++; s.calls == s.failing {
+		return errors.New("the database is away")
+	}
+	return s.Store.ForgetWorkflow(ctx, id)
+}
+
+// A move to another account that fails midway can be repeated: nothing is left of the requests of
+// the earlier account.
+func TestRepeatedMoveToAnotherAccountDoesNotLeak(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"PATCH", "PUT"} {
+		for failing := 1; failing <= 2; failing++ {
+			t.Run(fmt.Sprint(method, " ", failing), func(t *testing.T) {
+				t.Parallel()
+				forgetful := &forgetfulStore{}
+				r := start(t, func(c *config, _ *http.Server) {
+					forgetful.Store, c.Store = c.Store, forgetful
+				})
+				r.twoAccounts()
+				forgetful.calls, forgetful.failing = 0, failing
+				body := `{"accountId":"globex","name":"orders","triggers":[{"nodeId":"node"}]}`
+				r.call(method, "/workflows/acme-wf", body).is(500)
+				r.call(method, "/workflows/acme-wf", body).is(200)
+				refused, err := r.store.Refusals(t.Context(), "acme-wf", time.Now().Add(-time.Hour))
+				if err != nil || len(refused) > 0 {
+					t.Errorf("refusals: %+v, %v", refused, err)
+				}
+			})
+		}
+	}
+}
+
+// A move to another account that is refused deletes nothing.
+func TestRefusedMoveToAnotherAccountForgetsNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.twoAccounts()
+	r.patch("/workflows/acme-wf", `{"accountId":"none"}`).is(422)
+	refused, err := r.store.Refusals(t.Context(), "acme-wf", time.Now().Add(-time.Hour))
+	if err != nil || len(refused) == 0 {
+		t.Errorf("refusals: %+v, %v", refused, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -161,23 +162,15 @@ func (s *Service) PutWorkflow(
 	return change(ctx, s, caller, newRule("PutWorkflow", accessToNewWorkflow(id, put.AccountID)),
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
-			if err := s.config.Editor.EnsureCurrent(ctx); err != nil {
-				return none, err
-			}
-			have, existed := s.config.Directory.Workflow(id)
-			if !existed { // before the change, so that a repeated call does it if it fails
-				if err := s.config.Store.ForgetWorkflow(ctx, id); err != nil {
-					return none, err
-				}
-			}
 			var w *registry.Workflow
-			created := false
+			created, forget := false, earlierAccount{service: s, workflowID: id}
+			spec.BeforeAccountChange = forget.before
 			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
-			if err == nil && existed {
-				err = s.forgetEarlierAccount(ctx, w, have.Record.AccountID)
+			if !created { // late reports about a deleted workflow do not count
+				err = forget.after(ctx, err)
 			}
 			if err != nil {
 				return none, err
@@ -186,15 +179,32 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// forgetEarlierAccount deletes what is stored about requests to a workflow, without an account, if
-// it has moved to another account.
-func (s *Service) forgetEarlierAccount(
-	ctx context.Context, w *registry.Workflow, accountBefore string,
-) error {
-	if w.AccountID == accountBefore {
-		return nil
+// earlierAccount deletes what is stored about requests to a workflow, without an account, if one
+// call creates the workflow or moves it to another account. It does so twice. If the call stores
+// the change but fails, a repeated call finds nothing to change, and does not delete anything.
+type earlierAccount struct {
+	service    *Service
+	workflowID string
+	leaves     bool // before has been called
+}
+
+// before is called before each attempt to store the change.
+func (e *earlierAccount) before(ctx context.Context) error {
+	e.leaves = true
+	return e.service.config.Store.ForgetWorkflow(ctx, e.workflowID)
+}
+
+// after is called after the last attempt, with its error. It deletes what was reported meanwhile,
+// even after an error, because the change may have been stored, and even if ctx has ended, because
+// the move to another queue takes longer.
+func (e *earlierAccount) after(ctx context.Context, stored error) error {
+	if !e.leaves {
+		return stored
 	}
-	return s.config.Store.ForgetWorkflow(ctx, w.ID)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.service.config.ChangeTimeout)
+	defer cancel()
+	err := e.service.config.Store.ForgetWorkflow(ctx, e.workflowID)
+	return cmp.Or(stored, err)
 }
 
 // registryWorkflowSpec converts a workflow to the registry's form.
@@ -251,9 +261,8 @@ func (s *Service) PatchWorkflow(
 	r := newRule("PatchWorkflow", accessToWorkflow(id))
 	return change(ctx, s, caller, r, s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
-			accountBefore := ""
+			forget := earlierAccount{service: s, workflowID: id}
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
-				accountBefore = spec.AccountID
 				put := apiPutWorkflow(spec)
 				if err := patch(&put); err != nil {
 					return err
@@ -262,13 +271,10 @@ func (s *Service) PatchWorkflow(
 					return unknownAccount(put.AccountID)
 				}
 				*spec = registryWorkflowSpec(put)
-				spec.Within = caller.AccountID
+				spec.Within, spec.BeforeAccountChange = caller.AccountID, forget.before
 				return nil
 			})
-			if err == nil {
-				err = s.forgetEarlierAccount(ctx, w, accountBefore)
-			}
-			if err != nil {
+			if err = forget.after(ctx, err); err != nil {
 				return none, err
 			}
 			return s.apiWorkflow(w), nil
