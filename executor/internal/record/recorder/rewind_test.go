@@ -141,6 +141,58 @@ func TestAStreamThatWasTakenBack(t *testing.T) {
 	}
 }
 
+// A stream is rolled back behind the start of a group that does not begin with the oldest message.
+// The server refuses to rewind the group's consumer. Recording goes on, and the group receives the
+// new messages as copies.
+func TestAStreamThatWasTakenBackBehindAGroupsStart(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	var lost []string
+	for range 5 {
+		lost = append(lost, r.begin("wf"))
+	}
+	r.await("all are recorded", func() bool { return r.has(lost[4], execution.Queued) })
+	r.stop()
+
+	if err := errors.Join(r.js.DeleteStream(t.Context(), stream.ExecutionsName),
+		stream.Ensure(t.Context(), r.js, stream.DefaultSettings)); err != nil {
+		t.Fatal(err)
+	}
+	var since []string
+	for range 8 {
+		since = append(since, r.begin("wf"))
+	}
+	r.taken(recordersConsumer, 5)
+	later := runnersConsumer
+	later.DeliverPolicy, later.OptStartSeq = jetstream.DeliverByStartSequencePolicy, 12
+	runners, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop = r.again()
+	for _, id := range since {
+		r.await("what was accepted since is recorded", func() bool {
+			return r.has(id, execution.Queued)
+		})
+	}
+	batch, err := runners.Fetch(len(since), jetstream.FetchMaxWait(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for msg := range batch.Messages() {
+		got[msg.Headers().Get(stream.HeaderExecutionID)]++
+	}
+	for _, id := range since {
+		if got[id] != 1 {
+			t.Errorf("the runners were given %s %d times", id, got[id])
+		}
+	}
+	if logs := r.logs.String(); !strings.Contains(logs, "cannot move their consumer back") {
+		t.Errorf("the log does not say so:\n%s", logs)
+	}
+}
+
 // The database is lost, but the stream is not. Everything is recorded again, and nothing runs
 // again.
 func TestADatabaseThatWasLost(t *testing.T) {

@@ -80,14 +80,19 @@ func haveHandled(groups []runnerGroup, c lostCandidate) (done bool) {
 // copiedStartMsgIDPrefix is the prefix of the Nats-Msg-Id of a copied start message.
 const copiedStartMsgIDPrefix = "again-"
 
+// maxSkippedCopies is the maximum number of copies that redeliverSkipped publishes at sequences
+// that a group skips, too.
+const maxSkippedCopies = 20_000
+
 // redeliverSkipped makes the groups of runners receive the messages that they would skip after a
 // stream was rolled back. If a group's acknowledgements are ahead of the whole stream, it rewinds
 // the group's consumer, because the group has handled none of the messages to come. It cannot
 // rewind the consumer of any other group: the group has also handled messages after the skipped
-// ones, and would receive those again. Instead, it adds copies of the skipped start messages to the
-// stream, and the records of their executions then refer to the copies. It does not copy a message
-// if a group will receive it anyway, or if its execution has ended. It is idempotent, because a
-// copy's Nats-Msg-Id is derived from the original message.
+// ones, and would receive those again. Nor can it rewind a consumer that began later than the
+// replaced messages. Instead, it adds copies of the skipped start messages to the stream, and the
+// records of their executions then refer to the copies. It does not copy a message if a group will
+// receive it anyway, or if its execution has ended. It is idempotent, because a copy's Nats-Msg-Id
+// is derived from the original message.
 func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) error {
 	groups, err := runnerGroupsOf(ctx, p.stream)
 	if err != nil {
@@ -100,31 +105,30 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 		switch {
 		case g.floor < p.replaced:
 		case g.floor > info.State.LastSeq:
-			if _, err := r.js.ResetConsumerToSequence(ctx, p.name, g.consumer,
-				p.replaced); err != nil {
-				return fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
+			rewound, err := r.rewindRunners(ctx, p, g)
+			if err != nil {
+				return err
 			}
-			r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
-			r.log.WithFields(logrus.Fields{
-				"consumer":     g.consumer,
-				"acknowledged": g.floor,
-				"first":        p.replaced,
-			}).
-				Error("the stream was taken back behind what runners have acknowledged; their " +
-					"consumer is moved back to its end")
-			g.floor = p.replaced - 1
+			switch {
+			case rewound:
+				g.floor = p.replaced - 1
+			case g.floor-info.State.LastSeq <= maxSkippedCopies:
+				last = max(last, g.floor)
+			}
 		default:
 			last = max(last, g.floor)
 		}
 	}
-	copied := 0
-	for sequence := p.replaced; sequence <= last; sequence++ {
-		ok, err := r.publishCopy(ctx, p.stream, groups, sequence)
+	// A group may skip copies, too. These are copied again.
+	copied, end := 0, info.State.LastSeq
+	for sequence := p.replaced; sequence <= min(last, end); sequence++ {
+		copySequence, err := r.publishCopy(ctx, p.stream, groups, sequence)
 		if err != nil {
 			return err
 		}
-		if ok {
+		if copySequence > 0 {
 			copied++
+			end = max(end, copySequence)
 		}
 	}
 	if copied > 0 {
@@ -136,23 +140,49 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	return nil
 }
 
+// rewindRunners rewinds the consumer of a group whose acknowledgements are ahead of the whole
+// stream. It returns false if the server refuses this: it cannot rewind a consumer that began with
+// new messages, or with a sequence or a time after p.replaced.
+func (r *Recorder) rewindRunners(
+	ctx context.Context, p *consumerPosition, g *runnerGroup,
+) (rewound bool, err error) {
+	log := r.log.WithFields(logrus.Fields{
+		"consumer": g.consumer, "acknowledged": g.floor, "first": p.replaced,
+	})
+	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.replaced)
+	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
+		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
+		log.Error("the stream was taken back behind what runners have acknowledged; the server " +
+			"cannot move their consumer back, so it passes over new starts")
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
+	}
+	r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
+	log.Error("the stream was taken back behind what runners have acknowledged; their consumer " +
+		"is moved back to its end")
+	return true, nil
+}
+
 // publishCopy publishes a copy of the start message at a sequence to the same stream, if all groups
-// of its queue have skipped the message and its execution has not ended.
+// of its queue have skipped the message and its execution has not ended. It returns the sequence of
+// the copy, or 0 if it did not publish one.
 func (r *Recorder) publishCopy(
 	ctx context.Context, s jetstream.Stream, groups []runnerGroup, sequence uint64,
-) (copied bool, err error) {
+) (copySequence uint64, err error) {
 	getting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	raw, err := s.GetMsg(getting, sequence)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("message %d: %w", sequence, err)
+		return 0, fmt.Errorf("message %d: %w", sequence, err)
 	}
 	event, _, err := stream.DecodeSummary(raw.Subject, raw.Header, raw.Data)
 	if err != nil || event.Start == nil {
-		return false, nil
+		return 0, nil
 	}
 	passed := false
 	for _, g := range groups {
@@ -160,43 +190,48 @@ func (r *Recorder) publishCopy(
 			continue
 		}
 		if g.floor < sequence {
-			return false, nil
+			return 0, nil
 		}
 		passed = true
 	}
 	if !passed {
-		return false, nil
+		return 0, nil
 	}
 	record, err := r.store.Get(ctx, event.Start.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, err
+		return 0, err
 	}
 	if err == nil && record.Status.Final() {
-		return false, nil
+		return 0, nil
 	}
 	// The execution may have a final report that is not recorded yet.
 	at, _ := stream.LayoutOf(raw.Subject)
 	reports, err := r.js.Stream(ctx, pairOfStream(s.CachedInfo().Config.Name).reports)
 	if err != nil {
-		return false, fmt.Errorf("the stream of reports: %w", err)
+		return 0, fmt.Errorf("the stream of reports: %w", err)
 	}
 	report, err := reports.GetLastMsgForSubject(getting,
 		at.ProgressSubject(event.Start.Queue, event.Start.WorkflowID, event.Start.ID))
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, fmt.Errorf("reports of %s: %w", event.Start.ID, err)
+		return 0, fmt.Errorf("reports of %s: %w", event.Start.ID, err)
 	}
 	if err == nil {
 		if said, err := stream.Decode(report.Subject, report.Header, report.Data); err != nil ||
 			said.Progress.Status.Final() {
-			return false, nil
+			return 0, nil
 		}
 	}
 	header := maps.Clone(raw.Header)
 	header[jetstream.MsgIDHeader] = []string{
 		fmt.Sprint(copiedStartMsgIDPrefix, event.Start.ID, "-", sequence),
 	}
-	_, err = r.js.PublishMsg(ctx, &nats.Msg{Subject: raw.Subject, Header: header, Data: raw.Data})
-	return err == nil, err
+	ack, err := r.js.PublishMsg(ctx, &nats.Msg{
+		Subject: raw.Subject, Header: header, Data: raw.Data,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
 }
 
 // republishSkipped publishes copies of start messages that runners' consumers have skipped and
@@ -226,11 +261,11 @@ func (r *Recorder) republishSkipped(
 			acknowledged = append(acknowledged, one)
 			continue
 		}
-		ok, err := r.publishCopy(ctx, at.stream, at.groups, one.StreamSequence)
+		copySequence, err := r.publishCopy(ctx, at.stream, at.groups, one.StreamSequence)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
+		if copySequence > 0 {
 			copied++
 		}
 	}

@@ -195,9 +195,9 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
-	// Resume the consumers when everything else is restored: if a step before fails, or this program
-	// is killed, nothing may run in the half restored installation, because it would run again in
-	// the next one.
+	// Resume the consumers when everything else is restored: if a step before fails, or this
+	// program is killed, nothing may run in the half restored installation, because it would run
+	// again in the next one.
 	for _, p := range positions {
 		if err := i.resumeConsumer(ctx, p); err != nil {
 			return err
