@@ -219,6 +219,10 @@ func (e *Editor) checkQueueChange(
 // SetWorkflowIntakeClosed makes ingresses refuse the requests for a workflow temporarily, or accept
 // them again. It does not change UpdatedAt, which is the version that WithUpdatedAtCondition
 // compares. It returns the revision of the record that is in force.
+//
+// If a workflow that is to be closed is closed already, SetWorkflowIntakeClosed opens it first. The
+// ingresses may have reopened it because the earlier closing took too long. Only a change of the
+// record makes them close it again, and wait for the requests that they have let in.
 func (e *Editor) SetWorkflowIntakeClosed(
 	ctx context.Context, id string, closed bool,
 ) (revision uint64, err error) {
@@ -227,14 +231,23 @@ func (e *Editor) SetWorkflowIntakeClosed(
 		if !ok {
 			return 0, workflowNotFound(id)
 		}
-		if revision = have.Revision; have.Record.Closed == closed {
+		revision = have.Revision
+		if !closed && !have.Record.Closed {
 			return revision, errUnchanged
 		}
 		w := have.Record.Clone()
-		w.Closed = closed
-		var err error
-		revision, err = e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
-		return revision, err
+		states := []bool{closed}
+		if closed && w.Closed {
+			states = []bool{false, true}
+		}
+		for _, w.Closed = range states {
+			var err error
+			revision, err = e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, revision)
+			if err != nil {
+				return 0, err
+			}
+		}
+		return revision, nil
 	})
 	return revision, err
 }

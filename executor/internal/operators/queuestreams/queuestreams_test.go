@@ -518,6 +518,44 @@ func TestAClosedWorkflowDoesNotChangeItsQueue(t *testing.T) {
 	}
 }
 
+// A repeated move closes the workflow anew, if the executor that had closed it died: by then, the
+// ingresses have reopened the workflow by themselves.
+func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "shared")
+	f.workflow("of-p", "p")
+	m := f.mover(stream.DefaultSettings, nil)
+	if err := m.MoveToOwnStream(t.Context(), "p", edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.SetWorkflowIntakeClosed(t.Context(), "wf", true); err != nil {
+		t.Fatal(err)
+	}
+	for begin := time.Now(); ; <-time.After(20 * time.Millisecond) {
+		if _, err := f.send(0, "wf", "1"); err == nil {
+			break
+		} else if !errors.Is(err, errClosed) || time.Since(begin) > 20*time.Second {
+			t.Fatal(err)
+		}
+	}
+	change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](f.put(t.Context(), "wf", "p"))
+	if !ok {
+		t.Fatal("the workflow changes its queue without its delivery IDs")
+	}
+	if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
+		if _, err := f.send(0, "wf", "2"); !errors.Is(err, errClosed) {
+			t.Errorf("after the IDs were copied, the old stream takes a delivery: %v", err)
+		}
+		return f.put(ctx, "wf", "p")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if duplicate, err := f.send(0, "wf", "1"); err != nil || !duplicate {
+		t.Errorf("after the move: duplicate %t, %v", duplicate, err)
+	}
+}
+
 // If not all delivery IDs of a workflow are copied within a call, the workflow stays where it is,
 // and the next call goes on with the copying.
 func TestAWorkflowsCopyGoesOn(t *testing.T) {
