@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hookstart/hookstart/executor/internal/starts"
 	"github.com/hookstart/hookstart/executor/internal/store"
@@ -196,6 +197,12 @@ type StartMessage struct {
 	Trace string
 	// Delivered is whether the message was already delivered to a group.
 	Delivered bool
+
+	// read is whether the message was looked for in the streams. subject is the subject with which
+	// it was found, and stored is when the server stored it; zero if it was not read or not found.
+	read    bool
+	subject string
+	stored  time.Time
 }
 
 // StartMessages returns the records' start messages, keyed by record ID. Ending a record whose
@@ -230,9 +237,55 @@ func (w *Watcher) setDelivered(
 	ctx context.Context, streamName string, records []store.Record,
 	messages map[string]*StartMessage,
 ) error {
+	consumers, err := w.groupConsumers(ctx, streamName)
+	if err != nil {
+		return err
+	}
+	passed := func(r store.Record, consumer *jetstream.ConsumerInfo) bool {
+		return r.StreamSequence <= consumer.Delivered.Stream &&
+			consumerMatches(consumer.Config, messages[r.ID].Subject)
+	}
+	// Only a consumer that did not begin with the oldest message may have begun after a message.
+	later := func(consumer *jetstream.ConsumerInfo) bool {
+		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
+	}
+	var uncertain []store.Record // records that only consumers that began later have passed
+	for _, r := range records {
+		byLater := false
+		for _, consumer := range consumers {
+			if !passed(r, consumer) {
+				continue
+			}
+			if !later(consumer) {
+				messages[r.ID].Delivered = true
+				break
+			}
+			byLater = true
+		}
+		if byLater && !messages[r.ID].Delivered {
+			uncertain = append(uncertain, r)
+		}
+	}
+	if err := w.readStartMessages(ctx, uncertain, messages); err != nil {
+		return err
+	}
+	for _, r := range uncertain {
+		msg := messages[r.ID]
+		msg.Delivered = slices.ContainsFunc(consumers, func(c *jetstream.ConsumerInfo) bool {
+			return passed(r, c) && (msg.stored.IsZero() ||
+				!stream.BeganAfter(c, r.StreamSequence, msg.stored.Add(maxClockDifference)))
+		})
+	}
+	return nil
+}
+
+// groupConsumers returns the consumers of a stream, except those of the executors.
+func (w *Watcher) groupConsumers(
+	ctx context.Context, streamName string,
+) (consumers []*jetstream.ConsumerInfo, err error) {
 	executions, err := w.config.JetStream.Stream(ctx, streamName)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", streamName, err)
+		return nil, fmt.Errorf("stream %s: %w", streamName, err)
 	}
 	names := executions.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -244,48 +297,51 @@ func (w *Watcher) setDelivered(
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("consumer %s: %w", name, err)
+			return nil, fmt.Errorf("consumer %s: %w", name, err)
 		}
-		info := consumer.CachedInfo()
-		for _, r := range records {
-			msg := messages[r.ID]
-			if msg.Delivered || r.StreamSequence > info.Delivered.Stream ||
-				!consumerMatches(info.Config, msg.Subject) {
-				continue
+		consumers = append(consumers, consumer.CachedInfo())
+	}
+	if err := names.Err(); err != nil {
+		return nil, fmt.Errorf("consumers of %s: %w", streamName, err)
+	}
+	return consumers, nil
+}
+
+const (
+	// maxClockDifference is the assumed maximum difference between the clocks of two NATS servers.
+	// One of them dates a consumer, and another one a message.
+	maxClockDifference = time.Minute
+	// maxConcurrentReads is the maximum number of start messages that are read at the same time.
+	maxConcurrentReads = 16
+)
+
+// readStartMessages reads the start messages of records from the streams, except those that were
+// already read.
+func (w *Watcher) readStartMessages(
+	ctx context.Context, records []store.Record, messages map[string]*StartMessage,
+) error {
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(maxConcurrentReads)
+	for _, r := range records {
+		to := messages[r.ID]
+		if to.read {
+			continue
+		}
+		to.read = true
+		reading.Go(func() error {
+			msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
 			}
-			began, err := w.beganAfter(ctx, info, r)
 			if err != nil {
 				return err
 			}
-			msg.Delivered = !began
-		}
+			to.subject, to.stored = msg.Subject, msg.Time
+			to.Trace = msg.Header.Get(stream.HeaderTrace)
+			return nil
+		})
 	}
-	if err := names.Err(); err != nil {
-		return fmt.Errorf("consumers of %s: %w", streamName, err)
-	}
-	return nil
-}
-
-// maxClockDifference is the assumed maximum difference between the clocks of two NATS servers. One
-// of them dates a consumer, and another one a message.
-const maxClockDifference = time.Minute
-
-// beganAfter reports whether a consumer certainly began after a record's start message. It reads
-// the message only if the consumer did not begin with the oldest one.
-func (w *Watcher) beganAfter(
-	ctx context.Context, consumer *jetstream.ConsumerInfo, r store.Record,
-) (bool, error) {
-	if consumer.Config.DeliverPolicy == jetstream.DeliverAllPolicy {
-		return false, nil
-	}
-	msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return stream.BeganAfter(consumer, msg.Sequence, msg.Time.Add(maxClockDifference)), nil
+	return reading.Wait()
 }
 
 // startStreamNames returns the names of the existing streams of start messages.
@@ -301,22 +357,21 @@ func (w *Watcher) findStartMessages(
 	ctx context.Context, names []string, records []store.Record,
 ) (map[string]*StartMessage, error) {
 	settings, messages := w.settings(), make(map[string]*StartMessage, len(records))
+	var toRead []store.Record
 	for _, r := range records {
-		found := &StartMessage{Subject: stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)}
-		messages[r.ID] = found
-		queue := settings[r.Queue]
-		if (queue == nil || queue.Lanes == 0) &&
-			!slices.Contains(names, stream.OwnStreamName(r.Queue)) {
-			continue
+		messages[r.ID] = &StartMessage{
+			Subject: stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID),
 		}
-		msg, err := w.starts.GetStart(ctx, r.Queue, r.StreamSequence, r.ID)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
+		if queue := settings[r.Queue]; queue != nil && queue.Lanes > 0 ||
+			slices.Contains(names, stream.OwnStreamName(r.Queue)) {
+			toRead = append(toRead, r)
 		}
-		if err != nil {
-			return nil, err
-		}
-		found.Subject, found.Trace = msg.Subject, msg.Header.Get(stream.HeaderTrace)
+	}
+	if err := w.readStartMessages(ctx, toRead, messages); err != nil {
+		return nil, err
+	}
+	for _, r := range toRead {
+		messages[r.ID].Subject = cmp.Or(messages[r.ID].subject, messages[r.ID].Subject)
 	}
 	return messages, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
 	"github.com/hookstart/hookstart/shared/stream"
@@ -310,4 +311,75 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	if ids := delivered(); !ids[records[0].ID] || ids[records[1].ID] {
 		t.Errorf("delivered, although a group has received the first: %v", ids)
 	}
+}
+
+// Each start message is read once, however many groups do not begin with the oldest message, and
+// not at all if a group that does has received it.
+func TestStartMessagesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	r := start(t, "a")
+	records := make([]store.Record, 40)
+	for i := range records {
+		records[i] = store.Record{
+			ID: r.ingress.Start(t, runnertest.Post{Queue: "a", WorkflowID: "wf"}), Queue: "a",
+			WorkflowID: "wf", NodeID: "webhook", StreamSequence: uint64(i + 1),
+		}
+	}
+	group := func(name string, from jetstream.DeliverPolicy) jetstream.Consumer {
+		t.Helper()
+		config := stream.RunnerGroup{Queue: "a", Group: name}.ConsumerConfig(time.Minute)
+		config.DeliverPolicy = from
+		if from == jetstream.DeliverByStartTimePolicy { // more than clocks may differ
+			later := time.Now().Add(2 * time.Minute)
+			config.OptStartTime = &later
+		}
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	group("b", jetstream.DeliverByStartTimePolicy)
+	group("c", jetstream.DeliverByStartTimePolicy)
+	main := group("main", jetstream.DeliverAllPolicy)
+	requests := make(chan *nats.Msg, 10*len(records))
+	for _, subject := range []string{
+		"$JS.API.DIRECT.GET.EXECUTIONS", "$JS.API.STREAM.MSG.GET.EXECUTIONS",
+	} {
+		if _, err := r.nc.ChanSubscribe(subject, requests); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(wantDelivered, wantRead int) {
+		t.Helper()
+		messages, err := r.watch.StartMessages(t.Context(), records)
+		if err == nil {
+			err = r.nc.Flush() // the requests were sent, and are in the channel
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		delivered, read := 0, 0
+		for _, msg := range messages {
+			if msg.Delivered {
+				delivered++
+			}
+		}
+		for ; len(requests) > 0; read++ {
+			<-requests
+		}
+		if delivered != wantDelivered || read != wantRead {
+			t.Errorf("%d delivered, %d read, want %d and %d", delivered, read, wantDelivered,
+				wantRead)
+		}
+	}
+	check(0, len(records))
+	if _, err := main.Fetch(30); err != nil {
+		t.Fatal(err)
+	}
+	retry.Until(t.Context(), 10*time.Millisecond, func() bool {
+		info, err := main.Info(t.Context())
+		return err == nil && info.Delivered.Stream == 30
+	})
+	check(30, len(records)-30)
 }
