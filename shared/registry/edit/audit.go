@@ -136,7 +136,7 @@ func NewEntry(actor Actor, action string) AuditEntry {
 // AuditBucket returns the bucket whose records contain the audit entries of an action, or "" if the
 // action does not change a record.
 func AuditBucket(action string) string {
-	if action == actionSamplePayloadSet {
+	if action == actionSamplePayloadSet || action == actionSamplePayloadDelete {
 		return registry.SecretsBucket
 	}
 	kind, _, _ := strings.Cut(action, ".")

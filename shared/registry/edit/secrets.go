@@ -195,24 +195,30 @@ func (e *Editor) SetSamplePayload(
 	return e.awaitDatabaseCopy(ctx, stored)
 }
 
-// storeSample stores the sample payload of an existing node, with an audit entry. It writes nothing
-// if the payload is unchanged.
+// storeSample stores the sample payload of an existing node, with an audit entry. nil deletes the
+// payload. storeSample writes nothing if the payload is unchanged.
 func (e *Editor) storeSample(ctx context.Context, workflowID, nodeID string, sample []byte) error {
 	have, _, err := e.readSecrets(ctx, workflowID, nodeID)
 	if err != nil {
 		return err
 	}
-	if have.SamplePayload != nil && bytes.Equal(have.SamplePayload, sample) {
+	if bytes.Equal(have.SamplePayload, sample) {
 		return nil
 	}
 	entry := NewEntry(ActorOf(ctx), actionSamplePayloadSet)
+	if sample == nil {
+		entry.Action = actionSamplePayloadDelete
+	}
 	entry.WorkflowID, entry.NodeID = workflowID, nodeID
 	if w, ok := e.directory.Workflow(workflowID); ok {
 		entry.AccountID = w.Record.AccountID
 	}
-	changed := FieldChange{Field: "samplePayload", To: redactedValue}
+	changed := FieldChange{Field: "samplePayload"}
 	if have.SamplePayload != nil {
 		changed.From = redactedValue
+	}
+	if sample != nil {
+		changed.To = redactedValue
 	}
 	entry.Changes = []FieldChange{changed}
 	return e.storeInitialSample(context.WithValue(ctx, auditEntryKey{}, entry), workflowID, nodeID,
@@ -285,8 +291,11 @@ func (e *Editor) storeSecretsAgain(
 	return nil
 }
 
-// actionSamplePayloadSet is the audit action for a new sample payload.
-const actionSamplePayloadSet = "sample-payload.set"
+// The audit actions for a new sample payload, and for one that is deleted.
+const (
+	actionSamplePayloadSet    = "sample-payload.set"
+	actionSamplePayloadDelete = "sample-payload.delete"
+)
 
 // secretsKey returns the key of a node's secrets in registry.SecretsBucket.
 func secretsKey(workflowID, nodeID string) string { return workflowID + "." + nodeID }

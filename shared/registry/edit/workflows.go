@@ -80,6 +80,7 @@ type TriggerSpec struct {
 	NodeID        string
 	Name          string
 	SamplePayload []byte // one JSON text; nil leaves it unchanged
+	RemoveSample  bool   // deletes the sample payload; SamplePayload must be nil
 
 	TriggerSettings
 }
@@ -402,7 +403,7 @@ func (e *Editor) changedSamples(
 	ctx context.Context, have *registry.Workflow, specs []TriggerSpec,
 ) (changed []TriggerSpec, err error) {
 	for _, spec := range specs {
-		if spec.SamplePayload == nil || have.Trigger(spec.NodeID) == nil {
+		if spec.SamplePayload == nil && !spec.RemoveSample || have.Trigger(spec.NodeID) == nil {
 			continue
 		}
 		secrets, _, err := e.readSecrets(ctx, have.ID, spec.NodeID)

@@ -86,6 +86,13 @@ func (p patcher[T]) decodeValidated(text []byte, into *T) error {
 	return nil
 }
 
+// removesMember reports whether a patch removes a member of the resource.
+func removesMember(patch []byte, name string) bool {
+	var changes map[string]json.RawMessage
+	return json.Unmarshal(patch, &changes) == nil &&
+		bytes.Equal(bytes.TrimSpace(changes[name]), []byte("null"))
+}
+
 // maxMergeDepth is the maximum number of objects in each other that are merged. The settings have
 // fewer. Without a limit, work and memory would grow with the square of a patch's depth, because
 // each level copies all levels in it.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 func (r *rig) patch(path, body string, change ...func(*http.Request)) answer {
@@ -92,6 +93,30 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 	b := decode[api.Account](r.patch("/accounts/acme", `{"name":"Acme"}`).is(200))
 	if a.Plan != "pro" || b.Plan != "pro" || b.Name != "Acme" {
 		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+// null in a patch of a node deletes its sample payload, once in the audit, and nothing else of it.
+func TestAPatchRemovesASamplePayload(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "free")
+	r.workflow("wf", "acme", "node")
+	const node = "/workflows/wf/triggers/node"
+	token := r.trigger("wf", "node").Token
+	r.patch(node, `{"samplePayload":{"a":1}}`).is(200)
+	r.post(node+"/rerun", "").is(200)
+	for range 2 {
+		got := decode[api.Trigger](r.patch(node, `{"name":"kept","samplePayload": null }`).is(200))
+		if string(got.SamplePayload) != "null" || got.Token != token || got.Name != "kept" {
+			t.Errorf("%+v", got)
+		}
+		r.post(node+"/rerun", "").refused(409, api.CodeSamplePayloadMissing)
+	}
+	r.patch(node, `{"samplePayload":2}`).is(200)
+	actions := strings.Join(r.recordAudit(registry.SecretsBucket, "wf.node"), " ")
+	if actions != "sample-payload.set sample-payload.delete sample-payload.set" {
+		t.Errorf("the audit has %s", actions)
 	}
 }
 

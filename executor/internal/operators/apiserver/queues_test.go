@@ -402,17 +402,21 @@ func TestTheOwnStreamOfAQueueThatNoWorkflowUses(t *testing.T) {
 }
 
 // queueAudit returns the actions in the history of a queue's record, oldest first.
-func (r *rig) queueAudit(queue string) (actions []string) {
+func (r *rig) queueAudit(queue string) []string {
 	r.t.Helper()
-	kv, err := r.JetStream.KeyValue(r.t.Context(), registry.Bucket)
-	r.check(err)
-	s, err := r.JetStream.Stream(r.t.Context(), registry.StreamOf(kv.Bucket()))
+	return r.recordAudit(registry.Bucket, "queue."+queue)
+}
+
+// recordAudit returns the actions in the history of a record, oldest first.
+func (r *rig) recordAudit(bucket, key string) (actions []string) {
+	r.t.Helper()
+	s, err := r.JetStream.Stream(r.t.Context(), registry.StreamOf(bucket))
 	r.check(err)
 	info := s.CachedInfo()
 	for sequence := info.State.FirstSeq; sequence <= info.State.LastSeq; sequence++ {
 		msg, err := s.GetMsg(r.t.Context(), sequence)
 		if errors.Is(err, jetstream.ErrMsgNotFound) ||
-			err == nil && !strings.HasSuffix(msg.Subject, ".queue."+queue) {
+			err == nil && msg.Subject != registry.SubjectOf(bucket, key) {
 			continue
 		}
 		r.check(err)
@@ -420,8 +424,8 @@ func (r *rig) queueAudit(queue string) (actions []string) {
 		r.check(err)
 		if ok {
 			actions = append(actions, entry.Action)
-			if bucket := edit.AuditBucket(entry.Action); bucket != registry.Bucket {
-				r.t.Errorf("the bucket of %s is %q", entry.Action, bucket)
+			if of := edit.AuditBucket(entry.Action); of != bucket {
+				r.t.Errorf("the bucket of %s is %q", entry.Action, of)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -38,8 +39,15 @@ func (s *server) routeTriggers(to huma.API) {
 		patchBody
 	},
 	) (*output, error) {
+		apply := settings.applyFunc(in.RawBody)
 		t, err := s.Operate.PatchTrigger(ctx, caller, in.ID, in.NodeID,
-			settings.applyFunc(in.RawBody))
+			func(settings *api.TriggerSettings) error {
+				err := apply(settings)
+				if err == nil && removesMember(in.RawBody, "samplePayload") {
+					settings.SamplePayload = json.RawMessage("null")
+				}
+				return err
+			})
 		return &output{t}, err
 	})
 	register(to, operationSpec{

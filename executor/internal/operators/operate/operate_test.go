@@ -102,8 +102,8 @@ type outcome struct {
 	failure string
 }
 
-// outcomeOf makes a call in which every argument except the caller and the page is zero. There are no
-// dependencies, so a call that the caller may make dereferences nil.
+// outcomeOf makes a call in which every argument except the caller and the page is zero. There are
+// no dependencies, so a call that the caller may make dereferences nil.
 func outcomeOf(ctx context.Context, method reflect.Value, caller operate.Caller) (o outcome) {
 	defer func() {
 		p := recover()

@@ -64,7 +64,8 @@ func (s *Service) trigger(
 }
 
 // PatchTrigger changes the settings of a trigger node. patch modifies the settings that an operator
-// can change, without the sample payload; it may be called more than once.
+// can change, without the existing sample payload: if it leaves SamplePayload nil, the payload does
+// not change, and null deletes it. patch may be called more than once.
 func (s *Service) PatchTrigger(
 	ctx context.Context, caller Caller, workflowID, nodeID string,
 	patch func(*api.TriggerSettings) error,
@@ -95,7 +96,8 @@ func (s *Service) PatchTrigger(
 					}
 					node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name,
 						settings.Filter, settings.OrderKey, registryAnswer(settings.Answer)
-					if settings.SamplePayload != nil {
+					node.RemoveSample = string(settings.SamplePayload) == "null"
+					if !node.RemoveSample {
 						node.SamplePayload = settings.SamplePayload
 					}
 					return nil
