@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/compose-spec/compose-go/v2/types"
 	appsv1 "k8s.io/api/apps/v1"
@@ -214,6 +215,12 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	// longer stores anything after its disk was full.
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
+	}
+	// Otherwise a server that recovers large streams, or an executor that migrates the database, is
+	// killed, and begins again each time. An ingress has nothing that takes so long.
+	if probe := c.StartupProbe; name != "ingress" && (probe == nil ||
+		time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < time.Hour) {
+		t.Errorf("%s: the startup probe ends the container within an hour", name)
 	}
 	for _, mount := range c.VolumeMounts {
 		declared := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
