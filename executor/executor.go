@@ -105,6 +105,7 @@ type executor struct {
 	waits         *queues.Watcher
 	keyring       *operate.Keyring
 	streams       *queuestreams.Mover
+	recorder      *recorder.Recorder // set before the API is served
 }
 
 func (e *executor) run(ctx context.Context) error {
@@ -318,13 +319,14 @@ func (e *executor) handler(ctx context.Context) (http.Handler, error) {
 			auditor.AwaitAudited(ctx, e.JetStream)
 			recorder.AwaitRecorded(ctx, e.JetStream)
 		},
-		DefaultPlan: c.DefaultPlan,
-		PublicURL:   c.PublicURL,
-		Reach:       reachability.New(c.PublicURL, e.membership),
-		TestSend:    testsend.New(),
-		Consumer:    stream.RecorderConsumer,
-		Retention:   c.Retention,
-		Tracer:      tracing.Tracer(e.Ops.Traces, "executor"),
+		RecordedLate: func(accepted time.Time) { e.recorder.NoteRecordedLate(accepted) },
+		DefaultPlan:  c.DefaultPlan,
+		PublicURL:    c.PublicURL,
+		Reach:        reachability.New(c.PublicURL, e.membership),
+		TestSend:     testsend.New(),
+		Consumer:     stream.RecorderConsumer,
+		Retention:    c.Retention,
+		Tracer:       tracing.Tracer(e.Ops.Traces, "executor"),
 	})
 	e.Go(ctx, func(ctx context.Context) {
 		operate.CompleteCancellations(ctx, calls, c.StreamMaxAge)
@@ -380,7 +382,7 @@ func (e *executor) startEventPublishing(ctx context.Context) {
 // startRecording starts recording executions and audit entries.
 func (e *executor) startRecording(ctx context.Context) {
 	audit := auditor.New(e.JetStream, e.records, e.Log)
-	r := recorder.New(recorder.Config{
+	e.recorder = recorder.New(recorder.Config{
 		JetStream:         e.JetStream,
 		Store:             e.records,
 		Changes:           e.changed,
@@ -395,9 +397,9 @@ func (e *executor) startRecording(ctx context.Context) {
 		SkippedConsumers:  e.config.SkippedConsumers,
 		Redelivered:       e.config.Redelivered,
 	})
-	e.Go(ctx, r.Run)
-	e.Go(ctx, r.RunReports)
-	e.Go(ctx, r.EndLostExecutions)
+	e.Go(ctx, e.recorder.Run)
+	e.Go(ctx, e.recorder.RunReports)
+	e.Go(ctx, e.recorder.EndLostExecutions)
 	for _, name := range registry.Streams() {
 		// Requests in flight wait for it when ctx has ended; Stop ends it, after the server.
 		e.Go(context.WithoutCancel(ctx), func(ctx context.Context) { audit.Run(ctx, name) })

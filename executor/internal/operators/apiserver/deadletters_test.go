@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -334,7 +335,10 @@ func TestRequeueOnce(t *testing.T) {
 // The same applies to a message that an old version put aside by mistake.
 func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	t.Parallel()
-	r := start(t)
+	var late []time.Time
+	r := start(t, func(c *config, _ *http.Server) {
+		c.RecordedLate = func(accepted time.Time) { late = append(late, accepted) }
+	})
 	r.account("acme", "free")
 	r.workflow("wf", "acme", "node")
 	s := execution.Start{
@@ -379,6 +383,9 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 			is(200)).Items; len(left) != 0 {
 			t.Errorf("left: %+v", left)
 		}
+	}
+	if len(late) != 1 || !late[0].Equal(epoch) {
+		t.Errorf("recorded late: %v", late)
 	}
 
 	// Two reports were put aside: one about the execution, and one about an execution that has no

@@ -68,6 +68,9 @@ type Config struct {
 	// Consumer is the name of the recorder's consumer. Messages that it has not acknowledged are
 	// not recorded yet.
 	Consumer string
+	// RecordedLate is called when a message that was put aside has been recorded, with the time at
+	// which its execution was accepted. nil means that nobody needs to know.
+	RecordedLate func(accepted time.Time)
 	// Queues reports how many executions wait in each queue, and which runners serve it.
 	Queues *queues.Watcher
 	// Streams moves queues to their own streams and back. nil means that no queue can have its own

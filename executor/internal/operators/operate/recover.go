@@ -74,6 +74,9 @@ func (s *Service) recoverMessage(
 	if err != nil {
 		return none, false, err
 	}
+	if len(batch.New) > 0 && s.config.RecordedLate != nil {
+		s.config.RecordedLate(about.AcceptedAt)
+	}
 	// A watcher that misses this notification sees the change at its next query.
 	_ = s.config.Changes.Publish(applied.Changed)
 	return api.Started{ExecutionID: executionID}, len(applied.Changed) > 0, nil

@@ -77,7 +77,7 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 	for ctx.Err() == nil {
 		retry.Sleep(ctx, r.timing.lostSearchDelay)
 		every := time.Hour
-		pass.begin(time.Now())
+		pass.begin(time.Now(), r.lateRecords.take())
 		for ctx.Err() == nil {
 			if r.searchAll.Swap(false) {
 				pass.beginFull(time.Now())
@@ -113,58 +113,95 @@ func (r *Recorder) endLostOnce(
 	ctx context.Context, pass *lostPass,
 ) (maxAge time.Duration, err error) {
 	until := time.Now().Add(-r.timing.lostRecheckDelay)
+	streams, err := r.readStartStreams(ctx, pass)
+	if err != nil {
+		return 0, err
+	}
+	if pass.until.IsZero() {
+		if r.config.SkippedConsumers != nil {
+			if pass.skipped, err = r.config.SkippedConsumers(); err != nil {
+				return 0, err
+			}
+		}
+		pass.until, pass.next = until, until
+	}
+	for {
+		filter := store.RecordFilter{Since: pass.since, Until: pass.next}
+		newest, err := r.store.List(ctx, filter, store.RecordPosition{}, 1)
+		if err != nil {
+			return 0, err
+		}
+		if len(newest) == 0 {
+			break
+		}
+		window := pass.windowOf(newest[0].AcceptedAt)
+		found, slowest, err := r.findUnended(ctx, streams, pass, window)
+		pass.noteQuery(slowest, err)
+		if err == nil && len(found) > 0 {
+			streams, err = r.endFound(ctx, pass, found)
+		}
+		if err != nil {
+			return 0, err
+		}
+		pass.next = window.Since
+		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
+	}
+	for _, consumer := range pass.skipped {
+		if !pass.unread[consumer.Stream] {
+			if err := r.config.Redelivered(consumer); err != nil {
+				return 0, err
+			}
+		}
+	}
+	pass.end()
+	return streams.maxAge(), nil
+}
+
+// endFound looks once more for the start messages of executions that were found, in the streams and
+// the groups of runners as they are now, and ends those that no runner will end. It returns these
+// streams.
+func (r *Recorder) endFound(
+	ctx context.Context, pass *lostPass, found []lostCandidate,
+) (startStreams, error) {
+	retry.Sleep(ctx, r.timing.lostRecheckDelay)
+	// A queue's own stream may have been created in the meantime, and a group may have begun.
+	streams, err := r.readStartStreams(ctx, pass)
+	if err != nil {
+		return nil, err
+	}
+	byReason, err := r.findEndReasons(ctx, streams, found)
+	if err != nil {
+		return nil, err
+	}
+	byReason[endReasonUnreported], err = r.republishSkipped(ctx, streams, pass.skipped,
+		byReason[endReasonUnreported])
+	if err != nil {
+		return nil, err
+	}
+	for why, some := range byReason {
+		if err := r.endAsFailed(ctx, streams, why, some); err != nil {
+			return nil, err
+		}
+	}
+	return streams, nil
+}
+
+// readStartStreams returns the streams of start messages that currently exist, with their groups of
+// runners. It notes in the pass which of them could not be read.
+func (r *Recorder) readStartStreams(ctx context.Context, pass *lostPass) (startStreams, error) {
 	streams, err := r.listStartStreams(ctx)
 	if err == nil {
 		err = r.readRunnerGroups(ctx, streams)
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	found, err := r.findUnended(ctx, streams, pass, until)
-	if err == nil {
-		found[endReasonUnreported], err = r.republishSkipped(ctx, streams,
-			found[endReasonUnreported])
-	}
-	if err == nil && numFound(found) > 0 {
-		err = r.endFound(ctx, streams, found)
-	}
-	if err != nil {
-		return 0, err
-	}
-	pass.end(until, streams.allRead())
-	return streams.maxAge(), nil
-}
-
-// numFound returns the number of executions found.
-func numFound(found map[endReason][]lostCandidate) (n int) {
-	for _, some := range found {
-		n += len(some)
-	}
-	return n
-}
-
-// endFound looks for the start messages of executions once more, and ends those that no runner will
-// end.
-func (r *Recorder) endFound(
-	ctx context.Context, streams startStreams, found map[endReason][]lostCandidate,
-) error {
-	retry.Sleep(ctx, r.timing.lostRecheckDelay)
-	// List the streams again, because a queue's own stream may have been created in the meantime.
-	again, err := r.listStartStreams(ctx)
-	if err != nil {
-		return err
-	}
-	for why, some := range found {
-		if why != endReasonUnreported {
-			if some, err = r.locateStartMessages(ctx, again, some); err != nil {
-				return err
-			}
-		}
-		if err := r.endAsFailed(ctx, streams, why, some); err != nil {
-			return err
+	for name, at := range streams {
+		if at.err != nil {
+			pass.unread[name] = true
 		}
 	}
-	return nil
+	return streams, nil
 }
 
 // readRunnerGroups reads each stream's groups of runners. It returns an error unless the database
@@ -285,42 +322,11 @@ func (r *Recorder) awaitCaughtUp(ctx context.Context, name string) error {
 	}
 }
 
-// findUnended returns the unfinished executions of a pass that no runner will end, keyed by the
-// reason. It searches those that were accepted before until.
+// findUnended returns the unfinished executions of a window that no runner will end, and the
+// duration of the slowest query.
 func (r *Recorder) findUnended(
-	ctx context.Context, streams startStreams, pass *lostPass, until time.Time,
-) (found map[endReason][]lostCandidate, err error) {
-	found = map[endReason][]lostCandidate{}
-	filter := store.RecordFilter{Since: pass.next, Until: until}
-	for {
-		oldest, err := r.store.ListOldest(ctx, filter, store.RecordPosition{}, 1)
-		if err != nil || len(oldest) == 0 {
-			return found, err
-		}
-		window := filter
-		window.Since = oldest[0].AcceptedAt
-		if end := window.Since.Add(pass.window); end.Before(until) {
-			window.Until = end
-		}
-		slowest, err := r.findUnendedIn(ctx, streams, pass, window, found)
-		pass.noteQuery(slowest, err)
-		if err != nil {
-			return nil, err
-		}
-		filter.Since = window.Until
-		if numFound(found) == 0 {
-			pass.next = window.Until // otherwise they are found again after a failure
-		}
-		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
-	}
-}
-
-// findUnendedIn adds to found the unfinished executions of a window that no runner will end. It
-// returns the duration of the slowest query.
-func (r *Recorder) findUnendedIn(
 	ctx context.Context, streams startStreams, pass *lostPass, window store.RecordFilter,
-	found map[endReason][]lostCandidate,
-) (slowest time.Duration, err error) {
+) (found []lostCandidate, slowest time.Duration, err error) {
 	const page = 500
 	for _, window.Status = range []execution.Status{execution.Queued, execution.Running} {
 		var after store.RecordPosition
@@ -329,54 +335,68 @@ func (r *Recorder) findUnendedIn(
 			records, err := r.store.List(ctx, window, after, page)
 			slowest = max(slowest, time.Since(began))
 			if err != nil {
-				return slowest, err
+				return nil, slowest, err
 			}
 			candidates := make([]lostCandidate, 0, len(records))
 			for _, record := range records {
-				candidates = append(candidates, newLostCandidate(record))
-			}
-			if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
-				return slowest, err
-			}
-			// Compute the ages after the lookups. With an earlier time, a start message that
-			// expires during the lookups would appear to be lost.
-			asked := time.Now()
-			for i, record := range records {
 				after = store.RecordPosition{AcceptedAt: record.AcceptedAt, ID: record.ID}
 				pass.noteUnended(record.AcceptedAt)
-				one := candidates[i]
-				maxAge, groups, ok := streams.maxAgeAndGroups(one)
-				if !ok {
-					continue
-				}
-				if why, ok := endReasonFor(record, one, asked, maxAge, groups); ok {
-					found[why] = append(found[why], one)
-				}
+				candidates = append(candidates, newLostCandidate(record))
+			}
+			byReason, err := r.findEndReasons(ctx, streams, candidates)
+			if err != nil {
+				return nil, slowest, err
+			}
+			for _, some := range byReason {
+				found = append(found, some...)
 			}
 			if len(records) < page {
 				break
 			}
 		}
 	}
-	return slowest, nil
+	return found, slowest, nil
+}
+
+// findEndReasons returns the candidates that no runner will end, keyed by the reason.
+func (r *Recorder) findEndReasons(
+	ctx context.Context, streams startStreams, candidates []lostCandidate,
+) (map[endReason][]lostCandidate, error) {
+	if _, err := r.locateStartMessages(ctx, streams, candidates); err != nil {
+		return nil, err
+	}
+	// Compute the ages after the lookups. With an earlier time, a start message that expires during
+	// the lookups would appear to be lost.
+	asked := time.Now()
+	found := map[endReason][]lostCandidate{}
+	for _, c := range candidates {
+		maxAge, groups, ok := streams.maxAgeAndGroups(c)
+		if !ok {
+			continue
+		}
+		if why, ok := endReasonFor(c, asked, maxAge, groups); ok {
+			found[why] = append(found[why], c)
+		}
+	}
+	return found, nil
 }
 
 // endReasonFor returns why no runner will end an unfinished execution. ok is false if a runner may
 // still end it. c has what was found of its start message.
 func endReasonFor(
-	record store.Record, c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
+	c lostCandidate, now time.Time, maxAge time.Duration, groups []runnerGroup,
 ) (why endReason, ok bool) {
 	// Without the margin, a start message that disappeared at about the stream's maximum age would
 	// count as lost, although it has expired and a runner may have received it at the last moment.
 	margin := min(time.Minute, maxAge/10)
-	age := now.Sub(record.AcceptedAt)
+	age := now.Sub(c.acceptedAt)
 	switch {
 	case c.subject != "":
 		return endReasonUnreported, haveHandled(groups, c)
 	case age < maxAge-margin:
 		return endReasonLost, true
-	case record.Status == execution.Running:
-		return endReasonExpired, now.Sub(record.StartedAt) > max(maxAge, minRunTimeToExpire)
+	case c.status == execution.Running:
+		return endReasonExpired, now.Sub(c.startedAt) > max(maxAge, minRunTimeToExpire)
 	default:
 		return endReasonExpired, age > maxAge+margin
 	}
@@ -437,16 +457,6 @@ func (s startStreams) maxAge() time.Duration {
 	return age
 }
 
-// allRead reports whether every stream could be read.
-func (s startStreams) allRead() bool {
-	for _, at := range s {
-		if at.err != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // maxAgeAndGroups returns the maximum age of the stream that holds or held an execution's start
 // message, and the groups of runners that consume that stream. ok is false if it cannot find out.
 func (s startStreams) maxAgeAndGroups(
@@ -470,7 +480,11 @@ func (s startStreams) maxAgeAndGroups(
 // lostCandidate is an execution whose start message is being looked up.
 type lostCandidate struct {
 	store.LostExecution
-	queue   string    // the queue of the execution
+	queue      string // the queue of the execution
+	status     execution.Status
+	acceptedAt time.Time
+	startedAt  time.Time
+
 	stream  string    // the stream that holds the start message; "" if none does
 	subject string    // the subject of the start message; "" if no stream has it
 	stored  time.Time // when the stream stored the start message
@@ -481,6 +495,9 @@ func newLostCandidate(record store.Record) lostCandidate {
 	return lostCandidate{
 		LostExecution: store.LostExecution{ID: record.ID, StreamSequence: record.StreamSequence},
 		queue:         record.Queue,
+		status:        record.Status,
+		acceptedAt:    record.AcceptedAt,
+		startedAt:     record.StartedAt,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ var errTooSlow = errors.New("canceling statement due to statement timeout")
 
 // A database with so many executions that a query of all of them takes longer than a query may
 // take: the search reads them in windows of time. After a failure, it goes on where it was, and the
-// next search does not begin at the oldest execution again.
+// next search does not go back to the oldest execution.
 func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -61,7 +62,7 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.store.listing = func(filter store.RecordFilter) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if filter.Since.IsZero() || filter.Until.Sub(filter.Since) > day {
+		if filter.Since.IsZero() || filter.Until.Sub(filter.Since) > day+time.Second {
 			return errTooSlow
 		}
 		if filter.Status == execution.Queued {
@@ -76,27 +77,120 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	r.searchEvery = 20 * time.Millisecond
 	r.stop = r.again()
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
-	pass := func() (oldest time.Time, n int) {
+	// passes returns the beginning of the earliest window of each search that has ended.
+	passes := func() (oldest []time.Time) {
 		mu.Lock()
 		defer mu.Unlock()
 		for i, w := range windows[1:] {
-			if !w.Since.After(windows[i].Since) { // the next search
-				oldest, n = w.Since, n+1
+			if !w.Until.Before(windows[i].Until) { // the next search
+				oldest = append(oldest, windows[i].Since)
 			}
 		}
-		return oldest, n
+		return oldest
 	}
-	r.await("it has searched again", func() bool { _, n := pass(); return n > 1 })
-	if oldest, _ := pass(); time.Since(oldest) > 20*day {
-		t.Errorf("the next search began at %v", oldest)
+	r.await("it has searched again", func() bool { return len(passes()) > 2 })
+	oldest := passes()
+	if time.Since(oldest[0]) < 300*day {
+		t.Errorf("the first search ended at %v", oldest[0])
+	}
+	if time.Since(oldest[2]) > 20*day {
+		t.Errorf("a later search ended at %v", oldest[2])
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if failed == 0 || windows[failed].Since.Before(windows[failed-1].Until) {
+	if failed == 0 || windows[failed].Until.After(windows[failed-1].Since) {
 		t.Errorf("after a failure, it began anew: %v", windows)
 	}
 	if !strings.Contains(r.logs.String(), errTooSlow.Error()) {
 		t.Error("the failure was not logged")
+	}
+}
+
+// What a power cut has lost is among the newest executions. It is ended before the search has read
+// the older ones, and also if these cannot be read.
+func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	const day = 24 * time.Hour
+	for age := 300 * day; age > 0; age -= 20 * day {
+		r.keep(age, execution.Rejected)
+	}
+	lost := r.keep(10*time.Minute, execution.Queued)
+	r.store.listing = func(filter store.RecordFilter) error {
+		if time.Since(filter.Since) > 10*day {
+			return errTooSlow
+		}
+		return nil
+	}
+	r.stop = r.again()
+	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
+}
+
+// A search does not go back to an execution that was recorded late, unless it is told so.
+func TestALostExecutionThatWasRecordedLate(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.stop()
+	var searched atomic.Int64
+	r.store.listing = func(filter store.RecordFilter) error {
+		if filter.Status == execution.Running {
+			searched.Add(1)
+		}
+		return nil
+	}
+	r.keep(10*time.Minute, execution.Rejected)
+	r.searchEvery = 20 * time.Millisecond
+	r.stop = r.again()
+	r.await("it has searched", func() bool { return searched.Load() > 1 })
+	const age = 3 * 24 * time.Hour
+	late := r.keep(age, execution.Queued)
+	since := searched.Load()
+	r.await("it has searched again", func() bool { return searched.Load() > since+1 })
+	if !r.has(late, execution.Queued) {
+		t.Error("each search reads all executions")
+	}
+	r.recorder.NoteRecordedLate(time.Now().Add(-age - time.Minute))
+	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
+}
+
+// A group that comes online while the search is under way has not handled what it receives then.
+func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	group := func(name string) jetstream.Consumer {
+		t.Helper()
+		consumer, err := r.js.CreateConsumer(t.Context(), stream.ExecutionsName,
+			stream.RunnerGroup{Queue: "q", Group: name}.ConsumerConfig(15*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return consumer
+	}
+	away, present := group("away"), group("present")
+	id := r.begin("wf")
+	r.await("it is recorded", func() bool { return r.has(id, execution.Queued) })
+	msg, err := present.Next(jetstream.FetchMaxWait(5 * time.Second))
+	if err == nil {
+		err = msg.DoubleAck(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	var searched atomic.Int64
+	r.store.listing = func(filter store.RecordFilter) error {
+		if filter.Status == execution.Queued && searched.Add(1) == 1 {
+			_, err := away.Next(jetstream.FetchMaxWait(5 * time.Second))
+			return err
+		}
+		return nil
+	}
+	r.searchEvery = 20 * time.Millisecond
+	r.stop = r.again()
+	r.await("it has searched again", func() bool { return searched.Load() > 1 })
+	if !r.has(id, execution.Queued) {
+		t.Error("it was ended, though a group handles it")
 	}
 }
 

@@ -1,6 +1,11 @@
 package recorder
 
-import "time"
+import (
+	"sync"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/internal/store"
+)
 
 const (
 	// maxLostWindow, minLostWindow and firstLostWindow are the longest, the shortest and the first
@@ -10,7 +15,7 @@ const (
 	// shorter one, and a window that takes a tenth of that by a longer one.
 	maxLostWindow   = 24 * time.Hour
 	minLostWindow   = time.Second
-	firstLostWindow = time.Hour
+	firstLostWindow = 10 * time.Minute
 	slowLostWindow  = time.Second
 	// lostSearchOverlap is how much of what a search has read the next one reads again. An
 	// execution can be recorded later than one that was accepted after it, and the clocks of the
@@ -20,31 +25,54 @@ const (
 	fullSearchInterval = 24 * time.Hour
 )
 
-// lostPass is one search for executions that no runner will end, and where the next one begins. A
-// search reads the executions from the oldest to the newest, in windows of their acceptance times.
-// It begins with the oldest execution that had not ended in the search before: later ones alone can
-// have been recorded since, or have not ended. When the recorder's consumers were moved back, and
-// every fullSearchInterval, it begins with the oldest execution.
+// lostPass is one search for executions that no runner will end, and where the next one ends. A
+// search reads the executions from the newest to the oldest, in windows of their acceptance times:
+// what a power cut has lost is among the newest. It ends with the oldest execution that had not
+// ended in the search before: later ones alone can have been recorded since, or have not ended.
+// When the recorder's consumers were moved back, and every fullSearchInterval, it reads all
+// executions.
 type lostPass struct {
-	first   time.Time // where the search began
-	next    time.Time // where it goes on after a failure
+	since   time.Time // it reads executions that were accepted since then; zero: all
+	until   time.Time // and before then; zero: it has read nothing
+	next    time.Time // it goes on with those that were accepted before then
 	unended time.Time // when the oldest execution that has not ended was accepted; zero: none found
 	full    time.Time // when the last search of all executions began
 	window  time.Duration
+	// unread holds the streams that could not be read at all times: executions of theirs may be
+	// recorded later.
+	unread  map[string]bool
+	skipped []SkippedConsumer // what Config.SkippedConsumers returned at its beginning
 }
 
-// begin begins the next search.
-func (p *lostPass) begin(now time.Time) {
-	if now.Sub(p.full) >= fullSearchInterval {
-		p.beginFull(now)
-		return
+// begin begins the next search. late is when the oldest of the executions was accepted that the
+// search must read because they were recorded late; zero: there are none.
+func (p *lostPass) begin(now, late time.Time) {
+	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
+	p.unread = map[string]bool{}
+	if !late.IsZero() && late.Before(p.since) {
+		p.since = late
 	}
-	p.first, p.unended = p.next, time.Time{}
+	if now.Sub(p.full) >= fullSearchInterval {
+		p.since, p.full = time.Time{}, now
+	}
 }
 
 // beginFull begins a search of all executions.
 func (p *lostPass) beginFull(now time.Time) {
-	p.first, p.next, p.unended, p.full = time.Time{}, time.Time{}, time.Time{}, now
+	p.full = time.Time{}
+	p.begin(now, time.Time{})
+}
+
+// windowOf returns the next window, which has the newest execution that the search has not read.
+func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
+	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
+	if window.Since.Before(p.since) {
+		window.Since = p.since
+	}
+	if window.Until.After(p.next) {
+		window.Until = p.next
+	}
+	return window
 }
 
 // noteUnended notes when an execution was accepted that has not ended.
@@ -64,14 +92,39 @@ func (p *lostPass) noteQuery(took time.Duration, err error) {
 	}
 }
 
-// end ends a search of the executions that were accepted before until. complete reports whether
-// every stream was read: executions of the others may be recorded later.
-func (p *lostPass) end(until time.Time, complete bool) {
-	p.next = until.Add(-lostSearchOverlap)
-	if !p.unended.IsZero() && p.unended.Before(p.next) {
-		p.next = p.unended
+// end ends a search. The next one reads again what this one could not read.
+func (p *lostPass) end() {
+	if len(p.unread) > 0 {
+		return
 	}
-	if !complete {
-		p.next = p.first
+	p.since = p.until.Add(-lostSearchOverlap)
+	if !p.unended.IsZero() && p.unended.Before(p.since) {
+		p.since = p.unended
 	}
 }
+
+// lateRecords holds when the oldest of the executions was accepted that were recorded late.
+type lateRecords struct {
+	mu     sync.Mutex
+	oldest time.Time // zero: there are none
+}
+
+func (l *lateRecords) add(accepted time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.oldest.IsZero() || accepted.Before(l.oldest) {
+		l.oldest = accepted
+	}
+}
+
+// take returns the oldest time, and forgets it.
+func (l *lateRecords) take() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { l.oldest = time.Time{} }()
+	return l.oldest
+}
+
+// NoteRecordedLate makes the next search of EndLostExecutions read an execution that was accepted
+// then: it was recorded later than executions that a search has read.
+func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.lateRecords.add(accepted) }

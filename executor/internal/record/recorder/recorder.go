@@ -110,8 +110,9 @@ type Recorder struct {
 	recovery recovery
 	search   chan struct{} // buffered for one value, which makes EndLostExecutions search now
 	// searchAll makes the next search of EndLostExecutions read all executions.
-	searchAll atomic.Bool
-	behind    chan struct{} // buffered for one value, which signals the start of a recovery
+	searchAll   atomic.Bool
+	lateRecords lateRecords
+	behind      chan struct{} // buffered for one value, which signals the start of a recovery
 	// startBacklog holds the number of undelivered messages in each stream of start messages.
 	startBacklog startBacklog
 	streams      atomic.Int64 // number of streams being followed

@@ -127,6 +127,8 @@ type rig struct {
 	stop  func()
 	again func() (stop func()) // runs another recorder
 
+	recorder *recorder.Recorder // the one that runs
+
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
 	retention    time.Duration // retention of later recorders; 0 means for ever
@@ -199,6 +201,7 @@ func start(t *testing.T) *rig {
 			},
 		})
 		rec.Hurry()
+		r.recorder = rec
 		if r.deliverAgain != 0 {
 			rec.DeliverAgain(r.deliverAgain)
 		}

@@ -234,19 +234,15 @@ func (r *Recorder) publishCopy(
 	return ack.Sequence, nil
 }
 
-// republishSkipped publishes copies of start messages that runners' consumers have skipped and
+// republishSkipped publishes copies of start messages that the runners' consumers have skipped and
 // whose executions have not ended. It returns the other unfinished executions: runners have
-// acknowledged their start messages without a report. A consumer whose stream cannot be searched
-// now is left for the next search.
+// acknowledged their start messages without a report.
 func (r *Recorder) republishSkipped(
-	ctx context.Context, streams startStreams, unreported []lostCandidate,
+	ctx context.Context, streams startStreams, consumers []SkippedConsumer,
+	unreported []lostCandidate,
 ) (acknowledged []lostCandidate, err error) {
-	if r.config.SkippedConsumers == nil {
+	if len(consumers) == 0 {
 		return unreported, nil
-	}
-	consumers, err := r.config.SkippedConsumers()
-	if err != nil || len(consumers) == 0 {
-		return unreported, err
 	}
 	copied := 0
 	for _, one := range unreported {
@@ -274,14 +270,6 @@ func (r *Recorder) republishSkipped(
 		r.log.WithFields(logrus.Fields{"executions": copied, "consumers": consumers}).
 			Error("NATS had lost what runners have acknowledged; they are given copies of the " +
 				"starts that have not ended")
-	}
-	for _, consumer := range consumers {
-		if at := streams[consumer.Stream]; at != nil && at.err != nil {
-			continue
-		}
-		if err := r.config.Redelivered(consumer); err != nil {
-			return nil, err
-		}
 	}
 	return acknowledged, nil
 }
