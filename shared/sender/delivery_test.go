@@ -83,6 +83,15 @@ func TestDeliveryIDs(t *testing.T) {
 			`MessageSid=SM1&MessageStatus=sent`, "SM1|sent", true,
 		},
 		{
+			"twilio", "", "application/x-www-form-urlencoded", "",
+			`CallSid=CA1&RecordingSid=RE1&RecordingStatus=completed`, "RE1|completed", true,
+		},
+		{
+			"twilio", "", "application/x-www-form-urlencoded", "",
+			`CallSid=CA1&ConferenceSid=CF1&StatusCallbackEvent=participant-mute&SequenceNumber=3`,
+			"CF1|participant-mute|3", true,
+		},
+		{
 			"mailgun", "", "multipart/form-data; boundary=b", "",
 			"--b\r\nContent-Disposition: form-data; name=\"token\"\r\n\r\ntok\r\n--b--\r\n", "tok",
 			true,
@@ -131,6 +140,33 @@ func TestDeliveryIDs(t *testing.T) {
 	if got := events.UnsignedDeliveryID(&sender.Request{Body: []byte(`{"source":"/s","id":"1"}`)},
 		sender.Verdict{}); got.ID != "/s|1" || !got.Derived {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The callbacks of one call or message are not repeats of each other. Those without an ID of their
+// own have the one in Twilio's header.
+func TestTwilioCallbacksOfOneCall(t *testing.T) {
+	s := compile(t, configOf(t, "twilio"))
+	for _, body := range []string{
+		"CallSid=CA1&AnsweredBy=human", "CallSid=CA1&StreamSid=MZ1&StreamEvent=stream-started",
+		"CallSid=CA1&TranscriptionSid=TR1", "CallSid=CA1&RecordingSid=RE1",
+		"CallSid=CA1&ConferenceSid=CF1", "CallSid=CA1&StatusCallbackEvent=x",
+		"CallSid=CA1&Timestamp=t", "CallSid=CA1&SequenceNumber=1&UnstableSpeechResult=a",
+		"CallSid=CA1&CallStatus=in-progress&SequenceNumber=1&UnstableSpeechResult=a",
+		"CallSid=CA1&CallStatus=in-progress&SequenceNumber=1&StableSpeechResult=a",
+		"MessageSid=IM1&EventType=onMessageAdded",
+	} {
+		r := &sender.Request{
+			Method: "POST",
+			Header: map[string][]string{
+				"Content-Type":               {"application/x-www-form-urlencoded"},
+				"I-Twilio-Idempotency-Token": {"i"},
+			},
+			Body: []byte(body),
+		}
+		if got := s.UnsignedDeliveryID(r, sender.Verdict{}); got.ID != "i" {
+			t.Errorf("%s: %+v", body, got)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Sender) SetDeliveryID(r *Request, id string) bool {
 	for _, fit := range fits {
 		for i := range s.delivery {
 			from := &s.delivery[i]
-			if len(from.absent) > 0 || !fit(from) {
+			if !fit(from) {
 				continue
 			}
 			try := r.mutableCopy()

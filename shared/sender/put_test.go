@@ -55,6 +55,8 @@ func TestIdentify(t *testing.T) {
 			`MessageStatus=sent&MessageSid=d-1`, "d-1|sent",
 		},
 		{"twilio", "", form, `Body=x`, "", "d-1"},
+		{"twilio", "", form, `MessageSid=SM1&Body=x`, `Body=x&MessageSid=d-1`, "d-1"},
+		{"twilio", "", form, `CallSid=CA1&StreamSid=MZ1`, "", "d-1"},
 		{"mailgun", "", form, `event=x`, `event=x&token=d-1`, "d-1"},
 		{
 			"mailgun", "", "application/json", `{"a":1}`, `{"a":1,"signature":{"token":"d-1"}}`,
