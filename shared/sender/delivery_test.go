@@ -100,6 +100,22 @@ func TestDeliveryIDs(t *testing.T) {
 			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u=="}}}`,
 			"e|1|u==", true,
 		},
+		{
+			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u==",` +
+				`"participant":{"user_id":"7","id":"x"}}}}`, "e|1|u==|7", true,
+		},
+		{
+			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u==",` +
+				`"participant":{"id":"x"}}}}`, "e|1|u==|x", true,
+		},
+		{
+			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u==",` +
+				`"participant":{"id":""}}}}`, "", false,
+		},
+		{
+			"zoom", "", "", "", `{"event":"e","event_ts":1,"payload":{"object":{"uuid":"u==",` +
+				`"registrant":{"id":"r"}}}}`, "e|1|u==|r", true,
+		},
 		{"zoom", "", "", "", `{"event":"e","event_ts":1}`, "", false},
 		{"hmac", "", "", "X-Id: seven", `{}`, "seven", false},
 		{"plain", "ptr:/a~1b/0/*", "", "", `{"a/b":[{"*":"x"}]}`, "x", true},

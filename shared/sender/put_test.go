@@ -37,6 +37,10 @@ func TestIdentify(t *testing.T) {
 			`{"event":"e","event_ts":1,"payload":{"object":{"uuid":"d-1"}}}`, "e|1|d-1",
 		},
 		{
+			"zoom", "", "application/json", `{}`,
+			`{"event":"d-1","event_ts":"d-1","payload":{"object":{"uuid":"d-1"}}}`, "d-1|d-1|d-1",
+		},
+		{
 			"msgraph", "", "application/json", `{"value":[{"id":"a"},{"id":"b"}]}`,
 			`{"value":[{"id":"d-1"},{"id":"d-1"}]}`, "d-1|d-1",
 		},
