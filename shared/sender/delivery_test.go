@@ -65,6 +65,16 @@ func TestDeliveryIDs(t *testing.T) {
 			`{"entry":[{"changes":[{"value":{"statuses":[{"id":"wamid.1","status":"read"}]}}]}]}`,
 			"wamid.1|read", true,
 		},
+		{
+			"meta", "", "", "", `{"entry":[{"messaging":[{"message":{"mid":"m1","text":"a"}}]}]}`,
+			"m1", true,
+		},
+		{
+			"meta", "", "", "",
+			`{"entry":[{"messaging":[{"message":{"mid":"m1","is_deleted":true}}]}]}`, "m1|true",
+			true,
+		},
+		{"plain", "ptr:/a", "", "", `{"a":true}`, "", false},
 		{"meta", "", "", "", `{"entry":[{"id":"1","changes":[{"field":"feed"}]}]}`, "", false},
 		{
 			"twilio", "", "application/x-www-form-urlencoded", "I-Twilio-Idempotency-Token: i",

@@ -98,7 +98,7 @@ func (s valueSource) setJSON(r *Request, value string) error {
 	} else if !r.json().Exists() || decoder.Decode(&document) != nil {
 		return ErrUnsupportedBody
 	}
-	if !setMember(document, s.pointer, s.every, value) {
+	if !setMember(document, s.pointer, s.builtIn, value) {
 		return ErrUnsupportedBody
 	}
 	var text bytes.Buffer

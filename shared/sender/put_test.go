@@ -182,6 +182,8 @@ func TestDeliverySources(t *testing.T) {
 			"ptr:/entry/*/changes/*/value/messages/*/id " +
 				"ptr:/entry/*/changes/*/value/statuses/*/id + " +
 				"ptr:/entry/*/changes/*/value/statuses/*/status " +
+				"ptr:/entry/*/messaging/*/message/mid + " +
+				"ptr:/entry/*/messaging/*/message/is_deleted " +
 				"ptr:/entry/*/messaging/*/message/mid", "",
 		},
 		{"cloudevents", nil, "", "header:Ce-Source + header:Ce-Id ptr:/source + ptr:/id"},

@@ -18,7 +18,9 @@ type valueSource struct {
 	// part of the signature.
 	name    string
 	pointer []string // the tokens of a JSON pointer
-	every   bool     // whether a "*" token in the pointer means every element of an array
+	// builtIn reports whether a JSON pointer is from the built-in table. A "*" token in such a
+	// pointer means every element of an array, and a boolean is a value.
+	builtIn bool
 }
 
 type sourceKind uint8
@@ -34,7 +36,7 @@ const (
 var errInvalidSource = errors.New("a source is header:Name, ptr:/json/pointer or form:field")
 
 // parseSource parses a source. If builtIn is true, text is from the built-in table, which may use
-// more kinds of sources than a setting, and in which a "*" token in a pointer means every element.
+// more kinds of sources than a setting: see also valueSource.builtIn.
 func parseSource(text string, builtIn bool) (valueSource, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -45,7 +47,7 @@ func parseSource(text string, builtIn bool) (valueSource, error) {
 		return valueSource{kind: sourceHeader, name: textproto.CanonicalMIMEHeaderKey(rest)}, nil
 	case "ptr":
 		pointer, err := parsePointer(rest)
-		return valueSource{kind: sourceJSONPointer, pointer: pointer, every: builtIn}, err
+		return valueSource{kind: sourceJSONPointer, pointer: pointer, builtIn: builtIn}, err
 	case "form":
 		if rest == "" {
 			return valueSource{}, errors.New("form: needs the name of a field")
@@ -149,8 +151,8 @@ func (s valueSource) hasValue(r *Request, allowNull bool) bool {
 // the pointer has no value.
 const maxPointerValues = 1000
 
-// appendPointerValues appends the strings and numbers that a pointer refers to. ok is false if any
-// is missing.
+// appendPointerValues appends the strings and numbers that a pointer refers to, and for a built-in
+// pointer the booleans. ok is false if any is missing.
 func (s valueSource) appendPointerValues(
 	values []string, at gjson.Result, pointer []string,
 ) (all []string, ok bool) {
@@ -158,13 +160,13 @@ func (s valueSource) appendPointerValues(
 		switch {
 		case at.Type == gjson.String && at.Str != "":
 			return append(values, at.Str), true
-		case at.Type == gjson.Number:
+		case at.Type == gjson.Number, at.IsBool() && s.builtIn:
 			return append(values, at.Raw), true
 		default:
 			return values, false
 		}
 	}
-	if pointer[0] != "*" || !s.every {
+	if pointer[0] != "*" || !s.builtIn {
 		return s.appendPointerValues(values, jsonChild(at, pointer[0]), pointer[1:])
 	}
 	if !at.IsArray() {
