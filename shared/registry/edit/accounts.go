@@ -13,7 +13,7 @@ import (
 // other methods it does not wait for the other processes, because that would keep an executor that
 // has just started from becoming ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
-	revision, err := e.tryStore(ctx, func() (uint64, error) {
+	revision, err := e.tryStore(ctx, func(ctx context.Context) (uint64, error) {
 		have := e.directory.Plans()
 		if have.Record != nil && slices.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged
@@ -61,7 +61,7 @@ func (e *Editor) replaceAccount(
 	ctx context.Context, id string,
 	wanted func(have *registry.Account) (name, plan string, err error),
 ) (a *registry.Account, created bool, err error) {
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Account(id)
 		name, plan, err := wanted(have.Record)
 		if err != nil {
@@ -96,7 +96,7 @@ func (e *Editor) replaceAccount(
 // or keys. If a workflow is added to the account at the same time, one of the two calls fails.
 func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	var deleted *registry.Account
-	err := e.storeAndConfirm(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Account(id)
 		switch {
 		case !ok:
@@ -116,7 +116,7 @@ func (e *Editor) DeleteAccount(ctx context.Context, id string) error {
 	// By now, the directory contains everything that was stored before the deletion. If that
 	// includes workflows or keys of the account, the account must be restored.
 	return errors.Join(fmt.Errorf("account %q: %w", id, ErrAccountNotEmpty),
-		e.storeAndConfirm(ctx, func() (uint64, error) {
+		e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 			if have, ok := e.directory.Account(id); ok {
 				return have.Revision, errUnchanged
 			}

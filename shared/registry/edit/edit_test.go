@@ -340,3 +340,39 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	_, _, err = r.PutWorkflow(before, spec)
 	check(err)
 }
+
+// awaitedCopy is a DatabaseCopy that notes what is awaited.
+type awaitedCopy map[string]uint64
+
+func (c awaitedCopy) AwaitCopied(_ context.Context, bucket string, revision uint64) error {
+	c[bucket] = revision
+	return nil
+}
+
+// A change of a node's token is confirmed only once the database has a copy of the token, too.
+func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	awaited := awaitedCopy{}
+	e, err := edit.NewEditor(t.Context(), r.JetStream, r.Directory, r.Follower, r.Lease, r.Membership)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = e.WithDatabaseCopy(awaited)
+	r.CreateWorkflow(t, "other", "free", false)
+	if _, _, err := e.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "wf", AccountID: "on-free", Name: "wf", Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	created := awaited[registry.SecretsBucket]
+	if created == 0 || awaited[registry.Bucket] == 0 {
+		t.Errorf("a new workflow awaits %v", awaited)
+	}
+	if err := e.RotateToken(t.Context(), "wf", "node", 0); err != nil {
+		t.Fatal(err)
+	}
+	if awaited[registry.SecretsBucket] <= created {
+		t.Errorf("a new token awaits %v", awaited)
+	}
+}

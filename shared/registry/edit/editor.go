@@ -132,8 +132,8 @@ func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 }
 
 // storeAndConfirm stores a change and waits until it is in force everywhere.
-func (e *Editor) storeAndConfirm(ctx context.Context, try func() (revision uint64,
-	err error),
+func (e *Editor) storeAndConfirm(
+	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) error {
 	stored := storedRevisions{}
 	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
@@ -148,10 +148,11 @@ func (e *Editor) storeAndConfirm(ctx context.Context, try func() (revision uint6
 // tryStore calls try until it has stored the change or has been refused. A refusal that depends on
 // the directory counts only with a directory that is certainly current: tryStore then catches up
 // and calls try again. (The directory of a process that was frozen or disconnected from NATS may be
-// stale.) try returns the revision that must be in force, even with errUnchanged. tryStore returns
-// the revision from the last call.
+// stale.) try gets a context that ends at the store deadline and notes what it stores. It returns
+// the revision that must be in force, even with errUnchanged. tryStore returns the revision from
+// the last call.
 func (e *Editor) tryStore(
-	ctx context.Context, try func() (revision uint64, err error),
+	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {
 	if by, ok := ctx.Value(storeDeadlineKey{}).(time.Time); ok {
 		var cancel context.CancelFunc
@@ -163,7 +164,7 @@ func (e *Editor) tryStore(
 	}
 	for attempt, caughtUp := 0, false; ; attempt++ {
 		before := e.follower.Revision()
-		revision, err := try()
+		revision, err := try(ctx)
 		switch {
 		case err == nil && revision <= before:
 			return 0,

@@ -62,7 +62,7 @@ func (e *Editor) changeEventSubscription(
 	ctx context.Context, accountID string,
 	wanted func(have *registry.EventSubscription) (*registry.EventSubscription, error),
 ) (a *registry.Account, err error) {
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Account(accountID)
 		if !ok {
 			return 0, accountNotFound(accountID)

@@ -43,7 +43,7 @@ func (e *Editor) CreateAPIKey(
 	if !spec.ExpiresAt.IsZero() {
 		k.ExpiresAt = spec.ExpiresAt.UTC().Truncate(time.Microsecond)
 	}
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		if have, ok := e.directory.APIKey(spec.ID); ok {
 			// An earlier attempt stored it, but the response was lost.
 			return have.Revision, errUnchanged
@@ -66,7 +66,7 @@ func (e *Editor) CreateAPIKey(
 
 // DeleteAPIKey deletes a key.
 func (e *Editor) DeleteAPIKey(ctx context.Context, id string) error {
-	return e.storeAndConfirm(ctx, func() (uint64, error) {
+	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.APIKey(id)
 		if !ok {
 			return 0, &NotFoundError{fmt.Sprintf("key %q", id)}

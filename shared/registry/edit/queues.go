@@ -122,7 +122,7 @@ func (e *Editor) changeQueue(
 	if err := checkID("queue", name); err != nil {
 		return nil, err
 	}
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		var revision uint64
 		q, revision = e.queue(name)
 		if check, ok := ctx.Value(queueConditionKey{}).(func(*registry.Queue) error); ok {

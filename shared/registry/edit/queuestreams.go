@@ -133,7 +133,7 @@ func (e *Editor) SetStreamPhase(
 	ctx context.Context, name string, revision uint64, phase registry.StreamPhase,
 ) (uint64, error) {
 	var is uint64
-	err := e.storeAndConfirm(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Queue(name)
 		if !ok || have.Revision != revision || have.Record.Stream == nil {
 			return 0, ErrChangedSince
@@ -226,7 +226,7 @@ func (e *Editor) checkQueueChange(
 func (e *Editor) SetWorkflowIntakeClosed(
 	ctx context.Context, id string, closed bool,
 ) (revision uint64, err error) {
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)

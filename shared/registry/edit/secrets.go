@@ -108,7 +108,7 @@ func (e *Editor) RotateToken(
 				int64(MaxOldTokenLifetime/time.Second)),
 		}
 	}
-	return e.storeAndConfirm(ctx, func() (uint64, error) {
+	return e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err == nil {
 			err = checkUpdatedAtCondition(ctx, have.Record)

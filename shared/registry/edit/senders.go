@@ -327,7 +327,7 @@ func (e *Editor) changeExistingSender(
 func (e *Editor) changeSender(
 	ctx context.Context, workflowID, nodeID string, edit senderChangeFunc,
 ) (info *SenderInfo, err error) {
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, before, err := e.findTrigger(workflowID, nodeID)
 		if err != nil {
 			return 0, err

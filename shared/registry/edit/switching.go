@@ -28,7 +28,7 @@ func (e *Editor) Deactivate(ctx context.Context, id string) (*registry.Workflow,
 func (e *Editor) setActive(
 	ctx context.Context, id string, active bool,
 ) (w *registry.Workflow, err error) {
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)

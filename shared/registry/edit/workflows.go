@@ -303,7 +303,7 @@ func (e *Editor) upsertWorkflow(
 	ctx context.Context, id string, wanted func(have *registry.Workflow) (WorkflowSpec, error),
 ) (w *registry.Workflow, created bool, err error) {
 	var dropped []string
-	err = e.storeAndConfirm(ctx, func() (uint64, error) {
+	err = e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		var added []nodeSecrets
 		have, ok := e.directory.Workflow(id)
 		spec, err := wanted(have.Record)
@@ -461,7 +461,7 @@ func droppedNodes(before, after *registry.Workflow) []string {
 // DeleteWorkflow deletes a workflow and its secrets.
 func (e *Editor) DeleteWorkflow(ctx context.Context, id string) error {
 	var nodes []string
-	err := e.storeAndConfirm(ctx, func() (uint64, error) {
+	err := e.storeAndConfirm(ctx, func(ctx context.Context) (uint64, error) {
 		have, ok := e.directory.Workflow(id)
 		if !ok {
 			return 0, workflowNotFound(id)
