@@ -1,12 +1,18 @@
 package ingress
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hookstart/hookstart/ingress/internal/admission"
+	"github.com/hookstart/hookstart/shared/registry"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 type neverValid struct{}
@@ -72,6 +78,71 @@ func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 		if stored := messages.last != nil; response.Code != want ||
 			stored != (want == http.StatusOK) {
 			t.Errorf("%d, stored: %t, want %d", response.Code, stored, want)
+		}
+	}
+}
+
+// changingBody is a body of a request during which the registry changes.
+type changingBody struct {
+	io.Reader
+
+	change func()
+}
+
+func (b *changingBody) Read(into []byte) (int, error) {
+	b.change()
+	return b.Reader.Read(into)
+}
+
+// deadlineRecorder is a recorder that takes deadlines, without which no body is read.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
+
+func (deadlineRecorder) SetReadDeadline(time.Time) error { return nil }
+
+// A request whose workflow is deleted while its body is read is not stored, and never for another
+// account that has created a workflow with the same ID in the meantime.
+func TestAWorkflowDeletedWhileTheBodyIsRead(t *testing.T) {
+	t.Parallel()
+	plans, err := edit.ParsePlans(edit.DefaultPlans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for newAccount, want := range map[string]int{
+		"":  http.StatusServiceUnavailable,
+		"a": http.StatusOK,
+		"b": http.StatusServiceUnavailable,
+	} {
+		h, token, messages, _, _ := tryHandler(t, alwaysValid{})
+		snapshot := registry.NewSnapshot(nil)
+		create := func(account, token string) {
+			snapshot.Apply(registry.Change{Workflow: &registry.Workflow{
+				ID: "wf", AccountID: account, Queue: "q", Active: true,
+				Triggers: []registry.Trigger{{
+					NodeID: "node",
+					Tokens: []registry.HashedToken{{Hash: registry.HashToken(token)}},
+				}},
+			}})
+		}
+		snapshot.Apply(registry.Change{Plans: plans})
+		for _, account := range []string{"a", "b"} {
+			snapshot.Apply(registry.Change{Account: &registry.Account{ID: account, Plan: "pro"}})
+		}
+		create("a", token)
+		snapshot.FinishLoad()
+		h.admission = admission.New(snapshot, admission.NewLimits())
+		body := &changingBody{strings.NewReader("{}"), sync.OnceFunc(func() {
+			snapshot.Apply(registry.Change{DeletedWorkflow: "wf"})
+			if newAccount != "" {
+				create(newAccount, registry.NewToken())
+			}
+		})}
+		response := httptest.NewRecorder()
+		h.router().ServeHTTP(deadlineRecorder{response},
+			httptest.NewRequest(http.MethodPost, "/webhooks/wf?token="+token, body))
+		if stored := messages.last != nil; response.Code != want ||
+			stored != (want == http.StatusOK) {
+			t.Errorf("with a new workflow of account %q: %d, stored: %t, want %d", newAccount,
+				response.Code, stored, want)
 		}
 	}
 }

@@ -41,7 +41,9 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
-		if w == nil || w == d.trigger.Workflow { // deleted, or being replaced
+		// It was deleted, is being replaced, or belongs to another account now, for which the
+		// request was not meant.
+		if w == nil || w == d.trigger.Workflow || w.AccountID != d.trigger.Workflow.AccountID {
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		d.trigger.Workflow = w

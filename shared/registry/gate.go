@@ -134,7 +134,7 @@ func (q *queueGate) awaitIdle() {
 type workflowGate struct {
 	queue *queueGate
 	// closed is the clock reading when the workflow was closed; 0 means that it is open.
-	// gateSuperseded means that there is a later record of the workflow.
+	// gateSuperseded means that there is a later record of the workflow, or that it was deleted.
 	closed atomic.Int64
 }
 
@@ -155,13 +155,18 @@ func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
 	return d.queue != next.queue || wasClosed != (next.closed.Load() != 0)
 }
 
+// supersede marks d without a next record: the workflow was deleted, and may have been created
+// again, or the registry was loaded anew.
+func (d *workflowGate) supersede() { d.closed.Store(gateSuperseded) }
+
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
 	Target StoreTarget // where to store the message; StoreTargetClosed means nowhere for now
 	// HasOwn means that the queue has its own stream, which may hold start messages even if Target
 	// is not StoreTargetOwn.
 	HasOwn bool
-	// Moved means that the workflow has a later record. The caller must look it up again.
+	// Moved means that the workflow has a later record, or was deleted. The caller must look it up
+	// again.
 	Moved bool
 	queue *queueGate
 	epoch uint32

@@ -146,3 +146,65 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		t.Errorf("in its new queue: %+v", pass)
 	}
 }
+
+// A request that looked up a workflow before it was deleted, or before the registry was loaded
+// anew, must look it up again: later changes of the workflow do not reach the record that it holds.
+func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
+	t.Parallel()
+	wf := registry.Change{
+		Revision: 3,
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q"},
+	}
+	for name, replace := range map[string]func(*registry.Snapshot){
+		"deleted": func(s *registry.Snapshot) {
+			s.Apply(registry.Change{Revision: 2, DeletedWorkflow: "wf"})
+			s.Apply(wf)
+		},
+		"loaded": func(s *registry.Snapshot) {
+			s.Reset()
+			s.Apply(wf)
+			s.FinishLoad()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, workflow := following(t)
+			old := workflow()
+			replace(s)
+			if pass := old.AcquirePermit(); !pass.Moved {
+				t.Errorf("with the earlier record: %+v", pass)
+			} else {
+				pass.Release()
+			}
+			if pass := workflow().AcquirePermit(); pass.Moved ||
+				pass.Target != registry.StoreTargetShared {
+				t.Errorf("with the new record: %+v", pass)
+			} else {
+				pass.Release()
+			}
+		})
+	}
+}
+
+// After the registry was loaded anew, no change is in force until the requests that began before
+// have finished.
+func TestALoadWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	s, workflow := following(t)
+	before := workflow().AcquirePermit()
+	s.Reset()
+	s.Apply(registry.Change{
+		Revision: 7,
+		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true},
+	})
+	s.FinishLoad()
+	since, settled := s.Pending()
+	if since != 1 {
+		t.Fatalf("the new copy is in force while a request is inside (%d)", since)
+	}
+	before.Release()
+	<-settled
+	if since, _ := s.Pending(); since != 0 {
+		t.Errorf("revision %d is not in force after the last request has ended", since)
+	}
+}

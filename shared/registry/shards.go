@@ -2,6 +2,7 @@ package registry
 
 import (
 	"hash/maphash"
+	"iter"
 	"slices"
 	"sync/atomic"
 )
@@ -94,6 +95,19 @@ func (s *shardedMap[V]) remove(key string) {
 	in := where.Load()
 	if at := in.find(hash, key); at.value != *new(V) {
 		where.Store(in.copyWithout(at.value, len(in.slots)))
+	}
+}
+
+// values iterates over the values, in no particular order, whether or not the table is published.
+func (s *shardedMap[V]) values() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		for i := range s.shard {
+			for _, at := range s.shard[i].Load().slots {
+				if at.value != *new(V) && !yield(at.value) {
+					return
+				}
+			}
+		}
 	}
 }
 

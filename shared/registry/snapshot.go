@@ -244,7 +244,18 @@ func (s *Snapshot) FinishLoad() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.filling.publish()
-	s.current.Store(s.filling)
+	before := s.current.Swap(s.filling)
+	if before == s.filling {
+		return
+	}
+	for w := range before.workflows.values() {
+		w.door.supersede()
+	}
+	// Requests that are storing a message according to the earlier copy are counted in its gates.
+	// Until they have finished, no change in the new copy is in force.
+	for _, q := range before.queues {
+		s.drains.trackMove(q, 1)
+	}
 }
 
 // Reset implements consistency.Sink.
@@ -309,6 +320,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 			delete(t.unusable, c.DeletedWorkflow)
 			delete(t.opened, c.DeletedWorkflow)
 			t.removeFromActive(before)
+			before.door.supersede()
 		}
 	}
 	return nil

@@ -543,8 +543,12 @@ func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
 	if !ok {
 		t.Fatal("the workflow changes its queue without its delivery IDs")
 	}
+	sendLate := func() error {
+		_, err := f.send(0, "wf", "2")
+		return err
+	}
 	if err := m.MoveWorkflow(t.Context(), change, func(ctx context.Context) error {
-		if _, err := f.send(0, "wf", "2"); !errors.Is(err, errClosed) {
+		if err := sendLate(); !errors.Is(err, errClosed) {
 			t.Errorf("after the IDs were copied, the old stream takes a delivery: %v", err)
 		}
 		return f.put(ctx, "wf", "p")
