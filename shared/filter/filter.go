@@ -103,6 +103,16 @@ func Parse(text []byte) (*Filter, error) {
 // String returns the filter as compact JSON.
 func (f *Filter) String() string { return f.text }
 
+// Headers returns the canonical names of the headers that the conditions refer to.
+func (f *Filter) Headers() (names []string) {
+	for i := range f.conditions {
+		if name := f.conditions[i].place.Header(); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Match reports whether a request meets all conditions. If it does not, failedRef is the first
 // place whose condition does not hold, as written in the filter.
 func (f *Filter) Match(r *sender.Request) (failedRef string, ok bool) {

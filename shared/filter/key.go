@@ -43,6 +43,10 @@ func ParseOrderKey(text string) (*OrderKey, error) {
 // String returns the place as it was given to ParseOrderKey.
 func (k *OrderKey) String() string { return k.text }
 
+// Header returns the canonical name of the header that contains the order key, or "" if another
+// part of a request contains it.
+func (k *OrderKey) Header() string { return k.place.Header() }
+
 // Value returns the order key of a request: the text of a string, or a number or a boolean as
 // written. It returns "" if the request has no key, because there is nothing at the place, or
 // because the value is an empty string, null, an object or an array. A key that is too long or not

@@ -3,6 +3,8 @@ package registry_test
 import (
 	"cmp"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
+	"github.com/hookstart/hookstart/shared/registry/seal"
 )
 
 // A snapshot finds nothing until it is loaded. An ingress that is starting needs that: while it
@@ -54,6 +57,45 @@ func TestNothingIsFoundUntilLoaded(t *testing.T) {
 	}
 	snapshot.FinishLoad()
 	readers.Wait()
+}
+
+// Earlier versions stored order keys in a header with the sender's secret. They count as none,
+// because order keys are shown. The secret still verifies requests.
+func TestStoredOrderKeyInASecretHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := seal.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := keys.Seal([]byte("secret"), registry.SecretSealPurpose("wf", "node", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for place, want := range map[string]bool{
+		"header:x-api-key": false, "header:X-Tenant": true, "ptr:/customer": true,
+	} {
+		snapshot := registry.NewSnapshot(keys)
+		snapshot.Apply(registry.Change{Account: &registry.Account{ID: "a", Plan: "pro"}})
+		snapshot.Apply(registry.Change{Workflow: &registry.Workflow{
+			ID: "wf", AccountID: "a", Active: true, Transition: 1,
+			Triggers: []registry.Trigger{{NodeID: "node", OrderKey: place, Sender: &registry.Sender{
+				Preset: "header", Settings: map[string]string{"header": "X-Api-Key"},
+				Secrets: []registry.SenderSecret{{ID: "1", Sealed: sealed}},
+			}}},
+		}})
+		snapshot.FinishLoad()
+		view, ok := snapshot.Lookup("wf")
+		if !ok {
+			t.Fatal("there is no workflow")
+		}
+		if node := view.Workflow.Nodes[0]; node.Unusable != nil || node.Sender == nil ||
+			(node.OrderKey != nil) != want {
+			t.Errorf("%s: %+v", place, node)
+		}
+	}
 }
 
 // The plan allows only one active workflow. While that workflow is activated, deactivated, deleted

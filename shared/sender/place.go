@@ -48,6 +48,14 @@ func (p ValueRef) Pointer() []string {
 	return p.source.pointer
 }
 
+// Header returns the canonical name of the header, or "" if the place is not a header.
+func (p ValueRef) Header() string {
+	if p.source.kind != sourceHeader {
+		return ""
+	}
+	return p.source.name
+}
+
 // Text returns the decoded value at a place that is not a JSON pointer: the first value of a
 // header, form field or query parameter. ok reports whether there is a value, which may be empty.
 func (p ValueRef) Text(r *Request) (text string, ok bool) {

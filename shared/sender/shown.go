@@ -64,6 +64,16 @@ func CheckSecretsHidden(c Config) error {
 	return nil
 }
 
+// SecretHeaders returns the canonical names of the headers in which requests to a sender with the
+// given preset and settings contain the secret itself. It returns nil if the two are not valid.
+func SecretHeaders(preset string, settings map[string]string) []string {
+	s, _, err := newWithoutSecrets(Config{Preset: preset, Settings: settings})
+	if err != nil {
+		return nil
+	}
+	return s.drop
+}
+
 // SecretInBody reports whether requests of a preset contain the secret outside the headers. It is
 // then usually in the body, which is recorded and forwarded.
 func SecretInBody(preset string) bool {

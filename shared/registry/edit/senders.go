@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hookstart/hookstart/shared/filter"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/consistency"
 	"github.com/hookstart/hookstart/shared/registry/seal"
@@ -351,6 +352,13 @@ func (e *Editor) changeSender(
 		w := have.Record.Clone()
 		node := w.Trigger(nodeID)
 		node.Sender = after
+		if shown := newlyShownSecret(before, node); shown != nil {
+			return 0, &InvalidError{
+				"settings.header",
+				fmt.Sprintf("the node's %s names the header %s, and what it names is shown: "+
+					"choose another header, or change the %[1]s first", shown.setting, shown.header),
+			}
+		}
 		w.UpdatedAt = e.now()
 		info = senderInfo(w, node, e.now())
 		return e.put(ctx, e.registry, registry.WorkflowPrefix+workflowID, w, have.Revision)
@@ -567,4 +575,42 @@ func asInvalidError(err error) error {
 		return &InvalidError{config.Field, config.Detail}
 	}
 	return err
+}
+
+// shownSecret is a header that contains a sender's secret, and the setting of the node that would
+// show it.
+type shownSecret struct{ setting, header string }
+
+// newlyShownSecret returns the use of a header with the sender's secret in the order key or the
+// filter of a node, or nil if there is none. It ignores what was so before the change, when earlier
+// versions accepted it: otherwise nothing else could be changed, not even the secret. before may be
+// nil.
+func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
+	if after.Sender == nil {
+		return nil
+	}
+	secret := sender.SecretHeaders(after.Sender.Preset, after.Sender.Settings)
+	var old registry.Trigger // what was stored with the same secret headers
+	if before != nil && before.Sender != nil && slices.Equal(secret,
+		sender.SecretHeaders(before.Sender.Preset, before.Sender.Settings)) {
+		old = *before
+	}
+	if after.OrderKey != old.OrderKey {
+		key, err := filter.ParseOrderKey(after.OrderKey)
+		if err == nil && slices.Contains(secret, key.Header()) {
+			return &shownSecret{"orderKey", key.Header()}
+		}
+	}
+	if after.Filter != old.Filter {
+		f, err := filter.Parse([]byte(after.Filter))
+		if err != nil {
+			return nil
+		}
+		for _, name := range f.Headers() {
+			if slices.Contains(secret, name) {
+				return &shownSecret{"filter", name}
+			}
+		}
+	}
+	return nil
 }

@@ -180,6 +180,47 @@ func TestAnotherPresetShowsNoSecret(t *testing.T) {
 	}))
 }
 
+// Order keys and filters are shown, so neither names a header with the sender's secret, whichever
+// was set first. A header with a signature contains no secret.
+func TestNoOrderKeyOrFilterShowsASecret(t *testing.T) {
+	t.Parallel()
+	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))
+	r.CreateWorkflow(t, "wf", "free", true)
+	set := func(s edit.TriggerSettings) error {
+		_, err := r.ChangeWorkflow(t.Context(), "wf", func(spec *edit.WorkflowSpec) error {
+			spec.Triggers[0].TriggerSettings = s
+			return nil
+		})
+		return err
+	}
+	put := func(preset string) error {
+		_, _, err := r.PutSender(t.Context(), "wf", "node", edit.SenderSpec{
+			Preset: preset, Secrets: []string{first},
+			Settings: map[string]string{"header": "X-Api-Key"},
+		})
+		return err
+	}
+	key := edit.TriggerSettings{OrderKey: "header:x-api-key"}
+	condition := edit.TriggerSettings{Filter: []byte(`{"header:X-API-Key":{"$prefix":"a"}}`)}
+	for field, settings := range map[string]edit.TriggerSettings{
+		"triggers[0].orderKey": key, "triggers[0].filter": condition,
+	} {
+		fatal(t, set(settings))
+		var invalid *edit.InvalidError
+		if err := put("header"); !errors.As(err, &invalid) || invalid.Field != "settings.header" ||
+			!strings.Contains(invalid.Problem, "X-Api-Key") {
+			t.Errorf("a sender after the %s: %v", field, err)
+		}
+		fatal(t, put("hmac"))
+		fatal(t, set(edit.TriggerSettings{OrderKey: "header:X-Tenant"}))
+		fatal(t, put("header"))
+		if err := set(settings); !errors.As(err, &invalid) || invalid.Field != field {
+			t.Errorf("the %s after a sender: %v", field, err)
+		}
+		fatal(t, r.RemoveSender(t.Context(), "wf", "node"))
+	}
+}
+
 func TestSendersThatCannotWork(t *testing.T) {
 	t.Parallel()
 	r := registrytest.StartWithKeys(t, natstest.Start(t).Connect(t), keysOf(t, seal.NewKeyLine()))

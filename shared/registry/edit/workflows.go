@@ -335,7 +335,9 @@ func (e *Editor) upsertWorkflow(
 		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
 			return 0, err
 		}
-		mergeTriggers(w, spec.Triggers)
+		if err := mergeTriggers(w, spec.Triggers); err != nil {
+			return 0, err
+		}
 		samples, err := e.changedSamples(ctx, have.Record, spec.Triggers)
 		if err != nil {
 			return 0, err
@@ -382,19 +384,30 @@ func (e *Editor) upsertWorkflow(
 }
 
 // mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens, and
-// new nodes have none yet.
-func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) {
+// new nodes have none yet. It refuses order keys and filters that would show the secret of a node's
+// sender.
+func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
+	var problems []error
 	nodes := make([]registry.Trigger, 0, len(specs))
-	for _, spec := range specs {
+	for i, spec := range specs {
 		node := registry.Trigger{NodeID: spec.NodeID}
-		if have := w.Trigger(spec.NodeID); have != nil {
+		have := w.Trigger(spec.NodeID)
+		if have != nil {
 			node = *have
 		}
 		node.Name = spec.Name
 		spec.applyTo(&node)
+		if shown := newlyShownSecret(have, &node); shown != nil {
+			problems = append(problems, &InvalidError{
+				fmt.Sprintf("triggers[%d].%s", i, shown.setting),
+				fmt.Sprintf("the header %s holds the secret of the node's sender, and what the %s "+
+					"names is shown", shown.header, shown.setting),
+			})
+		}
 		nodes = append(nodes, node)
 	}
 	w.Triggers = nodes
+	return errors.Join(problems...)
 }
 
 // changedSamples returns the specs that change the sample payload of an existing node of have,
