@@ -74,11 +74,12 @@ type Config struct {
 	// Redelivered removes a consumer from the result of SkippedConsumers once its messages have
 	// been redelivered. It must be set if SkippedConsumers is set.
 	Redelivered func(SkippedConsumer) error `kong:"-"`
-	// OpenPostgres opens the database at a postgres:// URL. If the server is unavailable, it
-	// retries until starting is done. nil means that the program does not support PostgreSQL. As
-	// this package does not import the driver, hookstart-local can be linked without it. Package
-	// withpostgres sets the field; code outside of the module cannot, because Store is internal.
-	OpenPostgres func(starting context.Context, url string) (store.Store, error) `kong:"-"`
+	// OpenPostgres opens the database at a postgres:// URL, and migrates it, which may take until
+	// ctx is done. If the server is unavailable, it retries until starting is done. nil means that
+	// the program does not support PostgreSQL. As this package does not import the driver,
+	// hookstart-local can be linked without it. Package withpostgres sets the field; code outside
+	// of the module cannot, because Store is internal.
+	OpenPostgres func(ctx, starting context.Context, url string) (store.Store, error) `kong:"-"`
 	// SignInOnce is the secret of the link that the process prints when it starts. The link signs
 	// in to the console without the admin token. It works once, and only in the first ten minutes.
 	// "" means that there is no such link.

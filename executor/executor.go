@@ -113,11 +113,12 @@ func (e *executor) run(ctx context.Context) error {
 		e.Log.Warnf("the admin token is shorter than %d characters and can be guessed: choose a "+
 			"longer one, for example with openssl rand -hex 24", minAdminTokenLength)
 	}
-	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
-	defer cancel()
-	if err := e.connect(ctx, starting); err != nil {
+	if err := e.connect(ctx); err != nil {
 		return err
 	}
+	// A migration of the database may have taken longer than ConnectTimeout.
+	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
+	defer cancel()
 	if err := e.followRegistry(starting); err != nil {
 		return err
 	}
@@ -156,7 +157,9 @@ func (e *executor) run(ctx context.Context) error {
 }
 
 // connect connects to NATS, creates the streams and buckets, and opens the database.
-func (e *executor) connect(ctx, starting context.Context) error {
+func (e *executor) connect(ctx context.Context) error {
+	starting, cancel := context.WithTimeout(ctx, e.config.ConnectTimeout)
+	defer cancel()
 	if err := e.Connect(starting); err != nil {
 		return err
 	}
@@ -526,12 +529,12 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until starting is done. SQLite's
-// file needs no waiting, but it may be migrated, which may take longer than that.
+// openStore opens the database. It waits for a PostgreSQL server until starting is done. A
+// migration may take longer than that: it ends with ctx only.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqliteURLPrefix)
 	if !isSQLite {
-		return c.OpenPostgres(starting, c.DatabaseURL)
+		return c.OpenPostgres(ctx, starting, c.DatabaseURL)
 	}
 	records, err := sqlite.Open(ctx, path)
 	if err != nil {

@@ -10,14 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/executor"
+	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/executor/internal/store/postgres"
+	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
+	"github.com/hookstart/hookstart/executor/internal/store/relational"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
 	"github.com/hookstart/hookstart/shared/registry"
@@ -142,6 +147,31 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 			!strings.Contains(told, want) {
 			t.Errorf("%s: %s", catalog, told)
 		}
+	}
+}
+
+// An executor starts after a migration that takes longer than ConnectTimeout.
+func TestStartAfterLongMigration(t *testing.T) {
+	t.Parallel()
+	c := config(t, natstest.Start(t).URL())
+	c.DatabaseURL, c.ConnectTimeout = pgtest.Start(t), 4*time.Second
+	migration, err := pgx.Connect(t.Context(), c.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := sync.OnceFunc(func() { _ = migration.Close(t.Context()) })
+	defer release()
+	// The executor's migration waits for this one.
+	if _, err := migration.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
+		int64(relational.MigrationLock)); err != nil {
+		t.Fatal(err)
+	}
+	c.OpenPostgres = func(ctx, starting context.Context, url string) (store.Store, error) {
+		context.AfterFunc(starting, release)
+		return postgres.OpenWithRetry(ctx, starting, url)
+	}
+	if err := run(t, c); err != nil {
+		t.Error(err)
 	}
 }
 

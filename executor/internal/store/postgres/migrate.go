@@ -21,18 +21,19 @@ var migrations embed.FS
 // migrate migrates the tables. It holds a lock, so any number of executors can start at the same
 // time. It rejects a database that a newer program has migrated, or that was created before the
 // first release. It uses a separate connection, because waiting for another executor's migration,
-// or building an index, may take a long time.
-func migrate(ctx context.Context, config *pgx.ConnConfig) (supported int64, err error) {
+// or building an index, may take a long time. Only connecting and reading the schema version end
+// with starting, because a migration that is canceled begins again at the next start.
+func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
 	provider, err := newProvider(db)
 	if err != nil {
 		return 0, err
 	}
-	if _, _, err := provider.GetVersions(ctx); err != nil { // creates goose's version table
+	if _, _, err := provider.GetVersions(starting); err != nil { // creates goose's version table
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}
-	if err := relational.CheckBaseline(ctx, db); err != nil {
+	if err := relational.CheckBaseline(starting, db); err != nil {
 		return 0, err
 	}
 	// Up acquires the lock, and does nothing if the database is newer.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -113,7 +114,7 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			version); err != nil {
 			t.Fatal(err)
 		}
-		s, err := OpenWithRetry(t.Context(), url)
+		s, err := OpenWithRetry(t.Context(), t.Context(), url)
 		if err == nil {
 			_ = s.Close()
 			t.Fatalf("a database of version %d was opened", version)
@@ -125,6 +126,43 @@ func TestOpenRefusesDatabaseFromBeforeTheFirstRelease(t *testing.T) {
 			&newest); err != nil || applied != 2 || newest != version {
 			t.Errorf("%d rows, version %d, %v", applied, newest, err)
 		}
+	}
+}
+
+// A migration goes on when the time for connecting has passed.
+func TestMigrationOutlastsConnecting(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Start(t)
+	db := connect(t, url)
+	// The migration waits for this lock, as it does while another executor migrates.
+	if _, err := db.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
+		int64(relational.MigrationLock)); err != nil {
+		t.Fatal(err)
+	}
+	starting, timeOut := context.WithCancel(t.Context())
+	defer timeOut()
+	opened := make(chan error, 1)
+	go func() {
+		s, err := OpenWithRetry(t.Context(), starting, url)
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	for waiting := false; !waiting; {
+		if err := db.QueryRow(t.Context(), `SELECT EXISTS (
+			SELECT FROM pg_locks JOIN pg_database ON oid = database
+			WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted
+		)`).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	timeOut()
+	if _, err := db.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -42,7 +42,11 @@ var _ store.Store = (*Store)(nil)
 // Open connects to the database at a URL, postgres://user:password@host:port/database, and migrates
 // its tables. The pool_max_conns parameter of the URL sets the pool size. Errors never contain the
 // password.
-func Open(ctx context.Context, url string) (*Store, error) {
+func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
+
+// open is like Open, but it waits for the server only until starting is done. A migration may take
+// until ctx is done.
+func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
 	if err != nil {
 		return nil, err
@@ -62,7 +66,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, openError(config, err)
 	}
-	if s.schema, err = migrate(ctx, config.ConnConfig); err != nil {
+	if s.schema, err = migrate(ctx, starting, config.ConnConfig); err != nil {
 		s.pool.Close()
 		return nil, openError(config, err)
 	}
@@ -70,16 +74,16 @@ func Open(ctx context.Context, url string) (*Store, error) {
 }
 
 // OpenWithRetry is like Open, but while the server is unavailable, it retries until starting is
-// done.
-func OpenWithRetry(starting context.Context, url string) (store.Store, error) {
+// done. A migration may take longer: it ends with ctx only, from which starting is derived.
+func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {
-		s, err := Open(starting, url)
+		s, err := open(ctx, starting, url)
 		if err == nil {
 			return s, nil
 		}
-		if why == nil || starting.Err() == nil {
-			// Once starting has timed out, errors report only the timeout.
+		if why == nil || starting.Err() == nil || !errors.Is(err, starting.Err()) {
+			// Once starting has timed out, errors of connecting report only the timeout.
 			why = err
 		}
 		if errors.Is(err, errWrongURL) || errors.Is(err, relational.ErrBeforeBaseline) {
