@@ -90,6 +90,7 @@ func (c *Command) Handle(ctx context.Context, e runner.Execution) (any, error) {
 			return c.cancel(p, timer.C)
 		}
 		p.stop(shutdownGrace)
+		p.KillGroup()
 		return nil, fmt.Errorf("was stopped, as the runner stops: %w", ctx.Err())
 	}
 }

@@ -1,0 +1,65 @@
+//go:build unix
+
+package target_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hookstart/hookstart/executor/cmd/hookstart/internal/target"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner"
+)
+
+// When the runner stops, no process is left in the program's group, even if the program exits at
+// once and its child ignores SIGTERM.
+func TestStopKillsTheWholeGroup(t *testing.T) {
+	t.Parallel()
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &target.Command{
+		Path: shell,
+		Args: []string{"-c", `(trap "" TERM; echo; exec sleep 30) >"$FIFO" & wait`},
+		Env:  append(os.Environ(), "FIFO="+fifo), Timeout: time.Minute, MaxOutput: 1000,
+		Stderr: io.Discard,
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Handle(ctx, runner.Execution{Start: execution.Start{ID: "id"}})
+		ended <- err
+	}()
+	output, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	if _, err := output.Read(make([]byte, 1)); err != nil { // the child ignores SIGTERM now
+		t.Fatal(err)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Handle returned %v", err)
+	}
+	// The child keeps the pipe open until it has ended.
+	if err := output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(output); err != nil {
+		t.Errorf("the child goes on: %v", err)
+	}
+}
