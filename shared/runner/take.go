@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/stream"
@@ -145,6 +146,9 @@ func (r *runner) pull(ctx context.Context, s *pullSource, slots int) (began int,
 func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots int) (began int,
 	err error,
 ) {
+	if !r.nc.IsConnected() {
+		return 0, nats.ErrDisconnected // a request that fails leaks a subscription (nats.go 1.55.0)
+	}
 	var batch jetstream.MessageBatch
 	if r.usesLongPoll(s) {
 		batch, err = s.consumer.Fetch(slots, jetstream.FetchMaxWait(pullExpirySharedSlots))
@@ -152,7 +156,7 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 		batch, err = s.consumer.FetchNoWait(slots)
 	}
 	if err != nil {
-		return 0, errors.Join(errPull, err)
+		return 0, err // the connection is away; if it is closed, ctx ends
 	}
 	for msg := range batch.Messages() {
 		if r.beginOrNak(ctx, msg) {

@@ -86,6 +86,46 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 	}
 }
 
+// A runner whose connection buffers nothing while the server is away keeps running, also if its
+// consumers share the concurrency slots.
+func TestARunnerInAnOwnStreamSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	ingress.MoveToOwnStream(t, execution.DefaultQueue)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	nc := server.Connect(t, nats.ReconnectBufSize(-1))
+	go func() {
+		ended <- runner.Run(ctx, nc, runner.Options{Group: "group"}, func(
+			context.Context, runner.Execution,
+		) (any, error) {
+			return nil, nil
+		})
+	}()
+	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
+	before := nc.NumSubscriptions()
+	server.Stop()
+	select {
+	case err := <-ended:
+		t.Fatalf("the runner ended with %v", err)
+	case <-time.After(3 * time.Second): // several requests for messages have failed by now
+	}
+	if n := nc.NumSubscriptions(); n > before+1 {
+		t.Errorf("the runner has %d subscriptions, and had %d before", n, before)
+	}
+	server.Restart()
+	if final := ingress.Await(t, ingress.Start(t, runnertest.Post{})); final.Status !=
+		execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the runner ended with %v", err)
+	}
+}
+
 func messages(t *testing.T, nc *nats.Conn, name string) uint64 {
 	t.Helper()
 	js, err := jetstream.New(nc)
