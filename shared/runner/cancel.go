@@ -53,8 +53,12 @@ type cancellations struct {
 	next   *bucketRead         // the next read, which has not begun; nil if no call waits for it
 	asking bool                // whether the bucket is being read
 	ids    map[string]struct{} // the IDs of the canceled executions
-	// last is the revision of the newest key that has been read.
-	last uint64
+	// last is the revision of the newest key that has been read, and lastID its execution's ID.
+	last   uint64
+	lastID string
+	// reconnects is the connection's number of reconnects at the last time at which the bucket was
+	// known to have lastID at revision last.
+	reconnects uint64
 	// readable reports whether a request has ever succeeded. From then on, failed requests are
 	// always retried.
 	readable bool
@@ -142,24 +146,35 @@ func (c *cancellations) serveReads() {
 	}
 }
 
-// catchUp reads the IDs of the executions that have been canceled since the last call.
+// catchUp reads the IDs of the executions that have been canceled since the last call. After a
+// reconnect it first checks whether the bucket still has the last key. If not, the bucket has lost
+// its newest keys, or all of them, and new keys may have lower revisions: catchUp then reads all
+// keys. Those that it knows remain known.
 func (c *cancellations) catchUp() error {
 	for {
+		reconnects := c.nc.Stats().Reconnects
 		c.mu.Lock()
 		from := c.last + 1
+		check := reconnects != c.reconnects && c.last > 0
+		if check {
+			from = c.last
+		}
 		c.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), cancelReadTimeout)
 		id, revision, err := stream.NextCancellation(ctx, c.nc, from)
 		cancel()
 		c.mu.Lock()
+		if err == nil {
+			c.readable, c.reconnects = true, reconnects
+		}
 		switch {
+		case err == nil && check && (id != c.lastID || revision != c.last):
+			c.last = 0
 		case err == nil && id == "":
-			c.readable = true
 			c.mu.Unlock()
 			return nil
 		case err == nil:
-			c.readable = true
-			c.ids[id], c.last = struct{}{}, revision
+			c.ids[id], c.last, c.lastID = struct{}{}, revision, id
 		case errors.Is(err, jetstream.ErrBucketNotFound):
 			// If the bucket is recreated, it begins again with the first revision.
 			c.last, c.offUntil = 0, time.Now().Add(cancelReadTimeout)

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
 )
 
 // An execution that is canceled before a runner receives it never reaches a handler, even if it is
@@ -43,6 +46,47 @@ func TestACanceledExecutionNeverBegins(t *testing.T) {
 		if id := <-begun; id == canceled {
 			t.Error("a handler began with a canceled execution")
 		}
+	}
+}
+
+// A runner finds a cancellation whose revision is lower than one that it knows, because the bucket
+// has lost its keys while the runner was disconnected.
+func TestCancellationsWithLowerRevisions(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for _, id := range []string{"first", "second", "third"} {
+		ingress.Cancel(t, id)
+	}
+	connection := server.Connect(t)
+	start(t, connection, runner.Options{}, func(
+		context.Context, runner.Execution,
+	) (any, error) {
+		return nil, nil
+	})
+	ingress.Await(t, ingress.Start(t, runnertest.Post{}))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), stream.CancellationsStream); err != nil {
+		t.Fatal(err)
+	}
+	ingress = runnertest.NewIngress(t, nc) // creates the bucket again
+	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
+	ingress.Cancel(t, canceled)
+	for _, other := range []string{"fourth", "fifth", "sixth"} { // beyond the known revision
+		ingress.Cancel(t, other)
+	}
+	if err := connection.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	if id := ingress.Start(t, runnertest.Post{DeliveryID: "delivery"}); id != canceled {
+		t.Fatalf("the execution is %s, want %s", id, canceled)
+	}
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("it ended as %+v", final)
 	}
 }
 
