@@ -386,19 +386,19 @@ func (e *executor) startEventPublishing(ctx context.Context) {
 func (e *executor) startRecording(ctx context.Context) {
 	audit := auditor.New(e.JetStream, e.records, e.Log)
 	e.recorder = recorder.New(recorder.Config{
-		JetStream:         e.JetStream,
-		Store:             e.records,
-		Changes:           e.changed,
-		Ops:               e.Ops,
-		Log:               e.Log,
-		Publishing:        e.config.Publishing,
-		Retention:         e.config.Retention,
-		Captured:          e.editor.CaptureSenderSecret,
-		SenderPreset:      e.editor.SenderPreset,
-		WorkflowCreatedAt: e.workflowCreatedAt,
-		Behind:            audit.Replay,
-		SkippedConsumers:  e.config.SkippedConsumers,
-		Redelivered:       e.config.Redelivered,
+		JetStream:              e.JetStream,
+		Store:                  e.records,
+		Changes:                e.changed,
+		Ops:                    e.Ops,
+		Log:                    e.Log,
+		Publishing:             e.config.Publishing,
+		Retention:              e.config.Retention,
+		Captured:               e.editor.CaptureSenderSecret,
+		SenderPreset:           e.editor.SenderPreset,
+		WorkflowInAccountSince: e.workflowInAccountSince,
+		Behind:                 audit.Replay,
+		SkippedConsumers:       e.config.SkippedConsumers,
+		Redelivered:            e.config.Redelivered,
 	})
 	e.Go(ctx, e.recorder.Run)
 	e.Go(ctx, e.recorder.RunReports)
@@ -409,9 +409,9 @@ func (e *executor) startRecording(ctx context.Context) {
 	}
 }
 
-// workflowCreatedAt returns when a workflow was created, or ok = false if there is none with that
-// ID.
-func (e *executor) workflowCreatedAt(
+// workflowInAccountSince returns since when a workflow has been in its account, or ok = false if
+// there is none with that ID.
+func (e *executor) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
 	if err := e.editor.EnsureCurrent(ctx); err != nil {
@@ -421,7 +421,7 @@ func (e *executor) workflowCreatedAt(
 	if !ok {
 		return at, false, nil
 	}
-	return w.Record.CreatedAt, true, nil
+	return w.Record.InAccountSince(), true, nil
 }
 
 // accountOf returns the account of a workflow, or "" if there is no such workflow.

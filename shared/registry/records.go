@@ -100,12 +100,21 @@ type Workflow struct {
 	Triggers   []Trigger `audit:"triggers"`  // webhook trigger nodes, in the operator's order
 	CreatedAt  time.Time `audit:"-"`
 	UpdatedAt  time.Time `audit:"-"`
+	MovedAt    time.Time `audit:"-"` // when it last moved to another account; zero: never
 	// Closed means that no request for the workflow is accepted while an executor copies its
 	// delivery IDs to the stream of another queue. That takes a few seconds at most: see
 	// MaxGateClosedTime.
 	Closed bool `audit:"-"`
 
 	unknown unknownFields `audit:"-"`
+}
+
+// InAccountSince returns since when the workflow has been in its account.
+func (w *Workflow) InAccountSince() time.Time {
+	if w.MovedAt.After(w.CreatedAt) {
+		return w.MovedAt
+	}
+	return w.CreatedAt
 }
 
 // Trigger is a webhook trigger node of a workflow.

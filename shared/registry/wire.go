@@ -140,6 +140,7 @@ func (w *Workflow) Encode() ([]byte, error) {
 		CreatedAt:   timeToWire(w.CreatedAt),
 		UpdatedAt:   timeToWire(w.UpdatedAt),
 		Closed:      w.Closed,
+		MovedAt:     timeToWire(w.MovedAt),
 	}
 	for _, t := range w.Triggers {
 		node := &hookstartv1.TriggerNode{
@@ -183,6 +184,7 @@ func DecodeWorkflow(data []byte) (*Workflow, error) {
 		UpdatedAt:   timeFromWire(wire.GetUpdatedAt()),
 		unknown:     unknownFieldsOf(&wire),
 		Closed:      wire.GetClosed(),
+		MovedAt:     timeFromWire(wire.GetMovedAt()),
 	}
 	for _, node := range wire.GetTriggers() {
 		t := Trigger{

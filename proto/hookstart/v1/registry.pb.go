@@ -554,7 +554,10 @@ type Workflow struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Nothing of it is accepted, for seconds at most, while an executor copies its last delivery IDs to
 	// the stream of another queue.
-	Closed        bool `protobuf:"varint,12,opt,name=closed,proto3" json:"closed,omitempty"`
+	Closed bool `protobuf:"varint,12,opt,name=closed,proto3" json:"closed,omitempty"`
+	// The time at which it last moved to another account. Absent if it never did, or before this
+	// field existed.
+	MovedAt       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=moved_at,json=movedAt,proto3" json:"moved_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -671,6 +674,13 @@ func (x *Workflow) GetClosed() bool {
 		return x.Closed
 	}
 	return false
+}
+
+func (x *Workflow) GetMovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MovedAt
+	}
+	return nil
 }
 
 // TriggerNode is one webhook trigger node of a workflow.
@@ -1402,7 +1412,7 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	"\x05Actor\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xd7\x03\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x8e\x04\n" +
 	"\bWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1422,7 +1432,8 @@ const file_hookstart_v1_registry_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x16\n" +
-	"\x06closed\x18\f \x01(\bR\x06closed\"\xfc\x01\n" +
+	"\x06closed\x18\f \x01(\bR\x06closed\x125\n" +
+	"\bmoved_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\amovedAt\"\xfc\x01\n" +
 	"\vTriggerNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
@@ -1534,24 +1545,25 @@ var file_hookstart_v1_registry_proto_depIdxs = []int32{
 	8,  // 10: hookstart.v1.Workflow.triggers:type_name -> hookstart.v1.TriggerNode
 	19, // 11: hookstart.v1.Workflow.created_at:type_name -> google.protobuf.Timestamp
 	19, // 12: hookstart.v1.Workflow.updated_at:type_name -> google.protobuf.Timestamp
-	12, // 13: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
-	10, // 14: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
-	9,  // 15: hookstart.v1.TriggerNode.answer:type_name -> hookstart.v1.Answer
-	11, // 16: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
-	17, // 17: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
-	18, // 18: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
-	19, // 19: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
-	19, // 20: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
-	19, // 21: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
-	19, // 22: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
-	19, // 23: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
-	15, // 24: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
-	19, // 25: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	19, // 13: hookstart.v1.Workflow.moved_at:type_name -> google.protobuf.Timestamp
+	12, // 14: hookstart.v1.TriggerNode.tokens:type_name -> hookstart.v1.TokenHash
+	10, // 15: hookstart.v1.TriggerNode.sender:type_name -> hookstart.v1.Sender
+	9,  // 16: hookstart.v1.TriggerNode.answer:type_name -> hookstart.v1.Answer
+	11, // 17: hookstart.v1.Sender.secrets:type_name -> hookstart.v1.SenderSecret
+	17, // 18: hookstart.v1.Sender.settings:type_name -> hookstart.v1.Sender.SettingsEntry
+	18, // 19: hookstart.v1.Sender.sealed_settings:type_name -> hookstart.v1.Sender.SealedSettingsEntry
+	19, // 20: hookstart.v1.SenderSecret.set_at:type_name -> google.protobuf.Timestamp
+	19, // 21: hookstart.v1.SenderSecret.expires_at:type_name -> google.protobuf.Timestamp
+	19, // 22: hookstart.v1.TokenHash.expires_at:type_name -> google.protobuf.Timestamp
+	19, // 23: hookstart.v1.Key.created_at:type_name -> google.protobuf.Timestamp
+	19, // 24: hookstart.v1.Key.expires_at:type_name -> google.protobuf.Timestamp
+	15, // 25: hookstart.v1.TriggerSecrets.tokens:type_name -> hookstart.v1.Token
+	19, // 26: hookstart.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_hookstart_v1_registry_proto_init() }

@@ -376,3 +376,35 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 		t.Errorf("a new token awaits %v", awaited)
 	}
 }
+
+// A workflow's record says since when it has been in its account.
+func TestWhenAWorkflowMovedToItsAccount(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	put := func(account, name string) *registry.Workflow {
+		t.Helper()
+		if _, _, err := r.PutAccount(t.Context(), account, "An account", "free"); err != nil {
+			t.Fatal(err)
+		}
+		w, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+			ID: "wf", AccountID: account, Name: name,
+			Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	created := put("a", "one")
+	if since := created.InAccountSince(); !since.Equal(created.CreatedAt) {
+		t.Errorf("created at %v, in the account since %v", created.CreatedAt, since)
+	}
+	moved := put("b", "one")
+	if since := moved.InAccountSince(); !since.Equal(moved.UpdatedAt) ||
+		!since.After(created.CreatedAt) {
+		t.Errorf("moved at %v, in the account since %v", moved.UpdatedAt, since)
+	}
+	if renamed := put("b", "two"); !renamed.InAccountSince().Equal(moved.InAccountSince()) {
+		t.Errorf("renamed: in the account since %v", renamed.InAccountSince())
+	}
+}

@@ -371,6 +371,9 @@ func (e *Editor) upsertWorkflow(
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = e.now()
+		if ok && have.Record.AccountID != w.AccountID {
+			w.MovedAt = w.UpdatedAt
+		}
 		revision, err := e.put(ctx, e.registry, registry.WorkflowPrefix+id, w, have.Revision)
 		if err != nil {
 			return 0, err

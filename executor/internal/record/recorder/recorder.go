@@ -59,11 +59,11 @@ type Config struct {
 	// Observations about a sender with another preset do not count. The recorder retries
 	// indefinitely after an error. nil means that everything counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
-	// WorkflowCreatedAt returns when a workflow was created, or ok = false if there is none with
-	// that ID. What ingresses report late about an earlier workflow with the same ID, which may
-	// have belonged to another account, does not count. The recorder retries indefinitely after an
-	// error. nil means that everything counts.
-	WorkflowCreatedAt func(ctx context.Context, id string) (at time.Time, ok bool, err error)
+	// WorkflowInAccountSince returns since when a workflow has been in its account, or ok = false if
+	// there is none with that ID. What ingresses report late about its time in another account, or
+	// about an earlier workflow with the same ID, does not count. The recorder retries indefinitely
+	// after an error. nil means that everything counts.
+	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
 	// Behind is called when the database lacks acknowledged messages. It should apply again what
 	// the database may have lost from other sources. nil means that there are none.
 	Behind func(ctx context.Context)

@@ -185,7 +185,7 @@ func start(t *testing.T) *rig {
 				}
 				return "slack", nil
 			},
-			WorkflowCreatedAt: func(_ context.Context, id string) (time.Time, bool, error) {
+			WorkflowInAccountSince: func(_ context.Context, id string) (time.Time, bool, error) {
 				if r.workflowsAway.Load() {
 					r.asked.Add(1)
 					return time.Time{}, false, errRegistryAway

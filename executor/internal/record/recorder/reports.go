@@ -115,7 +115,7 @@ func (r *Recorder) applyFiltered(ctx context.Context, data []byte) error {
 	}
 	filtered := make([]store.FilteredRequests, 0, len(nodes))
 	for _, n := range nodes {
-		since, ok, err := r.workflowCreatedAt(ctx, n.WorkflowID)
+		since, ok, err := r.workflowInAccountSince(ctx, n.WorkflowID)
 		if err != nil {
 			return err
 		}
@@ -177,26 +177,26 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowCreatedAt is like Config.WorkflowCreatedAt, which may be nil. While the registry cannot
-// say, a report waits: it must not be shown to the account of a later workflow.
-func (r *Recorder) workflowCreatedAt(
+// workflowInAccountSince is like Config.WorkflowInAccountSince, which may be nil. While the registry
+// cannot say, a report waits: it must not be shown to another account.
+func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
-	if r.config.WorkflowCreatedAt == nil {
+	if r.config.WorkflowInAccountSince == nil {
 		return at, true, nil
 	}
-	if at, ok, err = r.config.WorkflowCreatedAt(ctx, id); err != nil {
+	if at, ok, err = r.config.WorkflowInAccountSince(ctx, id); err != nil {
 		err = fmt.Errorf("%w: %w", errRegistry, err)
 	}
 	return at, ok, err
 }
 
 // isFromDeletedWorkflow reports whether an observation concerns a workflow that no longer exists,
-// although there may be a new one with the same ID.
+// although there may be a new one with the same ID, or a workflow's time in another account.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {
-	since, ok, err := r.workflowCreatedAt(ctx, id)
+	since, ok, err := r.workflowInAccountSince(ctx, id)
 	return !ok || observed.Before(since), err
 }
 
