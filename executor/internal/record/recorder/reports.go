@@ -177,8 +177,8 @@ func (r *Recorder) applySenders(ctx context.Context, data []byte) error {
 	return r.store.AddSenders(ctx, id, at, seen)
 }
 
-// workflowInAccountSince is like Config.WorkflowInAccountSince, which may be nil. While the registry
-// cannot say, a report waits: it must not be shown to another account.
+// workflowInAccountSince is like Config.WorkflowInAccountSince, which may be nil. While the
+// registry cannot say, a report waits: it must not be shown to another account.
 func (r *Recorder) workflowInAccountSince(
 	ctx context.Context, id string,
 ) (at time.Time, ok bool, err error) {
