@@ -60,9 +60,9 @@ type Config struct {
 	// indefinitely after an error. nil means that everything counts.
 	SenderPreset func(ctx context.Context, workflowID, nodeID string) (string, error)
 	// WorkflowInAccountSince returns since when a workflow has been in its account, or ok = false
-	// if there is none with that ID. What ingresses report late about its time in another account, or
-	// about an earlier workflow with the same ID, does not count. The recorder retries indefinitely
-	// after an error. nil means that everything counts.
+	// if there is none with that ID. What ingresses report late about its time in another account,
+	// or about an earlier workflow with the same ID, does not count. The recorder retries
+	// indefinitely after an error. nil means that everything counts.
 	WorkflowInAccountSince func(ctx context.Context, id string) (at time.Time, ok bool, err error)
 	// Behind is called when the database lacks acknowledged messages. It should apply again what
 	// the database may have lost from other sources. nil means that there are none.
