@@ -234,7 +234,7 @@ func TestChartValues(t *testing.T) {
 				"networkPolicy.natsPort=4333",
 			with: []string{
 				"ConfigMap/hookstart: nats.example.com", "NetworkPolicy/ingress: port: 4333",
-				"NetworkPolicy/executor: port: 4333",
+				"NetworkPolicy/executor: port: 4333", "NetworkPolicy/runners: port: 4333",
 			},
 			less: []string{
 				"StatefulSet/nats", "Service/nats", "ConfigMap/nats-config",

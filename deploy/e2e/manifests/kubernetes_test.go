@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -105,7 +108,6 @@ func TestKubernetes(t *testing.T) {
 		case *policyv1.PodDisruptionBudget:
 			selectors = append(selectors, o.Spec.Selector.MatchLabels)
 		case *networkingv1.NetworkPolicy:
-			selectors = append(selectors, o.Spec.PodSelector.MatchLabels)
 			policies = append(policies, o)
 		case *autoscalingv2.HorizontalPodAutoscaler:
 			if _, ok := pods[o.Spec.ScaleTargetRef.Name]; !ok {
@@ -147,6 +149,7 @@ func TestKubernetes(t *testing.T) {
 	for name, pod := range pods {
 		checkPod(t, name, pod.Spec)
 	}
+	checkPolicies(t, policies, pods)
 	env := types.MappingWithEquals{}
 	for _, v := range pods["nats"].Spec.Containers[0].Env {
 		env[v.Name] = &v.Value
@@ -165,6 +168,100 @@ func selectsSome(selector map[string]string, pods map[string]corev1.PodTemplateS
 		}
 	}
 	return false
+}
+
+// checkPolicies checks who may connect to whom within the namespace, where policy "nothing" forbids
+// what no other policy allows, and that each policy selects a pod.
+func checkPolicies(
+	t *testing.T,
+	policies []*networkingv1.NetworkPolicy,
+	pods map[string]corev1.PodTemplateSpec,
+) {
+	t.Helper()
+	callers := maps.Clone(pods)
+	for name, label := range map[string]string{
+		"runner": "hookstart/runner", "operators": "hookstart/operators", "stranger": "a",
+	} {
+		var pod corev1.PodTemplateSpec
+		pod.Labels = map[string]string{label: "true"}
+		callers[name] = pod
+	}
+	for _, policy := range policies {
+		if !selectsSome(policy.Spec.PodSelector.MatchLabels, callers) {
+			t.Errorf("policy %s selects no pod", policy.Name)
+		}
+	}
+	var allowed []string
+	for from, caller := range callers {
+		for to, pod := range pods {
+			for _, port := range pod.Spec.Containers[0].Ports {
+				if admits(t, policies, networkingv1.PolicyTypeEgress, caller, pod, port) &&
+					admits(t, policies, networkingv1.PolicyTypeIngress, pod, caller, port) {
+					allowed = append(allowed, from+" to "+to+" "+port.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(allowed)
+	if want := []string{
+		"executor to nats client", "ingress to nats client", "nats to nats cluster",
+		"operators to executor http", "runner to nats client",
+	}; !slices.Equal(allowed, want) {
+		t.Errorf("connections that are allowed: %v, want %v", allowed, want)
+	}
+}
+
+// admits reports whether the policies of one direction that select pod admit a connection with
+// peer, a pod in the same namespace, to the port.
+func admits(
+	t *testing.T,
+	policies []*networkingv1.NetworkPolicy,
+	direction networkingv1.PolicyType,
+	pod, peer corev1.PodTemplateSpec,
+	port corev1.ContainerPort,
+) bool {
+	t.Helper()
+	matches := func(selector *metav1.LabelSelector, of map[string]string) bool {
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Matches(labels.Set(of))
+	}
+	namespace := map[string]string{"kubernetes.io/metadata.name": "hookstart"}
+	isPeer := func(p networkingv1.NetworkPolicyPeer) bool {
+		return (p.NamespaceSelector == nil || matches(p.NamespaceSelector, namespace)) &&
+			(p.PodSelector == nil || matches(p.PodSelector, peer.Labels))
+	}
+	isPort := func(p networkingv1.NetworkPolicyPort) bool {
+		return (p.Protocol == nil || *p.Protocol == corev1.ProtocolTCP) &&
+			(p.Port.StrVal == port.Name || p.Port.IntVal == port.ContainerPort)
+	}
+	admitted := true
+	for _, policy := range policies {
+		if !slices.Contains(policy.Spec.PolicyTypes, direction) ||
+			!matches(&policy.Spec.PodSelector, pod.Labels) {
+			continue
+		}
+		admitted = false
+		// An empty list of peers admits all, and so does one of ports.
+		if direction == networkingv1.PolicyTypeIngress {
+			for _, rule := range policy.Spec.Ingress {
+				if (len(rule.From) == 0 || slices.ContainsFunc(rule.From, isPeer)) &&
+					(len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, isPort)) {
+					return true
+				}
+			}
+			continue
+		}
+		for _, rule := range policy.Spec.Egress {
+			if (len(rule.To) == 0 || slices.ContainsFunc(rule.To, isPeer)) &&
+				(len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, isPort)) {
+				return true
+			}
+		}
+	}
+	return admitted
 }
 
 func hasPort(pod corev1.PodTemplateSpec, name string) bool {
