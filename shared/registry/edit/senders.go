@@ -356,7 +356,8 @@ func (e *Editor) changeSender(
 			return 0, &InvalidError{
 				"settings.header",
 				fmt.Sprintf("the node's %s names the header %s, and what it names is shown: "+
-					"choose another header, or change the %[1]s first", shown.setting, shown.header),
+					"choose another header, or change the %[1]s first", shown.setting,
+					shown.header),
 			}
 		}
 		w.UpdatedAt = e.now()
