@@ -34,6 +34,9 @@ const (
 	// cancelPollInterval is the interval at which the runner looks for cancellations of executions
 	// whose handlers are running.
 	cancelPollInterval = time.Second
+	// cancelCatchUpWait is how long a message waits until all new keys are read, before the runner
+	// asks for the message's own key.
+	cancelCatchUpWait = 200 * time.Millisecond
 	// cancelReadTimeout is the maximum duration of one request.
 	cancelReadTimeout = 2 * time.Second
 	// maxCancelReadFailures applies to a runner that has never received a response. After that many
@@ -78,15 +81,26 @@ func newCancellations(nc *nats.Conn) *cancellations {
 }
 
 // isCanceled reports whether the bucket contains a cancellation of an execution. It relies only on
-// reads that begin after the call, and retries until it can read the bucket or ctx ends.
+// reads that begin after the call, and retries until it can read the bucket or ctx ends. If there
+// are so many new keys that reading them takes long, it asks for the execution's key alone.
 func (c *cancellations) isCanceled(ctx context.Context, executionID string) (bool, error) {
 	for {
-		err := c.awaitFreshRead(ctx)
+		waiting, cancel := context.WithTimeout(ctx, cancelCatchUpWait)
+		err := c.awaitFreshRead(waiting)
+		late := waiting.Err() != nil
+		cancel()
 		switch {
 		case err == nil:
 			return c.isKnown(executionID), nil
 		case ctx.Err() != nil:
 			return false, ctx.Err()
+		case late:
+			asking, cancel := context.WithTimeout(ctx, cancelReadTimeout)
+			canceled, err := stream.IsCanceled(asking, c.nc, executionID)
+			cancel()
+			if err == nil {
+				return canceled, nil
+			}
 		}
 		timer := time.NewTimer(100 * time.Millisecond)
 		select {

@@ -103,3 +103,20 @@ func NextCancellation(
 	}
 	return strings.TrimPrefix(msg.Subject, cancellationsPrefix), msg.Sequence, nil
 }
+
+// IsCanceled reports whether an execution has been canceled. Like NextCancellation, it queries the
+// leader, and fails with jetstream.ErrBucketNotFound if there is no bucket.
+func IsCanceled(ctx context.Context, nc *nats.Conn, executionID string) (bool, error) {
+	_, err := leader.Get(ctx, nc, CancellationsStream, leader.Query{
+		LastBySubject: cancellationsPrefix + executionID,
+	})
+	switch {
+	case errors.Is(err, leader.ErrNoMessage):
+		return false, nil
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return false, jetstream.ErrBucketNotFound
+	case err != nil:
+		return false, fmt.Errorf("bucket %s: %w", CancellationsBucket, err)
+	}
+	return true, nil
+}

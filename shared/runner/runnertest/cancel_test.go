@@ -3,8 +3,12 @@ package runnertest_test
 import (
 	"context"
 	"errors"
+	"net"
+	"strconv"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
@@ -88,6 +92,54 @@ func TestCancellationsWithLowerRevisions(t *testing.T) {
 	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
 		t.Errorf("it ended as %+v", final)
 	}
+}
+
+// After a bulk cancel, a runner does not read all cancellations before the next handler begins.
+func TestManyCancellationsDoNotDelayHandlers(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	for i := range 1000 {
+		ingress.Cancel(t, strconv.Itoa(i))
+	}
+	connection := server.Connect(t, nats.SetCustomDialer(slowDialer{}))
+	begun := make(chan string, 1)
+	start(t, connection, runner.Options{}, func(
+		_ context.Context, e runner.Execution,
+	) (any, error) {
+		begun <- e.ID
+		return nil, nil
+	})
+	canceled := execution.IDForDelivery("workflow", "webhook", "delivery")
+	ingress.Cancel(t, canceled)
+	ingress.Start(t, runnertest.Post{DeliveryID: "delivery"})
+	runs := ingress.Start(t, runnertest.Post{})
+	select {
+	case id := <-begun:
+		if id != runs {
+			t.Errorf("%s began, want %s", id, runs)
+		}
+	case <-time.After(10 * time.Second): // reading all keys takes 20 s
+		t.Error("no handler has begun")
+	}
+	if final := ingress.Await(t, canceled); final.Status != execution.Canceled {
+		t.Errorf("the canceled one ended as %+v", final)
+	}
+}
+
+// slowDialer makes connections whose every read takes 20 ms longer.
+type slowDialer struct{ net.Dialer }
+
+func (d slowDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := d.Dialer.Dial(network, address)
+	return slowConn{conn}, err
+}
+
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Read(b []byte) (int, error) {
+	<-time.After(20 * time.Millisecond)
+	return c.Conn.Read(b)
 }
 
 // When an execution is canceled, its handler's context ends with the cause ErrCanceled. If the
