@@ -123,14 +123,32 @@ func TestNodeRunsAMessageThatArrivesLate(t *testing.T) {
 // When a client first asks for a message of the lane of laneOfK, what the server sends is held back
 // for 1.5 s.
 func delayLaneAnswers(t *testing.T, server string) string {
+	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
+	asked := make(chan struct{})
+	var ask, delay sync.Once
+	return forwardNATS(t, server, func(sent []byte) {
+		if bytes.Contains(sent, request) {
+			ask.Do(func() { close(asked) })
+		}
+	}, func() {
+		select {
+		case <-asked:
+			delay.Do(func() { <-time.After(1500 * time.Millisecond) })
+		default:
+		}
+	})
+}
+
+// forwardNATS forwards connections to a NATS server and returns the address it listens on. It calls
+// toServer with what a client sends, and toClient, before it forwards bytes in that direction.
+func forwardNATS(
+	t *testing.T, server string, toServer func(sent []byte), toClient func(),
+) string {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	request := []byte("$JS.API.CONSUMER.MSG.NEXT." + stream.ExecutionsName + "." + laneOfK() + " ")
-	asked := make(chan struct{})
-	var once sync.Once
 	forward := func(client net.Conn) {
 		defer client.Close()
 		upstream, err := net.Dial("tcp", server)
@@ -140,20 +158,13 @@ func delayLaneAnswers(t *testing.T, server string) string {
 		defer upstream.Close()
 		go func() {
 			defer client.Close()
-			delayed, buffer := false, make([]byte, 64<<10)
+			buffer := make([]byte, 64<<10)
 			for {
 				n, err := upstream.Read(buffer)
 				if err != nil {
 					return
 				}
-				if !delayed {
-					select {
-					case <-asked:
-						delayed = true
-						<-time.After(1500 * time.Millisecond)
-					default:
-					}
-				}
+				toClient()
 				if _, err := client.Write(buffer[:n]); err != nil {
 					return
 				}
@@ -165,9 +176,7 @@ func delayLaneAnswers(t *testing.T, server string) string {
 			if err != nil {
 				return
 			}
-			if bytes.Contains(buffer[:n], request) {
-				once.Do(func() { close(asked) })
-			}
+			toServer(buffer[:n])
 			if _, err := upstream.Write(buffer[:n]); err != nil {
 				return
 			}

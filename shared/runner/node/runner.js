@@ -842,15 +842,18 @@ async function perform(nc, js, o, handler, working, start, delivery, cancellatio
   const beat = () => void (lease ? lease.holds() && delivery.msg instanceof LaneMessage && lease.renew(delivery.msg) : delivery.msg.working());
   let canceled;
   do { // again, if the answers took so long that little of the lease is left
-    if (lease) {
-      if (!await lease.take(/** @type {{ msg: LaneMessage }} */ (delivery), working)) {
-        return note("handed back", lostLease);
-      }
-      if (await hasEnded(nc, start, working)) {
+    if (lease && !await lease.take(/** @type {{ msg: LaneMessage }} */ (delivery), working)) {
+      return note("handed back", lostLease);
+    }
+    const beating = setInterval(() => unlessClosed(beat), o.ackWait / 3); // the answers may take longer than the ack wait
+    try {
+      if (lease && await hasEnded(nc, start, working)) {
         return void delivery.msg.ack();
       }
+      canceled = count <= o.attempts && await cancellations.has(start.executionId, working);
+    } finally {
+      clearInterval(beating);
     }
-    canceled = count <= o.attempts && await cancellations.has(start.executionId, working);
   } while (lease && !canceled && !lease.lasts());
   if (count > o.attempts) {
     return finish(ExecutionState.FAILED, { error: `no runner finished it in ${o.attempts} attempts: each died, was cut off, or did not return in time` });

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/execution"
+	"github.com/hookstart/hookstart/shared/runner/runnertest"
+	"github.com/hookstart/hookstart/shared/stream"
+)
+
+// orderedGroup is the group of gatedRunner.
+var orderedGroup = stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}
+
+// While the Node.js kit reads cancellations before a handler begins, it sends heartbeats.
+func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
+	t.Parallel()
+	for _, orderKey := range []string{"", "k"} {
+		t.Run("order key "+orderKey, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Start(t)
+			nc := server.Connect(t)
+			ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+			for n := range 50 {
+				ingress.Cancel(t, fmt.Sprint("other", n))
+			}
+			if _, err := nc.Subscribe(gateSubject,
+				func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+				t.Fatal(err)
+			}
+			id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: orderKey})
+			slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+				if bytes.Contains(sent, []byte("KV_cancellations")) {
+					<-time.After(100 * time.Millisecond)
+				}
+			}, func() {})
+			for range 2 {
+				launchNodeKit(t, "nats://"+slow, kitOptions{AckWaitMS: 2000})
+			}
+			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+				t.Errorf("it ended as %+v", final)
+			}
+			name := orderedGroup.Consumer()
+			if orderKey != "" {
+				name = laneOfK()
+			}
+			consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := consumer.CachedInfo().Delivered.Consumer; n != 1 {
+				t.Errorf("it was delivered %d times", n)
+			}
+		})
+	}
+}
