@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/hookstart/hookstart/shared/child/childtest"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
@@ -59,4 +60,31 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The Node.js kit reads all cancellations again after a reconnect: the bucket may have been created
+// anew meanwhile, and its revisions begin at 1 again.
+func TestNodeReadsCancellationsOfANewBucket(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	ingress := runnertest.NewIngress(t, server.Connect(t))
+	way := server.NewLink(t)
+	for n := range 3 {
+		ingress.Cancel(t, fmt.Sprint("other", n))
+	}
+	program := childtest.Launch(t, nodeRunner(canceledRunner, way.URL()))
+	id := ingress.Start(t, runnertest.Post{Queue: "canceled"})
+	program.Await("begin (" + id + ") ")
+	way.Cut()
+	js := jetStream(t, server.URL())
+	if err := js.DeleteKeyValue(t.Context(), stream.CancellationsBucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.EnsureCancellations(t.Context(), js, stream.DefaultSettings); err != nil {
+		t.Fatal(err)
+	}
+	ingress.Cancel(t, id)
+	way.Heal()
+	program.Await("aborted (" + id + ") ")
 }

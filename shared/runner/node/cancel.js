@@ -31,6 +31,21 @@ export class Cancellations {
     this.asking = undefined;
     /** @type {Promise<void> | undefined} */
     this.next = undefined;
+    this.status = /** @type {AsyncIterable<import("@nats-io/transport-node").Status> & { stop(): void }} */ (nc.status());
+    void this.follow();
+  }
+
+  /** follow reads all keys again after each reconnect: the bucket may be another one, in which revisions begin anew. */
+  async follow() {
+    for await (const { type } of this.status) {
+      if (type === "reconnect") {
+        this.last = 0;
+      }
+    }
+  }
+
+  close() {
+    this.status.stop();
   }
 
   /**
@@ -70,8 +85,9 @@ export class Cancellations {
   async catchUp() {
     for (;;) {
       let answer;
+      const from = this.last;
       try {
-        const reply = await this.nc.request(subject, JSON.stringify({ seq: this.last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
+        const reply = await this.nc.request(subject, JSON.stringify({ seq: from + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
         answer = /** @type {any} */ (reply.json());
       } catch (failure) {
         const unknown = /no responders/i.test(String(failure));
@@ -91,10 +107,15 @@ export class Cancellations {
         throw new Error(answer.error.description);
       }
       this.readable = true;
+      if (answer.message) {
+        this.ids.add(answer.message.subject.slice(prefix.length));
+      }
+      if (this.last !== from) {
+        continue; // the connection was lost meanwhile
+      }
       if (answer.error) {
         return;
       }
-      this.ids.add(answer.message.subject.slice(prefix.length));
       this.last = answer.message.seq;
     }
   }

@@ -598,6 +598,7 @@ export async function run(nc, options, handler, stop) {
   clearTimeout(late);
   clearInterval(present);
   clearInterval(canceling);
+  cancellations.close();
   if (nc.isClosed()) {
     throw await closed;
   }
