@@ -19,6 +19,64 @@ import (
 // orderedGroup is the group of gatedRunner.
 var orderedGroup = stream.RunnerGroup{Queue: orderedQueue, Group: orderedQueue}
 
+// blockedRunner is a Node.js runner whose handler never returns. It asks for an ack wait of ten
+// minutes.
+const blockedRunner = `
+import { connect } from "@nats-io/transport-node";
+import { run } from "hookstart-runner";
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+await run(nc, { queue: "ordered", group: "ordered", ackWait: 600_000 },
+  () => new Promise(() => {}), new AbortController().signal);
+`
+
+// The Node.js kit uses the ack wait of the consumer that it finds, in both streams and for a lane,
+// not the one that the program asks for.
+func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	for name, test := range map[string]struct {
+		own      bool
+		orderKey string
+	}{"shared stream": {}, "own stream": {own: true}, "lane": {orderKey: "k"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Start(t)
+			nc := server.Connect(t)
+			ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+			if test.own {
+				ingress.MoveToOwnStream(t, orderedQueue)
+			}
+			ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: test.orderKey})
+			layout := stream.Layout{Own: test.own}
+			config := orderedGroup.ConsumerConfigAt(layout, 4*time.Second)
+			if test.orderKey != "" {
+				lane := execution.LaneOf("workflow", test.orderKey)
+				config.Durable, config.MaxAckPending = orderedGroup.LaneConsumer(lane), 1
+				config.FilterSubject = layout.LaneFilterSubject(orderedQueue, lane)
+			}
+			stored := layout.StreamName(orderedQueue)
+			if _, err := js.CreateConsumer(t.Context(), stored, config); err != nil {
+				t.Fatal(err)
+			}
+			answers, err := nc.SubscribeSync("$JS.ACK." + stored + "." + config.Durable + ".>")
+			if err != nil {
+				t.Fatal(err)
+			}
+			childtest.Launch(t, nodeRunner(blockedRunner, server.URL()))
+			// For a lane, there are two heartbeats at the beginning.
+			for n := range 4 {
+				heartbeat, err := answers.NextMsg(30 * time.Second)
+				if err != nil {
+					t.Fatalf("after %d heartbeats: %v", n, err)
+				}
+				if deliveries := strings.Split(heartbeat.Subject, ".")[4]; deliveries != "1" {
+					t.Fatalf("the execution was delivered again after %d heartbeats", n)
+				}
+			}
+		})
+	}
+}
+
 // While the Node.js kit reads cancellations before a handler begins, it sends heartbeats.
 func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,7 @@ import { setMaxListeners } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { Canceled, Cancellations } from "./cancel.js";
 import { AckPolicy, DeliverPolicy, JetStreamApiError, jetstream, jetstreamManager } from "@nats-io/jetstream";
-import { createInbox, nanos } from "@nats-io/transport-node";
+import { createInbox, millis, nanos } from "@nats-io/transport-node";
 import { Held, LaneMessage, Lease, LeaseNotTaken, Lost, consumerNotFound, handBack, hasEnded, secondHeartbeat, streamNotFound } from "./lanes.js";
 import { ExecutionState, consumerName, consumerSettings, decodeSettings, decodeStart, heartbeat, laneConsumerName, laneSubject, presenceSubject, progress, settingsRequest, startSubject, streamName } from "./contract.js";
 
@@ -125,7 +125,7 @@ class Places {
 
 /**
  * A Source is the group's consumer in one of the two streams.
- * @typedef {{ own: boolean, over: boolean, consumer: import("@nats-io/jetstream").Consumer }} Source
+ * @typedef {{ own: boolean, over: boolean, consumer: import("@nats-io/jetstream").Consumer, o: Options }} Source o has the consumer's ack wait
  */
 
 // Permanent is an error that is not tried again.
@@ -144,7 +144,7 @@ const defaults = {
   attempts: 5,
   backoff: (/** @type {number} */ attempt) => Math.min(1000 * 2 ** (attempt - 1), 60_000),
   timeout: 5 * 60_000, // of one attempt
-  ackWait: 15_000, // how long until the work of a runner that died is given to another
+  ackWait: 15_000, // how long until the work of a runner that died is given to another; one of a consumer that exists holds instead
   reportRunningAfter: 1000, // how long a handler works before it is reported that its execution runs; less than 0: at once
   drainTimeout: 30_000, // how long handlers may finish after the end
   // log gets one event for each attempt. The default writes those that failed to stderr.
@@ -174,10 +174,12 @@ const defaults = {
  * @param {AbortSignal} stop
  */
 export async function run(nc, options, handler, stop) {
-  const o = { ...defaults, ...options };
+  const asked = { ...defaults, ...options };
   const js = jetstream(nc);
   const manager = await jetstreamManager(nc);
-  const consumer = await ensureConsumer(nc, js, manager, o);
+  const consumer = await ensureConsumer(nc, js, manager, asked);
+  const group = await consumer.info(true);
+  const o = withAckWait(asked, group);
   const working = new AbortController(); // ends when handlers may not go on
   /** @type {Set<Promise<void>>} */
   const underway = new Set();
@@ -226,9 +228,8 @@ export async function run(nc, options, handler, stop) {
   let own; // undefined: nothing is taken from the queue's own stream
   let ownActive = false; // the last execution came from there
   let ownIsNewer = false; // by the last reading of the queue's record
-  const group = await consumer.info(true);
   const following = follow();
-  await take({ own: false, over: false, consumer });
+  await take({ own: false, over: false, consumer, o });
 
   /** follow takes the queue's lanes, and its own stream, as soon as it has them. */
   async function follow() {
@@ -263,7 +264,8 @@ export async function run(nc, options, handler, stop) {
   /** takeOwn takes executions from the queue's own stream, until it is gone. */
   async function takeOwn() {
     try {
-      own = { own: true, over: false, consumer: await ensureConsumer(nc, js, manager, o, { shared: group }) };
+      const consumer = await ensureConsumer(nc, js, manager, o, { shared: group });
+      own = { own: true, over: false, consumer, o: withAckWait(o, await consumer.info(true), o.ackWait) };
       await take(own);
     } catch (failure) {
       if (!(failure instanceof JetStreamApiError) || failure.code !== streamNotFound) {
@@ -299,7 +301,7 @@ export async function run(nc, options, handler, stop) {
         }
         began++;
         ownActive = source.own;
-        const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg)
+        const one = attempt(nc, js, source.o, handler, working.signal, deliveries, cancellations, msg)
           .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
           .finally(() => {
             underway.delete(one);
@@ -357,6 +359,7 @@ export async function run(nc, options, handler, stop) {
    */
   async function takeLane(lane) {
     const found = { shared: false, own: /** @type {Source | undefined} */ (undefined) };
+    const optionsAt = { shared: o, own: o }; // the options with the ack waits of the lane's consumers, where they are shorter
     // held are messages that came when their stream was the newer one and the group was not done with the older one. While the
     // queue moves, there can be one of each stream: which of them is older, mayBegin decides anew each time.
     /** @type {Map<boolean, Held>} by whether the stream is the queue's own */
@@ -367,12 +370,14 @@ export async function run(nc, options, handler, stop) {
     while (!over.signal.aborted) {
       try {
         if (!found.shared) {
-          await ensureConsumer(nc, js, manager, o, { lane, main: group });
+          const consumer = await ensureConsumer(nc, js, manager, o, { lane, main: group });
+          optionsAt.shared = withAckWait(o, await consumer.info(true), o.ackWait);
           found.shared = true;
         }
         if (own && found.own !== own) {
           const source = own;
-          await ensureConsumer(nc, js, manager, o, { lane, main: await source.consumer.info(true), shared: group });
+          const consumer = await ensureConsumer(nc, js, manager, o, { lane, main: await source.consumer.info(true), shared: group });
+          optionsAt.own = withAckWait(o, await consumer.info(true), o.ackWait);
           found.own = source;
         }
         if (await takeNext()) {
@@ -421,6 +426,11 @@ export async function run(nc, options, handler, stop) {
       }
     }
 
+    /** @param {boolean} fromOwn */
+    function optionsOf(fromOwn) {
+      return fromOwn ? optionsAt.own : optionsAt.shared;
+    }
+
     /** @param {LaneMessage} msg */
     function isLastAttempt(msg) {
       return msg.info.deliveryCount >= o.attempts;
@@ -465,17 +475,17 @@ export async function run(nc, options, handler, stop) {
         if (!msg) {
           return false;
         }
-        placed ||= await placeFor(msg);
+        placed ||= await placeFor(msg, optionsOf(fromOwn).ackWait);
         if (!placed || (stop.aborted && !isLastAttempt(msg))) {
           await handBack(manager, msg, returnDelay);
           return false;
         }
         // If that cannot be found out now, the message is kept, too: dropped, it would be out until the ack wait is over.
         if (!await mayBegin(fromOwn).catch(() => false)) {
-          held.set(fromOwn, new Held(msg, o.ackWait));
+          held.set(fromOwn, new Held(msg, optionsOf(fromOwn).ackWait));
           return true;
         }
-        await begin(msg);
+        await begin(msg, optionsOf(fromOwn));
         return true;
       } finally {
         leave();
@@ -512,12 +522,13 @@ export async function run(nc, options, handler, stop) {
      * placeFor takes a place for a message that has come after its place was left. It is the first to get one: handed back, it
      * would be an attempt. A last attempt would fail without having run, so it waits, with heartbeats, until there is a place.
      * @param {LaneMessage} msg
+     * @param {number} ackWait in milliseconds
      */
-    async function placeFor(msg) {
+    async function placeFor(msg, ackWait) {
       if (!isLastAttempt(msg)) {
-        return places.take(AbortSignal.timeout(o.ackWait / 4), true);
+        return places.take(AbortSignal.timeout(Math.ceil(ackWait / 4)), true);
       }
-      const waiting = new Held(msg, o.ackWait);
+      const waiting = new Held(msg, ackWait);
       try {
         return await places.take(working.signal, true);
       } finally {
@@ -537,16 +548,19 @@ export async function run(nc, options, handler, stop) {
       waiting.release();
       held.delete(fromOwn);
       try {
-        await begin(waiting.msg);
+        await begin(waiting.msg, optionsOf(fromOwn));
       } finally {
         places.leave();
       }
       return true;
     }
 
-    /** @param {LaneMessage} msg */
-    async function begin(msg) {
-      const one = attempt(nc, js, o, handler, working.signal, deliveries, cancellations, msg, new Lease(nc, manager, o.ackWait))
+    /**
+     * @param {LaneMessage} msg
+     * @param {Options} options with the ack wait of its consumer
+     */
+    async function begin(msg, options) {
+      const one = attempt(nc, js, options, handler, working.signal, deliveries, cancellations, msg, new Lease(nc, manager, options.ackWait))
         .catch((failure) => log(o, { result: failure instanceof LeaseNotTaken ? laneFailure : "not reported", error: reason(failure) }));
       underway.add(one);
       await one;
@@ -703,6 +717,16 @@ async function ensureConsumer(nc, js, manager, o, { lane, main, shared } = {}) {
     await manager.consumers.update(stream, name, { pause_until: undefined, ...consumerSettings(settings, o.group), ...ordered });
   }
   return js.consumers.get(stream, name);
+}
+
+/**
+ * withAckWait returns options with the ack wait of a consumer, which may have been made with another one.
+ * @param {Options} o
+ * @param {import("@nats-io/jetstream").ConsumerInfo} info
+ * @param {number} [most] the longest, in milliseconds
+ */
+function withAckWait(o, info, most = Infinity) {
+  return { ...o, ackWait: Math.min(millis(info.config.ack_wait ?? nanos(o.ackWait)), most) };
 }
 
 /**
