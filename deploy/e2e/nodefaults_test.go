@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,86 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// When a request is repeated after a reconnect, the Node.js kit gets more executions than it asked
+// for. It never runs more than its concurrency, hands the others back, and keeps last attempts.
+func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	for _, attempts := range []int{5, 1} {
+		t.Run(fmt.Sprint(attempts, " attempts"), func(t *testing.T) {
+			t.Parallel()
+			const concurrency, first, then = 4, 3, 10
+			server := natstest.Start(t)
+			nc := server.Connect(t)
+			ingress := runnertest.NewIngress(t, nc)
+			gate := subscribe(t, nc, gateSubject)
+			consumer := stream.ExecutionsName + "." + orderedGroup.Consumer()
+			requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+consumer)
+			answers := subscribe(t, nc, "$JS.ACK."+consumer+".>")
+			way := server.NewLink(t)
+			launchNodeKit(t, way.URL(), kitOptions{Concurrency: concurrency, Attempts: attempts})
+			await(t, requests)
+			var ids []string
+			var running []*nats.Msg
+			for range first {
+				ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+				running = append(running, await(t, gate))
+			}
+			way.DropConnections()
+			await(t, requests)
+			for range then {
+				ids = append(ids, ingress.Start(t, runnertest.Post{Queue: orderedQueue}))
+			}
+			running = append(running, await(t, gate))
+			for sequence := 0; sequence <= concurrency; {
+				answer, err := answers.NextMsg(10 * time.Second)
+				if err != nil {
+					t.Log("the first request had ended before the reconnect")
+					break
+				}
+				sequence, _ = strconv.Atoi(strings.Split(answer.Subject, ".")[6])
+			}
+			for done := range ids {
+				if extra, _, _ := gate.Pending(); extra > 0 {
+					t.Fatalf("%d handlers run", len(running)+extra)
+				}
+				if err := running[0].Respond(nil); err != nil {
+					t.Fatal(err)
+				}
+				running = running[1:]
+				if done+concurrency < len(ids) {
+					running = append(running, await(t, gate))
+				}
+			}
+			for _, id := range ids {
+				if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+					t.Errorf("it ended as %+v", final)
+				}
+			}
+		})
+	}
+}
+
+func subscribe(t *testing.T, nc *nats.Conn, subject string) *nats.Subscription {
+	t.Helper()
+	sub, err := nc.SubscribeSync(subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sub
+}
+
+func await(t *testing.T, sub *nats.Subscription) *nats.Msg {
+	t.Helper()
+	msg, err := sub.NextMsg(30 * time.Second)
+	if err != nil {
+		t.Fatalf("%s: %v", sub.Subject, err)
+	}
+	return msg
 }
 
 // While the Node.js kit reads cancellations before a handler begins, it sends heartbeats.

@@ -295,18 +295,26 @@ export async function run(nc, options, handler, stop) {
       }
       let began = 0;
       const begin = (/** @type {Message} */ msg) => {
-        if (stop.aborted && msg.info.deliveryCount < o.attempts) {
+        const last = msg.info.deliveryCount >= o.attempts;
+        if (stop.aborted && !last) {
           msg.nak(returnDelay); // fetched, not begun: for another member
           return;
         }
-        began++;
         ownActive = source.own;
-        const one = attempt(nc, js, source.o, handler, working.signal, deliveries, cancellations, msg)
-          .catch((failure) => log(o, { result: "not reported", error: reason(failure) })) // the connection was closed
-          .finally(() => {
-            underway.delete(one);
-            places.leave();
-          });
+        // After a reconnect, the client repeats its request, and more messages may come than places were taken.
+        if (began === taken && places.tryTake()) {
+          taken++;
+        }
+        const placed = began < taken;
+        if (placed) {
+          began++;
+        } else if (adopt(deliveries, msg)) {
+          return;
+        } else if (!last) {
+          msg.nak(returnDelay);
+          return;
+        }
+        const one = runOne(msg, source.o, placed).finally(() => underway.delete(one));
         underway.add(one);
       };
       try {
@@ -348,6 +356,45 @@ export async function run(nc, options, handler, stop) {
         await idle(wait);
         wait = Math.min(wait * 1.5, latest);
       }
+    }
+  }
+
+  /**
+   * runOne runs an execution without an order key, and leaves its place. Without a place, it waits for one.
+   * @param {Message} msg
+   * @param {Options} options with the ack wait of its consumer
+   * @param {boolean} placed
+   */
+  async function runOne(msg, options, placed) {
+    try {
+      placed ||= await waitForPlace(msg, options.ackWait);
+      if (placed) {
+        await attempt(nc, js, options, handler, working.signal, deliveries, cancellations, msg);
+      } else {
+        msg.nak(returnDelay);
+      }
+    } catch (failure) { // the connection was closed
+      log(o, { result: "not reported", error: reason(failure) });
+    } finally {
+      if (placed) {
+        places.leave();
+      }
+    }
+  }
+
+  /**
+   * waitForPlace waits for a place, with heartbeats, before all others. It returns false if handlers may not go on.
+   * @param {Message} msg
+   * @param {number} ackWait in milliseconds
+   */
+  async function waitForPlace(msg, ackWait) {
+    const beat = () => unlessClosed(() => msg.working());
+    beat();
+    const beating = setInterval(beat, ackWait / 4);
+    try {
+      return await places.take(working.signal, true);
+    } finally {
+      clearInterval(beating);
     }
   }
 
@@ -528,12 +575,7 @@ export async function run(nc, options, handler, stop) {
       if (!isLastAttempt(msg)) {
         return places.take(AbortSignal.timeout(Math.ceil(ackWait / 4)), true);
       }
-      const waiting = new Held(msg, ackWait);
-      try {
-        return await places.take(working.signal, true);
-      } finally {
-        waiting.release();
-      }
+      return waitForPlace(msg, ackWait);
     }
 
     /**
@@ -804,20 +846,45 @@ async function attempt(nc, js, o, handler, working, deliveries, cancellations, m
     msg.term(why);
     return;
   }
-  // A NATS server that restarts can forget that it is worked on, and deliver it again: to here, too.
-  const key = `${msg.seq} ${start.executionId}`;
-  const known = deliveries.get(key);
-  if (known) {
-    known.msg = msg;
+  if (adopt(deliveries, msg, start)) {
     return;
   }
   const delivery = { msg, lease };
+  const key = deliveryKey(msg, start);
   deliveries.set(key, delivery);
   try {
     await perform(nc, js, o, handler, working, start, delivery, cancellations, note);
   } finally {
     deliveries.delete(key);
   }
+}
+
+/**
+ * @param {Message} msg
+ * @param {Start} start
+ */
+function deliveryKey(msg, start) {
+  return `${msg.seq} ${start.executionId}`;
+}
+
+/**
+ * adopt makes a message the last delivery of its execution, if that is worked on, and reports whether it is. A NATS server that restarts
+ * can forget that it is worked on, and deliver it again: to here, too.
+ * @param {Map<string, Delivery>} deliveries of what is worked on
+ * @param {Message} msg
+ * @param {Start} [start] what the message holds; it is read if missing
+ */
+function adopt(deliveries, msg, start) {
+  try {
+    start ??= decodeStart(msg.data, msg.subject);
+  } catch {
+    return false; // the attempt says why
+  }
+  const known = deliveries.get(deliveryKey(msg, start));
+  if (known) {
+    known.msg = msg;
+  }
+  return known !== undefined;
 }
 
 /**
