@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,6 +159,70 @@ func await(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	return msg
 }
 
+// openGate lets the handlers of launchKit's runners return immediately.
+func openGate(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	if _, err := nc.Subscribe(gateSubject, func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The Node.js kit creates its consumer anew after NATS has lost its storage.
+func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	startAndAwait := func() {
+		t.Helper()
+		nc := server.Connect(t)
+		openGate(t, nc)
+		ingress := runnertest.NewIngress(t, nc)
+		id := ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+		if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+			t.Fatalf("it ended as %+v", final)
+		}
+	}
+	runnertest.NewIngress(t, server.Connect(t))
+	launchNodeKit(t, server.URL(), kitOptions{})
+	startAndAwait()
+	server.Stop()
+	if err := os.RemoveAll(server.StoreDir()); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	startAndAwait()
+}
+
+// The Node.js kit ends with an error when its consumer was deleted: created anew, it would deliver
+// executions again that have ended.
+func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	runnertest.NewIngress(t, nc)
+	requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+"."+
+		orderedGroup.Consumer())
+	command := nodeRunner(gatedRunner, server.URL())
+	command.Env = append(command.Env, "OPTIONS={}")
+	program := childtest.Launch(t, command)
+	await(t, requests)
+	js := jetStream(t, server.URL())
+	err := js.DeleteConsumer(t.Context(), stream.ExecutionsName, orderedGroup.Consumer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program.Await("(" + orderedGroup.Consumer() + " of " + stream.ExecutionsName + " was deleted)")
+	select {
+	case <-program.Exited():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the runner goes on")
+	}
+	_, err = js.Consumer(t.Context(), stream.ExecutionsName, orderedGroup.Consumer())
+	if err == nil {
+		t.Error("the consumer was created anew")
+	}
+}
+
 // While the Node.js kit reads cancellations before a handler begins, it sends heartbeats.
 func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	t.Parallel()
@@ -170,10 +235,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			for n := range 50 {
 				ingress.Cancel(t, fmt.Sprint("other", n))
 			}
-			if _, err := nc.Subscribe(gateSubject,
-				func(m *nats.Msg) { _ = m.Respond(nil) }); err != nil {
-				t.Fatal(err)
-			}
+			openGate(t, nc)
 			id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: orderKey})
 			slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
 				if bytes.Contains(sent, []byte("KV_cancellations")) {

@@ -45,8 +45,7 @@ const settingsTimeout = 5000;
 // soonest and latest are the shortest and the longest pause, in milliseconds, between two requests that the server answers
 // at once, while there is nothing.
 const soonest = 50, latest = 500;
-// pullErrors is how many requests in a row may fail until a consumer is looked up again: that of a lane, or that in the queue's own
-// stream. The group's consumer in the shared stream is looked up only at the start.
+// pullErrors is how many requests in a row may fail until a consumer is looked up again.
 const pullErrors = 5;
 // laneHold is how long a place is kept for the answer to such a request, in milliseconds.
 const laneHold = 50;
@@ -167,7 +166,8 @@ const defaults = {
  * the process, and neither does an error thrown by a function among the options: it is logged. Out of reach
  * is what a handler starts and does not await: timers, listeners of its signal, promises left alone.
  * When the connection is closed for good, nothing can be reported any more: run aborts the handlers' signals and throws
- * ConnectionClosed. Let the program end with it, and be started anew.
+ * ConnectionClosed. When the group's consumer was deleted, run lets handlers finish, too, and throws an error. Let the program end with
+ * it, and be started anew.
  * @param {NatsConnection} nc
  * @param {Partial<Options> & { group: string }} options
  * @param {Handler} handler
@@ -178,7 +178,8 @@ export async function run(nc, options, handler, stop) {
   const js = jetstream(nc);
   const manager = await jetstreamManager(nc);
   const consumer = await ensureConsumer(nc, js, manager, asked);
-  const group = await consumer.info(true);
+  let group = await consumer.info(true);
+  let created = streamCreated(manager, group.stream_name);
   const o = withAckWait(asked, group);
   const working = new AbortController(); // ends when handlers may not go on
   /** @type {Set<Promise<void>>} */
@@ -224,6 +225,8 @@ export async function run(nc, options, handler, stop) {
   });
   const places = new Places(o.concurrency);
   let laned = 0; // how many lanes are taken
+  /** @type {Error | undefined} */
+  let deleted; // the group's consumer was deleted
   /** @type {Source | undefined} */
   let own; // undefined: nothing is taken from the queue's own stream
   let ownActive = false; // the last execution came from there
@@ -338,11 +341,16 @@ export async function run(nc, options, handler, stop) {
           }
         }
         failed = 0;
-      } catch {
-        if (source.own && ++failed >= pullErrors) {
-          source.over = true;
+      } catch (failure) {
+        const gone = /consumer (deleted|not found)/i.test(reason(failure)); // the server says so to requests that wait
+        if ((++failed >= pullErrors || gone) && !nc.isClosed()) {
+          if (source.own) {
+            source.over = true;
+          } else {
+            await findAgain(source).catch(() => {}); // tried again after the next request
+          }
         }
-        if (!nc.isClosed()) {
+        if (!nc.isClosed() && !deleted) {
           await pause(250); // the server restarts, or has no leader
         }
       } finally {
@@ -355,6 +363,36 @@ export async function run(nc, options, handler, stop) {
       } else if (!waits) {
         await idle(wait);
         wait = Math.min(wait * 1.5, latest);
+      }
+    }
+  }
+
+  /**
+   * findAgain makes the group's consumer in the shared stream anew if NATS has lost its storage. In the known stream, a new consumer
+   * would deliver executions again that have ended: if it was deleted there, the runner ends. Where the runner may not read the
+   * stream, as in an account of its own, an executor makes the consumer.
+   * @param {Source} source
+   */
+  async function findAgain(source) {
+    const now = await streamCreated(manager, group.stream_name);
+    const before = await created;
+    if (now === undefined || before === undefined) {
+      return;
+    }
+    if (now !== before) {
+      source.consumer = await ensureConsumer(nc, js, manager, o);
+      group = await source.consumer.info(true);
+      source.o = withAckWait(o, group);
+      created = Promise.resolve(now);
+      return;
+    }
+    try {
+      await manager.consumers.info(group.stream_name, group.name);
+    } catch (failure) {
+      if (failure instanceof JetStreamApiError && failure.code === consumerNotFound) {
+        deleted = new Error(`the consumer ${group.name} of ${group.stream_name} was deleted`, { cause: failure });
+        over.abort();
+        end();
       }
     }
   }
@@ -660,6 +698,22 @@ export async function run(nc, options, handler, stop) {
   }
   nc.publish(presence, "leaves");
   await nc.flush(); // what was acknowledged last must reach the server
+  if (deleted) {
+    throw deleted;
+  }
+}
+
+/**
+ * streamCreated returns when a stream was created, or undefined if that cannot be read.
+ * @param {import("@nats-io/jetstream").JetStreamManager} manager
+ * @param {string} stream
+ */
+async function streamCreated(manager, stream) {
+  try {
+    return (await manager.streams.info(stream)).created;
+  } catch {
+    return undefined;
+  }
 }
 
 /**
