@@ -354,7 +354,8 @@ func TestAChangeOfTokensAwaitsTheirCopy(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, natstest.Start(t).Connect(t))
 	awaited := awaitedCopy{}
-	e, err := edit.NewEditor(t.Context(), r.JetStream, r.Directory, r.Follower, r.Lease, r.Membership)
+	e, err := edit.NewEditor(t.Context(), r.JetStream, r.Directory, r.Follower, r.Lease,
+		r.Membership)
 	if err != nil {
 		t.Fatal(err)
 	}
