@@ -318,24 +318,7 @@ func (e *Editor) upsertWorkflow(
 		if ok && spec.Within != "" && have.Record.AccountID != spec.Within {
 			return 0, workflowNotFound(spec.ID)
 		}
-		if w = (&registry.Workflow{ID: spec.ID, CreatedAt: e.now()}); ok {
-			w = have.Record.Clone()
-		}
-		if ok && spec.IfNew && w.AccountID != spec.AccountID {
-			return 0, ErrChangedSince
-		}
-		if err := assignAccount(account.Record, w); err != nil {
-			return 0, err
-		}
-		w.Closed = false
-		w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
-		if spec.RateLimit != nil {
-			w.RateLimit = *spec.RateLimit
-		}
-		if err := e.requireCapabilities(w, spec.Triggers); err != nil {
-			return 0, err
-		}
-		if err := mergeTriggers(w, spec.Triggers); err != nil {
+		if w, err = e.workflowOf(spec, have.Record, account.Record); err != nil {
 			return 0, err
 		}
 		samples, err := e.changedSamples(ctx, have.Record, spec.Triggers)
@@ -384,6 +367,32 @@ func (e *Editor) upsertWorkflow(
 		err = e.checkAccountExists(ctx, w, created)
 	}
 	return w, created, err
+}
+
+// workflowOf returns the record of a workflow as it is after a change to spec. have is the existing
+// record, or nil.
+func (e *Editor) workflowOf(
+	spec WorkflowSpec, have *registry.Workflow, account *registry.Account,
+) (*registry.Workflow, error) {
+	w := &registry.Workflow{ID: spec.ID, CreatedAt: e.now()}
+	if have != nil {
+		w = have.Clone()
+	}
+	if have != nil && spec.IfNew && w.AccountID != spec.AccountID {
+		return nil, ErrChangedSince
+	}
+	if err := assignAccount(account, w); err != nil {
+		return nil, err
+	}
+	w.Closed = false
+	w.Name, w.Queue, w.RateLimit = spec.Name, spec.Queue, registry.RateLimit{}
+	if spec.RateLimit != nil {
+		w.RateLimit = *spec.RateLimit
+	}
+	if err := e.requireCapabilities(w, spec.Triggers); err != nil {
+		return nil, err
+	}
+	return w, mergeTriggers(w, spec.Triggers)
 }
 
 // mergeTriggers replaces the nodes of w with those of specs. Existing nodes keep their tokens, and
