@@ -24,6 +24,9 @@ export class Cancellations {
     /** @type {Set<string>} */
     this.ids = new Set();
     this.last = 0; // the revision of the newest key that was read
+    this.lastId = ""; // its execution
+    this.reconnects = 0;
+    this.checked = 0; // reconnects when the newest key was last known to be at its revision
     this.readable = false; // a question was answered before: from then on none is given up
     this.failures = 0;
     this.offUntil = 0;
@@ -35,11 +38,11 @@ export class Cancellations {
     void this.follow();
   }
 
-  /** follow reads all keys again after each reconnect: the bucket may be another one, in which revisions begin anew. */
+  /** follow counts reconnects: after each, the bucket may be another one, in which revisions begin anew. */
   async follow() {
     for await (const { type } of this.status) {
       if (type === "reconnect") {
-        this.last = 0;
+        this.reconnects++;
       }
     }
   }
@@ -85,9 +88,10 @@ export class Cancellations {
   async catchUp() {
     for (;;) {
       let answer;
-      const from = this.last;
+      const { reconnects } = this;
+      const check = this.last > 0 && reconnects !== this.checked;
       try {
-        const reply = await this.nc.request(subject, JSON.stringify({ seq: from + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
+        const reply = await this.nc.request(subject, JSON.stringify({ seq: check ? this.last : this.last + 1, next_by_subj: `${prefix}*` }), { timeout: askTimeout });
         answer = /** @type {any} */ (reply.json());
       } catch (failure) {
         const unknown = /no responders/i.test(String(failure));
@@ -107,16 +111,25 @@ export class Cancellations {
         throw new Error(answer.error.description);
       }
       this.readable = true;
-      if (answer.message) {
-        this.ids.add(answer.message.subject.slice(prefix.length));
+      const id = answer.message?.subject.slice(prefix.length);
+      if (id) {
+        this.ids.add(id);
       }
-      if (this.last !== from) {
-        continue; // the connection was lost meanwhile
+      if (reconnects !== this.reconnects) {
+        continue; // the answer may be that of the bucket before
       }
-      if (answer.error) {
+      this.checked = reconnects;
+      if (check) {
+        if (id !== this.lastId || answer.message.seq !== this.last) {
+          this.last = 0; // all are read again
+        }
+        continue;
+      }
+      if (!id) {
         return;
       }
       this.last = answer.message.seq;
+      this.lastId = id;
     }
   }
 }
