@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -154,7 +155,7 @@ func TestPlansThatTheCatalogLacks(t *testing.T) {
 func TestStartAfterLongMigration(t *testing.T) {
 	t.Parallel()
 	c := config(t, natstest.Start(t).URL())
-	c.DatabaseURL, c.ConnectTimeout = pgtest.Start(t), 4*time.Second
+	c.DatabaseURL, c.ConnectTimeout = pgtest.Start(t), 15*time.Second
 	migration, err := pgx.Connect(t.Context(), c.DatabaseURL)
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +248,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
+	var body []byte // of the last answer
 	put := func(account string) int {
 		t.Helper()
 		request, err := http.NewRequestWithContext(ctx, http.MethodPut,
@@ -260,6 +262,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		body, _ = io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		return answer.StatusCode
 	}
@@ -288,7 +291,7 @@ func TestWhatNATSHasLostIsMadeAnew(t *testing.T) {
 	}
 	for put("before") != http.StatusOK { // the registry is restored from the database
 		if patience.Err() != nil {
-			t.Fatal("the registry was not restored")
+			t.Fatalf("the registry was not restored: %s", body)
 		}
 		<-time.After(50 * time.Millisecond)
 	}

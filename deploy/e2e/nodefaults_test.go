@@ -50,7 +50,7 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 			}
 			ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: test.orderKey})
 			layout := stream.Layout{Own: test.own}
-			config := orderedGroup.ConsumerConfigAt(layout, 4*time.Second)
+			config := orderedGroup.ConsumerConfigAt(layout, 12*time.Second)
 			if test.orderKey != "" {
 				lane := execution.LaneOf("workflow", test.orderKey)
 				config.Durable, config.MaxAckPending = orderedGroup.LaneConsumer(lane), 1
@@ -67,7 +67,7 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 			childtest.Launch(t, nodeRunner(blockedRunner, server.URL()))
 			// For a lane, there are two heartbeats at the beginning.
 			for n := range 4 {
-				heartbeat, err := answers.NextMsg(30 * time.Second)
+				heartbeat, err := answers.NextMsg(time.Minute)
 				if err != nil {
 					t.Fatalf("after %d heartbeats: %v", n, err)
 				}
@@ -232,7 +232,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			server := natstest.Start(t)
 			nc := server.Connect(t)
 			ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
-			for n := range 50 {
+			for n := range 150 { // takes 15 s to read
 				ingress.Cancel(t, fmt.Sprint("other", n))
 			}
 			openGate(t, nc)
@@ -243,7 +243,7 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 				}
 			}, func() {})
 			for range 2 {
-				launchNodeKit(t, "nats://"+slow, kitOptions{AckWaitMS: 2000})
+				launchNodeKit(t, "nats://"+slow, kitOptions{AckWaitMS: 10_000})
 			}
 			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
 				t.Errorf("it ended as %+v", final)

@@ -297,6 +297,8 @@ export async function run(nc, options, handler, stop) {
         taken++;
       }
       let began = 0;
+      let failing = false;
+      let lost = false;
       const begin = (/** @type {Message} */ msg) => {
         const last = msg.info.deliveryCount >= o.attempts;
         if (stop.aborted && !last) {
@@ -342,21 +344,21 @@ export async function run(nc, options, handler, stop) {
         }
         failed = 0;
       } catch (failure) {
+        failing = true;
         const gone = /consumer (deleted|not found)/i.test(reason(failure)); // the server says so to requests that wait
-        if ((++failed >= pullErrors || gone) && !nc.isClosed()) {
-          if (source.own) {
-            source.over = true;
-          } else {
-            await findAgain(source).catch(() => {}); // tried again after the next request
-          }
-        }
-        if (!nc.isClosed() && !deleted) {
-          await pause(250); // the server restarts, or has no leader
-        }
+        lost = (++failed >= pullErrors || gone) && !nc.isClosed();
       } finally {
         for (; taken > began; taken--) {
           places.leave();
         }
+      }
+      if (lost && source.own) {
+        source.over = true;
+      } else if (lost) {
+        await findAgain(source).catch(() => {}); // tried again after the next request
+      }
+      if (failing && !nc.isClosed() && !deleted) {
+        await pause(250); // the server restarts, or has no leader
       }
       if (began > 0) {
         wait = soonest;
@@ -374,9 +376,12 @@ export async function run(nc, options, handler, stop) {
    * @param {Source} source
    */
   async function findAgain(source) {
-    const now = await streamCreated(manager, group.stream_name);
     const before = await created;
-    if (now === undefined || before === undefined) {
+    if (before === undefined) {
+      return;
+    }
+    const now = await streamCreated(manager, group.stream_name);
+    if (now === undefined) {
       return;
     }
     if (now !== before) {

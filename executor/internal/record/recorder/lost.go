@@ -146,8 +146,8 @@ func (r *Recorder) endLostOnce(
 		pass.next = window.Since
 		retry.Sleep(ctx, slowest) // leave the database to others for half of the time
 	}
-	for _, consumer := range pass.skipped {
-		if !pass.unread[consumer.Stream] {
+	for ; len(pass.skipped) > 0; pass.skipped = pass.skipped[1:] {
+		if consumer := pass.skipped[0]; !pass.unread[consumer.Stream] {
 			if err := r.config.Redelivered(consumer); err != nil {
 				return 0, err
 			}

@@ -82,7 +82,7 @@ const copiedStartMsgIDPrefix = "again-"
 
 // maxSkippedCopies is the maximum number of copies that redeliverSkipped publishes at sequences
 // that a group skips, too.
-const maxSkippedCopies = 20_000
+const maxSkippedCopies = 1000
 
 // redeliverSkipped makes the groups of runners receive the messages that they would skip after a
 // stream was rolled back. If a group's acknowledgements are ahead of the whole stream, it rewinds
