@@ -64,9 +64,9 @@
 // far the registry is: CatchUp compares what the follower has applied from the copy with the last
 // sequence of the original. If the original's newest message is missing, for example after a power
 // cut, no message will show that everything is applied. A consumer with nothing more to deliver
-// shows it only if the stream that it reads had reached that sequence before it was created, which
-// the follower asks the copy, and if that stream is on one server. Otherwise the follower does not
-// count as current until the next change.
+// shows it only if its stream is on one server and had reached that sequence before the consumer
+// was created. The follower therefore asks the copy for its last sequence first. Otherwise the
+// follower does not count as current until the next change.
 //
 // The registry's identity (registry.InstallationKey) is the last record to be written when the
 // registry is created or restored. Without an identity, and while it states that a backup is being

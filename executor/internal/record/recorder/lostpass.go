@@ -27,10 +27,9 @@ const (
 
 // lostPass is one search for executions that no runner will end, and where the next one ends. A
 // search reads the executions from the newest to the oldest, in windows of their acceptance times:
-// what a power cut has lost is among the newest. It ends with the oldest execution that had not
-// ended in the search before: later ones alone can have been recorded since, or have not ended.
-// When the recorder's consumers were moved back, and every fullSearchInterval, it reads all
-// executions.
+// what a power cut has lost is among the newest. It stops at the oldest execution that the
+// previous search found unfinished, because all older ones have already ended. After the
+// recorder's consumers were moved back, and every fullSearchInterval, it reads all executions.
 type lostPass struct {
 	since   time.Time // it reads executions that were accepted since then; zero: all
 	until   time.Time // and before then; zero: it has read nothing
@@ -44,8 +43,8 @@ type lostPass struct {
 	skipped []SkippedConsumer // what Config.SkippedConsumers returned at its beginning
 }
 
-// begin begins the next search. late is when the oldest of the executions was accepted that the
-// search must read because they were recorded late; zero: there are none.
+// begin begins the next search. late is the acceptance time of the oldest execution that was
+// recorded late, which the search must therefore read. Zero means that there is none.
 func (p *lostPass) begin(now, late time.Time) {
 	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
 	p.unread = map[string]bool{}
@@ -103,7 +102,7 @@ func (p *lostPass) end() {
 	}
 }
 
-// lateRecords holds when the oldest of the executions was accepted that were recorded late.
+// lateRecords holds the acceptance time of the oldest execution that was recorded late.
 type lateRecords struct {
 	mu     sync.Mutex
 	oldest time.Time // zero: there are none
@@ -125,6 +124,6 @@ func (l *lateRecords) take() time.Time {
 	return l.oldest
 }
 
-// NoteRecordedLate makes the next search of EndLostExecutions read an execution that was accepted
-// then: it was recorded later than executions that a search has read.
+// NoteRecordedLate makes the next search of EndLostExecutions go back to the given acceptance time.
+// Call it for an execution that was recorded after a search had already passed that time.
 func (r *Recorder) NoteRecordedLate(accepted time.Time) { r.lateRecords.add(accepted) }
