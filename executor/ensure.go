@@ -114,7 +114,7 @@ func restorePlansPeriodically(
 		err := restore(trying)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
-			log.WithError(err).Warn("the plan catalog is not in the registry; it is tried again")
+			log.WithError(err).Warn("could not store the plan catalog in the registry; retrying")
 		}
 		failing = err != nil
 	}

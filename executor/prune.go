@@ -12,10 +12,10 @@ import (
 
 const (
 	pruneInterval = 10 * time.Minute
-	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. A database with a single
-	// writer can record only between two batches, so if a batch takes longer than
-	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records meanwhile; a batch there
-	// takes several round trips, and waits for the batch of another executor.
+	// minPruneBatch and maxPruneBatch limit the rows deleted in one batch. SQLite has a
+	// single writer and can record only between two batches, so if a batch takes longer than
+	// maxPruneBatchDuration, the next one is smaller. PostgreSQL records during a batch; a batch
+	// there takes several round trips, and waits for the batch of another executor.
 	maxPruneBatch         = 500
 	minPruneBatch         = 20
 	maxPruneBatchDuration = 25 * time.Millisecond
@@ -87,8 +87,7 @@ func pruneLoop(
 			began := time.Now()
 			n, err := batch(limit)
 			if err != nil && ctx.Err() == nil {
-				log.WithError(err).Warn("old " + what +
-					" were not deleted; it is tried again later")
+				log.WithError(err).Warn("could not delete old " + what + "; retrying later")
 			}
 			deleted += n
 			more = err == nil && n == limit

@@ -229,16 +229,16 @@ func tryWaiting(
 		ReadFlags:    ReadFlags{BodyTimeout: 50 * time.Millisecond, MaxInFlight: 100},
 		BufferFlags:  BufferFlags{MaxBufferedBytes: 1 << 20},
 	}, handler{
-		admission:  admission.New(snapshot, admission.NewLimits()),
-		ownStreams: snapshot.QueuesWithOwnStreams,
-		lease:      l,
-		publisher:  messages,
-		space:      storage.New(snapshot.AccountCount),
-		refused:    refused,
-		seen:       &seenSenders{},
-		probes:     probe.NewAnswerer(probe.NewKey()),
-		metrics:    newRequestMetrics(prometheus.NewRegistry()),
-		log:        log,
+		admission:            admission.New(snapshot, admission.NewLimits()),
+		queuesWithOwnStreams: snapshot.QueuesWithOwnStreams,
+		lease:                l,
+		publisher:            messages,
+		space:                storage.New(snapshot.AccountCount),
+		refused:              refused,
+		seen:                 &seenSenders{},
+		probes:               probe.NewAnswerer(probe.NewKey()),
+		metrics:              newRequestMetrics(prometheus.NewRegistry()),
+		log:                  log,
 	})
 	return h, token, messages, refused, logged
 }

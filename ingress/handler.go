@@ -34,12 +34,12 @@ type handler struct {
 	seen       senderCounter
 	filtered   filterCounter
 	waits      *await.Waits
-	// ownStreams returns the names of the queues that have their own streams.
-	ownStreams func() []string
-	probes     *probe.Answerer
-	metrics    *requestMetrics
-	tracer     trace.Tracer // nil means that tracing is off
-	log        *logrus.Logger
+	// queuesWithOwnStreams returns the names of the queues that have their own streams.
+	queuesWithOwnStreams func() []string
+	probes               *probe.Answerer
+	metrics              *requestMetrics
+	tracer               trace.Tracer // nil means that tracing is off
+	log                  *logrus.Logger
 	// sealer encrypts, for a trigger node, a secret that the node's provider has sent.
 	sealer func(workflowID, nodeID, secret string) ([]byte, error)
 

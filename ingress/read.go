@@ -13,7 +13,8 @@ import (
 // ID is determined only after the request has been verified.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	if !unknown && !h.mayHaveIDInBody(d) { // the ID's length is checked before the body
+	// The ID's length is checked before the body is read.
+	if !d.identified && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkDeliveryID(d); out != nil {
 			return out
 		}

@@ -31,9 +31,10 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 
 // countVerified counts a verified request of the node's sender, which may start nothing.
 func (h *handler) countVerified(d *delivery, now time.Time) {
-	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, d.senderPreset(),
+	preset := d.senderPreset()
+	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,
 		report.SenderRequestOutcome{VerifiedAt: now})
-	h.metrics.verified[d.senderPreset()].Inc()
+	h.metrics.verified[preset].Inc()
 }
 
 // countSenderDelivery counts a stored delivery of the node's sender.

@@ -22,7 +22,7 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	// workflow.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,      // 7, 8
-	(*handler).verifySender,   // 11, 12 and the signature, if the node has a sender
+	(*handler).verifySender,   // 11, 12 and the signature, if the node's sender verifies requests
 	(*handler).checkLimits,    // 9
 	(*handler).rejectInactive, // 10
 	(*handler).checkBody,      // 11, 12, 13

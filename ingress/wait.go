@@ -51,7 +51,7 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	out.waited = got
 	if wait != nil {
 		if out.duplicate {
-			wait.MarkRepeated(h.ownStreams())
+			wait.MarkRepeated(h.queuesWithOwnStreams())
 		}
 		h.wait(d, a, wait, got)
 	}

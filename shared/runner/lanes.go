@@ -397,14 +397,6 @@ func (r *runner) reserveSlot(ctx context.Context, msg jetstream.Msg) bool {
 	return false
 }
 
-// ignoreNoMessage returns nil for an error that only means that there is no message at the moment.
-func ignoreNoMessage(err error) error {
-	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
-		return nil
-	}
-	return err
-}
-
 // sleep sleeps for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

@@ -191,3 +191,11 @@ func (r *runner) isLastAttempt(msg jetstream.Msg) bool {
 	meta, err := msg.Metadata()
 	return err == nil && int(min(meta.NumDelivered, 1<<30)) >= r.Attempts
 }
+
+// ignoreNoMessage returns nil for an error that only means that there is no message at the moment.
+func ignoreNoMessage(err error) error {
+	if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+		return nil
+	}
+	return err
+}

@@ -58,7 +58,7 @@ type FilteredRequest struct {
 // TriggerSettings holds the settings of a trigger node that a patch can change.
 type TriggerSettings struct {
 	Name          string          `json:"name,omitempty" maxLength:"200" doc:"A name for people to read. hookstart does not interpret it."`
-	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"The sample payload: any JSON value except null, of at most 512 KiB. It is replaced as a whole; null removes it: the node then has none to run on."`
+	SamplePayload json.RawMessage `json:"samplePayload,omitempty" doc:"The sample payload: any JSON value except null, of at most 512 KiB. It is replaced as a whole; null removes it."`
 	Filter        json.RawMessage `json:"filter,omitempty" doc:"Which requests start an execution: an object of places and conditions. It is replaced as a whole; null removes it." example:"{\"ptr:/action\": \"opened\"}"`
 	OrderKey      string          `json:"orderKey,omitempty" doc:"The place of the order key in a request: header:Name, ptr:/json/pointer, form:field or query:name. Executions of the workflow with the same key run one after the other in each group of runners, in the order in which they were accepted. null removes it." example:"ptr:/order/id"`
 	Answer        *Answer         `json:"answer,omitempty" doc:"How the answer waits for the end of the execution. It is replaced as a whole; null removes it."`

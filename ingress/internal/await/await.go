@@ -365,8 +365,8 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 	return event.Progress.Status.Final()
 }
 
-// readFinalReport reads the stream and returns the final report of the execution, or nil if there
-// is none.
+// readFinalReport returns the final report of the execution, or nil if it finds none. It reads the
+// streams that may hold reports, and some of w.others.
 func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

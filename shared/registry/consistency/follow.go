@@ -232,7 +232,7 @@ func (f *Follower) run(ctx context.Context, consumer followedConsumer) {
 			attempt = 0
 			continue
 		case attempt == 0 && ctx.Err() == nil:
-			f.log.WithError(err).Warn("the registry cannot be followed; it is tried again")
+			f.log.WithError(err).Warn("could not follow the registry; retrying")
 		}
 		attempt++
 		if f.pauseBeforeRetry(ctx, connected, attempt) {

@@ -116,16 +116,6 @@ func WithStoreDeadline(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, storeDeadlineKey{}, at)
 }
 
-// untilStoreDeadline makes a call whose context ends at the time set by WithStoreDeadline.
-func untilStoreDeadline(ctx context.Context, call func(context.Context) error) error {
-	if by, ok := ctx.Value(storeDeadlineKey{}).(time.Time); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, by)
-		defer cancel()
-	}
-	return call(ctx)
-}
-
 // AwaitInForce waits until everything stored up to a revision is in force.
 func (e *Editor) AwaitInForce(ctx context.Context, revision uint64) error {
 	return e.awaitConfirmed(ctx, revision, storedRevisions{})

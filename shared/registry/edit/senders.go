@@ -355,7 +355,7 @@ func (e *Editor) changeSender(
 		if shown := newlyShownSecret(before, node); shown != nil {
 			return 0, &InvalidError{
 				"settings.header",
-				fmt.Sprintf("the node's %s names the header %s, and what it names is shown: "+
+				fmt.Sprintf("the node's %s uses the header %s, which would expose the secret: "+
 					"choose another header, or change the %[1]s first", shown.setting,
 					shown.header),
 			}

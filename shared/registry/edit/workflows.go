@@ -348,7 +348,7 @@ func (e *Editor) upsertWorkflow(
 			return 0, err
 		}
 		if spec.BeforeAccountChange != nil && (!ok || have.Record.AccountID != w.AccountID) {
-			if err := untilStoreDeadline(ctx, spec.BeforeAccountChange); err != nil {
+			if err := spec.BeforeAccountChange(ctx); err != nil {
 				return 0, err
 			}
 		}
@@ -412,8 +412,8 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 		if shown := newlyShownSecret(have, &node); shown != nil {
 			problems = append(problems, &InvalidError{
 				fmt.Sprintf("triggers[%d].%s", i, shown.setting),
-				fmt.Sprintf("the header %s holds the secret of the node's sender, and what the %s "+
-					"names is shown", shown.header, shown.setting),
+				fmt.Sprintf("the header %s holds the secret of the node's sender, and the %s would "+
+					"expose it", shown.header, shown.setting),
 			})
 		}
 		nodes = append(nodes, node)

@@ -115,7 +115,7 @@ func (p *postedForm) bulkMessage(r *http.Request, result bulkResult) string {
 	sentences := []string{strings.Join(done, ", ") + "."}
 	for _, left := range result.left {
 		code := strings.ReplaceAll(left.Code, "_", " ")
-		sentences = append(sentences, fmt.Sprintf("%d not: %s.", left.Count, code))
+		sentences = append(sentences, fmt.Sprintf("%d skipped: %s.", left.Count, code))
 	}
 	switch {
 	case result.more && sum > before:

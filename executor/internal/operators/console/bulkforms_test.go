@@ -139,7 +139,7 @@ func TestManyDeadLettersWithoutJavaScript(t *testing.T) {
 	r.check(s.DeleteMsg(t.Context(), record.StreamSequence))
 	asked = r.ask(page, retry, "Retry all that match?", nil, session)
 	if said := r.done(r.press(asked, yes, session), session); said !=
-		"1 retried. 1 not: input expired." {
+		"1 retried. 1 skipped: input expired." {
 		t.Error(said)
 	}
 	want("after the rest was retried", messages+2, second, invoice, latest)
@@ -234,9 +234,9 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 		path, done string
 		started    uint64
 	}{
-		{"/workflows/orders?status=rejected&within=1h", "2 run again. 1 not: body not kept.", 2},
-		{"/executions?of=orders&status=rejected", "0 run again. 1 not: body not kept.", 0},
-		{"/executions?account=on-free&status=rejected", "1 run again. 1 not: body not kept.", 1},
+		{"/workflows/orders?status=rejected&within=1h", "2 run again. 1 skipped: body not kept.", 2},
+		{"/executions?of=orders&status=rejected", "0 run again. 1 skipped: body not kept.", 0},
+		{"/executions?account=on-free&status=rejected", "1 run again. 1 skipped: body not kept.", 1},
 	} {
 		asked := r.ask(r.get(list.path, session), "data-replay-all-do", question, nil, session)
 		if a := r.press(asked, yes, viewer); a.status != http.StatusForbidden {

@@ -293,7 +293,7 @@ func (e *Events) storageStates(ctx context.Context) (map[string]subjectState, er
 		})
 	}
 	asking.Wait()
-	e.logFailure(ctx, "how full a stream is cannot be looked up; it is tried again", unanswered)
+	e.logFailure(ctx, "could not look up how full a stream is; retrying", unanswered)
 	return all, nil
 }
 

@@ -37,8 +37,8 @@ type ExecutionInput struct {
 }
 
 // makeEvents replaces stored causes with events. It returns when no causes are left, or when all
-// remaining ones must wait for a later event. However many causes of some accounts and kinds wait,
-// it reaches those of all others.
+// remaining ones must wait for a later event. Accounts and kinds whose causes wait do
+// not keep it from those of others, however many wait.
 func (e *Events) makeEvents(ctx context.Context) error {
 	var waiting []store.CauseGroup
 	for {
@@ -67,7 +67,7 @@ func (e *Events) makeEvents(ctx context.Context) error {
 }
 
 // decideEvents returns the events for the given causes, and the IDs of the causes that these events
-// report or that are dropped. It also returns the groups of those that wait. decided holds the
+// report or that it drops. It also returns the groups whose causes wait. decided holds the
 // events of the last window.
 func (e *Events) decideEvents(
 	now time.Time, causes []store.EventCause, decided []store.Event,

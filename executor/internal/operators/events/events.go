@@ -134,10 +134,8 @@ func shortened(text string) string {
 // Run decides and publishes events until the context is done.
 func (e *Events) Run(ctx context.Context) {
 	e.runPeriodically(ctx, publishInterval, func(ctx context.Context) {
-		e.logFailure(ctx, "operator events were not decided; it is tried again",
-			e.makeEvents(ctx))
-		e.logFailure(ctx, "operator events were not published; it is tried again",
-			e.publish(ctx))
+		e.logFailure(ctx, "could not decide operator events; retrying", e.makeEvents(ctx))
+		e.logFailure(ctx, "could not publish operator events; retrying", e.publish(ctx))
 	})
 }
 
@@ -151,8 +149,7 @@ func (e *Events) WatchConditions(ctx context.Context) {
 		if leads && err == nil {
 			err = e.updateConditions(ctx, now)
 		}
-		e.logFailure(ctx, "conditions of operator events were not looked for; it is tried again",
-			err)
+		e.logFailure(ctx, "could not check the conditions of operator events; retrying", err)
 	})
 }
 

@@ -228,7 +228,7 @@ func (k *Keyring) deleteExpired(ctx context.Context) {
 			continue
 		}
 		if err := k.editor.DeleteAPIKey(ctx, key.ID); err != nil && ctx.Err() == nil {
-			k.log.WithError(err).Warn("expired keys were not deleted; it is tried again later")
+			k.log.WithError(err).Warn("could not delete expired keys; retrying later")
 			return
 		}
 	}

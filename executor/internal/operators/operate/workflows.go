@@ -179,9 +179,10 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// earlierAccount deletes what is stored about requests to a workflow, without an account, if one
-// call creates the workflow or moves it to another account. It does so twice. If the call stores
-// the change but fails, a repeated call finds nothing to change, and does not delete anything.
+// earlierAccount deletes the records of a workflow's requests, which do not name an account, when a
+// call creates the workflow or moves it to another account: the new account must not see them. It
+// deletes them before the change is stored, because a call that is repeated after the change was
+// stored finds nothing to change, and again after it, because requests arrive meanwhile.
 type earlierAccount struct {
 	service    *Service
 	workflowID string

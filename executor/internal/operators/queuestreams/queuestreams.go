@@ -493,7 +493,7 @@ func (m *Mover) abortMove(
 	_, lagging := errors.AsType[*consistency.LaggingError](because)
 	if lagging || errors.Is(because, context.DeadlineExceeded) {
 		m.config.Log.WithField("queue",
-			queue).WithError(because).Warn("the queue could not move in time; it is tried again")
+			queue).WithError(because).Warn("the queue could not move in time; retrying")
 		return errRestartMove
 	}
 	return because

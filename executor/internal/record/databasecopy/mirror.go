@@ -43,7 +43,7 @@ func (c *RegistryCopy) mirror(ctx context.Context, bucket string) {
 		if !begunAnew && !errors.Is(err, errNotRestored) && time.Since(logged) > time.Minute {
 			logged = time.Now()
 			c.Log.WithError(err).WithField("bucket",
-				bucket).Warn("the registry is not copied into the database; it is tried again")
+				bucket).Warn("could not copy the registry into the database; retrying")
 		}
 		retry.Sleep(ctx, retryDelay)
 	}

@@ -111,8 +111,8 @@ func (r *Recorder) handleRefused(ctx context.Context, e *entry, why error) {
 	if _, _, err := r.apply(ctx, aside); err != nil {
 		if ctx.Err() == nil {
 			r.log.WithError(err).WithField("stream_sequence",
-				e.meta.Sequence.Stream).Error("what the database refuses could not be put aside; " +
-				"it is tried again")
+				e.meta.Sequence.Stream).Error("could not put aside a message that the database " +
+				"refuses; retrying")
 		}
 		return
 	}

@@ -85,7 +85,7 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 		why = newer.Error()
 	}
 	d.ready.MarkNotReady("database",
-		why+"; it is tried again, and the stream keeps what is not recorded")
+		why+"; the recorder retries, and the stream keeps what is not recorded")
 	if d.since.IsZero() {
 		d.since = now
 	}
@@ -95,8 +95,8 @@ func (d *databaseHealth) noteFailure(loop databaseLoop, err error) {
 	}
 	d.said, d.told = now, true
 	d.log.WithError(err).WithField("attempts", d.attempts).
-		Warn("the database does not record; it is tried again for as long as it takes, and the " +
-			"stream keeps what is not recorded")
+		Warn("the database does not record; retrying until it does; the stream keeps what is " +
+			"not recorded")
 }
 
 // isFailing reports whether a loop's last attempt failed.

@@ -92,8 +92,8 @@ func (r *Recorder) EndLostExecutions(ctx context.Context) {
 				time.Since(said) >= logInterval {
 				level, said = logrus.WarnLevel, time.Now()
 			}
-			r.log.WithError(err).Log(level, "executions that no runner will end could not be "+
-				"looked for; it is tried again")
+			r.log.WithError(err).Log(level, "could not look for executions that no runner will "+
+				"end; retrying")
 			retry.Sleep(ctx, time.Second)
 		}
 		timer := time.NewTimer(every)

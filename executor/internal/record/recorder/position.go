@@ -191,8 +191,8 @@ func (r *Recorder) watchForDataLoss(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			r.log.WithError(err).Debug("the database could not be compared with the streams; it " +
-				"is tried again")
+			r.log.WithError(err).Debug("could not compare the database with the streams; " +
+				"retrying")
 			retry.Sleep(ctx, time.Second)
 		}
 	}

@@ -49,7 +49,7 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 }
 
 // errRegistry means that a report waits for the registry, and not for the database.
-var errRegistry = errors.New("the registry could not be asked, or changed")
+var errRegistry = errors.New("the registry could not be read or changed")
 
 // applyReport applies a report. It retries until it succeeds, until it is clear that it can never
 // succeed, or until the context is done.
@@ -72,7 +72,7 @@ func (r *Recorder) applyReport(ctx context.Context, msg jetstream.Msg) {
 		case errors.Is(err, errRegistry):
 			if time.Since(said) >= logInterval {
 				said = time.Now()
-				r.log.WithError(err).Warn("a report is not applied; it is tried again")
+				r.log.WithError(err).Warn("could not apply a report; retrying")
 			}
 			retry.Sleep(ctx, backoff(failures))
 			continue

@@ -134,8 +134,8 @@ func (r *Recorder) redeliverSkipped(ctx context.Context, p *consumerPosition) er
 	if copied > 0 {
 		r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Add(float64(copied))
 		r.log.WithFields(logrus.Fields{"executions": copied, "first": p.replaced, "last": last}).
-			Error("the stream was taken back, and runners have passed over new starts; they are " +
-				"given copies of these")
+			Error("the stream lost messages, and runners skipped new starts; they are given " +
+				"copies of these")
 	}
 	return nil
 }
@@ -152,16 +152,16 @@ func (r *Recorder) rewindRunners(
 	_, err = r.js.ResetConsumerToSequence(ctx, p.name, g.consumer, p.replaced)
 	if refused := new(jetstream.APIError); errors.As(err, &refused) &&
 		refused.ErrorCode == jetstream.JSErrCodeConsumerInvalidReset {
-		log.Error("the stream was taken back behind what runners have acknowledged; the server " +
-			"cannot move their consumer back, so it passes over new starts")
+		log.Error("the stream lost messages that runners had acknowledged; the server cannot " +
+			"rewind their consumer, so it skips new starts")
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("rewind the consumer %s to %d: %w", g.consumer, p.replaced, err)
 	}
 	r.metrics.rewinds.WithLabelValues(rewindCauseRunners).Inc()
-	log.Error("the stream was taken back behind what runners have acknowledged; their consumer " +
-		"is moved back to its end")
+	log.Error("the stream lost messages that runners had acknowledged; their consumer was " +
+		"rewound to its end")
 	return true, nil
 }
 

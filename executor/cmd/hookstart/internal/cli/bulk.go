@@ -170,7 +170,7 @@ func (s *session) repeatBulkCall(
 		if more {
 			return &hintError{
 				errors.New("more may match, but the last call ran out of time before them"),
-				"--since leaves out the oldest",
+				"use --since to leave out the oldest ones",
 			}
 		}
 		return nil
@@ -181,7 +181,7 @@ func (s *session) printBulkTotal(total int, what string, left []api.Left) error 
 	parts := []string{fmt.Sprintf("%d %s", total, what)}
 	for _, l := range left {
 		parts = append(parts,
-			fmt.Sprintf("%d not: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
+			fmt.Sprintf("%d skipped: %s", l.Count, strings.ReplaceAll(l.Code, "_", " ")))
 	}
 	return s.printLine("%s", strings.Join(parts, "; "))
 }

@@ -123,7 +123,7 @@ func TestBulkCallThatDoesNothingFails(t *testing.T) {
 	})
 	retry := []string{"dead-letter", "retry", "--all"}
 	code, stdout, stderr := run(t.Context(), t, api, retry...)
-	if code != 1 || stdout != "3 retried; 9 not: input expired\n" || calls.Load() != 2 ||
+	if code != 1 || stdout != "3 retried; 9 skipped: input expired\n" || calls.Load() != 2 ||
 		!strings.Contains(stderr, "hookstart: more may match") {
 		t.Errorf("%d after %d calls\n%s%s", code, calls.Load(), stdout, stderr)
 	}
