@@ -279,7 +279,8 @@ func (w *Watcher) setDelivered(
 	return nil
 }
 
-// groupConsumers returns the consumers of a stream, except those of the executors.
+// groupConsumers returns the consumers of a stream, except those of the executors and those that
+// need no acknowledgements: a backup, for example, reads messages without starting executions.
 func (w *Watcher) groupConsumers(
 	ctx context.Context, streamName string,
 ) (consumers []*jetstream.ConsumerInfo, err error) {
@@ -299,7 +300,9 @@ func (w *Watcher) groupConsumers(
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", name, err)
 		}
-		consumers = append(consumers, consumer.CachedInfo())
+		if consumer.CachedInfo().Config.AckPolicy != jetstream.AckNonePolicy {
+			consumers = append(consumers, consumer.CachedInfo())
+		}
 	}
 	if err := names.Err(); err != nil {
 		return nil, fmt.Errorf("consumers of %s: %w", streamName, err)
