@@ -529,8 +529,8 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// openStore opens the database. It waits for a PostgreSQL server until starting is done. A
-// migration may take longer than that: it ends with ctx only.
+// openStore opens the database. While a PostgreSQL server is unavailable, it tries again until the
+// context starting is done. A migration may take longer: only ctx cancels it.
 func (c *Config) openStore(ctx, starting context.Context) (store.Store, error) {
 	path, isSQLite := strings.CutPrefix(c.DatabaseURL, sqliteURLPrefix)
 	if !isSQLite {

@@ -32,7 +32,7 @@ type handler struct {
 	duplicates *report.DuplicateCounter
 	refused    refusalCounter
 	seen       senderCounter
-	filtered   filterCounter
+	filtered   filteredCounter
 	waits      *await.Waits
 	// queuesWithOwnStreams returns the names of the queues that have their own streams.
 	queuesWithOwnStreams func() []string
@@ -95,9 +95,9 @@ type refusalCounter interface {
 	Count(workflowID, code string, request stream.RefusedRequest)
 }
 
-// filterCounter counts requests that did not match their node's filter. It is implemented by
+// filteredCounter counts requests that did not match their node's filter. It is implemented by
 // *report.FilteredCounter.
-type filterCounter interface {
+type filteredCounter interface {
 	Count(workflowID, nodeID string, request stream.FilteredRequest)
 }
 

@@ -63,7 +63,8 @@ func start(t *testing.T, options ...func(*ingress.Config)) *fixture {
 // publicURL is the URL that senders use to reach the ingress.
 const publicURL = "https://hooks.example.com"
 
-// defaults returns a configuration that only sets addresses.
+// defaults returns the default configuration, except for the addresses: it listens on free local
+// ports and connects to natsURL.
 func defaults(tb testing.TB, natsURL string) ingress.Config {
 	tb.Helper()
 	var c ingress.Config

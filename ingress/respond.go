@@ -270,7 +270,7 @@ func (h *handler) respondAccepted(d *delivery, executionID string, duplicate boo
 	header := w.Header()
 	header["Content-Type"], header["Cache-Control"] = contentTypeJSON, noStoreHeader
 	d.idOut[0] = executionID
-	// net/http copies headers when the body is written.
+	// net/http copies the headers in Write, so d can be reused afterwards.
 	header[webhook.HeaderExecutionID] = d.idOut[:]
 	h.extendWriteDeadline(w, e)
 	_, _ = w.Write(body)

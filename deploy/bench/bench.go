@@ -215,9 +215,9 @@ func (s *session) install(ctx context.Context) error {
 	return nil
 }
 
-// lostStartSearchDelay is the time after which a new executor has certainly finished its search for
+// lostStartSearchWait is the time after which a new executor has certainly finished its search for
 // lost starts. It searches once, 10 s after it was started.
-const lostStartSearchDelay = 12 * time.Second
+const lostStartSearchWait = 12 * time.Second
 
 // awaitLostStartSearch waits until the executors have searched the stream for lost starts. They
 // must do so before the first turn. The stream is purged after each turn, so a search during a
@@ -227,7 +227,7 @@ func (s *session) awaitLostStartSearch(ctx context.Context) error {
 		return nil
 	}
 	s.line.Show("waiting until the executors have looked for lost starts")
-	retry.Sleep(ctx, lostStartSearchDelay)
+	retry.Sleep(ctx, lostStartSearchWait)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

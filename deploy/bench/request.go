@@ -34,7 +34,7 @@ type request struct {
 	first    uint64 // number of the first workflow
 	// signed signs the request. nil means that the request is not signed and has its delivery ID in
 	// a header.
-	signed *stripeSignature
+	signed *stripeSigner
 }
 
 // workflowDigits is the number of hexadecimal digits at the end of every workflow's ID.

@@ -39,8 +39,8 @@ func (c *Scale) validate() error {
 		checkRange("cpu", c.CPU, 0, 16))
 }
 
-// numServers is the number of NATS servers in a cluster, and of Scale's queues with a separate
-// stream.
+// numServers is the number of NATS servers in a cluster. Scale has as many workflows and
+// generators, and as many queues if their streams have one replica.
 const numServers = 3
 
 // cluster is an installation whose NATS servers have limited CPU.

@@ -18,15 +18,15 @@ import (
 // stripeSecret is the secret that signs the requests of the variant hookstart-stripe.
 const stripeSecret = "whsec_of-the-bench" //nolint:gosec // it opens nothing
 
-// stripeSignature signs a request as Stripe does. The delivery ID is in the body.
-type stripeSignature struct {
+// stripeSigner signs a request as Stripe does. The delivery ID is in the body.
+type stripeSigner struct {
 	mac  hash.Hash
 	body []byte // the body, a part of the request's text
 	time []byte // the parts of the request's text that hold the time and the signature
 	hex  []byte
 }
 
-func (s *stripeSignature) sign() {
+func (s *stripeSigner) sign() {
 	copy(s.time, strconv.FormatInt(time.Now().Unix(), 10))
 	s.mac.Reset()
 	for _, part := range [][]byte{s.time, {'.'}, s.body} {
@@ -49,7 +49,7 @@ func newStripeRequest(to target, bodyBytes int) request {
 	start := signature + 2*sha256.Size + len("\r\n\r\n")
 	return request{
 		text: whole, id: whole[start+len(id) : start+len(id)+deliveryIDLength],
-		signed: &stripeSignature{
+		signed: &stripeSigner{
 			mac:  hmac.New(sha256.New, []byte(stripeSecret)),
 			body: whole[start:],
 			time: whole[len(head) : len(head)+timeLength],

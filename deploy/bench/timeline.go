@@ -77,9 +77,9 @@ func readTimeline(in io.Reader) (*timeline, error) {
 		return nil, err
 	}
 	t := &timeline{goroutines: map[trace.GoID]*goroutine{}}
-	open := map[rangeID]int64{} // start times of the ranges that have not ended
-	var shift int64             // from the trace's clock to the monotonic one; 0 if they agree
-	synced := false             // whether shift is known
+	open := map[traceRangeID]int64{} // start times of the ranges that have not ended
+	var shift int64                  // from the trace's clock to the monotonic one; 0 if they agree
+	synced := false                  // whether shift is known
 	var events []trace.Event
 	for {
 		e, err := r.ReadEvent()
@@ -128,12 +128,13 @@ func readTimeline(in io.Reader) (*timeline, error) {
 	return t, nil
 }
 
-type rangeID struct {
+// traceRangeID identifies a range of the execution trace that has begun and not ended.
+type traceRangeID struct {
 	name  string
 	scope trace.ResourceID
 }
 
-func rangeOf(e trace.Event) rangeID { return rangeID{e.Range().Name, e.Range().Scope} }
+func rangeOf(e trace.Event) traceRangeID { return traceRangeID{e.Range().Name, e.Range().Scope} }
 
 func (t *timeline) addRange(e trace.Event, from, to int64) {
 	s := span{from: from, to: to}

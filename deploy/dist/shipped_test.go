@@ -45,11 +45,11 @@ func makeAll(checkout, folder, version string, wrapper ...string) error {
 	return nil
 }
 
-// anotherUser returns a command prefix that runs the command after it as the user nobody, with a
-// different umask, time zone and home folder. That user shares the Go caches with the current one,
-// so it keeps root's right to read and write everything. The securebit extends this to access(2),
-// which git uses to look for files. Without the program setpriv, or if the current user is not
-// root, the prefix changes only the umask and the time zone.
+// anotherUser returns a prefix for a command, which runs it as the user nobody with a different
+// umask, time zone and home folder. nobody keeps root's capabilities to read and write every file,
+// because it uses the current user's Go caches. The securebit no_setuid_fixup makes access(2), with
+// which git looks for files, respect these capabilities. Without the program setpriv, or if the
+// current user is not root, the prefix changes only the umask and the time zone.
 func anotherUser(t *testing.T) []string {
 	t.Helper()
 	shell := []string{"sh", "-c", `umask 077 && exec env TZ=Pacific/Auckland "$@"`, "sh"}
@@ -67,9 +67,8 @@ func anotherUser(t *testing.T) []string {
 	return append(args, shell...)
 }
 
-// withoutNetwork returns a command prefix that runs the command after it without a network. If the
-// current user is not root, or the system has no namespaces, the prefix only keeps Go from
-// downloading.
+// withoutNetwork returns a prefix for a command, which runs it without a network. If the current
+// user is not root, or the system has no namespaces, the prefix only keeps Go from downloading.
 func withoutNetwork(t *testing.T) []string {
 	t.Helper()
 	off := []string{"env", "GOPROXY=off"}

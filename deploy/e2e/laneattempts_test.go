@@ -278,7 +278,9 @@ func holdNewer(
 	h.ingress.MoveToSharedStream(t, orderedQueue)
 	h.newer = h.ingress.Start(t, post)
 	h.older = takeFirst(t, h.js, stream.Layout{Own: true})
-	// The shared stream seems to be the older one until its message has been delivered.
+	// The faked queue record first makes the runner take the shared stream for the older one, so
+	// that it fetches that stream's message. Once the message has been delivered, the record says
+	// that the queue's own stream is the older one, so the runner holds the message.
 	arrived := false
 	answerSettings(t, nc, stream.Layout{}, func(delivered bool) stream.QueueStreamPhase {
 		if arrived = arrived || delivered; arrived {

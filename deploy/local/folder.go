@@ -139,8 +139,8 @@ func startNATS(c Config, log logrus.FieldLogger) (*embednats.Server, error) {
 // executions. The file is kept until the executor has redelivered those starts to the runners.
 const skippedConsumersFolder = "passed-over"
 
-// skippedConsumerFile returns the file of a consumer in skippedConsumersFolder. Its name is that of
-// the consumer, with the stream and a dot in front of it unless that is the shared stream.
+// skippedConsumerFile returns the path of a consumer's file in skippedConsumersFolder. The file is
+// named CONSUMER, or STREAM.CONSUMER if the consumer is not on the shared stream.
 func skippedConsumerFile(dataDir string, c executor.SkippedConsumer) string {
 	name := c.Consumer
 	if c.Stream != stream.ExecutionsName {

@@ -162,8 +162,9 @@ func (p *posting) awaitAccepted(t *testing.T, more int) {
 	}
 }
 
-// checkStored checks that each acknowledged execution is stored exactly once, and recorded before
-// the duration within has passed. It returns the markers of the stored executions.
+// checkStored waits up to within until the streams are recorded, and then checks that each
+// acknowledged execution is stored and recorded exactly once. It returns the markers of all stored
+// executions.
 func checkStored(
 	t *testing.T, i *installation, requests []posted, within time.Duration,
 ) map[string]bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/hookstart/hookstart/shared/execution"
 )
 
-// The ledger of a takeover distinguishes losses that no copy could have prevented from those of
-// executions that the copy should have contained.
+// Among the lost executions of a takeover, the ledger marks those that the copy should have
+// contained.
 func TestCountOfATakeover(t *testing.T) {
 	t.Parallel()
 	killed := time.Now()

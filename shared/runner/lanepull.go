@@ -27,8 +27,8 @@ type lanePull struct {
 // errNoResponse means that the server has not responded to a lanePull yet.
 var errNoResponse = errors.New("no response yet")
 
-// newLanePull sends a request to a consumer. The caller must call next or finish until one of them
-// returns something else than errNoResponse.
+// newLanePull sends a request to a consumer. The caller must call next until it returns anything
+// but errNoResponse, or call finish.
 func newLanePull(nc *nats.Conn, consumer *jetstream.ConsumerInfo) (*lanePull, error) {
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {

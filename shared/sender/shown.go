@@ -74,9 +74,9 @@ func SecretHeaders(preset string, settings map[string]string) []string {
 	return s.drop
 }
 
-// SecretInBody reports whether requests of a preset contain the secret outside the headers. It is
-// then usually in the body, which is recorded and forwarded.
-func SecretInBody(preset string) bool {
+// SecretOutsideHeaders reports whether requests of a preset contain the secret outside the headers.
+// It is then usually in the body, which is recorded and forwarded.
+func SecretOutsideHeaders(preset string) bool {
 	e, err := findEntry(preset)
 	return err == nil && slices.ContainsFunc(e.Verify, func(m methodSpec) bool {
 		return m.Scheme == schemeStatic && !strings.HasPrefix(m.Signature, "header:")

@@ -51,7 +51,7 @@ func (m *method) signedView(r *Request) *Request {
 	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
 	switch {
 	// The names and values of the form are signed, not the bytes of the body.
-	case m.scheme == schemeTwilio && r.queryOfURL(bodyHashParam) == "":
+	case m.scheme == schemeTwilio && r.signedURLParam(bodyHashParam) == "":
 		f := parseForm(string(r.Body))
 		view.form, view.document = &f, new(gjson.Result)
 	case m.scheme == schemeTwilio || m.message.has(partBody):

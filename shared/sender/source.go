@@ -226,7 +226,10 @@ func arrayIndex(token string) (int, bool) {
 // condition requires that a source in a request has a certain value, any value, or no value.
 type condition struct {
 	source valueSource
-	value  string // "*" means any non-empty value; "" means no value
+	// value is the required value. "*" means any value: a non-empty text or, at a JSON pointer,
+	// anything but null. "" means that the source is absent or an empty text; at a JSON pointer,
+	// nothing, not even null or "".
+	value string
 }
 
 func compileConditions(when map[string]string) ([]condition, error) {

@@ -22,7 +22,7 @@ const bodyHashParam = "bodySHA256"
 // twilioSignatures returns nil.
 func twilioSignatures(secret []byte, r *Request) [][]byte {
 	var tail []byte
-	if claimed := r.queryOfURL(bodyHashParam); claimed != "" {
+	if claimed := r.signedURLParam(bodyHashParam); claimed != "" {
 		sum := sha256.Sum256(r.Body)
 		given, err := hex.DecodeString(claimed)
 		if err != nil || subtle.ConstantTimeCompare(sum[:], given) != 1 {
@@ -45,8 +45,8 @@ func twilioSignatures(secret []byte, r *Request) [][]byte {
 	return sums
 }
 
-// queryOfURL returns the first value of a parameter of the signed URL, or "" if there is none.
-func (r *Request) queryOfURL(name string) string {
+// signedURLParam returns the first value of a parameter of the signed URL, or "" if there is none.
+func (r *Request) signedURLParam(name string) string {
 	_, query, _ := strings.Cut(r.URL, "?")
 	for _, f := range parseForm(query).fields {
 		if f.name == name {

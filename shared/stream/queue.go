@@ -45,9 +45,9 @@ const defaultMaxAckPending = 10_000
 // every pause.
 var endlessPauseEnd = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// operatorPauseMark is added to the end time of a pause by an operator. It distinguishes such a
-// pause from others, for example one during the restoring of a backup, whose end time is a whole
-// microsecond.
+// operatorPauseMark is added to the end time of a pause that an operator has set. The end times of
+// other pauses, such as the one while a backup is restored, are whole microseconds, so the extra
+// nanosecond tells them apart.
 const operatorPauseMark = time.Nanosecond
 
 // QueueSettings holds the settings that an operator has stored for a queue. The zero value means no

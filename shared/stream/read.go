@@ -100,7 +100,9 @@ func lastSequence(
 			last, isEnd = max(last, msg.Sequence), true
 		}
 	}
-	if all && last == 0 { // NATS looks for the newest sequence only
+	// For >, NATS tries only the stream's last sequence, and finds nothing if that message was
+	// deleted.
+	if all && last == 0 {
 		last = state.LastSeq
 	}
 	return last, isEnd, nil

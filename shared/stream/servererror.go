@@ -18,7 +18,7 @@ const (
 	CodeInvalidConfig         = 10052
 	CodeMessageTooLong        = 10054 // it exceeds the stream's max_msg_size
 	CodeNoCluster             = 10074
-	CodeStoreFailed           = 10077 // a limit of the stream, or the disk
+	CodeStoreFailed           = 10077 // a limit of the stream is reached, or its storage failed
 	CodeRollup                = 10111 // Nats-Rollup is not allowed, or has a wrong value
 	// CodeStreamOffline and CodeStreamOfflineReason, whose text names a reason, refuse a request
 	// about a stream whose servers are all down, or cannot run it. Their status is 500.

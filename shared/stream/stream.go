@@ -231,7 +231,7 @@ func addMissingSubjects(
 	_, err := js.UpdateStream(ctx, have)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok &&
 		uint16(api.ErrorCode) == CodeInvalidConfig {
-		// For example, the stream may already have a wildcard that contains the subject.
+		// For example, the stream may already have a wildcard that covers the subject.
 		return settingsMismatch(want.Name, []string{
 			fmt.Sprintf("it lacks the subjects %s, which cannot be added: %s",
 				strings.Join(missing, " "), api.Description),

@@ -313,8 +313,9 @@ func checkPod(t *testing.T, name string, pod corev1.PodSpec) {
 	if c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("%s: the liveness probe does not ask /healthz", name)
 	}
-	// Otherwise a server that recovers large streams, or an executor that migrates the database, is
-	// killed, and begins again each time. An ingress has nothing that takes so long.
+	// Without a startup probe that allows an hour, a server that recovers large streams, or an
+	// executor that migrates the database, would be killed and start over each time. An ingress
+	// does nothing that takes so long.
 	if probe := c.StartupProbe; name != "ingress" && (probe == nil ||
 		time.Duration(probe.PeriodSeconds*probe.FailureThreshold)*time.Second < time.Hour) {
 		t.Errorf("%s: the startup probe ends the container within an hour", name)

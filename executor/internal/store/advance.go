@@ -21,9 +21,9 @@ type StateUpdate struct {
 	CanceledAt time.Time // when it was canceled; zero if it was not
 }
 
-// ProgressIDs returns the execution IDs of progress steps in stored form, sorted and without
-// duplicates.
-func ProgressIDs(steps []execution.Progress) []string {
+// ProgressExecutionIDs returns the execution IDs of progress steps in stored form, sorted and
+// without duplicates.
+func ProgressExecutionIDs(steps []execution.Progress) []string {
 	ids := make([]string, len(steps))
 	for i, step := range steps {
 		ids[i] = SanitizeText(step.ID)

@@ -29,8 +29,10 @@ const RefusedReasonPrefix = "the database refuses it: "
 type AsideMessage struct {
 	StreamSequence uint64 // the sequence in the stream that stores messages with Subject
 	Subject        string
-	Reason         string    // for people; starts with RefusedReasonPrefix if it could be decoded
-	At             time.Time // when the stream stored the message
+	// Reason is for people. It starts with RefusedReasonPrefix if the message was decoded, but the
+	// database refused it.
+	Reason string
+	At     time.Time // when the stream stored the message
 }
 
 // MessageKey identifies a message put aside. A sequence alone is ambiguous, because there are

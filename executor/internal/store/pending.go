@@ -29,10 +29,10 @@ type PendingProgress struct {
 	execution.Progress
 }
 
-// UnmatchedProgressIDs returns, in stored form, the IDs of the progress steps whose records are not
-// in the batch.
-func UnmatchedProgressIDs(batch Batch) []string {
-	ids := ProgressIDs(batch.Progress)
+// UnmatchedProgressExecutionIDs returns, in stored form, the IDs of the executions that have
+// progress in the batch, but no new record in it.
+func UnmatchedProgressExecutionIDs(batch Batch) []string {
+	ids := ProgressExecutionIDs(batch.Progress)
 	own := make(map[string]bool, len(batch.New))
 	for _, r := range batch.New {
 		own[r.ID] = true

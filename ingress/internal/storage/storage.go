@@ -4,12 +4,13 @@
 //
 // # The rule
 //
-// The equal share is the stream's size divided by the number of accounts that hold something plus
-// one, for an account that is yet to come, but never by more than the number of accounts. While
-// less than nine tenths of the stream are used, nothing is refused. From then on, an account is
-// refused if it holds its share or more. In the last twentieth the share shrinks in proportion to
-// the free space, so that accounts below their share cannot use up the room of accounts that hold
-// even less. In an installation with one account, only the stream itself refuses messages.
+// The equal share is the stream's size divided by one more than the number of accounts that hold
+// something: the extra share is for an account that is yet to come. The divisor is never more than
+// the number of all accounts. While less than nine tenths of the stream is used, nothing is
+// refused. From then on, an account is refused if it holds its share or more. In the last twentieth
+// the share shrinks in proportion to the free space, so that accounts below their share cannot use
+// up the room of accounts that hold even less. In an installation with one account, only the stream
+// itself refuses messages.
 //
 // # Where the figures come from
 //
@@ -26,6 +27,7 @@
 // the sizes of bodies, and would be missing while the database is down. Counts stored by ingresses
 // would lose whatever a killed process has not written. Neither would notice that an operator has
 // purged messages.
+//
 // # How exact they are
 //
 // The sums are one or two seconds old. This ingress adds everything that it has counted since the

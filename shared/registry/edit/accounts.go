@@ -13,7 +13,7 @@ import (
 // other methods it does not wait for the other processes, because that would keep an executor that
 // has just started from becoming ready.
 func (e *Editor) PutPlans(ctx context.Context, catalog registry.Plans) error {
-	revision, err := e.tryStore(ctx, func(ctx context.Context) (uint64, error) {
+	revision, err := e.storeWithRetry(ctx, func(ctx context.Context) (uint64, error) {
 		have := e.directory.Plans()
 		if have.Record != nil && slices.Equal(have.Record, catalog) {
 			return have.Revision, errUnchanged

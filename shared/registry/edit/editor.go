@@ -127,7 +127,7 @@ func (e *Editor) storeAndConfirm(
 ) error {
 	stored := storedRevisions{}
 	ctx = context.WithValue(ctx, storedRevisionsKey{}, stored)
-	revision, err := e.tryStore(ctx, try)
+	revision, err := e.storeWithRetry(ctx, try)
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (e *Editor) storeAndConfirm(
 	return e.awaitConfirmed(ctx, revision, stored)
 }
 
-// tryStore calls try until it has stored the change or has been refused. A refusal that depends on
-// the directory counts only with a directory that is certainly current: tryStore then catches up
-// and calls try again. (The directory of a process that was frozen or disconnected from NATS may be
-// stale.) try gets a context that ends at the store deadline and notes what it stores. It returns
-// the revision that must be in force, even with errUnchanged. tryStore returns the revision from
-// the last call.
-func (e *Editor) tryStore(
+// storeWithRetry calls try until it has stored the change or has been refused. A refusal that
+// depends on the directory counts only with a directory that is certainly current: storeWithRetry
+// then catches up and calls try again. (The directory of a process that was frozen or disconnected
+// from NATS may be stale.) try gets a context that ends at the store deadline and notes what it
+// stores. It returns the revision that must be in force, even with errUnchanged. storeWithRetry
+// returns the revision from the last call.
+func (e *Editor) storeWithRetry(
 	ctx context.Context, try func(context.Context) (revision uint64, err error),
 ) (uint64, error) {
 	if by, ok := ctx.Value(storeDeadlineKey{}).(time.Time); ok {

@@ -6,7 +6,7 @@ import (
 )
 
 // directoryDependentError is a refusal that depends on the contents of the directory, which may be
-// stale: see tryStore.
+// stale: see storeWithRetry.
 type directoryDependentError interface {
 	error
 	dependsOnDirectory()

@@ -266,11 +266,11 @@ type nodeSecrets struct {
 	sample []byte // nil means that no sample payload was given
 }
 
-// storeSecretsAgain stores the secrets of new nodes again, once the workflow's record contains the
+// protectNewSecrets stores the secrets of new nodes again, once the workflow's record contains the
 // nodes. If an earlier node with the same name is being deleted at the same time, the deletion may
 // have deleted these secrets, too. In that case, this write restores them. Otherwise it changes
 // their revision, which makes a later deletion fail.
-func (e *Editor) storeSecretsAgain(
+func (e *Editor) protectNewSecrets(
 	ctx context.Context, workflowID string, added []nodeSecrets,
 ) error {
 	for _, node := range added {
@@ -418,7 +418,7 @@ func (e *Editor) deleteSecrets(ctx context.Context, workflowID string, nodeIDs [
 			continue
 		}
 		// If the node has been created again, there are two cases: the directory already contains
-		// it, or its secrets are about to get another revision (see storeSecretsAgain).
+		// it, or its secrets are about to get another revision (see protectNewSecrets).
 		if err := e.follower.CatchUp(ctx); err != nil {
 			return err
 		}

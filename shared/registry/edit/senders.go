@@ -433,7 +433,7 @@ func (s *senderBuilder) keepSecrets() {
 // changes. An operator who may change a sender does not necessarily know its secrets.
 func (s *senderBuilder) wouldRevealSecrets(kept bool) bool {
 	return kept && len(s.secrets) > 0 && s.before.Preset != s.preset.ID &&
-		sender.SecretInBody(s.preset.ID)
+		sender.SecretOutsideHeaders(s.preset.ID)
 }
 
 // replaceSecrets adds the given secrets in their order, without duplicates.

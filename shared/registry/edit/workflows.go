@@ -361,7 +361,7 @@ func (e *Editor) upsertWorkflow(
 		if err != nil {
 			return 0, err
 		}
-		return revision, e.storeSecretsAgain(ctx, id, added)
+		return revision, e.protectNewSecrets(ctx, id, added)
 	})
 	if err = e.deleteRemovedSecrets(ctx, id, dropped, err); err == nil {
 		err = e.checkAccountExists(ctx, w, created)

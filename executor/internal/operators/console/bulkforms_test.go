@@ -255,7 +255,8 @@ func TestRunManyAgainWithoutJavaScript(t *testing.T) {
 			t.Errorf("%s: the stream has %d messages, not %d", list.path, r.messages(), messages)
 		}
 	}
-	// A list without the form has not lost a filter.
+	// A post is refused if a list with its filters does not offer the form. It must not act on more
+	// executions than those filters select.
 	values := url.Values{
 		"listed-at": {time.Now().Format(time.RFC3339)}, "asked": {"0"}, "confirmed": {"yes"},
 	}

@@ -107,7 +107,8 @@ func TestRunAgainWithoutJavaScript(t *testing.T) {
 		t.Error("it does not say what was done")
 	}
 
-	// If the node has a sample payload, the page first asks what to run the execution again on.
+	// If the node has a sample payload, the page first asks whether to run on that or on the
+	// execution's own request.
 	r.check(r.SetSamplePayload(t.Context(), "orders", "node", []byte(`{"sample":true}`)))
 	a := r.press(list, `id="`+succeeded+`:run-again"`, session)
 	wantSays(t, a, http.StatusConflict, `aria-labelledby="again-title" open>`, "Run again on what?")

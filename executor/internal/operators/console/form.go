@@ -303,8 +303,8 @@ type savedResponse struct {
 	Started string `json:"started,omitempty"`
 	// Fields holds the values of fields that are different now, for a page that stays.
 	Fields map[string]string `json:"fields,omitempty"`
-	// Again is set if there is more to do: the script posts the form again, with these values of
-	// fields. Done then says how far it is.
+	// Again is set if there is more to do. The script then posts the form again, with these values
+	// in its fields, and Done says how much has been done so far.
 	Again map[string]string `json:"again,omitempty"`
 }
 

@@ -45,7 +45,8 @@ func (e *Events) makeEvents(ctx context.Context) error {
 		if exist, err := e.config.Store.HasEventCauses(ctx); err != nil || !exist {
 			return err
 		}
-		// With an outdated directory, decide could drop causes that an account has just selected.
+		// decideEvents drops causes of kinds that their account has not selected. With an outdated
+		// directory, these could include a kind that was just selected.
 		if err := e.config.Current(ctx); err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (e *Events) decideEvents(
 		}
 		target := e.targetWorkflow(g.AccountID, e.config.Directory.EventSubscription(g.AccountID))
 		if target == nil {
-			continue // it was just deleted; the next call drops the causes
+			continue // it was just deleted, or left the account; the next call drops the causes
 		}
 		parts := groupCauses(byGroup[g], n, now.Sub(last) >= eventGroupDelay)
 		if parts == nil {

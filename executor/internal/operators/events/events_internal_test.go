@@ -287,8 +287,8 @@ func (r *rig) decided(workflowID string, n int, at time.Time) {
 	}))
 }
 
-// A queue that takes no message does not stop the events of other queues, however many of its own
-// events are older, and even if its events wait until everything in its streams is recorded.
+// A queue whose stream is full does not hold up the events of other queues, even if it has many
+// older events. Neither does a queue whose events wait until its streams are recorded.
 func TestAFullQueueStopsNoOther(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -452,8 +452,8 @@ func TestAStormMakesFewEvents(t *testing.T) {
 	}
 }
 
-// The waiting causes of an account do not delay the events of another one, however many and old
-// they are.
+// However many occurrences of one account wait to be reported, and however old they are, they do
+// not delay the events of another account.
 func TestAStormDelaysNoOtherAccount(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})
@@ -590,7 +590,7 @@ func TestARefusedSenderAndItsEnd(t *testing.T) {
 	)
 	r.lookAt(now)
 	seen(store.SenderActivity{VerifiedAt: now.Add(time.Second)})
-	r.lookAt(now.Add(2 * time.Second)) // further requests may still be refused
+	r.lookAt(now.Add(2 * time.Second)) // too early after the refusal to count as recovered
 	if i := r.wantKinds(registry.EventSenderRefused)[0]; i.WorkflowID != "orders" || i.Text == "" {
 		t.Errorf("%+v", i)
 	}

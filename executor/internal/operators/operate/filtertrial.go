@@ -69,8 +69,9 @@ const (
 	maxValuesPerField = 6
 	maxValueBytes     = 60
 	maxFieldDepth     = 5
-	// maxPointerBytes bounds the memory for the places in an object with a long name and many
-	// members.
+	// maxPointerBytes limits the length of the JSON pointers in a trial; longer ones are skipped,
+	// with everything below them. Without it, a long name of an object would be repeated in the
+	// pointer of each of its members.
 	maxPointerBytes = 500
 )
 

@@ -35,7 +35,8 @@ const (
 )
 
 // lostSearchInterval returns the interval between searches for executions that no runner will end:
-// one hour, or maxRecordedAge if that is shorter, but at least one minute.
+// one hour, or maxAge if that is shorter, but at least one minute. maxAge is the shortest maximum
+// age of the streams of start messages.
 func lostSearchInterval(maxAge time.Duration) time.Duration {
 	return max(time.Minute, min(maxAge, time.Hour))
 }

@@ -131,7 +131,8 @@ type timing struct {
 	lostRecheckDelay time.Duration // delay before a missing start message is looked up again
 	// interval at which EndLostExecutions checks whether all is recorded
 	catchUpPoll time.Duration
-	// lostSearchInterval returns the time between two searches. maxRecordedAge is the stream's.
+	// lostSearchInterval returns the interval between two searches. maxAge is the shortest maximum
+	// age of the streams of start messages.
 	lostSearchInterval func(maxAge time.Duration) time.Duration
 }
 

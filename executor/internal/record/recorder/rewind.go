@@ -263,7 +263,8 @@ func (r *Recorder) isRecordedAt(
 }
 
 // isRecorded reports whether a message is in the database: as a record, as the progress of a
-// record, or as a dead letter.
+// record, or as a dead letter. It returns true, too, for progress that cannot be decoded, and for
+// progress of an execution that is not recorded yet.
 func (r *Recorder) isRecorded(ctx context.Context, msg *jetstream.RawStreamMsg) (bool, error) {
 	event, err := stream.Decode(msg.Subject, msg.Header, msg.Data)
 	switch {

@@ -44,8 +44,8 @@ var _ store.Store = (*Store)(nil)
 // password.
 func Open(ctx context.Context, url string) (*Store, error) { return open(ctx, ctx, url) }
 
-// open is like Open, but it waits for the server only until starting is done. A migration may take
-// until ctx is done.
+// open is like Open, but connecting to the server ends when the context starting is done. A
+// migration may take longer: only ctx cancels it.
 func open(ctx, starting context.Context, url string) (*Store, error) {
 	config, err := parseURL(url)
 	if err != nil {

@@ -52,7 +52,7 @@ func (tx transaction) LockPendingProgress(
 		return false, nil
 	}
 	var locked string
-	err = tx.QueryRow(ctx, lockPending, storedIDs(store.UnmatchedProgressIDs(batch)),
+	err = tx.QueryRow(ctx, lockPending, storedIDs(store.UnmatchedProgressExecutionIDs(batch)),
 		int64(relational.PendingProgressLock)).Scan(&mayKeepPending, &locked)
 	return mayKeepPending, err
 }
@@ -75,7 +75,7 @@ func (tx transaction) InsertNew(
 	}
 	arrays, short := recordArrays(records, numbers)
 	if short && len(records) >= minRecordsForCopy {
-		if copied, err := copyRecords(ctx, tx.Tx, arrays, len(records)); copied || err != nil {
+		if copied, err := tryCopyRecords(ctx, tx.Tx, arrays, len(records)); copied || err != nil {
 			return records, err
 		}
 	}
@@ -139,8 +139,9 @@ const uniqueViolation = "23505"
 // records, COPY takes 0.7 times the server CPU time of an INSERT, but more round trips.
 const minRecordsForCopy = 100
 
-// copyRecords inserts records in short form if none of them exists yet. Otherwise it inserts none.
-func copyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
+// tryCopyRecords inserts records in short form with COPY, if none of them exists yet. Otherwise it
+// inserts none, and copied is false.
+func tryCopyRecords(ctx context.Context, tx pgx.Tx, arrays []any, n int) (copied bool, err error) {
 	point, err := tx.Begin(ctx)
 	if err != nil {
 		return false, err

@@ -44,7 +44,7 @@ func (s *Store) apply(
 	steps := store.OrderSteps(kept, batch.Progress)
 	var moves []store.StateUpdate
 	if len(steps) > 0 {
-		standing, err := tx.CurrentStates(ctx, store.ProgressIDs(steps))
+		standing, err := tx.CurrentStates(ctx, store.ProgressExecutionIDs(steps))
 		if err != nil {
 			return applied, err
 		}

@@ -90,7 +90,8 @@ func execRows(
 // placeholders returns the placeholders for one row.
 func placeholders(width int) string { return "(" + strings.Repeat("?, ", width-1) + "?)" }
 
-// execRowsOfSize is like execRows, with at most size values in each execution of the statement.
+// execRowsOfSize runs a statement that has size placeholders, once for every size values. The
+// number of values must be a multiple of size. It returns the number of table rows that changed.
 func execRowsOfSize(
 	ctx context.Context, tx *sql.Tx, values []any, size int, statement string,
 ) (changed int64, err error) {

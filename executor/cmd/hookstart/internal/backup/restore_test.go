@@ -131,9 +131,9 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	}
 }
 
-// A group that began with new messages, and its lanes, go on where they were, too, also if runners
-// of the group already wait in the new installation. They count as having begun after the messages
-// that they do not get.
+// A group that was created with DeliverNew, and its lanes, also go on where they were, even if
+// runners of the group already wait in the new installation. Their restored consumers begin after
+// the acknowledgement floor of the backup, which is what BeganAfter reports.
 func TestRestoreOfAGroupThatBeganLater(t *testing.T) {
 	t.Parallel()
 	js := registrytest.Start(t, natstest.Start(t).Connect(t)).JetStream

@@ -120,10 +120,10 @@ func (i Installation) writeParts(ctx context.Context, w *writer, m *Manifest) er
 		i.logf("%s: %d messages", m.Streams[n].Name, m.Streams[n].Messages)
 	}
 	keys := map[string]bool{}
-	var until []newestRecord
+	var until []newestBucketRecord
 	for _, name := range registry.Streams() {
 		bucket := Bucket{Name: registry.BucketOf(name)}
-		var last newestRecord
+		var last newestBucketRecord
 		if bucket.Records, last, err = i.writeBucket(ctx, w, bucket.Name, keys); err != nil {
 			return err
 		}
@@ -193,8 +193,8 @@ func (i Installation) streamAtLeader(ctx context.Context, name string) (jetstrea
 // one.
 var anySubjectOpt = jetstream.WithGetMsgSubject(">")
 
-// newestRecord identifies the newest of a bucket's records in the file.
-type newestRecord struct {
+// newestBucketRecord identifies the newest of a bucket's records in the file.
+type newestBucketRecord struct {
 	sequence uint64
 	at       time.Time
 }
@@ -206,7 +206,7 @@ type newestRecord struct {
 // the database. Every entry is therefore in the history of the bucket, which is read first, or in
 // the database.
 func (i Installation) writeAudit(
-	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestRecord,
+	ctx context.Context, w *writer, m *Manifest, since time.Time, until []newestBucketRecord,
 ) error {
 	to, err := w.createEntry(auditEntryName)
 	if err != nil {
@@ -424,7 +424,7 @@ func (i Installation) writeStream(
 // keys (nats-server 2.15.2), and the newest records would be missing.
 func (i Installation) writeBucket(
 	ctx context.Context, w *writer, bucket string, keys map[string]bool,
-) (records int, last newestRecord, err error) {
+) (records int, last newestBucketRecord, err error) {
 	to, err := w.createEntry(bucketEntryName(bucket))
 	if err != nil {
 		return 0, last, err
@@ -450,7 +450,7 @@ func (i Installation) writeBucket(
 	err = i.messages(ctx, registry.StreamOf(bucket), config,
 		func(m message, _ uint64) (done bool, err error) {
 			delete(missing, m.Subject)
-			last = newestRecord{m.Sequence, m.At}
+			last = newestBucketRecord{m.Sequence, m.At}
 			ids, err := encryptionKeyIDs(m, bucket)
 			if err != nil {
 				return true, fmt.Errorf("record %s: %w", m.Subject, err)
