@@ -18,10 +18,28 @@ import (
 // create consumers itself. The group's in-flight limit applies to both of its consumers together.
 func TestGroupsInAnOwnStream(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		lanes, limit int64
+		// The limits of the two consumers while only the shared stream, both streams, and only the
+		// queue's own stream have work.
+		want [3][2]int
+	}{
+		"without lanes": {0, 5, [3][2]int{{5, 1}, {3, 2}, {1, 5}}},
+		"lanes":         {16, 40, [3][2]int{{24, 1}, {4, 4}, {1, 24}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkOwnStreamLimits(t, c.lanes, c.limit, c.want)
+		})
+	}
+}
+
+func checkOwnStreamLimits(t *testing.T, lanes, limit int64, want [3][2]int) {
+	t.Helper()
 	r := start(t)
 	settings := &registry.Queue{
-		Name:   "q",
-		Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: 5}},
+		Name: "q", Lanes: lanes,
+		Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: limit}},
 	}
 	watch, err := queues.New(queues.Config{
 		Conn: r.nc, JetStream: r.js, Named: func() []string { return []string{"q"} },
@@ -38,7 +56,7 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 		group.ConsumerConfig(7*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	until := func(shared, own int) {
+	until := func(want [2]int) {
 		t.Helper()
 		var have [2]int
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -56,19 +74,19 @@ func TestGroupsInAnOwnStream(t *testing.T) {
 					t.Fatalf("%s: %+v", name, consumer.CachedInfo().Config)
 				}
 			}
-			if have == [2]int{shared, own} {
+			if have == want {
 				return
 			}
 		}
-		t.Fatalf("in flight %v, want %d and %d", have, shared, own)
+		t.Fatalf("in flight %v, want %v", have, want)
 	}
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
 	r.ingress.MoveToOwnStream(t, "q")
-	until(5, 1)
+	until(want[0])
 	r.ingress.Start(t, runnertest.Post{Queue: "q"})
-	until(3, 2)
+	until(want[1])
 	r.finish(group, stream.ExecutionsName)
-	until(1, 5)
+	until(want[2])
 }
 
 // offlineStream is a JetStream in which one stream is offline, as when all servers that hold it

@@ -441,6 +441,7 @@ func (w *Watcher) enforceSettings(
 		Paused:      !settings.PausedSince.IsZero(),
 		PausedUntil: settings.PausedUntil,
 		MaxInFlight: maxInFlight,
+		Lanes:       int(settings.Lanes),
 	}
 	if err := w.addLaneConsumers(ctx, settings, consumers); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/operators/queues"
 	"github.com/hookstart/hookstart/executor/internal/store"
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/retry"
 	"github.com/hookstart/hookstart/shared/runner"
 	"github.com/hookstart/hookstart/shared/runner/runnertest"
@@ -395,4 +396,54 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 		return err == nil && info.Delivered.Stream == 30
 	})
 	check(30, len(records)-30)
+}
+
+// A group's limit includes the lanes, which may have one execution in flight each, from the moment
+// its queue has lanes, and also after a pause.
+func TestAGroupsLimitIncludesTheLanes(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	group := stream.RunnerGroup{Queue: "q", Group: "g"}
+	if _, err := stream.EnsureRunnerConsumer(t.Context(), r.js, group,
+		group.ConsumerConfig(7*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for _, c := range []struct {
+		lanes, limit int64
+		pausedSince  time.Time
+		want         int
+	}{
+		{0, 20, time.Time{}, 20},
+		{16, 20, time.Time{}, 4},
+		{16, 20, now, 4},
+		{16, 20, time.Time{}, 4},
+		{16, 12, time.Time{}, 1},
+		{16, 0, time.Time{}, 10_000},
+	} {
+		if err := r.watch.EnforceSettings(t.Context(), &registry.Queue{
+			Name: "q", Lanes: c.lanes, PausedSince: c.pausedSince,
+			Groups: []registry.QueueGroup{{Group: "g", MaxInFlight: c.limit}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		consumer, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.Consumer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := consumer.CachedInfo()
+		if info.Config.MaxAckPending != c.want || info.Paused == c.pausedSince.IsZero() {
+			t.Errorf("%+v: the consumer has %d, paused %v", c, info.Config.MaxAckPending,
+				info.Paused)
+		}
+		for lane := range int(c.lanes) {
+			of, err := r.js.Consumer(t.Context(), stream.ExecutionsName, group.LaneConsumer(lane))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if limit := of.CachedInfo().Config.MaxAckPending; limit != 1 {
+				t.Errorf("%+v: lane %d has %d", c, lane, limit)
+			}
+		}
+	}
 }
