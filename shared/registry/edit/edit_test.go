@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
 	"github.com/hookstart/hookstart/shared/registry"
 	"github.com/hookstart/hookstart/shared/registry/edit"
@@ -339,6 +341,47 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}
 	_, _, err = r.PutWorkflow(before, spec)
 	check(err)
+}
+
+// If BeforeAccountChange fails, no secret of a new node and no sample payload is stored.
+func TestAFailedAccountChangeStoresNothing(t *testing.T) {
+	t.Parallel()
+	r := registrytest.Start(t, natstest.Start(t).Connect(t))
+	ctx := t.Context()
+	r.CreateWorkflow(t, "wf", "free", false)
+	r.CreateWorkflow(t, "other", "pro", false)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(r.SetSamplePayload(ctx, "wf", "node", []byte("1")))
+	away := errors.New("the database is away")
+	for _, id := range []string{"new", "wf"} {
+		_, _, err := r.PutWorkflow(ctx, edit.WorkflowSpec{
+			ID: id, AccountID: "on-pro", Name: "moved",
+			Triggers: []edit.TriggerSpec{
+				{NodeID: "node", SamplePayload: []byte("2")},
+				{NodeID: "added", SamplePayload: []byte("2")},
+			},
+			BeforeAccountChange: func(context.Context) error { return away },
+		})
+		if !errors.Is(err, away) {
+			t.Errorf("%s: %v, want %v", id, err, away)
+		}
+	}
+	info, err := r.Trigger(ctx, "wf", "node")
+	if err != nil || string(info.SamplePayload) != "1" {
+		t.Errorf("the payload is %s, %v", info.SamplePayload, err)
+	}
+	secrets, err := r.JetStream.KeyValue(ctx, registry.SecretsBucket)
+	check(err)
+	for _, key := range []string{"new.node", "new.added", "wf.added"} {
+		if _, err := secrets.Get(ctx, key); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("secrets of %s: %v", key, err)
+		}
+	}
 }
 
 // awaitedCopy is a DatabaseCopy that notes what is awaited.

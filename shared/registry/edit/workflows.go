@@ -332,10 +332,15 @@ func (e *Editor) upsertWorkflow(
 		if spec.IfNew && ok {
 			return 0, ErrChangedSince
 		}
-		// From here on, parts of the change are stored, so that all checks must come before.
 		if err := e.prepareWorkflowChange(ctx, have, w); err != nil {
 			return 0, err
 		}
+		if spec.BeforeAccountChange != nil && (!ok || have.Record.AccountID != w.AccountID) {
+			if err := spec.BeforeAccountChange(ctx); err != nil {
+				return 0, err
+			}
+		}
+		// From here on, parts of the change are stored, so that all checks must come before.
 		for _, t := range samples {
 			if err := e.storeSample(ctx, w.ID, t.NodeID, t.SamplePayload); err != nil {
 				return 0, err
@@ -346,11 +351,6 @@ func (e *Editor) upsertWorkflow(
 		}
 		if added, err = e.addNodeSecrets(ctx, have.Record, w, spec.Triggers); err != nil {
 			return 0, err
-		}
-		if spec.BeforeAccountChange != nil && (!ok || have.Record.AccountID != w.AccountID) {
-			if err := spec.BeforeAccountChange(ctx); err != nil {
-				return 0, err
-			}
 		}
 		dropped = droppedNodes(have.Record, w)
 		w.UpdatedAt = e.now()
