@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,7 +218,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 		t.Fatalf("%+v", waiting)
 	}
 	// The next process crashes before marking them.
-	published, _, err := next.publishBatch(t.Context(), waiting)
+	published, _, err := next.publishBatch(t.Context(), waiting, map[string]bool{})
 	r.check(err)
 	if len(published) != 3 {
 		t.Fatalf("%q", published)
@@ -251,7 +252,7 @@ func TestAnEventSurvivesAProcess(t *testing.T) {
 	r.check(err)
 	r.check(executions.Purge(t.Context()))
 	r.taken = executions.CachedInfo().State.LastSeq
-	published, _, err = r.publishBatch(t.Context(), []store.Event{old})
+	published, _, err = r.publishBatch(t.Context(), []store.Event{old}, map[string]bool{})
 	if err != nil || len(published) != 1 || !caughtUp {
 		t.Errorf("%q, %v, caught up: %v", published, err, caughtUp)
 	}
@@ -287,6 +288,23 @@ func (r *rig) decided(workflowID string, n int, at time.Time) {
 	}))
 }
 
+// moveToOwnStream moves a queue to a stream of its own, which has the given maximum size.
+func (r *rig) moveToOwnStream(queue string, maxBytes int64) {
+	r.t.Helper()
+	runnertest.NewIngress(r.t, r.JetStream.Conn()).MoveToOwnStream(r.t, queue)
+	r.resizeOwnStream(queue, maxBytes)
+}
+
+func (r *rig) resizeOwnStream(queue string, maxBytes int64) {
+	r.t.Helper()
+	own, err := r.JetStream.Stream(r.t.Context(), stream.OwnStreamName(queue))
+	r.check(err)
+	config := own.CachedInfo().Config
+	config.MaxBytes = maxBytes
+	_, err = r.JetStream.UpdateStream(r.t.Context(), config)
+	r.check(err)
+}
+
 // A queue whose stream is full does not hold up the events of other queues, even if it has many
 // older events. Neither does a queue whose events wait until its streams are recorded.
 func TestAFullQueueStopsNoOther(t *testing.T) {
@@ -298,17 +316,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
 	})
 	r.check(err)
-	runnertest.NewIngress(t, r.JetStream.Conn()).MoveToOwnStream(t, "full")
-	resize := func(maxBytes int64) {
-		t.Helper()
-		own, err := r.JetStream.Stream(t.Context(), stream.OwnStreamName("full"))
-		r.check(err)
-		config := own.CachedInfo().Config
-		config.MaxBytes = maxBytes
-		_, err = r.JetStream.UpdateStream(t.Context(), config)
-		r.check(err)
-	}
-	resize(1)
+	r.moveToOwnStream("full", 1)
 	r.decided("stuck", maxPublishBatch+1, time.Now().Add(-time.Minute))
 	r.failures("orders", 0, 1)
 	r.check(r.makeEvents(t.Context()))
@@ -323,7 +331,7 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	for _, event := range older {
 		r.check(r.store.MarkEventsPublished(t.Context(), []string{event.ID}, time.Now()))
 	}
-	resize(-1)
+	r.resizeOwnStream("full", -1)
 	r.config.DedupWindow = time.Minute // the events of the queue are older than half of it
 	r.config.AwaitRecorded = func(ctx context.Context, queue string) {
 		if queue == "full" {
@@ -352,6 +360,45 @@ func TestAFullQueueStopsNoOther(t *testing.T) {
 	r.check(r.publish(t.Context()))
 	if left, err := r.store.UnpublishedEvents(t.Context(), nil, 1); err != nil || len(left) > 0 {
 		t.Errorf("left: %+v, %v", left, err)
+	}
+}
+
+// A pass tries a queue whose stream is full only once, even if its events start many workflows. Each
+// attempt may take as long as queuePublishTimeout.
+func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.EventSubscription{})
+	at := time.Now().Add(-time.Minute)
+	var stuck []store.Event
+	for i := range 3 * maxPublishBatch {
+		spec := edit.WorkflowSpec{
+			ID: fmt.Sprint("stuck", i), AccountID: "on-pro", Name: "stuck", Queue: "full",
+			Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+		}
+		w, _, err := r.PutWorkflow(t.Context(), spec)
+		r.check(err)
+		stuck = append(stuck, eventOf(at, []store.EventCause{{
+			ID: spec.ID, AccountID: spec.AccountID, Kind: registry.EventExecutionFailed, At: at,
+		}}, w))
+	}
+	r.failures("orders", 1_000, 1_001)
+	r.check(r.store.DecideEvents(t.Context(), at, at, nil, func(
+		causes []store.EventCause, _ []store.Event,
+	) ([]store.Event, []string) {
+		return stuck, []string{causes[0].ID}
+	}))
+	r.moveToOwnStream("full", 1)
+	r.config.DedupWindow = time.Minute // the events of the queue are older than half of it
+	var tried atomic.Int32
+	r.config.AwaitRecorded = func(context.Context, string) { tried.Add(1) }
+	r.failures("orders", 0, 1)
+	r.check(r.makeEvents(t.Context()))
+	if err := r.publish(t.Context()); stream.ErrorCode(err) != stream.CodeStoreFailed {
+		t.Errorf("publish: %v", err)
+	}
+	r.wantKinds(registry.EventExecutionFailed)
+	if n := tried.Load(); n != 1 {
+		t.Errorf("tried %d times", n)
 	}
 }
 

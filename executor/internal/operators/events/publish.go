@@ -22,8 +22,9 @@ const maxPublishBatch = 50
 
 // publish publishes the start messages of decided events, and marks the events as published. It
 // leaves out the workflows of a queue that takes no message, so that it reaches the events of all
-// other queues. It returns the errors of those that failed.
+// other queues, and tries such a queue only once. It returns the errors of those that failed.
 func (e *Events) publish(ctx context.Context) error {
+	failedQueues := map[string]bool{}
 	var failedWorkflows []string
 	var failures error
 	for {
@@ -31,7 +32,7 @@ func (e *Events) publish(ctx context.Context) error {
 		if err != nil || len(waiting) == 0 {
 			return errors.Join(failures, err)
 		}
-		published, failed, err := e.publishBatch(ctx, waiting)
+		published, failed, err := e.publishBatch(ctx, waiting, failedQueues)
 		failedWorkflows, failures = append(failedWorkflows, failed...), errors.Join(failures, err)
 		if err := e.config.Store.MarkEventsPublished(ctx, published, time.Now()); err != nil {
 			return errors.Join(failures, err)
@@ -40,16 +41,28 @@ func (e *Events) publish(ctx context.Context) error {
 }
 
 // publishBatch publishes events. It publishes the events of each queue in order, until one fails,
-// and different queues at the same time. It returns the IDs of the events that were published, and
-// the workflows of those that were not.
+// and different queues at the same time. It does not try the events of failedQueues, to which it
+// adds the queues that fail. It returns the IDs of the events that were published, and the
+// workflows of those that were not.
 func (e *Events) publishBatch(
-	ctx context.Context, waiting []store.Event,
+	ctx context.Context, waiting []store.Event, failedQueues map[string]bool,
 ) (published, failedWorkflows []string, err error) {
 	byQueue := map[string][]store.Event{}
+	addFailed := func(events ...store.Event) {
+		for _, event := range events {
+			if !slices.Contains(failedWorkflows, event.WorkflowID) {
+				failedWorkflows = append(failedWorkflows, event.WorkflowID)
+			}
+		}
+	}
 	for _, event := range waiting {
 		queue := "" // of events whose workflow was deleted
 		if w, ok := e.config.Directory.Workflow(event.WorkflowID); ok {
 			queue = w.Record.Queue
+		}
+		if failedQueues[queue] {
+			addFailed(event)
+			continue
 		}
 		byQueue[queue] = append(byQueue[queue], event)
 	}
@@ -63,12 +76,11 @@ func (e *Events) publishBatch(
 			for _, event := range events[:n] {
 				published = append(published, event.ID)
 			}
-			for _, event := range events[n:] {
-				if !slices.Contains(failedWorkflows, event.WorkflowID) {
-					failedWorkflows = append(failedWorkflows, event.WorkflowID)
-				}
+			addFailed(events[n:]...)
+			if failure != nil {
+				failedQueues[queue] = true
+				err = errors.Join(err, failure)
 			}
-			err = errors.Join(err, failure)
 		})
 	}
 	publishing.Wait()
