@@ -23,3 +23,7 @@ func (r *Recorder) DeliverAgain(after time.Duration) {
 func (r *Recorder) SearchEvery(every time.Duration) {
 	r.timing.lostSearchInterval = func(time.Duration) time.Duration { return every }
 }
+
+// CompareEvery sets how often the database is compared with the streams. It must be called before
+// Run.
+func (r *Recorder) CompareEvery(interval time.Duration) { r.timing.databaseCompare = interval }

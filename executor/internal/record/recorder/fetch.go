@@ -62,7 +62,8 @@ const (
 	maxBatchBytes = 32 << 20
 	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops after
 	// maxSmallBursts bursts in a row with fewer than minBurstMessages, which a quarter of this rate
-	// delivers in the shortest pause: the number of messages that arrive in one pause says little about the rate.
+	// delivers in the shortest pause: the number of messages that arrive in one pause says little
+	// about the rate.
 	burstRate = 1_000
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.

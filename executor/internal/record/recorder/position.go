@@ -25,6 +25,11 @@ import (
 // the streams with the database when it starts or connects to NATS, when the store has a new
 // connection, every databaseCompareInterval, and before it ends executions. It rewinds the consumer
 // to the first missing message. Messages that are already recorded are not recorded twice.
+//
+// A comparison sees only what is acknowledged up to the consumer's ack floor. Another executor's
+// message that is not acknowledged holds the floor back, and so does an acknowledgement that is
+// still on its way. When the database may be another one, the recorder therefore compares again
+// once the floor has passed everything that was delivered before.
 
 const (
 	// databaseCompareInterval is how often the database is compared with the acknowledged messages.
@@ -83,10 +88,14 @@ type recovery struct {
 	comparing sync.Mutex // held while streams and database are compared
 
 	mu sync.Mutex
-	// goals holds, by stream, the sequence up to which every message must be acknowledged again
-	// before the database is no longer behind.
+	// goals holds, by stream, the sequence up to which every message must be acknowledged before
+	// the database is compared again.
 	goals  map[string]uint64
 	floors map[string]ackFloor // the most recent ack floor, by stream
+	// delivered holds, by stream, the sequence up to which messages were delivered at the last
+	// comparison, if some of them were not acknowledged.
+	delivered map[string]uint64
+	behind    bool // the database lacks messages that were acknowledged
 }
 
 // ackFloor is a position in a stream up to which every message is acknowledged.
@@ -100,15 +109,70 @@ type ackFloor struct {
 const recoveryReadinessComponent = "database position"
 
 func (r *recovery) start(stream string, goal uint64, ready *ops.Readiness) {
+	r.addGoal(stream, goal)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behind = true
+	ready.MarkNotReady(recoveryReadinessComponent,
+		"what was acknowledged is recorded again from the streams: the database lacks some of "+
+			"it, as after a failover to a standby that lagged")
+}
+
+// addGoal makes the recorder compare the database again once the stream is acknowledged up to goal.
+func (r *recovery) addGoal(stream string, goal uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.goals == nil {
 		r.goals = map[string]uint64{}
 	}
 	r.goals[stream] = max(r.goals[stream], goal)
-	ready.MarkNotReady(recoveryReadinessComponent,
-		"what was acknowledged is recorded again from the streams: the database lacks some of "+
-			"it, as after a failover to a standby that lagged")
+}
+
+// setDelivered stores the result of a comparison. delivered is 0 if every message that was
+// delivered is acknowledged.
+func (r *recovery) setDelivered(stream string, delivered uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.delivered == nil {
+		r.delivered = map[string]uint64{}
+	}
+	delete(r.delivered, stream)
+	if delivered > 0 {
+		r.delivered[stream] = delivered
+	}
+}
+
+// addDelivered makes the recorder compare the database again once everything is acknowledged that
+// was delivered at the last comparison. That comparison has not seen messages that are acknowledged
+// above the ack floor, nor messages whose acknowledgements are still on their way: a previous
+// database may have recorded them.
+func (r *recovery) addDelivered() {
+	r.mu.Lock()
+	delivered := maps.Clone(r.delivered)
+	r.mu.Unlock()
+	for name, sequence := range delivered {
+		r.addGoal(name, sequence)
+	}
+}
+
+// isBehind reports whether the database lacks messages that were acknowledged.
+func (r *recovery) isBehind() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.behind
+}
+
+// end ends the recovery unless another stream has been found to be behind meanwhile. It reports
+// whether the database was behind.
+func (r *recovery) end(ready *ops.Readiness) (wasBehind bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.behind || len(r.goals) > 0 {
+		return false
+	}
+	r.behind = false
+	ready.MarkReady(recoveryReadinessComponent)
+	return true
 }
 
 // updateFloor stores the position up to which a stream is acknowledged. If the previously stored
@@ -140,10 +204,11 @@ func (r *recovery) forget(stream string) {
 	defer r.mu.Unlock()
 	delete(r.goals, stream)
 	delete(r.floors, stream)
+	delete(r.delivered, stream)
 }
 
-// streamsBehind returns the names of the streams that are being recorded again.
-func (r *recovery) streamsBehind() []string {
+// unreached returns the names of the streams that have not reached their goals.
+func (r *recovery) unreached() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.goals))
@@ -155,10 +220,11 @@ func (r *recovery) markGoalReached(stream string) {
 	delete(r.goals, stream)
 }
 
+// isRunning reports whether the database has to be compared again.
 func (r *recovery) isRunning() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.goals) > 0
+	return r.behind || len(r.goals) > 0
 }
 
 // trySend sends to c without blocking. c has a buffer for one value.
@@ -174,23 +240,32 @@ func trySend(c chan<- struct{}) {
 func (r *Recorder) watchForDataLoss(ctx context.Context) {
 	tick := time.NewTicker(r.timing.databaseCompare)
 	defer tick.Stop()
+	poll := time.NewTicker(recoveryPollInterval)
+	defer poll.Stop()
+	mayBeReplaced := true // by another database than the one that the acknowledgements are about
 	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-r.store.Reconnected():
-		case <-r.behind:
+		_, err := r.rewindAllToUnrecorded(ctx)
+		if err == nil && (mayBeReplaced || r.recovery.isBehind()) {
+			r.recovery.addDelivered()
+			mayBeReplaced = false
 		}
-		for ctx.Err() == nil {
-			_, err := r.rewindAllToUnrecorded(ctx)
-			for err == nil && ctx.Err() == nil && r.recovery.isRunning() {
-				retry.Sleep(ctx, recoveryPollInterval)
-				err = r.finishRecovery(ctx)
+		for err == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-poll.C:
+				if r.recovery.isRunning() {
+					err = r.finishRecovery(ctx)
+				}
+				continue
+			case <-tick.C:
+			case <-r.store.Reconnected():
+				mayBeReplaced = true
+			case <-r.behind:
 			}
-			if err == nil {
-				break
-			}
+			break
+		}
+		if err != nil {
 			r.log.WithError(err).Debug("could not compare the database with the streams; " +
 				"retrying")
 			retry.Sleep(ctx, time.Second)
@@ -207,11 +282,12 @@ func (r *Recorder) updateAckFloor(name, created string, sequence uint64) {
 	}
 }
 
-// finishRecovery ends the recovery once it has reached its goals.
+// finishRecovery compares the database again once all goals are reached, and then ends the
+// recovery if the database lacks nothing.
 func (r *Recorder) finishRecovery(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseCompareTimeout)
 	defer cancel()
-	for _, name := range r.recovery.streamsBehind() {
+	for _, name := range r.recovery.unreached() {
 		goal := r.recovery.goal(name)
 		consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
 		if errors.Is(err, jetstream.ErrStreamNotFound) &&
@@ -226,20 +302,23 @@ func (r *Recorder) finishRecovery(ctx context.Context) error {
 			r.recovery.markGoalReached(name)
 		}
 	}
-	if r.recovery.isRunning() {
+	if len(r.recovery.unreached()) > 0 {
 		return nil
 	}
 	// Messages that were acknowledged late, for the previous database, may still be missing.
 	if behind, err := r.rewindAllToUnrecorded(ctx); err != nil || behind {
 		if err != nil {
-			r.recovery.start(sharedStartReportPair.starts, 1, r.ready) // to check the stream again
+			r.recovery.addGoal(sharedStartReportPair.starts, 1) // to compare again
+		} else {
+			r.recovery.addDelivered()
 		}
 		return err
 	}
-	r.ready.MarkReady(recoveryReadinessComponent)
-	r.log.Info("the database has again what was acknowledged")
-	r.searchAll.Store(true)
-	trySend(r.search)
+	if r.recovery.end(r.ready) {
+		r.log.Info("the database has again what was acknowledged")
+		r.searchAll.Store(true)
+		trySend(r.search)
+	}
 	return nil
 }
 
@@ -282,7 +361,7 @@ func (r *Recorder) rewindToUnrecorded(
 	if err := r.setFirstMissing(ctx, starts, reports); err != nil {
 		return false, err
 	}
-	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isRunning() {
+	if starts.missing == 0 && reports.missing == 0 && !r.recovery.isBehind() {
 		err = r.setFirstReplaced(ctx, reports)
 	}
 	for _, p := range []*consumerPosition{starts, reports} {
@@ -320,6 +399,7 @@ type consumerPosition struct {
 // message that is acknowledged in the position.
 func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPosition, error) {
 	p := &consumerPosition{name: name}
+	r.recovery.setDelivered(name, 0)
 	ctx, cancel := context.WithTimeout(ctx, natsRequestTimeout) // the connection may get lost
 	defer cancel()
 	consumer, err := r.js.Consumer(ctx, name, stream.RecorderConsumer)
@@ -330,7 +410,11 @@ func (r *Recorder) positionOf(ctx context.Context, name string) (*consumerPositi
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of %s: %w", stream.RecorderConsumer, name, err)
 	}
-	p.floor = consumer.CachedInfo().AckFloor.Stream
+	info := consumer.CachedInfo()
+	p.floor = info.AckFloor.Stream
+	if info.NumAckPending > 0 {
+		r.recovery.setDelivered(name, info.Delivered.Stream)
+	}
 	if p.stream, err = r.js.Stream(ctx, name); err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}

@@ -131,6 +131,8 @@ type rig struct {
 
 	deliverAgain time.Duration // AckWait of later recorders; 0 means the default
 	searchEvery  time.Duration // search interval of later recorders; 0 means the default
+	compareEvery time.Duration // comparison interval of later recorders; 0 means the default
+	noSearch     bool          // later recorders do not search for lost executions
 	retention    time.Duration // retention of later recorders; 0 means for ever
 	path         string        // of the database
 
@@ -208,11 +210,16 @@ func start(t *testing.T) *rig {
 		if r.searchEvery != 0 {
 			rec.SearchEvery(r.searchEvery)
 		}
+		if r.compareEvery != 0 {
+			rec.CompareEvery(r.compareEvery)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { rec.Run(ctx) })
 		running.Go(func() { rec.RunReports(ctx) })
-		running.Go(func() { rec.EndLostExecutions(ctx) })
+		if !r.noSearch {
+			running.Go(func() { rec.EndLostExecutions(ctx) })
+		}
 		return func() { cancel(); running.Wait() }
 	}
 	r.stop = r.again()
@@ -446,7 +453,7 @@ func TestNothingIsGivenUpThatCannotBePutAside(t *testing.T) {
 	refused, other := r.begin("refused"), r.begin("wf")
 	r.await("the other is recorded", func() bool { return r.has(other, execution.Queued) })
 	r.await("to put it aside has failed", func() bool {
-		return strings.Contains(r.logs.String(), "could not be put aside")
+		return strings.Contains(r.logs.String(), "could not put aside a message")
 	})
 	r.alter(`DROP TRIGGER refuse`)
 	r.await("it is recorded", func() bool { return r.has(refused, execution.Queued) })
