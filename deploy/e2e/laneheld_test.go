@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,6 +118,58 @@ func TestAStoppedRunnerRunsTheLastAttempt(t *testing.T) {
 	}
 }
 
+// settingsRequests is the subject of requests for the record of orderedQueue.
+const settingsRequests = "$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue." + orderedQueue
+
+// A runner that has read its queue's record before, and cannot read it now, holds an execution with
+// an order key: an older one may be in the other stream.
+func TestARunnerHoldsAMessageWhileItCannotReadTheRecord(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprintf("silent %t", silent), func(t *testing.T) {
+			t.Parallel()
+			forBothKits(t, func(
+				t *testing.T, launch func(string, kitOptions) func() <-chan struct{},
+			) {
+				server := natstest.Start(t)
+				nc := server.Connect(t)
+				ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
+				post := runnertest.Post{Queue: orderedQueue, OrderKey: "k"}
+				ingress.MoveToOwnStream(t, orderedQueue)
+				ingress.Start(t, post)
+				ingress.MoveToSharedStream(t, orderedQueue)
+				older := takeFirst(t, js, stream.Layout{Own: true})
+				answer := func(phase stream.QueueStreamPhase) *nats.Subscription {
+					return answerSettings(t, nc, stream.Layout{},
+						func(bool) stream.QueueStreamPhase { return phase })
+				}
+				answering := answer(stream.QueuePhaseSharedStream)
+				requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+
+					"."+laneOfK())
+				answers := watchAnswers(t, nc)
+				launch(server.URL(), kitOptions{AckWaitMS: 2000})
+				await(t, requests)
+				if silent {
+					subscribe(t, nc, settingsRequests)
+				}
+				if err := answering.Unsubscribe(); err != nil {
+					t.Fatal(err)
+				}
+				newer := ingress.Start(t, post)
+				answers.awaitHeartbeats(3)
+				answer(stream.QueuePhaseDrainingOwnStream)
+				answers.awaitHeartbeats(3)
+				if err := older.DoubleAck(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if final := ingress.Await(t, newer); final.Status != execution.Succeeded {
+					t.Errorf("it ended as %+v", final)
+				}
+			})
+		})
+	}
+}
+
 // answerOutdated answers requests for the record of orderedQueue: the queue drains its own stream.
 // Once, when a message of a lane in that stream has been delivered, it answers with the state
 // before: the own stream is the one in use. answered is set then.
@@ -137,7 +190,7 @@ func answerOutdated(t *testing.T, nc *nats.Conn) (answered *atomic.Bool) {
 func answerSettings(
 	t *testing.T, nc *nats.Conn, layout stream.Layout,
 	phase func(delivered bool) stream.QueueStreamPhase,
-) {
+) (answering *nats.Subscription) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -164,20 +217,19 @@ func answerSettings(
 		}
 		return false
 	}
-	subscription, err := nc.Subscribe(
-		"$JS.API.DIRECT.GET.KV_registry.$KV.registry.queue."+orderedQueue,
-		func(msg *nats.Msg) {
-			settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes,
-				phase(delivered()))
-			if err == nil {
-				err = msg.Respond(settings)
-			}
-			if err != nil && t.Context().Err() == nil { // at the end, the connection is closed
-				t.Error(err)
-			}
-		})
+	answering, err = nc.Subscribe(settingsRequests, func(msg *nats.Msg) {
+		settings, err := stream.EncodeQueueSettings(orderedQueue, execution.NumLanes,
+			phase(delivered()))
+		if err == nil {
+			err = msg.Respond(settings)
+		}
+		if err != nil && t.Context().Err() == nil { // at the end, the connection is closed
+			t.Error(err)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = subscription.Unsubscribe() })
+	t.Cleanup(func() { _ = answering.Unsubscribe() })
+	return answering
 }

@@ -64,22 +64,23 @@ func (r *runner) followSettings(
 
 // readSettings reads the queue's record. known is false if it cannot be read. A runner in a
 // separate NATS account may lack the permission; readSettings then determines the number of lanes
-// by counting the lane consumers that the executor has created for its group.
+// by counting the lane consumers that the executor has created for its group. It asks for the
+// record each time, because a cluster that starts has no responders for a while either.
 func (r *runner) readSettings(
 	ctx context.Context, js jetstream.JetStream,
 ) (s stream.QueueSettings, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, settingsReadTimeout)
 	defer cancel()
-	if !r.ownAccount {
-		s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-		if !errors.Is(err, nats.ErrNoResponders) { // otherwise the account may not read it
-			return s, err == nil
+	s, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
+	if !errors.Is(err, nats.ErrNoResponders) { // otherwise the account may lack the permission
+		if err == nil {
+			r.mayReadSettings.Store(true)
 		}
+		return s, err == nil
 	}
 	for ; ; s.Lanes++ {
 		if _, err := js.Consumer(ctx, stream.ExecutionsName,
 			r.group().LaneConsumer(s.Lanes)); err != nil {
-			r.ownAccount = r.ownAccount || s.Lanes > 0
 			return s, false
 		}
 	}

@@ -240,10 +240,12 @@ func (r *runner) mayBegin(
 	defer cancel()
 	for ctx.Err() == nil {
 		settings, err := stream.ReadQueueSettings(ctx, r.nc, r.Queue)
-		if errors.Is(err, nats.ErrNoResponders) && l.own.consumer == nil {
+		if errors.Is(err, nats.ErrNoResponders) && l.own.consumer == nil &&
+			!r.mayReadSettings.Load() {
 			return true // the account lacks the permission, and therefore has no own stream
 		}
 		if err == nil {
+			r.mayReadSettings.Store(true)
 			phase := settings.Stream.Phase
 			r.phase.Store(int32(phase))
 			switch {

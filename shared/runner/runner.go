@@ -250,9 +250,9 @@ type runner struct {
 	own atomic.Pointer[pullSource]
 	// ownActive reports whether the last execution came from the queue's own stream.
 	ownActive atomic.Bool
-	// ownAccount reports whether the runner's NATS account may not read the queue's record. Only
-	// followSettings uses it.
-	ownAccount bool
+	// mayReadSettings reports whether the queue's record has ever been read, and the runner's NATS
+	// account therefore has the permission.
+	mayReadSettings atomic.Bool
 	// slots holds a token for each free concurrency slot.
 	slots chan struct{}
 	// unconfirmed limits the number of reports that have not been confirmed. Their executions would

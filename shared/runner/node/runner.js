@@ -231,6 +231,7 @@ export async function run(nc, options, handler, stop) {
   let own; // undefined: nothing is taken from the queue's own stream
   let ownActive = false; // the last execution came from there
   let ownIsNewer = false; // by the last reading of the queue's record
+  let mayReadSettings = false; // the queue's record has been read, so the account has the permission
   const following = follow();
   await take({ own: false, over: false, consumer, o });
 
@@ -240,6 +241,7 @@ export async function run(nc, options, handler, stop) {
     while (!over.signal.aborted) {
       const settings = await readSettings(nc, o.queue);
       if (settings.readable) {
+        mayReadSettings = true;
         ownIsNewer = settings.ownIsNewer;
         if (own && !settings.hasOwn) {
           own.over = true;
@@ -655,14 +657,16 @@ export async function run(nc, options, handler, stop) {
     /**
      * mayBegin reports whether an execution that has come from a stream may begin: it is the older one, or the group is
      * done with the lane in the other. It reads the queue's record for each execution, because the queue may have moved
-     * to its own stream and back since follow read it. Where the account may not read it, there is no own stream.
+     * to its own stream and back since follow read it. Where the account may not read it, there is no own stream. While
+     * it cannot be read for another reason, nothing may begin.
      * @param {boolean} fromOwn
      */
     async function mayBegin(fromOwn) {
-      const settings = await readSettings(nc, o.queue);
+      const settings = await readSettings(nc, o.queue, optionsOf(fromOwn).ackWait / 4);
       if (!settings.readable) {
-        return !found.own && held.size === 0;
+        return settings.unanswered && !mayReadSettings && !found.own;
       }
+      mayReadSettings = true;
       ownIsNewer = settings.ownIsNewer;
       if (!settings.hasOwn) {
         return true;
@@ -857,22 +861,24 @@ function beginOwn(shared) {
 }
 
 /**
- * readSettings reads what an operator has set of a queue. Where that cannot be read, the executors see to it.
+ * readSettings reads what an operator has set of a queue. Where that cannot be read, the executors see to it. unanswered means
+ * that nothing answers: the account lacks the permission, or the servers of the record are not there.
  * @param {NatsConnection} nc
  * @param {string} queue
+ * @param {number} [most] the longest wait, in milliseconds
  */
-async function readSettings(nc, queue) {
+async function readSettings(nc, queue, most = settingsTimeout) {
   const none = new Uint8Array();
   try {
-    const answer = await nc.request(settingsRequest(queue), undefined, { timeout: settingsTimeout });
+    const answer = await nc.request(settingsRequest(queue), undefined, { timeout: Math.min(settingsTimeout, most) });
     const status = answer.headers?.code ?? 0;
     if (status !== 0 && status !== 404) {
       throw new Error(`status ${status}`);
     }
     const deleted = status === 404 || Boolean(answer.headers?.get("KV-Operation"));
-    return { readable: true, revision: Number(answer.headers?.get("Nats-Sequence") ?? 0), ...decodeSettings(deleted ? none : answer.data) };
-  } catch {
-    return { readable: false, revision: 0, ...decodeSettings(none) };
+    return { readable: true, unanswered: false, revision: Number(answer.headers?.get("Nats-Sequence") ?? 0), ...decodeSettings(deleted ? none : answer.data) };
+  } catch (failure) {
+    return { readable: false, unanswered: /no responders/i.test(reason(failure)), revision: 0, ...decodeSettings(none) };
   }
 }
 

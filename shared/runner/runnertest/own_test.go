@@ -86,6 +86,44 @@ func TestARunnerFollowsItsQueue(t *testing.T) {
 	}
 }
 
+// A runner that starts while nothing answers requests for its queue's record, as while a cluster
+// starts, still notices later that the queue has its own stream.
+func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Start(t).Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	var firstLane runnertest.Post // its key is in lane 0
+	for n := 0; firstLane.OrderKey == ""; n++ {
+		if key := fmt.Sprint(n); execution.LaneOf("workflow", key) == 0 {
+			firstLane.OrderKey = key
+		}
+	}
+	handler := func(context.Context, runner.Execution) (any, error) { return nil, nil }
+	stop := start(t, nc, runner.Options{}, handler)
+	ingress.Await(t, ingress.Start(t, firstLane)) // the lane has a consumer
+	stop()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := js.Stream(t.Context(), "KV_registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := registry.CachedInfo().Config
+	config.AllowDirect = false
+	if _, err := js.UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	start(t, nc, runner.Options{}, handler)
+	ingress.Await(t, ingress.Start(t, firstLane))      // the runner has counted the consumers of lanes
+	ingress.MoveToOwnStream(t, execution.DefaultQueue) // makes the record readable again
+	id := ingress.Start(t, runnertest.Post{})
+	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+		t.Errorf("it ended as %+v", final)
+	}
+}
+
 // A runner whose connection buffers nothing while the server is away keeps running, also if its
 // consumers share the concurrency slots.
 func TestARunnerInAnOwnStreamSurvivesALostConnection(t *testing.T) {
