@@ -15,6 +15,7 @@ import (
 	hookstartv1 "github.com/hookstart/hookstart/proto/hookstart/v1"
 	"github.com/hookstart/hookstart/shared/execution"
 	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
@@ -244,5 +245,43 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	w := decode[api.Workflow](r.patch("/workflows/wf", `{"queue":"own"}`).is(200))
 	if !interrupted || w.Queue != "own" {
 		t.Errorf("after a repeat, the workflow is in the queue %s", w.Queue)
+	}
+}
+
+// If another call changes a workflow in the last step of its move to another queue, the answer says
+// that the move is to be repeated.
+func TestAWorkflowThatChangesWhileItMoves(t *testing.T) {
+	t.Parallel()
+	changed := false
+	r := start(t, func(c *config, _ *http.Server) {
+		c.Streams = queuestreams.New(queuestreams.Config{
+			JetStream: c.JetStream, Editor: c.Editor, Directory: c.Directory,
+			Settings: stream.DefaultSettings, Log: logtest.Quiet(), OnStep: func(step string) {
+				if step != "workflow closed" || changed {
+					return
+				}
+				changed = true
+				if _, err := c.Editor.ChangeWorkflow(t.Context(), "wf",
+					func(w *edit.WorkflowSpec) error {
+						w.Name = "renamed"
+						return nil
+					}); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+	})
+	r.account("acme", "pro")
+	r.workflow("wf", "acme", "node")
+	r.put("/workflows/other", `{"accountId":"acme","name":"Other","queue":"own",
+		"triggers":[{"nodeId":"node"}]}`).is(201)
+	r.put("/queues/own/stream", "{}").is(200)
+	p := r.patch("/workflows/wf", `{"queue":"own"}`).refused(409, api.CodeQueueMoves)
+	if !strings.Contains(p.Detail, "Another call changed the workflow") {
+		t.Errorf("the answer: %s", p.Detail)
+	}
+	w := decode[api.Workflow](r.patch("/workflows/wf", `{"queue":"own"}`).is(200))
+	if !changed || w.Queue != "own" || w.Name != "renamed" {
+		t.Errorf("after a repeat, the workflow is %+v", w)
 	}
 }

@@ -34,6 +34,7 @@ func (s *server) routeTriggers(to huma.API) {
 		tag:         tagTriggers,
 		summary:     "Change a trigger node's settings",
 		description: "`If-Match` takes the `ETag` of its workflow.",
+		codes:       []string{api.CodeIngressTooOld},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		TriggerUpdateParams
 		patchBody

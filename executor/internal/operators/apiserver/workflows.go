@@ -41,7 +41,10 @@ func (s *server) routeWorkflows(to huma.API) {
 			"them. With the `ETag` of an earlier answer as `If-Match`, only the workflow that it " +
 			"is of is replaced, so that nobody's change is undone unseen. With `If-None-Match: " +
 			"*`, none is replaced. Only an inactive workflow can move to another account.",
-		codes:     []string{api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed},
+		codes: []string{
+			api.CodeNotFound, api.CodeBodyTooLarge, api.CodeNotConfirmed, api.CodeIngressTooOld,
+			api.CodeStreamFull, api.CodeQueueMoves,
+		},
 		responses: map[string]*huma.Response{"201": successResponse[api.Workflow](to, "Created")},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowUpdateParams
@@ -64,6 +67,7 @@ func (s *server) routeWorkflows(to huma.API) {
 		summary: "Change a workflow",
 		description: "`triggers` is replaced as a whole: a node that stays keeps its tokens and " +
 			"its sample payload, one that is left out is deleted.",
+		codes: []string{api.CodeIngressTooOld, api.CodeStreamFull, api.CodeQueueMoves},
 	}, func(ctx context.Context, caller operate.Caller, in *struct {
 		WorkflowUpdateParams
 		patchBody

@@ -117,6 +117,13 @@ func (s *Service) storeWithQueueMove(ctx context.Context, store func(context.Con
 			moveTimeout-s.config.ChangeTimeout)
 		defer cancel()
 		err = s.config.Streams.MoveWorkflow(moving, move, store)
+		if _, ok := errors.AsType[*edit.CrossStreamQueueChangeError](err); ok {
+			return &Error{
+				Code: api.CodeQueueMoves, Cause: err, Detail: "Another call changed the workflow " +
+					"while this one copied its delivery IDs to the stream of the new queue, so " +
+					"this one has not changed it. Repeat the call: that is safe.",
+			}
+		}
 	}
 	switch {
 	case errors.Is(err, queuestreams.ErrCopyUnfinished) && s.config.JetStream.Conn().IsConnected():
