@@ -37,7 +37,7 @@ type kitOptions struct {
 const gatedRunner = `
 import { connect } from "@nats-io/transport-node";
 import { run } from "hookstart-runner";
-const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL });
+const nc = await connect({ servers: process.env.HOOKSTART_NATS_URL, maxReconnectAttempts: -1 });
 const stop = new AbortController();
 process.on("SIGTERM", () => stop.abort());
 await run(nc, { queue: "ordered", group: "ordered", log: (e) => console.log(JSON.stringify(e)),

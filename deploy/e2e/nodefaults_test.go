@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,6 +221,37 @@ func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	_, err = js.Consumer(t.Context(), stream.ExecutionsName, orderedGroup.Consumer())
 	if err == nil {
 		t.Error("the consumer was created anew")
+	}
+}
+
+// A Node.js runner that is stopped while NATS is away ends, also if it has a single attempt, and so
+// waits for what its last request brings.
+func TestNodeStopsWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	for _, attempts := range []int{5, 1} {
+		t.Run(fmt.Sprint(attempts, " attempts"), func(t *testing.T) {
+			t.Parallel()
+			server := natstest.Start(t)
+			nc := server.Connect(t)
+			runnertest.NewIngress(t, nc)
+			requests := subscribe(t, nc, "$JS.API.CONSUMER.MSG.NEXT."+stream.ExecutionsName+"."+
+				orderedGroup.Consumer())
+			way := server.NewLink(t)
+			command := nodeRunner(gatedRunner, way.URL())
+			command.Env = append(command.Env, fmt.Sprintf(`OPTIONS={"attempts":%d}`, attempts))
+			program := childtest.Launch(t, command)
+			await(t, requests)
+			way.Cut()
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-program.Exited():
+			case <-time.After(60 * time.Second):
+				t.Error("the runner does not end")
+			}
+		})
 	}
 }
 

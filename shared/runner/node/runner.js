@@ -27,6 +27,10 @@ const pullExpiry = 5000;
 // onceExpiry is that of a runner with one attempt, in milliseconds. When it stops, it waits for what its last request brings, and runs it: what
 // is sent to a request that nobody waits for would be an attempt, and fail although no handler has seen it. No request can expire sooner.
 const onceExpiry = 1000;
+// onceSlack is how much longer, in milliseconds, such a runner waits for its last request when it stops: while NATS is away, no request expires.
+const onceSlack = 4000;
+// flushTimeout is how long a runner that stops waits, in milliseconds, until the server has its last acknowledgements.
+const flushTimeout = 5000;
 // noResponders is the status of an answer that says that nothing listens.
 const noResponders = 503;
 
@@ -166,8 +170,8 @@ const defaults = {
  * the process, and neither does an error thrown by a function among the options: it is logged. Out of reach
  * is what a handler starts and does not await: timers, listeners of its signal, promises left alone.
  * When the connection is closed for good, nothing can be reported any more: run aborts the handlers' signals and throws
- * ConnectionClosed. When the group's consumer was deleted, run lets handlers finish, too, and throws an error. Let the program end with
- * it, and be started anew.
+ * ConnectionClosed. When the group's consumer was deleted, run lets handlers finish, too, and throws an error, as it does when it is
+ * stopped while NATS is away. Let the program end with it, and be started anew.
  * @param {NatsConnection} nc
  * @param {Partial<Options> & { group: string }} options
  * @param {Handler} handler
@@ -205,13 +209,19 @@ export async function run(nc, options, handler, stop) {
   /** @type {Set<import("@nats-io/jetstream").ConsumerMessages>} */
   const requests = new Set();
   const once = o.attempts === 1;
+  const closeRequests = () => requests.forEach((messages) => void messages.close());
   const end = () => {
     if (!once) {
-      requests.forEach((messages) => void messages.close());
+      closeRequests();
     }
   };
   stop.addEventListener("abort", end, { once: true });
   const over = new AbortController(); // stop, or the connection is closed
+  /** @type {NodeJS.Timeout[]} */
+  const timers = []; // that run from the end on
+  over.signal.addEventListener("abort", () => {
+    timers.push(setTimeout(() => working.abort(), o.drainTimeout), setTimeout(closeRequests, onceExpiry + onceSlack));
+  }, { once: true });
   stop.addEventListener("abort", () => over.abort(), { once: true });
   setMaxListeners(0, over.signal, working.signal); // one listener per lane and per handler; Node.js warns of more than ten
   if (stop.aborted) {
@@ -220,7 +230,7 @@ export async function run(nc, options, handler, stop) {
   const closed = nc.closed().then((cause) => {
     working.abort();
     over.abort();
-    requests.forEach((messages) => void messages.close());
+    closeRequests();
     return new ConnectionClosed("the connection to NATS is closed for good", { cause });
   });
   const places = new Places(o.concurrency);
@@ -695,10 +705,9 @@ export async function run(nc, options, handler, stop) {
     }
   }
 
-  const late = setTimeout(() => working.abort(), o.drainTimeout);
   await following;
   await Promise.all(underway);
-  clearTimeout(late);
+  timers.forEach(clearTimeout);
   clearInterval(present);
   clearInterval(canceling);
   cancellations.close();
@@ -706,7 +715,10 @@ export async function run(nc, options, handler, stop) {
     throw await closed;
   }
   nc.publish(presence, "leaves");
-  await nc.flush(); // what was acknowledged last must reach the server
+  // What was acknowledged last must reach the server.
+  if (!await Promise.race([nc.flush().then(() => true), pause(flushTimeout, false, { ref: false })])) {
+    throw new Error(`NATS has not answered for ${flushTimeout} ms: what was acknowledged last may run again`);
+  }
   if (deleted) {
     throw deleted;
   }
