@@ -302,16 +302,19 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 	if err != nil {
 		return err
 	}
-	kept, err := c.copiedIdentity(ctx)
+	kept, copied, err := c.copiedIdentity(ctx)
 	if err != nil {
 		return err
 	}
 	life := ""
-	if kept.ID != "" {
+	if copied {
 		life = uuid.NewString()
 	}
-	if identity.ID == "" && kept.ID != "" {
-		// This makes processes that have the earlier registry in memory stop using it.
+	if identity.ID == "" && copied && over == 0 {
+		// This makes processes that have the earlier registry in memory stop using it. If over is
+		// not 0, the newest revision already does: it is a deletion, or another executor that also
+		// restores the registry has written it. To write it again would make that executor's last
+		// step fail.
 		if over, err = edit.WriteInstallation(ctx, c.JetStream, registry.Installation{},
 			over); err != nil {
 			return err
@@ -338,7 +341,7 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 		return err
 	}
 	c.older, c.stamped = time.Time{}, true
-	if kept.ID == "" {
+	if !copied {
 		c.Log.WithField("installation", next.ID).Info("the registry has its identity")
 		return nil
 	}
@@ -349,19 +352,26 @@ func (c *RegistryCopy) restore(ctx context.Context, older map[string]uint64) err
 }
 
 // copiedIdentity returns the identity in the database's copy of the registry, or the zero value if
-// there is none.
-func (c *RegistryCopy) copiedIdentity(ctx context.Context) (i registry.Installation, err error) {
+// there is none. copied reports whether there is a copy: its identity may be empty, because a
+// mirror may have copied the revision that a restore writes first.
+func (c *RegistryCopy) copiedIdentity(
+	ctx context.Context,
+) (i registry.Installation, copied bool, err error) {
+	at, err := c.Store.RegistryPosition(ctx, registry.Bucket)
+	if err != nil || at.Revision == 0 {
+		return i, false, err
+	}
 	before := registry.InstallationKey[:len(registry.InstallationKey)-1]
 	records, err := c.Store.RegistryRecords(ctx, registry.Bucket, before, 1)
 	if err != nil || len(records) == 0 || records[0].Key != registry.InstallationKey ||
 		records[0].Deleted != 0 {
-		return i, err
+		return i, true, err
 	}
 	read, err := registry.DecodeInstallation(records[0].Data)
 	if err != nil {
-		return i, err
+		return i, true, err
 	}
-	return *read, nil
+	return *read, true, nil
 }
 
 // restoreMissing restores the records that a bucket lacks from its copy in the database.

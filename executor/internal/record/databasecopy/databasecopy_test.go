@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -369,6 +370,101 @@ func TestTwoExecutorsRestoreAtOnce(t *testing.T) {
 	})
 	p.workflow(t, "later")
 	in.knows(t, append(all, "later")...)
+}
+
+// heldStore stops each restore at its first page, once it is held.
+type heldStore struct {
+	store.Store
+	held        atomic.Bool
+	began, goOn chan struct{}
+}
+
+func newHeldStore(s store.Store) *heldStore {
+	return &heldStore{Store: s, began: make(chan struct{}), goOn: make(chan struct{})}
+}
+
+func (h *heldStore) RegistryRecords(
+	ctx context.Context, bucket, after string, limit int,
+) ([]store.RegistryRecord, error) {
+	if h.held.Load() && bucket == registry.SecretsBucket && after == "" && limit > 1 {
+		for _, step := range []chan struct{}{h.began, h.goOn} {
+			select {
+			case step <- struct{}{}:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	return h.Store.RegistryRecords(ctx, bucket, after, limit)
+}
+
+// An executor that begins to restore the registry while another one does so does not undo what the
+// other has done. Otherwise, if a restore takes longer than compareInterval, none would ever end.
+func TestARestoreIsNotUndoneByAnother(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	first, second := newHeldStore(s), newHeldStore(s)
+	p := mustStart(t, server.Connect(t), first)
+	mustStart(t, server.Connect(t), second)
+	p.workflow(t, "wf")
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	first.held.Store(true)
+	second.held.Store(true)
+	server.Restart()
+	<-first.began
+	<-second.began
+	<-first.goOn
+	for poll := time.NewTicker(10 * time.Millisecond); ; {
+		select {
+		case <-first.began:
+			t.Fatal("the first restore failed")
+		case <-poll.C:
+			now, _, err := edit.ReadInstallation(t.Context(), p.js)
+			if err != nil || now.ID == "" {
+				continue
+			}
+		}
+		poll.Stop()
+		break
+	}
+	first.held.Store(false)
+	second.held.Store(false)
+	<-second.goOn
+	inForce(t, func(ctx context.Context) error {
+		_, _, err := p.PutAccount(ctx, "acme", "", "ultra")
+		return err
+	})
+}
+
+// A mirror has copied the empty identity that a restore writes first. Processes must recognize the
+// next restore, too.
+func TestACopyWithoutIdentityIsRestored(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	s := openStore(t)
+	p := mustStart(t, server.Connect(t), s)
+	p.workflow(t, "wf")
+	p.stop()
+	at, err := s.RegistryPosition(t.Context(), registry.Bucket)
+	fatal(t, err)
+	next := store.RegistryPosition{Revision: at.Revision + 1, At: time.Now()}
+	empty := store.RegistryRecord{
+		Bucket: registry.Bucket, Key: registry.InstallationKey, Revision: next.Revision,
+	}
+	fatal(t, s.SaveRegistryCopy(t.Context(), registry.Bucket, []store.RegistryRecord{empty}, nil,
+		at.Revision, next))
+	server.Stop()
+	fatal(t, os.RemoveAll(server.StoreDir()))
+	server.Restart()
+	p = mustStart(t, server.Connect(t), s)
+	identity, _, err := edit.ReadInstallation(t.Context(), p.js)
+	fatal(t, err)
+	if identity.Life == "" {
+		t.Error("nothing shows that the registry was restored")
+	}
+	p.token(t, "wf")
 }
 
 // A second executor with a separate database is rejected, because each database would have only
