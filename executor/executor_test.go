@@ -162,7 +162,7 @@ func TestStartAfterLongMigration(t *testing.T) {
 	}
 	release := sync.OnceFunc(func() { _ = migration.Close(t.Context()) })
 	defer release()
-	// The executor's migration waits for this one.
+	// The executor's migration waits for this lock.
 	if _, err := migration.Exec(t.Context(), `SELECT pg_advisory_lock($1)`,
 		int64(relational.MigrationLock)); err != nil {
 		t.Fatal(err)

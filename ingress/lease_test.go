@@ -82,7 +82,7 @@ func TestNothingIsAcceptedWithoutALease(t *testing.T) {
 	}
 }
 
-// changingBody is a body of a request during which the registry changes.
+// changingBody is a body that calls change whenever it is read.
 type changingBody struct {
 	io.Reader
 
@@ -94,7 +94,8 @@ func (b *changingBody) Read(into []byte) (int, error) {
 	return b.Reader.Read(into)
 }
 
-// deadlineRecorder is a recorder that takes deadlines, without which no body is read.
+// deadlineRecorder is a recorder that accepts read deadlines. The handler reads no body without
+// one.
 type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
 func (deadlineRecorder) SetReadDeadline(time.Time) error { return nil }

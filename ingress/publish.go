@@ -24,7 +24,7 @@ const retryAfterClosed = time.Second
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
 		d.pass = d.trigger.Workflow.AcquirePermit()
-		isOpen := !d.pass.Moved && d.pass.Target != registry.StoreTargetClosed
+		isOpen := !d.pass.Superseded && d.pass.Target != registry.StoreTargetClosed
 		// The lease may have expired while the body was read. This copy of the registry may then
 		// have missed that the workflow has moved.
 		if isOpen && h.lease.IsValid(time.Now()) {
@@ -37,12 +37,12 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 			continue
 		case isOpen:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
-		case !d.pass.Moved:
+		case !d.pass.Superseded:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
-		// It was deleted, is being replaced, or belongs to another account now, for which the
-		// request was not meant.
+		// The workflow was deleted, is being replaced, or now belongs to another account, for which
+		// the request was not meant.
 		if w == nil || w == d.trigger.Workflow || w.AccountID != d.trigger.Workflow.AccountID {
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}

@@ -13,7 +13,7 @@ import (
 // ID is determined only after the request has been verified.
 func (h *handler) readBodyAndID(d *delivery) *outcome {
 	unknown := d.mayHaveSignedID() && !d.verified
-	// The ID's length is checked before the body is read.
+	// Refuse an ID that is too long before the body is read, if the ID is not in the body.
 	if !d.identified && !unknown && !h.mayHaveIDInBody(d) {
 		if out := h.checkDeliveryID(d); out != nil {
 			return out

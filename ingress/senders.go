@@ -29,7 +29,8 @@ func (h *handler) refuseUnverified(d *delivery, v sender.Verdict, now time.Time)
 	return &outcome{refusal: &admission.Refusal{Code: v.Code}}
 }
 
-// countVerified counts a verified request of the node's sender, which may start nothing.
+// countVerified counts a verified request of the node's sender, whether or not it starts an
+// execution.
 func (h *handler) countVerified(d *delivery, now time.Time) {
 	preset := d.senderPreset()
 	h.seen.Count(d.trigger.Workflow.ID, d.trigger.NodeID, preset,

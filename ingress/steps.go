@@ -22,7 +22,7 @@ var requestSteps = [...]func(*handler, *delivery) *outcome{
 	// workflow.
 	(*handler).respondToHandshake,
 	(*handler).checkPlan,      // 7, 8
-	(*handler).verifySender,   // 11, 12 and the signature, if the node's sender verifies requests
+	(*handler).verifySender,   // if the node's sender verifies requests: 11, 12, and the signature
 	(*handler).checkLimits,    // 9
 	(*handler).rejectInactive, // 10
 	(*handler).checkBody,      // 11, 12, 13

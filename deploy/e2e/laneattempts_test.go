@@ -169,7 +169,8 @@ func (a *laneAnswers) next() *nats.Msg {
 	return msg
 }
 
-// isSilentFor reports whether there is no answer within d. An answer must be a heartbeat.
+// isSilentFor reports whether no answer arrives within d. It fails the test if an answer is not a
+// heartbeat.
 func (a *laneAnswers) isSilentFor(d time.Duration) bool {
 	a.t.Helper()
 	msg, err := a.sub.NextMsg(d)

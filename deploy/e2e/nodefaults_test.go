@@ -81,7 +81,8 @@ func TestNodeUsesTheAckWaitOfItsConsumer(t *testing.T) {
 }
 
 // When a request is repeated after a reconnect, the Node.js kit gets more executions than it asked
-// for. It never runs more than its concurrency, hands the others back, and keeps last attempts.
+// for. It never runs more than its concurrency at once. It hands the others back, but keeps those
+// that have no further attempt.
 func TestNodeKeepsItsConcurrencyAfterAReconnect(t *testing.T) {
 	t.Parallel()
 	for _, attempts := range []int{5, 1} {
@@ -193,8 +194,8 @@ func TestNodeGoesOnAfterNATSLostItsStore(t *testing.T) {
 	startAndAwait()
 }
 
-// The Node.js kit ends with an error when its consumer was deleted: created anew, it would deliver
-// executions again that have ended.
+// The Node.js kit ends with an error when its consumer is deleted. It must not create the consumer
+// again, which would deliver executions that have already ended.
 func TestNodeEndsWhenItsConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	requireNode(t)

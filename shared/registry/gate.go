@@ -140,24 +140,24 @@ type workflowGate struct {
 
 const gateSuperseded = -1
 
-func (d *workflowGate) init(queue *queueGate, closed bool) {
-	d.queue = queue
+func (g *workflowGate) init(queue *queueGate, closed bool) {
+	g.queue = queue
 	if closed {
-		d.closed.Store(monotonicNow())
+		g.closed.Store(monotonicNow())
 	}
 }
 
-// supersedeWith marks d as superseded by the workflow's next record. It reports whether next names
-// another queue, or opens or closes the workflow. It marks d even if it does not: a request that
-// holds d's record must not miss that a record after next does.
-func (d *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
-	wasClosed := d.closed.Swap(gateSuperseded) != 0
-	return d.queue != next.queue || wasClosed != (next.closed.Load() != 0)
+// supersedeWith marks g as superseded by the workflow's next record. It reports whether next names
+// another queue, or opens or closes the workflow. It marks g even if it does not: a request that
+// holds g's record must not miss that a record after next does.
+func (g *workflowGate) supersedeWith(next *workflowGate) (differs bool) {
+	wasClosed := g.closed.Swap(gateSuperseded) != 0
+	return g.queue != next.queue || wasClosed != (next.closed.Load() != 0)
 }
 
-// supersede marks d without a next record: the workflow was deleted, and may have been created
+// supersede marks g without a next record: the workflow was deleted, and may have been created
 // again, or the registry was loaded anew.
-func (d *workflowGate) supersede() { d.closed.Store(gateSuperseded) }
+func (g *workflowGate) supersede() { g.closed.Store(gateSuperseded) }
 
 // StorePermit is the permission to store one start message of a workflow.
 type StorePermit struct {
@@ -165,24 +165,24 @@ type StorePermit struct {
 	// HasOwn means that the queue has its own stream, which may hold start messages even if Target
 	// is not StoreTargetOwn.
 	HasOwn bool
-	// Moved means that the workflow has a later record, or was deleted. The caller must look it up
-	// again.
-	Moved bool
-	queue *queueGate
-	epoch uint32
+	// Superseded means that the workflow has a later record, or was deleted. The caller must look
+	// it up again.
+	Superseded bool
+	queue      *queueGate
+	epoch      uint32
 }
 
 // AcquirePermit returns a StorePermit. Its Target is where to store a start message or a rejection
 // of the workflow. The caller must call Release after it has stored the message or has failed to.
 func (w *Webhook) AcquirePermit() StorePermit {
-	q := w.door.queue
+	q := w.gate.queue
 	if q == nil {
 		return StorePermit{}
 	}
 	p := StorePermit{queue: q, epoch: q.enter(), HasOwn: q.hasOwn.Load()}
-	switch closed := w.door.closed.Load(); {
+	switch closed := w.gate.closed.Load(); {
 	case closed == gateSuperseded:
-		p.Target, p.Moved = StoreTargetClosed, true
+		p.Target, p.Superseded = StoreTargetClosed, true
 	case closed != 0 && !hasReopened(closed):
 		p.Target = StoreTargetClosed
 	default:

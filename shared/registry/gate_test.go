@@ -49,7 +49,7 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
 		pass := workflow().AcquirePermit()
-		if pass.Target != c.target || !pass.HasOwn || pass.Moved {
+		if pass.Target != c.target || !pass.HasOwn || pass.Superseded {
 			t.Errorf("in phase %s: %+v", c.phase, pass)
 		}
 		pass.Release()
@@ -114,7 +114,8 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		t.Errorf("another change waits for a request: %d", since)
 	}
 	renamed := workflow()
-	if pass := renamed.AcquirePermit(); pass.Moved || pass.Target != registry.StoreTargetShared {
+	if pass := renamed.AcquirePermit(); pass.Superseded ||
+		pass.Target != registry.StoreTargetShared {
 		t.Errorf("after another change: %+v", pass)
 	} else {
 		pass.Release()
@@ -126,13 +127,14 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	}
 	// Also the record before the last one is superseded: its request may have waited for its body.
 	for _, before := range []*registry.Webhook{old, renamed} {
-		if pass := before.AcquirePermit(); !pass.Moved {
+		if pass := before.AcquirePermit(); !pass.Superseded {
 			t.Errorf("with a record from before the closing: %+v", pass)
 		} else {
 			pass.Release()
 		}
 	}
-	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetClosed || pass.Moved {
+	if pass := workflow().AcquirePermit(); pass.Superseded ||
+		pass.Target != registry.StoreTargetClosed {
 		t.Errorf("while it is closed: %+v", pass)
 	} else {
 		pass.Release()
@@ -171,12 +173,12 @@ func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 			s, workflow := following(t)
 			old := workflow()
 			replace(s)
-			if pass := old.AcquirePermit(); !pass.Moved {
+			if pass := old.AcquirePermit(); !pass.Superseded {
 				t.Errorf("with the earlier record: %+v", pass)
 			} else {
 				pass.Release()
 			}
-			if pass := workflow().AcquirePermit(); pass.Moved ||
+			if pass := workflow().AcquirePermit(); pass.Superseded ||
 				pass.Target != registry.StoreTargetShared {
 				t.Errorf("with the new record: %+v", pass)
 			} else {

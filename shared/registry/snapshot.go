@@ -23,7 +23,7 @@ type Webhook struct {
 	Transition int64     // orders the active workflows of an account
 	RateLimit  RateLimit // zero means the plan's rate limit
 	Nodes      []TriggerNode
-	door       workflowGate // determines where the workflow's start messages are stored
+	gate       workflowGate // determines where the workflow's start messages are stored
 }
 
 func (w *Webhook) key() string { return w.ID }
@@ -249,7 +249,7 @@ func (s *Snapshot) FinishLoad() {
 		return
 	}
 	for w := range before.workflows.values() {
-		w.door.supersede()
+		w.gate.supersede()
 	}
 	// Requests that are storing a message according to the earlier copy are counted in its gates.
 	// Until they have finished, no change in the new copy is in force.
@@ -320,7 +320,7 @@ func (t *tables) apply(c Change) (moved []*queueGate) {
 			delete(t.unusable, c.DeletedWorkflow)
 			delete(t.opened, c.DeletedWorkflow)
 			t.removeFromActive(before)
-			before.door.supersede()
+			before.gate.supersede()
 		}
 	}
 	return nil
@@ -358,8 +358,8 @@ func (t *tables) setWorkflow(w *Webhook) (moved []*queueGate) {
 	if existed && !stays {
 		t.removeFromActive(before)
 	}
-	if existed && before.door.supersedeWith(&w.door) {
-		moved = []*queueGate{before.door.queue}
+	if existed && before.gate.supersedeWith(&w.gate) {
+		moved = []*queueGate{before.gate.queue}
 	}
 	return moved
 }
@@ -433,7 +433,7 @@ func (t *tables) webhookOf(r *Workflow) *Webhook {
 		Nodes: whole.node[:0],
 	}
 	w, tokens := &whole.Webhook, whole.token[:0]
-	w.door.init(t.gateOf(w.Queue), r.Closed)
+	w.gate.init(t.gateOf(w.Queue), r.Closed)
 	if o := t.owners[w.AccountID]; o != nil {
 		w.AccountID = o.id
 	}

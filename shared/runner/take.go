@@ -156,7 +156,7 @@ func (r *runner) pullWithSharedSlots(ctx context.Context, s *pullSource, slots i
 		batch, err = s.consumer.FetchNoWait(slots)
 	}
 	if err != nil {
-		return 0, err // the connection is away; if it is closed, ctx ends
+		return 0, err // the connection is lost; if it is closed, ctx ends
 	}
 	for msg := range batch.Messages() {
 		if r.beginOrNak(ctx, msg) {

@@ -366,7 +366,7 @@ func (w *Wait) handleReport(msg *nats.Msg) bool {
 }
 
 // readFinalReport returns the final report of the execution, or nil if it finds none. It reads the
-// streams that may hold reports, and some of w.others.
+// streams of w.sources, and at most maxOtherReads of w.others.
 func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *execution.Progress {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -391,7 +391,8 @@ func (w *Wait) readFinalReport(ctx context.Context, timeout time.Duration) *exec
 	return w.readOthers(ctx)
 }
 
-// readOthers reads streams of w.others, at most maxOtherReads, like readFinalReport.
+// readOthers returns the final report of the execution from one of the next maxOtherReads streams
+// of w.others, or nil if it finds none.
 func (w *Wait) readOthers(ctx context.Context) *execution.Progress {
 	for range min(len(w.others), maxOtherReads) {
 		queue := w.others[0]

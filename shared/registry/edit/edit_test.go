@@ -335,7 +335,8 @@ func TestARefusedChangeStoresNoSamplePayload(t *testing.T) {
 			t.Errorf("%s: the payload is %s, %v", c.name, info.SamplePayload, err)
 		}
 	}
-	// What is as requested already is confirmed under any condition, so that it can be repeated.
+	// A change that is already stored succeeds under any condition, so that the call can be
+	// repeated.
 	spec := edit.WorkflowSpec{ID: "wf", AccountID: "on-free", IfNew: true}
 	same(&spec)
 	spec.Triggers = []edit.TriggerSpec{{NodeID: "node", SamplePayload: []byte("1")}}

@@ -583,9 +583,9 @@ func asInvalidError(err error) error {
 type shownSecret struct{ setting, header string }
 
 // newlyShownSecret returns the use of a header with the sender's secret in the order key or the
-// filter of a node, or nil if there is none. It ignores what was so before the change, when earlier
-// versions accepted it: otherwise nothing else could be changed, not even the secret. before may be
-// nil.
+// filter of a node, or nil if there is none. It ignores a use that the change leaves as it was.
+// Earlier versions accepted such uses, and otherwise nothing else of the node could be changed, not
+// even the secret. before may be nil.
 func newlyShownSecret(before, after *registry.Trigger) *shownSecret {
 	if after.Sender == nil {
 		return nil

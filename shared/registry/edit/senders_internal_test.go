@@ -6,7 +6,8 @@ import (
 	"github.com/hookstart/hookstart/shared/registry"
 )
 
-// What earlier versions accepted does not hinder other changes, such as that of the secret.
+// An order key or filter with a secret header, which earlier versions accepted, does not prevent
+// other changes of the node.
 func TestWhatIsAlreadyShownHindersNoOtherChange(t *testing.T) {
 	node := func(header, orderKey, filter string) *registry.Trigger {
 		return &registry.Trigger{OrderKey: orderKey, Filter: filter, Sender: &registry.Sender{

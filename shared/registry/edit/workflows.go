@@ -442,8 +442,8 @@ func (e *Editor) changedSamples(
 	return changed, nil
 }
 
-// addNodeSecrets stores a token and the sample payload of each node of w that before, which may be
-// nil, does not have, and adds the tokens to w. It returns the secrets of these nodes.
+// addNodeSecrets stores a token and the sample payload for each node that w has and before does
+// not, and adds the tokens to w. It returns the secrets of these nodes. before may be nil.
 func (e *Editor) addNodeSecrets(
 	ctx context.Context, before, w *registry.Workflow, specs []TriggerSpec,
 ) (added []nodeSecrets, err error) {

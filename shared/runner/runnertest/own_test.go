@@ -124,8 +124,8 @@ func TestARunnerFollowsARecordThatWasNotThere(t *testing.T) {
 	}
 }
 
-// A runner whose connection buffers nothing while the server is away keeps running, also if its
-// consumers share the concurrency slots.
+// A runner survives the loss of its connection even if the connection has no reconnect buffer and
+// the runner's consumers share the concurrency slots.
 func TestARunnerInAnOwnStreamSurvivesALostConnection(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

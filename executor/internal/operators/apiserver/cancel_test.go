@@ -149,8 +149,8 @@ func TestCancelMany(t *testing.T) {
 	r.post("/executions/"+id(2)+"/requeue", "").is(200)
 }
 
-// A bulk cancellation cancels exactly the maximum number of executions if more match, also if some
-// of the oldest ones need none.
+// If more executions match than a bulk cancellation may cancel, it cancels exactly the maximum
+// number. Executions whose cancellation was requested before do not count.
 func TestTheLimitOfABulkCancellation(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -16,9 +16,9 @@ const MaxSecrets = sender.MaxSecrets
 
 const presetsCursorKind = "senders"
 
-// SenderPresets lists the presets, in the order in which they are defined. Every account may use
-// all of them: if accountID is not empty, it lists all, or none if the caller has no access to the
-// account.
+// SenderPresets lists the presets in the order in which they are defined. An account may use all of
+// them, so accountID only makes the list empty if there is no such account, or if the caller has no
+// access to it. An empty accountID means all accounts.
 func (s *Service) SenderPresets(
 	ctx context.Context, caller Caller, accountID string, page PageOptions,
 ) (api.List[api.SenderPreset], error) {

@@ -163,14 +163,14 @@ func (s *Service) PutWorkflow(
 		s.config.ChangeTimeout,
 		func(ctx context.Context) (none PutResult[api.Workflow], err error) {
 			var w *registry.Workflow
-			created, forget := false, earlierAccount{service: s, workflowID: id}
-			spec.BeforeAccountChange = forget.before
+			created, forget := false, workflowForgetter{service: s, workflowID: id}
+			spec.BeforeAccountChange = forget.beforeStore
 			err = s.storeWithQueueMove(ctx, func(ctx context.Context) (err error) {
 				w, created, err = s.config.Editor.PutWorkflow(ctx, spec)
 				return err
 			})
-			if !created { // late reports about a deleted workflow do not count
-				err = forget.after(ctx, err)
+			if !created { // the recorder ignores late reports about an earlier workflow with the ID
+				err = forget.afterStore(ctx, err)
 			}
 			if err != nil {
 				return none, err
@@ -179,32 +179,33 @@ func (s *Service) PutWorkflow(
 		})
 }
 
-// earlierAccount deletes the records of a workflow's requests, which do not name an account, when a
-// call creates the workflow or moves it to another account: the new account must not see them. It
-// deletes them before the change is stored, because a call that is repeated after the change was
-// stored finds nothing to change, and again after it, because requests arrive meanwhile.
-type earlierAccount struct {
+// workflowForgetter deletes the records of a workflow's requests when a call creates the workflow
+// or moves it to another account. The records do not name an account, and the new account must not
+// see those of the earlier one. It deletes them before the change is stored, because a call that is
+// repeated after the change was stored finds nothing to change. It deletes them again after the
+// change, because requests arrive in the meantime.
+type workflowForgetter struct {
 	service    *Service
 	workflowID string
-	leaves     bool // before has been called
+	begun      bool // beforeStore has been called
 }
 
-// before is called before each attempt to store the change.
-func (e *earlierAccount) before(ctx context.Context) error {
-	e.leaves = true
-	return e.service.config.Store.ForgetWorkflow(ctx, e.workflowID)
+// beforeStore must be called before each attempt to store the change.
+func (f *workflowForgetter) beforeStore(ctx context.Context) error {
+	f.begun = true
+	return f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 }
 
-// after is called after the last attempt, with its error. It deletes what was reported meanwhile,
-// even after an error, because the change may have been stored, and even if ctx has ended, because
-// the move to another queue takes longer.
-func (e *earlierAccount) after(ctx context.Context, stored error) error {
-	if !e.leaves {
+// afterStore must be called after the last attempt, with its error. If beforeStore was called, it
+// deletes the records that were added in the meantime: even after an error, because the change may
+// have been stored, and even if ctx has ended, because a move to another queue takes longer.
+func (f *workflowForgetter) afterStore(ctx context.Context, stored error) error {
+	if !f.begun {
 		return stored
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.service.config.ChangeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.service.config.ChangeTimeout)
 	defer cancel()
-	err := e.service.config.Store.ForgetWorkflow(ctx, e.workflowID)
+	err := f.service.config.Store.ForgetWorkflow(ctx, f.workflowID)
 	return cmp.Or(stored, err)
 }
 
@@ -262,7 +263,7 @@ func (s *Service) PatchWorkflow(
 	r := newRule("PatchWorkflow", accessToWorkflow(id))
 	return change(ctx, s, caller, r, s.config.ChangeTimeout,
 		func(ctx context.Context) (none api.Workflow, err error) {
-			forget := earlierAccount{service: s, workflowID: id}
+			forget := workflowForgetter{service: s, workflowID: id}
 			w, err := s.changeWorkflow(ctx, id, func(spec *edit.WorkflowSpec) error {
 				put := apiPutWorkflow(spec)
 				if err := patch(&put); err != nil {
@@ -272,10 +273,10 @@ func (s *Service) PatchWorkflow(
 					return unknownAccount(put.AccountID)
 				}
 				*spec = registryWorkflowSpec(put)
-				spec.Within, spec.BeforeAccountChange = caller.AccountID, forget.before
+				spec.Within, spec.BeforeAccountChange = caller.AccountID, forget.beforeStore
 				return nil
 			})
-			if err = forget.after(ctx, err); err != nil {
+			if err = forget.afterStore(ctx, err); err != nil {
 				return none, err
 			}
 			return s.apiWorkflow(w), nil

@@ -198,8 +198,8 @@ type StartMessage struct {
 	// Delivered is whether the message was already delivered to a group.
 	Delivered bool
 
-	// read is whether the message was looked for in the streams. subject is the subject with which
-	// it was found, and stored is when the server stored it; zero if it was not read or not found.
+	// read reports whether the message was looked for in the streams. If it was found, subject is
+	// its subject, and stored is the time at which the server stored it. Otherwise both are zero.
 	read    bool
 	subject string
 	stored  time.Time
@@ -245,18 +245,19 @@ func (w *Watcher) setDelivered(
 		return r.StreamSequence <= consumer.Delivered.Stream &&
 			consumerMatches(consumer.Config, messages[r.ID].Subject)
 	}
-	// Only a consumer that did not begin with the oldest message may have begun after a message.
-	later := func(consumer *jetstream.ConsumerInfo) bool {
+	// beganLater reports whether a consumer did not begin with the oldest message. It may then have
+	// begun after some of the records' messages.
+	beganLater := func(consumer *jetstream.ConsumerInfo) bool {
 		return consumer.Config.DeliverPolicy != jetstream.DeliverAllPolicy
 	}
-	var uncertain []store.Record // records that only consumers that began later have passed
+	var uncertain []store.Record // records that only consumers with beganLater have passed
 	for _, r := range records {
 		byLater := false
 		for _, consumer := range consumers {
 			if !passed(r, consumer) {
 				continue
 			}
-			if !later(consumer) {
+			if !beganLater(consumer) {
 				messages[r.ID].Delivered = true
 				break
 			}

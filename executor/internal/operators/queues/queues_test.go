@@ -327,8 +327,8 @@ func TestAGroupThatBeganLaterWasDeliveredNothing(t *testing.T) {
 	}
 }
 
-// Each start message is read once, however many groups do not begin with the oldest message, and
-// not at all if a group that does has received it.
+// However many groups did not begin with the oldest message, each start message is read only once.
+// It is not read at all if a group that did begin with the oldest message has received it.
 func TestStartMessagesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, "a")
@@ -343,7 +343,7 @@ func TestStartMessagesAreReadOnce(t *testing.T) {
 		t.Helper()
 		config := stream.RunnerGroup{Queue: "a", Group: name}.ConsumerConfig(time.Minute)
 		config.DeliverPolicy = from
-		if from == jetstream.DeliverByStartTimePolicy { // more than clocks may differ
+		if from == jetstream.DeliverByStartTimePolicy { // later than any difference of clocks
 			later := time.Now().Add(2 * time.Minute)
 			config.OptStartTime = &later
 		}

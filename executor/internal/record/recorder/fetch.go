@@ -60,10 +60,9 @@ const (
 	// maxBatchBytes is the total length of bodies at which a burst ends. No further messages are
 	// fetched until these are recorded.
 	maxBatchBytes = 32 << 20
-	// burstRate is the rate at which the recorder begins to fetch in bursts. It stops after
-	// maxSmallBursts bursts in a row with fewer than minBurstMessages, which a quarter of this rate
-	// delivers in the shortest pause: the number of messages that arrive in one pause says little
-	// about the rate.
+	// burstRate is the rate, in messages per second, from which on the recorder fetches in bursts.
+	// It stops doing so after maxSmallBursts bursts in a row with fewer than minBurstMessages. A
+	// single small burst says little about the rate.
 	burstRate = 1_000
 	// minPauseAfterBurst and maxPauseAfterBurst limit the pause after a burst, and therefore how
 	// much the pause delays a record.

@@ -41,9 +41,9 @@ func (r *rig) keep(age time.Duration, status execution.Status) (id string) {
 
 var errTooSlow = errors.New("canceling statement due to statement timeout")
 
-// A database with so many executions that a query of all of them takes longer than a query may
-// take: the search reads them in windows of time. After a failure, it goes on where it was, and the
-// next search does not go back to the oldest execution.
+// If there are more executions than one query can read in the time that it may take, the search
+// reads them in windows of time. After a failure, it goes on where it was. The next search does not
+// go back to the oldest execution.
 func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -106,8 +106,8 @@ func TestTheSearchForLostExecutionsOfALargeDatabase(t *testing.T) {
 	}
 }
 
-// What a power cut has lost is among the newest executions. It is ended before the search has read
-// the older ones, and also if these cannot be read.
+// The newest executions, among which are those that a power cut has lost, are ended before the
+// search has read the older ones, even if these cannot be read.
 func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -127,7 +127,7 @@ func TestTheNewestLostExecutionsAreEndedFirst(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(lost, execution.Failed) })
 }
 
-// A search does not go back to an execution that was recorded late, unless it is told so.
+// A search goes back to an execution that was recorded late only after NoteRecordedLate.
 func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	t.Parallel()
 	r := start(t)
@@ -154,7 +154,7 @@ func TestALostExecutionThatWasRecordedLate(t *testing.T) {
 	r.await("it has failed", func() bool { return r.has(late, execution.Failed) })
 }
 
-// A group that comes online while the search is under way has not handled what it receives then.
+// An execution is not ended while a group that comes online during the search handles it.
 func TestAGroupThatComesOnlineDuringTheSearch(t *testing.T) {
 	t.Parallel()
 	r := start(t)

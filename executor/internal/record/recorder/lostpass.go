@@ -25,26 +25,26 @@ const (
 	fullSearchInterval = 24 * time.Hour
 )
 
-// lostPass is one search for executions that no runner will end, and where the next one ends. A
-// search reads the executions from the newest to the oldest, in windows of their acceptance times:
-// what a power cut has lost is among the newest. It stops at the oldest execution that the
-// previous search found unfinished, because all older ones have already ended. After the
-// recorder's consumers were moved back, and every fullSearchInterval, it reads all executions.
+// lostPass is the state of a search for executions that no runner will end. A search reads the
+// executions from the newest to the oldest, in windows of their acceptance times, because what a
+// power cut has lost is among the newest. It stops at the oldest execution that the previous search
+// found unfinished, because all older ones have already ended. After the recorder's consumers were
+// moved back, and every fullSearchInterval, it reads all executions.
 type lostPass struct {
-	since   time.Time // it reads executions that were accepted since then; zero: all
-	until   time.Time // and before then; zero: it has read nothing
-	next    time.Time // it goes on with those that were accepted before then
+	since   time.Time // acceptance time at which the search stops; zero: it reads all executions
+	until   time.Time // acceptance time from which it goes back; zero: it has not begun
+	next    time.Time // it has read everything from this acceptance time on
 	unended time.Time // when the oldest execution that has not ended was accepted; zero: none found
 	full    time.Time // when the last search of all executions began
 	window  time.Duration
-	// unread holds the streams that could not be read at all times: executions of theirs may be
-	// recorded later.
+	// unread holds the streams that could not be read at least once during the search. Their
+	// executions may be recorded later.
 	unread  map[string]bool
-	skipped []SkippedConsumer // what Config.SkippedConsumers returned at its beginning
+	skipped []SkippedConsumer // what Config.SkippedConsumers returned when the search began
 }
 
 // begin begins the next search. late is the acceptance time of the oldest execution that was
-// recorded late, which the search must therefore read. Zero means that there is none.
+// recorded late, and to which the search must therefore go back. Zero means that there is none.
 func (p *lostPass) begin(now, late time.Time) {
 	p.until, p.next, p.unended = time.Time{}, time.Time{}, time.Time{}
 	p.unread = map[string]bool{}
@@ -62,7 +62,8 @@ func (p *lostPass) beginFull(now time.Time) {
 	p.begin(now, time.Time{})
 }
 
-// windowOf returns the next window, which has the newest execution that the search has not read.
+// windowOf returns the next window. newest is the acceptance time of the newest execution that the
+// search has not read.
 func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
 	window := store.RecordFilter{Since: newest.Add(-p.window), Until: newest.Add(time.Millisecond)}
 	if window.Since.Before(p.since) {
@@ -74,7 +75,7 @@ func (p *lostPass) windowOf(newest time.Time) store.RecordFilter {
 	return window
 }
 
-// noteUnended notes when an execution was accepted that has not ended.
+// noteUnended notes the acceptance time of an execution that has not ended.
 func (p *lostPass) noteUnended(accepted time.Time) {
 	if p.unended.IsZero() || accepted.Before(p.unended) {
 		p.unended = accepted

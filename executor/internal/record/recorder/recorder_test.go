@@ -136,9 +136,9 @@ type rig struct {
 	retention    time.Duration // retention of later recorders; 0 means for ever
 	path         string        // of the database
 
-	workflowsAway atomic.Bool  // the registry does not answer questions about workflows
-	sendersAway   atomic.Bool  // the registry does not answer questions about senders
-	asked         atomic.Int64 // the number of questions that it did not answer
+	workflowsAway atomic.Bool  // whether Config.WorkflowInAccountSince fails
+	sendersAway   atomic.Bool  // whether Config.SenderPreset fails
+	asked         atomic.Int64 // the number of calls that have failed so
 }
 
 func start(t *testing.T) *rig {

@@ -191,8 +191,8 @@ func (r *Recorder) workflowInAccountSince(
 	return at, ok, err
 }
 
-// isFromDeletedWorkflow reports whether an observation concerns a workflow that no longer exists,
-// although there may be a new one with the same ID, or a workflow's time in another account.
+// isFromDeletedWorkflow reports whether an observation is older than the workflow with the ID, or
+// than its move to its account, or whether there is no such workflow.
 func (r *Recorder) isFromDeletedWorkflow(
 	ctx context.Context, id string, observed time.Time,
 ) (bool, error) {

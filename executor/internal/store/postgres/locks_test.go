@@ -8,8 +8,9 @@ import (
 	"github.com/hookstart/hookstart/executor/internal/store/postgres/pgtest"
 )
 
-// ForgetWorkflow and AddRefusals lock the same rows in different orders. ForgetWorkflow waits for
-// the second of three rows when AddRefusals, which locks the third before the first, begins.
+// ForgetWorkflow and AddRefusals would lock the same rows in different orders. In this test,
+// ForgetWorkflow waits for the second of three rows when AddRefusals begins, which locks the third
+// row before the first.
 func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Start(t)
@@ -37,7 +38,8 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	awaitBlocked := func(n int) {
 		t.Helper()
 		for blocked := 0; blocked != n; <-time.After(10 * time.Millisecond) {
-			// A lock of a row names no database, and other tests use the same server.
+			// Other tests use the same server, and pg_locks has no database for a row lock. So
+			// count the waits of the processes that have any lock in this database.
 			if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
 				AND pid IN (SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database
 					WHERE datname = current_database())`).Scan(&blocked); err != nil {

@@ -21,8 +21,8 @@ var migrations embed.FS
 // migrate migrates the tables. It holds a lock, so any number of executors can start at the same
 // time. It rejects a database that a newer program has migrated, or that was created before the
 // first release. It uses a separate connection, because waiting for another executor's migration,
-// or building an index, may take a long time. Only connecting and reading the schema version end
-// with starting, because a migration that is canceled begins again at the next start.
+// or building an index, may take a long time. The context starting cancels only connecting and
+// reading the schema version, because a migration that is canceled begins again at the next start.
 func migrate(ctx, starting context.Context, config *pgx.ConnConfig) (supported int64, err error) {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()

@@ -73,8 +73,9 @@ func open(ctx, starting context.Context, url string) (*Store, error) {
 	return s, nil
 }
 
-// OpenWithRetry is like Open, but while the server is unavailable, it retries until starting is
-// done. A migration may take longer: it ends with ctx only, from which starting is derived.
+// OpenWithRetry is like Open, but while the server is unavailable, it tries again until the context
+// starting is done, which must be derived from ctx. A migration may take longer: only ctx cancels
+// it.
 func OpenWithRetry(ctx, starting context.Context, url string) (store.Store, error) {
 	var why error
 	for {

@@ -195,9 +195,9 @@ func (i Installation) restore(ctx context.Context, r *reader, m Manifest) error 
 		account = cmp.Or(last, account)
 		i.logf("bucket %s: %d records", bucket.Name, bucket.Records)
 	}
-	// Resume the consumers when everything else is restored: if a step before fails, or this
-	// program is killed, nothing may run in the half restored installation, because it would run
-	// again in the next one.
+	// Resume the consumers once everything else is restored. If an earlier step fails, or this
+	// program is killed, nothing may have run in the half-restored installation: it would run again
+	// after the next restore.
 	for _, p := range positions {
 		if err := i.resumeConsumer(ctx, p); err != nil {
 			return err
@@ -345,9 +345,9 @@ func (i Installation) pauseConsumers(
 }
 
 // restoredConfig returns the configuration with which a restore creates a consumer. If the consumer
-// in the backup did not begin with the oldest message, the new one begins with the first message
-// that it has not acknowledged: the server cannot reset a consumer that began with new messages,
-// and the restored messages are newer than the time at which a consumer began.
+// in the backup began with new messages, or at a certain time, the new one begins with the first
+// message that the old one has not acknowledged. The server cannot reset a consumer that began with
+// new messages, and the restored messages are newer than any time at which a consumer began.
 func (p RunnerGroupPosition) restoredConfig() jetstream.ConsumerConfig {
 	config := p.Config
 	config.Replicas, config.Metadata, config.PauseUntil = 0, nil, &consumerPauseEnd

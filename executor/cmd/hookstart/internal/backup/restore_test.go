@@ -26,8 +26,8 @@ func (a recordsAPI) RestoreRecords(context.Context, []byte, bool) error { return
 
 func (a recordsAPI) AwaitAccountApplied(context.Context, string) error { return nil }
 
-// However long a restore takes, runners and the recorder get nothing before everything else is
-// restored and it has set their positions. If it fails, they never get anything.
+// However long a restore takes, runners and the recorder get no message until everything else is
+// restored and the positions of their consumers are set. If the restore fails, they get none.
 func TestConsumersStayPausedDuringRestore(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the database is gone")
