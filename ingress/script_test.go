@@ -216,6 +216,7 @@ func (s *situations) sign(ts *testscript.TestScript, r *request, shift time.Dura
 	in := sender.Request{
 		Method: "POST",
 		Header: map[string][]string{},
+		Host:   s.addr,
 		Query:  query,
 		URL:    publicURL + r.path,
 		Body:   []byte(r.body),

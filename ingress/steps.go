@@ -84,7 +84,9 @@ func (h *handler) findTrigger(d *delivery) *outcome {
 		return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}
 	if s := found.Node.Sender; s != nil || found.Node.Filter != nil || found.Node.OrderKey != nil {
-		d.request = sender.Request{Method: d.r.Method, Header: d.r.Header, Query: d.r.URL.RawQuery}
+		d.request = sender.Request{
+			Method: d.r.Method, Header: d.r.Header, Host: d.r.Host, Query: d.r.URL.RawQuery,
+		}
 		if s != nil && s.NeedsURL() && h.publicURL != "" {
 			d.request.URL = h.publicURL + pathAndQuery(d.r)
 		}

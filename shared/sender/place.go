@@ -61,7 +61,7 @@ func (p ValueRef) Header() string {
 func (p ValueRef) Text(r *Request) (text string, ok bool) {
 	switch p.source.kind {
 	case sourceHeader:
-		if values := r.Header[p.source.name]; len(values) > 0 {
+		if values := r.headerValues(p.source.name); len(values) > 0 {
 			return values[0], true
 		}
 	case sourceFormField:

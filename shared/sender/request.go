@@ -17,10 +17,13 @@ type Request struct {
 	// Method is the HTTP method in upper case.
 	Method string
 	Header map[string][]string // the headers, keyed by canonical name
-	Query  string              // the query as sent, without the question mark
+	// Host is the value of the Host header, which net/http removes from Header. "" means that Host
+	// is in Header, or that the request has none.
+	Host  string
+	Query string // the query as sent, without the question mark
 	// URL is the URL that the sender called: the configured public URL, followed by the path and
-	// query as received. The Host header is never used. "" means that no public URL is configured;
-	// a signature over the URL then never verifies.
+	// query as received. It never depends on the Host header. "" means that no public URL is
+	// configured; a signature over the URL then never verifies.
 	URL  string
 	Body []byte // the body as sent
 	// IsJSON means that Body is known to be one JSON text. If it is false, Body has not been
@@ -36,12 +39,20 @@ type Request struct {
 
 // header returns the first non-empty value of a header, or "".
 func (r *Request) header(canonical string) string {
-	for _, value := range r.Header[canonical] {
+	for _, value := range r.headerValues(canonical) {
 		if value != "" {
 			return value
 		}
 	}
 	return ""
+}
+
+// headerValues returns all values of a header.
+func (r *Request) headerValues(canonical string) []string {
+	if canonical == "Host" && r.Host != "" {
+		return []string{r.Host}
+	}
+	return r.Header[canonical]
 }
 
 // json returns the parsed JSON of JSONDocument. If there is none, the result's Exists method

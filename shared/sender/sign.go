@@ -82,6 +82,7 @@ func (r *Request) mutableCopy() Request {
 	c := Request{
 		Method: r.Method,
 		Header: maps.Clone(r.Header),
+		Host:   r.Host,
 		Query:  r.Query,
 		URL:    r.URL,
 		Body:   r.Body,

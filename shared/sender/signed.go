@@ -48,7 +48,9 @@ func (m *method) covers(s valueSource) bool {
 // copy of a request could change its Content-Type to hide the delivery ID, and send the request
 // again with a different one.
 func (m *method) signedView(r *Request) *Request {
-	view := &Request{Method: r.Method, Header: r.Header, Query: r.Query, URL: r.URL, Body: r.Body}
+	view := &Request{
+		Method: r.Method, Header: r.Header, Host: r.Host, Query: r.Query, URL: r.URL, Body: r.Body,
+	}
 	switch {
 	// The names and values of the form are signed, not the bytes of the body.
 	case m.scheme == schemeTwilio && r.signedURLParam(bodyHashParam) == "":

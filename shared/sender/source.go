@@ -95,7 +95,7 @@ func (s valueSource) values(r *Request) []string {
 	switch s.kind {
 	case sourceHeader:
 		var values []string
-		for _, value := range r.Header[s.name] {
+		for _, value := range r.headerValues(s.name) {
 			if value != "" {
 				values = append(values, value)
 			}

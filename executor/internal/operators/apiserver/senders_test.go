@@ -2,8 +2,13 @@ package apiserver_test
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,14 +21,15 @@ import (
 	"github.com/hookstart/hookstart/shared/registry/edit"
 	"github.com/hookstart/hookstart/shared/registry/registrytest"
 	"github.com/hookstart/hookstart/shared/registry/seal"
+	"github.com/hookstart/hookstart/shared/webhook"
 )
 
 const senderAt = "/workflows/wf/triggers/node/sender"
 
 // sealed returns a rig with an encryption key, a workflow "wf" and a check for leaked secrets.
-func sealed(t *testing.T) *rig {
+func sealed(t *testing.T, change ...func(*config, *http.Server)) *rig {
 	t.Helper()
-	r := start(t, func(c *config, _ *http.Server) {
+	r := start(t, append(change, func(c *config, _ *http.Server) {
 		path := filepath.Join(t.TempDir(), "keys")
 		if err := os.WriteFile(path, []byte(seal.NewKeyLine()), 0o600); err != nil {
 			t.Fatal(err)
@@ -33,7 +39,7 @@ func sealed(t *testing.T) *rig {
 			t.Fatal(err)
 		}
 		c.Editor.WithKeys(keys)
-	})
+	})...)
 	r.CreateWorkflow(t, "wf", "free", true)
 	return r
 }
@@ -287,6 +293,28 @@ func TestDeliveryIDsInForce(t *testing.T) {
 		if headers, sources := inForce(c.put); headers != c.headers || sources != c.sources {
 			t.Errorf("%s: %q, %q", c.put, headers, sources)
 		}
+	}
+}
+
+// The signature of a test request covers the Host header that is sent.
+func TestSendTestSignsHost(t *testing.T) {
+	t.Parallel()
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mac := hmac.New(sha256.New, []byte("s3cret-of-hmac"))
+		_, _ = io.WriteString(mac, r.Host+".{}")
+		if r.Header.Get("X-Signature") != hex.EncodeToString(mac.Sum(nil)) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		w.Header().Set(webhook.HeaderExecutionID, "1")
+	}))
+	t.Cleanup(endpoint.Close)
+	r := sealed(t, func(c *config, _ *http.Server) { c.PublicURL = endpoint.URL })
+	r.put(senderAt, `{"preset":"hmac","secrets":["s3cret-of-hmac"],"settings":`+
+		`{"header":"X-Signature","message":"{header:Host}.{body}"}}`)
+	sent := decode[api.SentTest](
+		r.post("/workflows/wf/triggers/node/send-test", `{"body":"{}"}`).is(200))
+	if !sent.Success {
+		t.Errorf("%+v", sent)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"time"
 
@@ -122,6 +123,9 @@ func (s *Service) postTest(
 	}
 	to := s.ingressEndpoint()
 	base := to.publicURL + "/webhooks/" + at.Workflow.ID
+	if u, err := url.Parse(base); err == nil {
+		r.Host = u.Host // a signature may cover it
+	}
 	r.Query = "token=" + at.Tokens[0].Token
 	if to.known {
 		r.URL = base + "?" + r.Query
@@ -148,6 +152,7 @@ func (s *Service) postTest(
 	isHandshake := as.Handshake(&sender.Request{
 		Method: "POST",
 		Header: signed.Header,
+		Host:   r.Host,
 		Query:  signed.Query,
 		URL:    r.URL,
 		Body:   signed.Body,
