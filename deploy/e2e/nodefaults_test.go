@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -256,7 +257,7 @@ func TestNodeStopsWhileNATSIsAway(t *testing.T) {
 	}
 }
 
-// While the Node.js kit reads cancellations before a handler begins, it sends heartbeats.
+// While the Node.js kit waits for cancellations before a handler begins, it sends heartbeats.
 func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 	t.Parallel()
 	for _, orderKey := range []string{"", "k"} {
@@ -264,35 +265,71 @@ func TestNodeKeepsAnExecutionWhileItReadsCancellations(t *testing.T) {
 			t.Parallel()
 			server := natstest.Start(t)
 			nc := server.Connect(t)
-			ingress, js := runnertest.NewIngress(t, nc), jetStream(t, server.URL())
-			for n := range 150 { // takes 15 s to read
-				ingress.Cancel(t, fmt.Sprint("other", n))
-			}
+			ingress := runnertest.NewIngress(t, nc)
 			openGate(t, nc)
-			id := ingress.Start(t, runnertest.Post{Queue: orderedQueue, OrderKey: orderKey})
-			slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
-				if bytes.Contains(sent, []byte("KV_cancellations")) {
-					<-time.After(100 * time.Millisecond)
-				}
-			}, func() {})
-			for range 2 {
-				launchNodeKit(t, "nats://"+slow, kitOptions{AckWaitMS: 10_000})
-			}
-			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
-				t.Errorf("it ended as %+v", final)
-			}
 			name := orderedGroup.Consumer()
 			if orderKey != "" {
 				name = laneOfK()
 			}
-			consumer, err := js.Consumer(t.Context(), stream.ExecutionsName, name)
-			if err != nil {
-				t.Fatal(err)
+			answers := subscribe(t, nc, "$JS.ACK."+stream.ExecutionsName+"."+name+".>")
+			subscribe(t, nc, "$NO.>") // answers nothing
+			var withhold atomic.Bool
+			way := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+				const asked = "$JS.API.STREAM.MSG.GET.KV_cancellations"
+				if at := bytes.Index(sent, []byte(asked)); at >= 0 && withhold.Load() {
+					copy(sent[at:], "$NO")
+				}
+			}, func() {})
+			launchNodeKit(t, "nats://"+way, kitOptions{AckWaitMS: 6000})
+			post := runnertest.Post{Queue: orderedQueue, OrderKey: orderKey}
+			ingress.Await(t, ingress.Start(t, post)) // the kit has read cancellations
+			for string(await(t, answers).Data) != "+ACK" {
 			}
-			if n := consumer.CachedInfo().Delivered.Consumer; n != 1 {
-				t.Errorf("it was delivered %d times", n)
+			withhold.Store(true)
+			id := ingress.Start(t, post)
+			for n := range 5 { // for longer than the ack wait
+				answer := await(t, answers)
+				deliveries := strings.Split(answer.Subject, ".")[4]
+				if string(answer.Data) != "+WPI" || deliveries != "1" {
+					t.Fatalf("after %d heartbeats, %q of delivery %s", n, answer.Data, deliveries)
+				}
+			}
+			withhold.Store(false)
+			if final := ingress.Await(t, id); final.Status != execution.Succeeded {
+				t.Errorf("it ended as %+v", final)
 			}
 		})
+	}
+}
+
+// After a bulk cancel, the Node.js kit does not read all cancellations before the next handler
+// begins.
+func TestNodeDoesNotDelayHandlersByManyCancellations(t *testing.T) {
+	t.Parallel()
+	requireNode(t)
+	server := natstest.Start(t)
+	nc := server.Connect(t)
+	ingress := runnertest.NewIngress(t, nc)
+	for n := range 600 { // takes a minute to read
+		ingress.Cancel(t, fmt.Sprint("other", n))
+	}
+	openGate(t, nc)
+	post := runnertest.Post{Queue: orderedQueue, DeliveryID: "delivery"}
+	ingress.Cancel(t, execution.IDForDelivery("workflow", "webhook", post.DeliveryID))
+	canceled := ingress.Start(t, post)
+	runs := ingress.Start(t, runnertest.Post{Queue: orderedQueue})
+	slow := forwardNATS(t, strings.TrimPrefix(server.URL(), "nats://"), func(sent []byte) {
+		if bytes.Contains(sent, []byte("KV_cancellations")) {
+			<-time.After(100 * time.Millisecond)
+		}
+	}, func() {})
+	launchNodeKit(t, "nats://"+slow, kitOptions{})
+	for id, want := range map[string]execution.Status{
+		canceled: execution.Canceled, runs: execution.Succeeded,
+	} {
+		if final := ingress.Await(t, id); final.Status != want {
+			t.Errorf("it ended as %+v, want %s", final, want)
+		}
 	}
 }
 

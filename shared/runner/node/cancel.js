@@ -8,6 +8,7 @@ const prefix = "$KV.cancellations.";
 const messageNotFound = 10037;
 const streamNotFound = 10059;
 
+const catchUpWait = 200; // how long a message waits until all new keys are read, in milliseconds, before its own key is asked for
 const askTimeout = 2000; // of one question, in milliseconds
 const tries = 3; // questions without an answer before a runner that never got one does without
 const again = 30_000; // for how long it does, in milliseconds
@@ -53,15 +54,18 @@ export class Cancellations {
 
   /**
    * has says whether an execution is to end, by what the bucket holds after the call has begun: the executor stores
-   * the key before it looks whether a runner was given the message.
+   * the key before it looks whether a runner was given the message. If there are so many new keys that reading them takes
+   * long, it asks for the execution's own.
    * @param {string} executionId
    * @param {AbortSignal} working
    */
   async has(executionId, working) {
     while (!working.aborted) {
       try {
-        await this.read();
-        break;
+        if (await Promise.race([this.read().then(() => true), pause(catchUpWait, false, { ref: false })])) {
+          break;
+        }
+        return await this.ask(executionId);
       } catch (failure) {
         if (this.nc.isClosed()) {
           throw failure;
@@ -70,6 +74,19 @@ export class Cancellations {
       }
     }
     return this.ids.has(executionId);
+  }
+
+  /**
+   * ask says whether the bucket holds the key of an execution.
+   * @param {string} executionId
+   */
+  async ask(executionId) {
+    const reply = await this.nc.request(subject, JSON.stringify({ last_by_subj: prefix + executionId }), { timeout: askTimeout });
+    const { error } = /** @type {any} */ (reply.json());
+    if (error && error.err_code !== messageNotFound) {
+      throw new Error(error.description);
+    }
+    return !error;
   }
 
   // read waits for a reading that begins after the call. Those who come during one share the next.
