@@ -97,14 +97,15 @@ func (t Trigger) RequestsPerMinute() int {
 	return max(1, int(float64(limit.Requests)*float64(time.Minute)/float64(limit.Window)))
 }
 
-// CheckLimits counts a request against the limits, or returns a refusal with the time to wait. The
-// caller must have checked the plan. bodyBytes is the length of the body; a negative value means
-// unknown. A refused request is not counted.
+// CheckLimits counts a request against the limits, or returns a refusal with the time to wait until
+// both limits permit it. The caller must have checked the plan. bodyBytes is the length of the
+// body; a negative value means unknown. A refused request is not counted.
 func (a *Admission) CheckLimits(t Trigger, bodyBytes int64, at time.Time) *Refusal {
 	if perDay := t.bytesPerDay(); perDay > 0 {
 		// This check comes first because it counts nothing.
 		if wait := a.limits.waitTimeForBytes(t.Workflow.AccountID, perDay, bodyBytes,
 			at); wait > 0 {
+			wait = max(wait, a.limits.waitTimeForRequest(t.Workflow.ID, t.view.Limit(), at))
 			return &Refusal{Code: webhook.CodeRateLimited, RetryAfter: wait}
 		}
 	}

@@ -87,6 +87,35 @@ func TestBytesPerDay(t *testing.T) {
 	expect("which is made up for", send("two", 1, 1), (100_000-86_400+1)*time.Second)
 }
 
+// A request that exceeds both limits waits for the one that takes longer.
+func TestBothLimitsExceeded(t *testing.T) {
+	limits := NewLimits()
+	a := New(&bytesOf{registry.Plan{WebhookTriggers: true, BytesPerDay: 86_400}}, limits)
+	now := limits.origin.Add(time.Hour)
+	expect := func(declared int64, want time.Duration) {
+		t.Helper()
+		for range 30 { // a refused request is not counted
+			_, refusal := admit(a, "one", "token", declared, now)
+			if refusal == nil || refusal.RetryAfter != want {
+				t.Fatalf("%d bytes: %+v, want %v", declared, refusal, want)
+			}
+		}
+	}
+	for range 20 {
+		trigger, refusal := admit(a, "one", "token", 4_320, now)
+		if refusal != nil {
+			t.Fatalf("%+v", refusal)
+		}
+		a.CountBody(trigger, 4_320, now)
+	}
+	expect(1, 3*time.Second) // 20 requests per minute; the byte alone would wait for a second
+	expect(100, 100*time.Second)
+	now = now.Add(3 * time.Second)
+	if _, refusal := admit(a, "one", "token", 1, now); refusal != nil {
+		t.Errorf("after the wait: %+v", refusal)
+	}
+}
+
 // Ingresses exchange numbers of bytes. The current plan determines which part of the limit these
 // bytes use up.
 func TestIngressesKeepOneLimitOfBytes(t *testing.T) {

@@ -121,6 +121,19 @@ func (l *Limits) chargeRequest(
 	return wait
 }
 
+// waitTimeForRequest returns how long to wait until a request of a workflow is accepted; 0 means no
+// wait. It counts nothing.
+func (l *Limits) waitTimeForRequest(
+	workflowID string, limit registry.RateLimit, at time.Time,
+) time.Duration {
+	locked := l.workflows.ShardFor(workflowID)
+	locked.Lock()
+	d := locked.State.debts[workflowID]
+	locked.Unlock()
+	_, wait := chargeOneRequest(d, at.Sub(l.origin), limit)
+	return wait
+}
+
 // DrainUsage returns the requests that this ingress has admitted since the last call, keyed by
 // workflow ID.
 func (l *Limits) DrainUsage() map[string]Usage {
