@@ -30,13 +30,13 @@ type delivery struct {
 	redactor   redact.Redactor // removes the token from what leaves the ingress; set by parse
 
 	trigger admission.Trigger    // what the request starts; zero until findTrigger
-	pass    registry.StorePermit // permit that counts the request as being stored in its stream
+	permit  registry.StorePermit // held from chooseStream until the stream has answered
 	layout  stream.Layout        // the stream for the start message or the rejection
 	request sender.Request       // input for the node's sender, filter and order key
 
 	buffers
 	reading bodyReservation
-	isRead  bool // read was called
+	isRead  bool // readBodyOnce was called
 	// bodyRefusal is the refusal of a body that could not be read. nil means that the body was
 	// read.
 	bodyRefusal *admission.Refusal

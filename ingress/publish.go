@@ -20,24 +20,24 @@ import (
 const retryAfterClosed = time.Second
 
 // chooseStream chooses the stream for the start message or the rejection. If it returns nil, the
-// caller must release d.pass exactly once.
+// caller must release d.permit exactly once.
 func (h *handler) chooseStream(d *delivery) *outcome {
 	for {
-		d.pass = d.trigger.Workflow.AcquirePermit()
-		isOpen := !d.pass.Superseded && d.pass.Target != registry.StoreTargetClosed
+		d.permit = d.trigger.Workflow.AcquirePermit()
+		isOpen := !d.permit.Superseded && d.permit.Target != registry.StoreTargetClosed
 		// The lease may have expired while the body was read. This copy of the registry may then
 		// have missed that the workflow has moved.
 		if isOpen && h.lease.IsValid(time.Now()) {
-			d.layout = stream.Layout{Own: d.pass.Target == registry.StoreTargetOwn}
+			d.layout = stream.Layout{Own: d.permit.Target == registry.StoreTargetOwn}
 			return nil
 		}
-		d.pass.Release()
+		d.permit.Release()
 		switch {
 		case isOpen && h.lease.AwaitValid(time.Now()):
 			continue
 		case isOpen:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
-		case !d.pass.Superseded:
+		case !d.permit.Superseded:
 			return refusalOutcome(webhook.CodeUnavailable, retryAfterClosed)
 		}
 		w := h.admission.Workflow(d.trigger.Workflow.ID)
@@ -52,11 +52,11 @@ func (h *handler) chooseStream(d *delivery) *outcome {
 
 // storeStart publishes the message that starts an execution.
 func (h *handler) storeStart(d *delivery, id string) outcome {
-	defer d.pass.Release()
-	orderKey, subject := "", d.layout.StartSubject
+	defer d.permit.Release()
+	orderKey, spanSubject := "", d.layout.StartSubject
 	if key := d.trigger.Node.OrderKey; key != nil {
 		if orderKey = d.redactor.RedactText(key.Value(&d.request)); orderKey != "" {
-			subject = func(queue, workflowID, nodeID string) string {
+			spanSubject = func(queue, workflowID, nodeID string) string {
 				return d.layout.OrderedSubject(queue, execution.LaneOf(workflowID, orderKey),
 					workflowID, nodeID)
 			}
@@ -72,7 +72,7 @@ func (h *handler) storeStart(d *delivery, id string) outcome {
 		DeliveryID: d.redactor.RedactHeaderValue(d.id.ID),
 		AcceptedAt: d.e.start.UTC().Truncate(time.Microsecond),
 		Payload:    d.payload,
-		Trace:      d.e.startPublishSpan(d.r, subject, d.trigger, id),
+		Trace:      d.e.startPublishSpan(d.r, spanSubject, d.trigger, id),
 		Headers:    d.redactor.AddHeadersTo(d.headers, d.senderSecretHeaders()),
 		Query:      d.redactor.Query(),
 		TokenID:    d.trigger.TokenID,

@@ -195,7 +195,7 @@ func (h *handler) rejectInactive(d *delivery) *outcome {
 	if out := h.chooseStream(d); out != nil {
 		return out
 	}
-	defer d.pass.Release()
+	defer d.permit.Release()
 	rejection := execution.Rejection{
 		ID:           why.ExecutionID,
 		WorkflowID:   d.trigger.Workflow.ID,

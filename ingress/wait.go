@@ -29,10 +29,10 @@ func (h *handler) startAndWait(d *delivery, a *registry.SyncResponse, id string)
 	w := d.trigger.Workflow
 	wait, err := h.waits.Begin(await.Execution{
 		ID: id, AccountID: w.AccountID, WorkflowID: w.ID, Queue: w.Queue,
-		Layout: d.layout, HasOwn: d.pass.HasOwn,
+		Layout: d.layout, HasOwn: d.permit.HasOwn,
 	})
 	if err != nil { // the connection is closed for good: nothing can be stored either
-		d.pass.Release()
+		d.permit.Release()
 		d.e.err = err
 		return *refusalOutcome(webhook.CodeUnavailable, retryAfterUnavailable)
 	}

@@ -84,9 +84,7 @@ func (q *queueGate) currentTarget() StoreTarget {
 
 // hasReopened reports whether a queue or workflow that was closed at the given clock reading is
 // open again, because the executors have not finished the copying in time.
-func hasReopened(
-	closedAt int64,
-) bool {
+func hasReopened(closedAt int64) bool {
 	return closedAt != 0 && monotonicNow()-closedAt > int64(gateReopenTimeout)
 }
 

@@ -48,11 +48,11 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		{99, registry.StoreTargetClosed}, // of a later version
 	} {
 		s.Apply(queue(uint64(i+2), c.phase))
-		pass := workflow().AcquirePermit()
-		if pass.Target != c.target || !pass.HasOwn || pass.Superseded {
-			t.Errorf("in phase %s: %+v", c.phase, pass)
+		permit := workflow().AcquirePermit()
+		if permit.Target != c.target || !permit.HasOwn || permit.Superseded {
+			t.Errorf("in phase %s: %+v", c.phase, permit)
 		}
-		pass.Release()
+		permit.Release()
 		if own := s.QueuesWithOwnStreams(); !slices.Equal(own, []string{"q"}) {
 			t.Errorf("in phase %s, these have their own streams: %q", c.phase, own)
 		}
@@ -61,9 +61,9 @@ func TestThePlaceFollowsThePhase(t *testing.T) {
 		}
 	}
 	s.Apply(registry.Change{Revision: 20, Queue: &registry.Queue{Name: "q"}})
-	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetShared ||
-		pass.HasOwn {
-		t.Errorf("without its own stream: %+v", pass)
+	if permit := workflow().AcquirePermit(); permit.Target != registry.StoreTargetShared ||
+		permit.HasOwn {
+		t.Errorf("without its own stream: %+v", permit)
 	}
 	if own := s.QueuesWithOwnStreams(); len(own) != 0 {
 		t.Errorf("these have their own streams: %q", own)
@@ -114,11 +114,11 @@ func TestAWorkflowThatMoved(t *testing.T) {
 		t.Errorf("another change waits for a request: %d", since)
 	}
 	renamed := workflow()
-	if pass := renamed.AcquirePermit(); pass.Superseded ||
-		pass.Target != registry.StoreTargetShared {
-		t.Errorf("after another change: %+v", pass)
+	if permit := renamed.AcquirePermit(); permit.Superseded ||
+		permit.Target != registry.StoreTargetShared {
+		t.Errorf("after another change: %+v", permit)
 	} else {
-		pass.Release()
+		permit.Release()
 	}
 	closed := &registry.Workflow{ID: "wf", AccountID: "a", Queue: "q", Closed: true}
 	s.Apply(registry.Change{Revision: 3, Workflow: closed})
@@ -127,25 +127,25 @@ func TestAWorkflowThatMoved(t *testing.T) {
 	}
 	// Also the record before the last one is superseded: its request may have waited for its body.
 	for _, before := range []*registry.Webhook{old, renamed} {
-		if pass := before.AcquirePermit(); !pass.Superseded {
-			t.Errorf("with a record from before the closing: %+v", pass)
+		if permit := before.AcquirePermit(); !permit.Superseded {
+			t.Errorf("with a record from before the closing: %+v", permit)
 		} else {
-			pass.Release()
+			permit.Release()
 		}
 	}
-	if pass := workflow().AcquirePermit(); pass.Superseded ||
-		pass.Target != registry.StoreTargetClosed {
-		t.Errorf("while it is closed: %+v", pass)
+	if permit := workflow().AcquirePermit(); permit.Target != registry.StoreTargetClosed ||
+		permit.Superseded {
+		t.Errorf("while it is closed: %+v", permit)
 	} else {
-		pass.Release()
+		permit.Release()
 	}
 	inside.Release()
 	s.Apply(registry.Change{
 		Revision: 4,
 		Workflow: &registry.Workflow{ID: "wf", AccountID: "a", Queue: "other"},
 	})
-	if pass := workflow().AcquirePermit(); pass.Target != registry.StoreTargetShared {
-		t.Errorf("in its new queue: %+v", pass)
+	if permit := workflow().AcquirePermit(); permit.Target != registry.StoreTargetShared {
+		t.Errorf("in its new queue: %+v", permit)
 	}
 }
 
@@ -173,16 +173,16 @@ func TestAWorkflowThatWasDeletedOrLoadedAgain(t *testing.T) {
 			s, workflow := following(t)
 			old := workflow()
 			replace(s)
-			if pass := old.AcquirePermit(); !pass.Superseded {
-				t.Errorf("with the earlier record: %+v", pass)
+			if permit := old.AcquirePermit(); !permit.Superseded {
+				t.Errorf("with the earlier record: %+v", permit)
 			} else {
-				pass.Release()
+				permit.Release()
 			}
-			if pass := workflow().AcquirePermit(); pass.Superseded ||
-				pass.Target != registry.StoreTargetShared {
-				t.Errorf("with the new record: %+v", pass)
+			if permit := workflow().AcquirePermit(); permit.Superseded ||
+				permit.Target != registry.StoreTargetShared {
+				t.Errorf("with the new record: %+v", permit)
 			} else {
-				pass.Release()
+				permit.Release()
 			}
 		})
 	}

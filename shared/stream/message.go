@@ -45,37 +45,35 @@ type StartEncoder struct {
 	values *headerValues // the values of msg.Header
 }
 
-// Message returns the same message as StartMessage, in r's memory. The message is valid until the
+// Message returns the same message as StartMessage, in e's memory. The message is valid until the
 // next call of Message or MessageAt.
-func (r *StartEncoder) Message(
-	s execution.Start,
-) (*nats.Msg, error) {
-	return r.MessageAt(Layout{}, s)
+func (e *StartEncoder) Message(s execution.Start) (*nats.Msg, error) {
+	return e.MessageAt(Layout{}, s)
 }
 
-// MessageAt is like Message, but the message is for the stream that p identifies.
-func (r *StartEncoder) MessageAt(p Layout, s execution.Start) (*nats.Msg, error) {
-	data, err := encodeStart(r.msg.Data, &s)
+// MessageAt is like Message, but the message is for the stream that l identifies.
+func (e *StartEncoder) MessageAt(l Layout, s execution.Start) (*nats.Msg, error) {
+	data, err := encodeStart(e.msg.Data, &s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the start of %q: %w", s.ID, err)
 	}
-	if r.values == nil {
-		r.msg.Header, r.values = newHeaders()
+	if e.values == nil {
+		e.msg.Header, e.values = newHeaders()
 	}
-	*r.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
-	r.msg.Subject, r.msg.Reply, r.msg.Data = p.SubjectOf(&s), "", data
+	*e.values = headerValues{s.ID, s.WorkflowID, s.NodeID, contentType, s.Trace}
+	e.msg.Subject, e.msg.Reply, e.msg.Data = l.SubjectOf(&s), "", data
 	if s.DeliveryID != "" {
-		r.msg.Header[jetstream.MsgIDHeader] = r.msg.Header[HeaderExecutionID]
+		e.msg.Header[jetstream.MsgIDHeader] = e.msg.Header[HeaderExecutionID]
 	} else {
-		delete(r.msg.Header, jetstream.MsgIDHeader)
+		delete(e.msg.Header, jetstream.MsgIDHeader)
 	}
-	return &r.msg, nil
+	return &e.msg, nil
 }
 
 // Trim frees the buffer of the data if its capacity exceeds maxBytes bytes.
-func (r *StartEncoder) Trim(maxBytes int) {
-	if cap(r.msg.Data) > maxBytes {
-		r.msg.Data = nil
+func (e *StartEncoder) Trim(maxBytes int) {
+	if cap(e.msg.Data) > maxBytes {
+		e.msg.Data = nil
 	}
 }
 

@@ -173,7 +173,7 @@ func (l Layout) DedupMarkerMessage(queue, workflowID, id string) *nats.Msg {
 
 // LayoutOf returns the Layout to which a subject belongs. For a subject of a queue's own stream,
 // queue is that queue; otherwise it is "".
-func LayoutOf(subject string) (p Layout, queue string) {
+func LayoutOf(subject string) (l Layout, queue string) {
 	if queue, _, ok := parseOwnSubject(subject); ok {
 		return Layout{Own: true}, queue
 	}
@@ -187,11 +187,11 @@ func LayoutOf(subject string) (p Layout, queue string) {
 // StreamOf returns the name of the stream that stores messages with the given subject: a start
 // message, a rejection or a report.
 func StreamOf(subject string) string {
-	p, queue := LayoutOf(subject)
+	l, queue := LayoutOf(subject)
 	if IsProgress(subject) {
-		return p.ProgressStreamName(queue)
+		return l.ProgressStreamName(queue)
 	}
-	return p.StreamName(queue)
+	return l.StreamName(queue)
 }
 
 // parseOwnSubject splits a subject of a queue's own stream of start messages into the queue and the

@@ -46,12 +46,12 @@ func (g RunnerGroup) ConsumerConfig(ackWait time.Duration) jetstream.ConsumerCon
 	return g.ConsumerConfigAt(Layout{}, ackWait)
 }
 
-// ConsumerConfigAt returns the configuration of the group's consumer in the stream that p
+// ConsumerConfigAt returns the configuration of the group's consumer in the stream that l
 // identifies. The consumer's name is the same in every stream.
-func (g RunnerGroup) ConsumerConfigAt(p Layout, ackWait time.Duration) jetstream.ConsumerConfig {
+func (g RunnerGroup) ConsumerConfigAt(l Layout, ackWait time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       g.Consumer(),
-		FilterSubject: p.QueueFilterSubject(g.Queue),
+		FilterSubject: l.QueueFilterSubject(g.Queue),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxAckPending: defaultMaxAckPending,
@@ -68,10 +68,10 @@ func (g RunnerGroup) LaneConsumer(lane int) string {
 // consumer in the same stream, and the lane's consumer begins where main began. The server delivers
 // one message of the lane at a time.
 func (g RunnerGroup) LaneConfig(lane int, main *jetstream.ConsumerInfo) jetstream.ConsumerConfig {
-	p, _ := LayoutOf(main.Config.FilterSubject)
-	config := g.ConsumerConfigAt(p, main.Config.AckWait)
+	l, _ := LayoutOf(main.Config.FilterSubject)
+	config := g.ConsumerConfigAt(l, main.Config.AckWait)
 	config.Durable, config.FilterSubject, config.MaxAckPending = g.LaneConsumer(lane),
-		p.LaneFilterSubject(g.Queue, lane), 1
+		l.LaneFilterSubject(g.Queue, lane), 1
 	switch main.Config.DeliverPolicy {
 	case jetstream.DeliverNewPolicy:
 		created := main.Created

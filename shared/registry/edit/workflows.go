@@ -126,10 +126,11 @@ func (s TriggerSettings) check(fieldPath func(field string) string) error {
 	return errors.Join(problems...)
 }
 
-// neededCapabilities returns the capabilities that every ingress must have for the settings. It
-// omits the capability for filters if the existing node has the same filter, and the capability for
-// answers that wait if the existing node has any such answer. have is the existing node, or nil if
-// the node is new.
+// neededCapabilities returns the capabilities that every ingress must have for a node's filter and
+// answer. It omits the capability for filters if the existing node has the same filter, and the
+// capability for answers that wait if the existing node has any such answer. have is the existing
+// node, or nil if the node is new. prepareOrderKeys checks the capability for order keys. A setting
+// of something else than a node needs a call of requireCapability in the change that stores it.
 func (s TriggerSettings) neededCapabilities(
 	have *registry.Trigger,
 ) (needed []consistency.Capability) {

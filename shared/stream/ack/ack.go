@@ -23,7 +23,8 @@ import (
 
 // Ack is the acknowledgment of a stored message.
 type Ack struct {
-	// Duplicate means that the message had been stored before, by another request.
+	// Duplicate means that the stream had stored a message with the same ID before. It may have
+	// been this message, published by an earlier attempt.
 	Duplicate bool
 	Sequence  uint64
 }

@@ -63,7 +63,7 @@ func full(t *testing.T) *nats.Msg {
 func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 	t.Helper()
 	whole, wantErr := stream.Decode(subject, header, data)
-	brief, bodyBytes, err := stream.DecodeSummary(subject, header, data)
+	summary, bodyBytes, err := stream.DecodeSummary(subject, header, data)
 	if (err == nil) != (wantErr == nil) || err != nil && !errors.Is(err, stream.ErrUnreadable) {
 		t.Fatalf("%s: %v, Decode says %v: %x", what, err, wantErr, data)
 	}
@@ -73,8 +73,8 @@ func same(t *testing.T, what, subject string, header nats.Header, data []byte) {
 		}
 		whole.Start.Payload.Body, whole.Start.Headers, whole.Start.Query = nil, nil, nil
 	}
-	if !reflect.DeepEqual(brief, whole) {
-		t.Errorf("%s: %+v, want %+v", what, brief.Start, whole.Start)
+	if !reflect.DeepEqual(summary, whole) {
+		t.Errorf("%s: %+v, want %+v", what, summary.Start, whole.Start)
 	}
 }
 
