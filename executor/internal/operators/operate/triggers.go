@@ -85,21 +85,11 @@ func (s *Service) PatchTrigger(
 						}
 					}
 					node := &spec.Triggers[i]
-					settings := api.TriggerSettings{
-						Name:     node.Name,
-						Filter:   node.Filter,
-						OrderKey: node.OrderKey,
-						Answer:   apiAnswer(node.Answer),
-					}
+					settings := apiTriggerSettings(node)
 					if err := patch(&settings); err != nil {
 						return err
 					}
-					node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name,
-						settings.Filter, settings.OrderKey, registryAnswer(settings.Answer)
-					node.RemoveSample = string(settings.SamplePayload) == "null"
-					if !node.RemoveSample {
-						node.SamplePayload = settings.SamplePayload
-					}
+					setTriggerSettings(node, settings)
 					return nil
 				})
 			if err != nil {
@@ -107,6 +97,27 @@ func (s *Service) PatchTrigger(
 			}
 			return s.trigger(ctx, workflowID, nodeID)
 		})
+}
+
+// apiTriggerSettings converts the settings of a trigger node to the API's form, without the sample
+// payload.
+func apiTriggerSettings(node *edit.TriggerSpec) api.TriggerSettings {
+	return api.TriggerSettings{
+		Name:     node.Name,
+		Filter:   node.Filter,
+		OrderKey: node.OrderKey,
+		Answer:   apiAnswer(node.Answer),
+	}
+}
+
+// setTriggerSettings sets everything that the API's settings contain in a trigger node.
+func setTriggerSettings(node *edit.TriggerSpec, settings api.TriggerSettings) {
+	node.Name, node.Filter, node.OrderKey, node.Answer = settings.Name, settings.Filter,
+		settings.OrderKey, registryAnswer(settings.Answer)
+	node.RemoveSample = string(settings.SamplePayload) == "null"
+	if !node.RemoveSample {
+		node.SamplePayload = settings.SamplePayload
+	}
 }
 
 // MaxSamplePayloadBytes is the maximum size of a sample payload.

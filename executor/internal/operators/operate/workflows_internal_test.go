@@ -8,10 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookstart/hookstart/executor/client/api"
+	"github.com/hookstart/hookstart/shared/registry/edit"
 )
 
 // PatchWorkflow converts the stored workflow with apiPutWorkflow, changes it, and converts it back.
-// A setting that one of the conversions forgets would be deleted by every patch.
+// PatchTrigger does the same with apiTriggerSettings and setTriggerSettings. A setting that one of
+// the conversions forgets would be deleted by every patch.
 func TestPatchKeepsEverySetting(t *testing.T) {
 	t.Parallel()
 	put := api.PutWorkflow{
@@ -33,6 +35,14 @@ func TestPatchKeepsEverySetting(t *testing.T) {
 	spec := registryWorkflowSpec(put)
 	if diff := cmp.Diff(put, apiPutWorkflow(&spec)); diff != "" {
 		t.Errorf("the conversions change a workflow (-before +after):\n%s", diff)
+	}
+
+	settings := apiTriggerSettings(&spec.Triggers[0])
+	requireAllFields(t, reflect.ValueOf(settings), map[string]bool{"SamplePayload": true})
+	var node edit.TriggerSpec
+	setTriggerSettings(&node, settings)
+	if diff := cmp.Diff(settings, apiTriggerSettings(&node)); diff != "" {
+		t.Errorf("the conversions change a trigger node (-before +after):\n%s", diff)
 	}
 }
 
