@@ -75,10 +75,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			"Messages of one transaction.",
 			prometheus.ExponentialBuckets(1, 2, 10))),
 		duration: prometheus.NewHistogram(ops.Histogram("hookstart_executor_batch_duration_seconds",
-			"From the batch's last message to its commit.",
+			"From taking a batch of messages to the last acknowledgement, retries included.",
 			ops.SecondsBuckets)),
 		delay: prometheus.NewHistogram(ops.Histogram("hookstart_executor_record_delay_seconds",
-			"From the stream's storing of a batch's first message to the commit.",
+			"From the stream's storing of a batch's first message to the batch's last "+
+				"acknowledgement.",
 			prometheus.ExponentialBuckets(0.001, 4, 10))),
 	}
 	m.rewinds = prometheus.NewCounterVec(prometheus.CounterOpts{
