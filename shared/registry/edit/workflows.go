@@ -413,8 +413,8 @@ func mergeTriggers(w *registry.Workflow, specs []TriggerSpec) error {
 		if shown := newlyShownSecret(have, &node); shown != nil {
 			problems = append(problems, &InvalidError{
 				fmt.Sprintf("triggers[%d].%s", i, shown.setting),
-				fmt.Sprintf("the header %s holds the secret of the node's sender, and the %s would "+
-					"expose it", shown.header, shown.setting),
+				fmt.Sprintf("the header %s holds the secret of the node's sender, and the %s "+
+					"would expose it", shown.header, shown.setting),
 			})
 		}
 		nodes = append(nodes, node)

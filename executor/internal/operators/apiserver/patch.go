@@ -138,7 +138,7 @@ func registerPatch[T, I, O any](
 ) {
 	c.method, c.anyBody = http.MethodPatch, true
 	c.description += " The body is a JSON merge patch (RFC 7396): what it does not name stays, " +
-		"and null takes a member away. " +
+		"and null removes a member. " +
 		"`" + patchMediaType +
 		"` and `application/json` count the same. With the `ETag` of an earlier answer as " +
 		"`If-Match`, only that version is changed."
