@@ -540,7 +540,7 @@ func (m *Mover) copyWorkflowIDs(
 	defer cancel()
 	ids, err := m.newWorkflowCopier(copying, from, to, change)
 	if err != nil {
-		return nil, orCopyUnfinished(err)
+		return nil, err
 	}
 	for range 2 { // the second pass has little left to copy
 		if err := ids.catchUp(copying); err != nil {

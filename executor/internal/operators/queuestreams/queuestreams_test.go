@@ -560,6 +560,41 @@ func TestARepeatedMoveClosesTheWorkflowAgain(t *testing.T) {
 	}
 }
 
+// A copy that cannot begin, because the stream does not answer, is not reported as unfinished.
+func TestACopyThatCannotBeginIsNotUnfinished(t *testing.T) {
+	t.Parallel()
+	f := start(t, natstest.Start(t).Connect(t))
+	f.workflow("wf", "shared")
+	f.workflow("of-p", "p")
+	if err := f.mover(stream.DefaultSettings, nil).MoveToOwnStream(t.Context(), "p",
+		edit.QueueStreamSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	change, ok := errors.AsType[*edit.CrossStreamQueueChangeError](f.put(t.Context(), "wf", "p"))
+	if !ok {
+		t.Fatal("the queues are in the same stream")
+	}
+	// Requests to a stream without a leader get no answer.
+	silent, err := f.nc.SubscribeSync("silent.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.JetStream, err = jetstream.NewWithAPIPrefix(f.nc, "silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err = f.mover(stream.DefaultSettings, nil).MoveWorkflow(ctx, change,
+		func(ctx context.Context) error { return f.put(ctx, "wf", "p") })
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, queuestreams.ErrCopyUnfinished) {
+		t.Errorf("the move: %v", err)
+	}
+	if n, _, err := silent.Pending(); n == 0 || err != nil {
+		t.Errorf("%d requests were not answered, %v", n, err)
+	}
+}
+
 // If not all delivery IDs of a workflow are copied within a call, the workflow stays where it is,
 // and the next call goes on with the copying.
 func TestAWorkflowsCopyGoesOn(t *testing.T) {
@@ -672,8 +707,7 @@ func TestACopyBeginsAnew(t *testing.T) {
 	expired, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	store := func(ctx context.Context) error { return f.put(ctx, "wf", "q") }
-	if err := m.MoveWorkflow(expired, change, store); !errors.Is(err,
-		queuestreams.ErrCopyUnfinished) {
+	if err := m.MoveWorkflow(expired, change, store); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without any time left: %v", err)
 	}
 	if err := m.MoveWorkflow(t.Context(), change, store); err != nil {
