@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -26,6 +27,27 @@ func Next(messages jetstream.MessagesContext) (jetstream.Msg, error) {
 			return msg, err
 		}
 		// The next call sends a new pull request.
+	}
+}
+
+// NextOrLost is like Next, and fails with jetstream.ErrConsumerNotFound or
+// jetstream.ErrStreamNotFound if the consumer no longer exists. The server reports the deletion of
+// a consumer to waiting requests only. After NATS has lost its storage, or if the stream is deleted
+// while no request waits, Next would request messages forever. NextOrLost looks for the consumer
+// when heartbeats are missed.
+func NextOrLost(
+	ctx context.Context, consumer jetstream.Consumer, messages jetstream.MessagesContext,
+) (jetstream.Msg, error) {
+	for {
+		msg, err := next(messages)
+		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
+			return msg, err
+		}
+		_, err = consumer.Info(ctx)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) ||
+			errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, err
+		}
 	}
 }
 

@@ -37,6 +37,8 @@ const (
 	// ackWait is how long a message may stay unacknowledged before the server delivers it to
 	// another executor.
 	ackWait = 5 * time.Second
+	// heartbeatInterval is the interval of heartbeats while the auditor waits for a message.
+	heartbeatInterval = 5 * time.Second
 	// retryDelay is the delay before a failed step is retried.
 	retryDelay = time.Second
 	// stepTimeout is the maximum duration of one step.
@@ -51,11 +53,13 @@ type Auditor struct {
 	js       jetstream.JetStream
 	auditLog store.AuditLog
 	log      logrus.FieldLogger
+
+	heartbeat time.Duration // interval of heartbeats while Run waits for a message
 }
 
 // New returns an Auditor that copies entries from the registry's streams into an audit log.
 func New(js jetstream.JetStream, auditLog store.AuditLog, log logrus.FieldLogger) *Auditor {
-	return &Auditor{js: js, auditLog: auditLog, log: log}
+	return &Auditor{js: js, auditLog: auditLog, log: log, heartbeat: heartbeatInterval}
 }
 
 // Run copies the entries of one registry stream until the context is done. It survives failures of
@@ -95,14 +99,14 @@ func (a *Auditor) consume(ctx context.Context, name string) error {
 		return fmt.Errorf("consumer %s of %s: %w", registry.AuditConsumer, name, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1),
-		jetstream.PullHeartbeat(5*time.Second))
+		jetstream.PullHeartbeat(a.heartbeat))
 	if err != nil {
 		return fmt.Errorf("consumer %s of %s: %w", registry.AuditConsumer, name, err)
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
-		msg, err := stream.Next(messages)
+		msg, err := stream.NextOrLost(ctx, consumer, messages)
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,18 @@
 package auditor
 
 import (
+	"context"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sirupsen/logrus"
 
 	"github.com/hookstart/hookstart/shared/embednats/natstest"
+	"github.com/hookstart/hookstart/shared/ops/logtest"
+	"github.com/hookstart/hookstart/shared/registry"
 )
 
 const (
@@ -106,4 +111,49 @@ func TestARestoredRecordIsNotDeleted(t *testing.T) {
 	restored := makeStream(t, js, record, other)
 	New(js, nil, logrus.New()).deleteOlderRevisions(t.Context(), streamName, msg)
 	wantSequences(t, restored, 1, 2)
+}
+
+// After NATS has lost its storage, the auditor creates its consumer again.
+func TestTheAuditGoesOnAfterTheStorageWasLost(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	js, err := jetstream.New(server.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !holds(); {
+			if time.Now().After(deadline) {
+				t.Fatalf("this did not come true: %s", what)
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+	makeStream(t, js, record)
+	auditor := New(js, nil, logtest.Quiet())
+	auditor.heartbeat = 500 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		auditor.Run(ctx, streamName)
+	}()
+	defer func() { cancel(); <-ended }()
+	isAudited := func() bool {
+		consumer, err := js.Consumer(t.Context(), streamName, registry.AuditConsumer)
+		return err == nil && consumer.CachedInfo().AckFloor.Stream == 1
+	}
+	await("the first change is audited", isAudited)
+	server.Stop()
+	if err := os.RemoveAll(server.StoreDir()); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart()
+	await("the server answers", func() bool {
+		_, err := js.AccountInfo(t.Context())
+		return err == nil
+	})
+	makeStream(t, js, record)
+	await("the change after the loss is audited", isAudited)
 }

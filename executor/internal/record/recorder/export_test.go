@@ -6,7 +6,7 @@ import "time"
 func (r *Recorder) Hurry() {
 	r.suspects.time, r.timing.poisonRetryDelay = 100*time.Millisecond, 30*time.Millisecond
 	r.timing.ackWait, r.timing.applyTimeout = 100*time.Millisecond, 300*time.Millisecond
-	r.timing.consumerPoll = 50 * time.Millisecond
+	r.timing.consumerPoll, r.timing.heartbeat = 50*time.Millisecond, 500*time.Millisecond
 	r.timing.databaseCompare = 50 * time.Millisecond
 	r.timing.lostSearchDelay, r.timing.lostRecheckDelay = 100*time.Millisecond, 10*time.Millisecond
 	r.timing.catchUpPoll = 10 * time.Millisecond

@@ -125,6 +125,7 @@ type timing struct {
 	applyTimeout     time.Duration // maximum duration of a transaction
 	poisonRetryDelay time.Duration // delay before a suspected poison message is delivered again
 	consumerPoll     time.Duration // interval between two queries of a consumer
+	heartbeat        time.Duration // interval of heartbeats while RunReports waits for a report
 	databaseCompare  time.Duration // interval between comparisons of the database with the streams
 	// time from the start, or a reconnect, to EndLostExecutions's search
 	lostSearchDelay  time.Duration
@@ -143,6 +144,7 @@ func defaultTiming() timing {
 		applyTimeout:       applyTimeout,
 		poisonRetryDelay:   poisonRetryDelay,
 		consumerPoll:       consumerPollInterval,
+		heartbeat:          heartbeatInterval,
 		databaseCompare:    databaseCompareInterval,
 		lostSearchDelay:    lostSearchDelay,
 		lostRecheckDelay:   lostRecheckDelay,

@@ -777,6 +777,30 @@ func TestReportsCountOnce(t *testing.T) {
 	})
 }
 
+// After NATS has lost its storage, the recorder creates the reports' consumer again.
+func TestReportsAreAppliedAfterTheStorageWasLost(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	report := func(id string) (*nats.Msg, error) {
+		return stream.RefusalsMessage(id, time.Now(), []stream.RefusalCount{
+			{Code: "token_invalid", Minute: time.Now().Truncate(time.Minute), Count: 1},
+		})
+	}
+	r.publish(report("before"))
+	r.await("the report is applied", r.reportsAreAcknowledged)
+	r.nats.Stop()
+	if err := os.RemoveAll(r.nats.StoreDir()); err != nil {
+		t.Fatal(err)
+	}
+	r.nats.Restart()
+	r.await("the streams are there", func() bool {
+		return stream.Ensure(t.Context(), r.js, stream.DefaultSettings) == nil &&
+			stream.EnsureReports(t.Context(), r.js, 1) == nil
+	})
+	r.publish(report("after"))
+	r.await("the report is applied", r.reportsAreAcknowledged)
+}
+
 func TestItGoesOnAfterTheServerWasAway(t *testing.T) {
 	t.Parallel()
 	r := start(t)

@@ -15,6 +15,9 @@ import (
 	"github.com/hookstart/hookstart/shared/stream"
 )
 
+// heartbeatInterval is the interval of heartbeats while RunReports waits for a report.
+const heartbeatInterval = 5 * time.Second
+
 // RunReports applies the reports that ingresses send, such as counts of refused requests, until the
 // context is done.
 func (r *Recorder) RunReports(ctx context.Context) {
@@ -33,14 +36,14 @@ func (r *Recorder) consumeReports(ctx context.Context) error {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(100),
-		jetstream.PullHeartbeat(5*time.Second))
+		jetstream.PullHeartbeat(r.timing.heartbeat))
 	if err != nil {
 		return fmt.Errorf("consumer %s of reports: %w", stream.RecorderConsumer, err)
 	}
 	defer context.AfterFunc(ctx, messages.Stop)()
 	defer messages.Stop()
 	for {
-		msg, err := stream.Next(messages)
+		msg, err := stream.NextOrLost(ctx, consumer, messages)
 		if err != nil {
 			return err
 		}
