@@ -402,6 +402,24 @@ func TestAFullQueueIsTriedOnceInAPass(t *testing.T) {
 	}
 }
 
+// An event that was decided before its workflow moved to another account starts nothing there.
+func TestAnEventDoesNotFollowItsWorkflow(t *testing.T) {
+	t.Parallel()
+	r := start(t, registry.EventSubscription{})
+	r.CreateWorkflow(t, "orders-free", "free", false) // so that the account on-free exists
+	r.decided("alerts", 1, time.Now())
+	_, _, err := r.PutWorkflow(t.Context(), edit.WorkflowSpec{
+		ID: "alerts", AccountID: "on-free", Name: "alerts",
+		Triggers: []edit.TriggerSpec{{NodeID: "node"}},
+	})
+	r.check(err)
+	r.check(r.publish(t.Context()))
+	r.wantKinds()
+	if left, err := r.store.UnpublishedEvents(t.Context(), nil, 1); err != nil || len(left) > 0 {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+}
+
 func TestNoEventAboutItsOwnWorkflow(t *testing.T) {
 	t.Parallel()
 	r := start(t, registry.EventSubscription{})

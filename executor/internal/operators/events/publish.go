@@ -139,13 +139,13 @@ func (e *Events) recordedExecutions(
 }
 
 // publishStart publishes the start message of an event, unless the event's workflow no longer
-// exists.
+// exists or belongs to another account, which must not read the input.
 func (e *Events) publishStart(ctx context.Context, event store.Event) error {
 	w, ok := e.config.Directory.Workflow(event.WorkflowID)
-	if !ok {
+	if !ok || w.Record.AccountID != event.AccountID {
 		e.config.Log.WithField("event", event.ID).WithField("workflow",
-			event.WorkflowID).Warn("the workflow that operator events start was deleted: this " +
-			"one starts nothing")
+			event.WorkflowID).Warn("the workflow that operator events start was deleted, or " +
+			"moved to another account: this one starts nothing")
 		return nil
 	}
 	payload, err := execution.NewPayload("application/json", []byte(event.Input))
