@@ -17,8 +17,8 @@ type DeadLetter struct {
 	At             time.Time `json:"at" doc:"When the execution was accepted, or the message was stored. The list is in this order."`
 	FailedAt       time.Time `json:"failedAt,omitzero" doc:"When the execution failed. Only for the kind failed."`
 	Reason         string    `json:"reason" doc:"Why the execution failed, or why the message was refused or could not be decoded."`
-	StreamSequence uint64    `json:"streamSequence" doc:"The sequence of the message in the stream EXECUTIONS, or in PROGRESS if its subject begins with executions.progress."`
-	Subject        string    `json:"subject" doc:"The NATS subject of the message."`
+	StreamSequence uint64    `json:"streamSequence" doc:"The sequence of the message in the stream EXECUTIONS, in PROGRESS if its subject begins with executions.progress, or in the own stream of its queue."`
+	Subject        string    `json:"subject,omitempty" doc:"The NATS subject of the message. Absent if it is not known: of an execution that failed in a queue that has ordered executions or a stream of its own."`
 	ExecutionID    string    `json:"executionId,omitempty" format:"uuid" doc:"The ID of the execution. Only for the kind failed."`
 	WorkflowID     string    `json:"workflowId,omitempty" doc:"The ID of the workflow. Absent if the message could not be decoded; its subject may contain the ID." example:"orders"`
 	NodeID         string    `json:"nodeId,omitempty" doc:"The ID of the trigger node. Absent if the message could not be decoded." example:"webhook"`

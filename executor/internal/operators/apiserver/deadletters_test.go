@@ -418,3 +418,31 @@ func TestRequeueOfWhatWasPutAside(t *testing.T) {
 	r.post("/executions/message-99/requeue", "").refused(404, api.CodeNotFound)
 	r.post("/executions/message-x/requeue", "").refused(404, api.CodeNotFound)
 }
+
+// The dead letter of an execution contains its message's subject only if the record tells: not in a
+// queue with order keys or with its own stream.
+func TestTheSubjectOfADeadLetter(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.account("acme", "pro")
+	r.put("/workflows/ordered", `{"accountId":"acme","name":"n","queue":"ordered",`+
+		`"triggers":[{"nodeId":"node","orderKey":"ptr:/order"}]}`)
+	r.put("/queues/own/stream", `{}`).is(200)
+	var batch store.Batch
+	for i, queue := range []string{"default", "ordered", "own"} {
+		batch.New = append(batch.New, record(id(i), func(rec *store.Record) { rec.Queue = queue }))
+		failed := failure(i, "it broke")
+		failed.Queue = queue
+		batch.Progress = append(batch.Progress, failed)
+	}
+	r.records(batch)
+	got := map[string]string{}
+	for _, d := range decode[api.List[api.DeadLetter]](r.get("/dead-letters").is(200)).Items {
+		got[d.ID] = d.Subject
+	}
+	if want := map[string]string{
+		id(0): "executions.start.default.wf.node", id(1): "", id(2): "",
+	}; !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

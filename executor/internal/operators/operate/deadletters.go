@@ -64,7 +64,7 @@ func (s *Service) DeadLetters(
 			if err != nil {
 				return none, err
 			}
-			return newListPage(deadLettersCursorKind, found, page, apiDeadLetter,
+			return newListPage(deadLettersCursorKind, found, page, s.apiDeadLetter,
 				func(d store.DeadLetter) string {
 					return timePosition(d.SortTime(), deadLetterID(d))
 				}), nil
@@ -111,7 +111,7 @@ func (p PageOptions) afterDeadLetter() (none store.DeadLetter, err error) {
 	}}, nil
 }
 
-func apiDeadLetter(d store.DeadLetter) api.DeadLetter {
+func (s *Service) apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 	letter := api.DeadLetter{ID: deadLetterID(d), At: d.SortTime()}
 	if m := d.Message; m != nil {
 		letter.Kind, letter.Reason, letter.StreamSequence, letter.Subject =
@@ -128,8 +128,18 @@ func apiDeadLetter(d store.DeadLetter) api.DeadLetter {
 	r := d.Record
 	letter.Kind, letter.Reason, letter.StreamSequence = api.DeadLetterFailed, r.Error,
 		r.StreamSequence
-	letter.Subject = stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
+	letter.Subject = s.startSubject(r)
 	letter.ExecutionID, letter.WorkflowID, letter.NodeID, letter.FailedAt = r.ID, r.WorkflowID,
 		r.NodeID, r.FinishedAt
 	return letter
+}
+
+// startSubject returns the subject of an execution's start message. It returns "" if the record
+// does not tell: if the execution may have an order key, or may be in its queue's own stream.
+func (s *Service) startSubject(r *store.Record) string {
+	settings, exist := s.config.Directory.Queue(r.Queue)
+	if exist && (settings.Record.Lanes > 0 || settings.Record.Stream != nil) {
+		return ""
+	}
+	return stream.StartSubject(r.Queue, r.WorkflowID, r.NodeID)
 }
