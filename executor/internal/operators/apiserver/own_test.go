@@ -242,7 +242,14 @@ func TestAWorkflowThatStillMoves(t *testing.T) {
 	if w := decode[api.Workflow](r.get("/workflows/wf").is(200)); w.Queue == "own" {
 		t.Error("the workflow has changed its queue")
 	}
-	w := decode[api.Workflow](r.patch("/workflows/wf", `{"queue":"own"}`).is(200))
+	var repeated answer
+	for range 20 { // on a busy machine, the workflow may be closed for too long again
+		repeated = r.patch("/workflows/wf", `{"queue":"own"}`)
+		if repeated.status != http.StatusServiceUnavailable {
+			break
+		}
+	}
+	w := decode[api.Workflow](repeated.is(200))
 	if !interrupted || w.Queue != "own" {
 		t.Errorf("after a repeat, the workflow is in the queue %s", w.Queue)
 	}
