@@ -345,7 +345,11 @@ func TestAChangeInFlightIsConfirmed(t *testing.T) {
 	}
 	cancel()
 	for !strings.Contains(logged.String(), "finishes what is in flight") {
-		<-time.After(10 * time.Millisecond)
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended without the change: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	if _, err := conn.Write([]byte(body)); err != nil {
 		t.Fatal(err)

@@ -35,9 +35,11 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 2)
 	awaitBlocked := func(n int) {
 		t.Helper()
-		for blocked := 0; blocked != n; <-time.After(10 * time.Millisecond) {
+		for {
+			var blocked int
 			// Other tests use the same server, and pg_locks has no database for a row lock. So
 			// count the waits of the processes that have any lock in this database.
 			if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
@@ -45,9 +47,16 @@ func TestForgettingAWorkflowDeadlocksWithNoReport(t *testing.T) {
 					WHERE datname = current_database())`).Scan(&blocked); err != nil {
 				t.Fatal(err)
 			}
+			if blocked == n {
+				return
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("a call ended before %d were blocked: %v", n, err)
+			case <-time.After(10 * time.Millisecond):
+			}
 		}
 	}
-	ended := make(chan error, 2)
 	go func() { ended <- s.ForgetWorkflow(t.Context(), "wf") }()
 	awaitBlocked(1)
 	go func() {

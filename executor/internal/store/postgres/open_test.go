@@ -156,6 +156,11 @@ func TestMigrationOutlastsConnecting(t *testing.T) {
 		)`).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
+		select {
+		case err := <-opened:
+			t.Fatalf("it was opened without waiting for the lock: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	timeOut()
 	if _, err := db.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {

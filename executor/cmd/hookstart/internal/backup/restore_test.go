@@ -117,8 +117,13 @@ func TestConsumersStayPausedDuringRestore(t *testing.T) {
 				return
 			}
 			check(err)
-			if got := <-received; got != 6 {
-				t.Errorf("the runner goes on at %d", got)
+			select {
+			case got := <-received:
+				if got != 6 {
+					t.Errorf("the runner goes on at %d", got)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("the runner gets no message")
 			}
 			for _, c := range consumers {
 				info, err := c.Info(t.Context())
