@@ -339,8 +339,9 @@ func (a *attacker) see(m *nats.Msg) {
 	}
 }
 
-// request sends a request, and checks all responses that arrive.
-func (a *attacker) request(subject, body string) {
+// request sends a request, and checks all responses that arrive. It returns after the first one, or
+// after the timeout.
+func (a *attacker) request(subject, body string, timeout time.Duration) {
 	inbox := nats.NewInbox()
 	first := make(chan *nats.Msg, 1)
 	sub, err := a.nc.Subscribe(inbox, func(m *nats.Msg) {
@@ -355,8 +356,8 @@ func (a *attacker) request(subject, body string) {
 	}
 	_ = sub.AutoUnsubscribe(10)
 	a.send(subject, inbox, body, nil)
-	timeout := time.NewTimer(200 * time.Millisecond)
-	defer timeout.Stop()
+	waiting := time.NewTimer(timeout)
+	defer waiting.Stop()
 	select {
 	case m := <-first:
 		answer := string(m.Data)
@@ -365,7 +366,7 @@ func (a *attacker) request(subject, body string) {
 		}
 		a.note(fmt.Sprintf("%.160s", answer))
 	case <-a.refused:
-	case <-timeout.C:
+	case <-waiting.C:
 		a.note("no answer")
 	}
 }

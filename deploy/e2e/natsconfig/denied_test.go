@@ -34,8 +34,11 @@ const hardlyAnyTime = 25 * time.Millisecond
 // heartbeats is long enough for two idle heartbeats of a consumer that the function push creates.
 const heartbeats = 250 * time.Millisecond
 
+// answerTimeout is how long an attempt waits for a response. Most attempts get none.
+const answerTimeout = 200 * time.Millisecond
+
 func request(subject, body string) func(*attacker) {
-	return func(a *attacker) { a.request(subject, body) }
+	return func(a *attacker) { a.request(subject, body, answerTimeout) }
 }
 
 func publish(subject string) func(*attacker) {
@@ -56,7 +59,7 @@ func push(victim, name string) func(*attacker) {
 	return func(a *attacker) {
 		a.request("$JS.API.CONSUMER.CREATE.KV_registry."+name,
 			fmt.Sprintf(`{"stream_name": "KV_registry", "config": {"name": %q,
-			"deliver_policy": "all", "deliver_subject": %q, "ack_policy": "explicit", "idle_heartbeat": 100000000}}`, name, victim))
+			"deliver_policy": "all", "deliver_subject": %q, "ack_policy": "explicit", "idle_heartbeat": 100000000}}`, name, victim), answerTimeout)
 	}
 }
 
@@ -83,8 +86,9 @@ func consumer(stream, name, filter string) func(*attacker) {
 		if filter != "" {
 			subject += "." + filter
 		}
-		a.request(subject, config)
-		a.request("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+name, `{"batch": 1, "no_wait": true}`)
+		a.request(subject, config, answerTimeout)
+		a.request("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+name, `{"batch": 1, "no_wait": true}`,
+			answerTimeout)
 	}
 }
 
@@ -544,7 +548,7 @@ func TestStreamsThatAnIngressSees(t *testing.T) {
 	var seen []string
 	for name := range victim.js.StreamNames(t.Context()).Name() {
 		a := attackBy(victim, "ingress")
-		a.request("$JS.API.STREAM.INFO."+name, `{"subjects_filter": ">"}`)
+		a.request("$JS.API.STREAM.INFO."+name, `{"subjects_filter": ">"}`, 10*time.Second)
 		if strings.Contains(a.answers(), "stream_info_response") {
 			seen = append(seen, name)
 		}
