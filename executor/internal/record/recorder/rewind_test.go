@@ -505,6 +505,12 @@ func TestAStartThatExpired(t *testing.T) {
 	r := start(t)
 	r.stop()
 	r.searchEvery = 50 * time.Millisecond
+	r.stop = r.again()
+	expired, works := r.begin("wf"), r.begin("wf")
+	r.progress(works, execution.Running)
+	r.await("they are recorded", func() bool {
+		return r.has(expired, execution.Queued) && r.has(works, execution.Running)
+	})
 	settings := stream.DefaultSettings
 	settings.MaxAge, settings.DedupWindow = 2*time.Second, time.Second
 	if err := stream.ChangeSettings(t.Context(), r.js, settings); err == nil {
@@ -519,12 +525,6 @@ func TestAStartThatExpired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.stop = r.again()
-	expired, works := r.begin("wf"), r.begin("wf")
-	r.progress(works, execution.Running)
-	r.await("they are recorded", func() bool {
-		return r.has(expired, execution.Queued) && r.has(works, execution.Running)
-	})
 	r.await("it has failed", func() bool { return r.has(expired, execution.Failed) })
 	if record, err := r.store.Get(t.Context(), expired); err != nil ||
 		!strings.Contains(record.Error, "within the age of the stream") {
