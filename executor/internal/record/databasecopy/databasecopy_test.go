@@ -529,7 +529,7 @@ func TestAChangeIsConfirmedWhenTheCopyHasIt(t *testing.T) {
 	s := openStore(t)
 	p, err := start(t, server.Connect(t), s, false)
 	fatal(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	var lagging *consistency.LaggingError
 	if _, _, err := p.PutAccount(ctx, "acme", "", "ultra"); !errors.As(err, &lagging) {
