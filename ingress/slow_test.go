@@ -61,6 +61,7 @@ func TestABodyMustKeepUpARate(t *testing.T) {
 		"Transfer-Encoding: chunked": "8000\r\n" + strings.Repeat("1", initialBodyBuffer+1),
 	} {
 		addr, token, _ := serveSlow(t, func(h *handler) {
+			h.bodyTimeout = time.Hour
 			h.rateGrace, h.minBodyRate = 10*time.Millisecond, 1<<30
 		})
 		conn := dial(t, addr)
