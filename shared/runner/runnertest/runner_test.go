@@ -306,7 +306,10 @@ func TestStopping(t *testing.T) {
 	server := natstest.Start(t)
 	ingress := runnertest.NewIngress(t, server.Connect(t))
 	began, finish := make(chan string, 10), make(chan struct{})
-	stop := start(t, server.Connect(t), runner.Options{DrainTimeout: time.Hour}, func(
+	// With this ack wait, which the consumer keeps, no message is redelivered that was not handed
+	// back.
+	options := runner.Options{DrainTimeout: time.Hour, AckWait: time.Hour}
+	stop := start(t, server.Connect(t), options, func(
 		_ context.Context, e runner.Execution,
 	) (any, error) {
 		began <- e.ID
@@ -323,7 +326,6 @@ func TestStopping(t *testing.T) {
 
 	stop = start(t, server.Connect(t), runner.Options{
 		DrainTimeout: time.Millisecond,
-		AckWait:      time.Hour,
 	}, func(ctx context.Context, e runner.Execution) (any, error) {
 		began <- e.ID
 		<-ctx.Done()
