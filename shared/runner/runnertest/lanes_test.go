@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,9 +225,9 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	var asked atomic.Int32
 	if _, err := nc.Subscribe("$JS.API.DIRECT.GET."+stream.ProgressName+".>", func(msg *nats.Msg) {
-		if asked++; asked == 1 {
+		if asked.Add(1) == 1 {
 			return
 		}
 		notFound := nats.NewMsg(msg.Reply)
@@ -243,6 +244,9 @@ func TestAnOrderedExecutionSurvivesALostResponse(t *testing.T) {
 	id := ingress.Start(t, runnertest.Post{OrderKey: "a"})
 	if final := ingress.Await(t, id); final.Status != execution.Succeeded {
 		t.Errorf("it ended as %+v", final)
+	}
+	if n := asked.Load(); n < 2 {
+		t.Errorf("the runner asked %d times for the last report", n)
 	}
 }
 
