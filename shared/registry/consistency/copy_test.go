@@ -74,12 +74,17 @@ func stopCopy(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfi
 
 // lags fails the test if a follower counts as current within a second, in which it creates several
 // consumers.
-func lags(t *testing.T, follower *consistency.Follower) {
+func lags(t *testing.T, js jetstream.JetStream, follower *consistency.Follower) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := follower.CatchUp(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a follower whose copy lacks a change: %v", err)
+	}
+	original, err := js.Stream(t.Context(), registry.Stream)
+	fatal(t, err)
+	if got, last := follower.Revision(), original.CachedInfo().State.LastSeq; got >= last {
+		t.Errorf("it has revision %d of %d", got, last)
 	}
 }
 
@@ -101,12 +106,18 @@ func TestACopyThatLagsBehind(t *testing.T) {
 
 	stopCopy(t, js, config)
 	r.CreateWorkflow(t, "new", "pro", true)
-	lags(t, follower)
+	lags(t, js, follower)
 	late, err := consistency.Follow(t.Context(), copyReader{js},
 		process{Snapshot: registry.NewSnapshot(nil)}, logtest.Quiet())
 	fatal(t, err)
 	defer late.Stop()
-	lags(t, late)
+	loading, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for late.Revision() == 0 { // until it has read something of the copy
+		fatal(t, loading.Err())
+		<-time.After(time.Millisecond)
+	}
+	lags(t, js, late)
 }
 
 // If the newest message of the registry is missing, a process that reads a copy still counts as
