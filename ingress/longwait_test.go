@@ -48,7 +48,7 @@ type waitingServer struct {
 	url     string
 }
 
-const shortTimeout = 50 * time.Millisecond
+const shortTimeout = 500 * time.Millisecond
 
 // serveWaiting serves HTTP/1.1 or HTTP/2. A client has much less time to send a body and to read a
 // response than the responses wait.
@@ -116,6 +116,18 @@ func (s *waitingServer) post(ctx context.Context) <-chan string {
 	return result
 }
 
+// startedID returns the ID of the next execution that has started.
+func (s *waitingServer) startedID() string {
+	s.t.Helper()
+	select {
+	case id := <-s.started:
+		return id
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("no execution has started")
+		return ""
+	}
+}
+
 func (s *waitingServer) until(what string, done func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
@@ -162,10 +174,10 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 			}
 
 			first := s.post(t.Context())
-			firstID := <-s.started
+			firstID := s.startedID()
 			ctx, leave := context.WithCancel(t.Context())
 			gone := s.post(ctx)
-			<-s.started
+			s.startedID()
 			s.until("two requests that wait", func() bool { return s.h.waits.Waiting() == 2 })
 			<-time.After(4 * shortTimeout)
 			leave()
@@ -183,7 +195,7 @@ func TestAnswersWaitOverEachProtocol(t *testing.T) {
 			}
 
 			last := s.post(t.Context())
-			lastID := <-s.started
+			lastID := s.startedID()
 			soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // before the limit
 			defer cancel()
 			if err := s.server.Shutdown(soon); err != nil {
