@@ -103,7 +103,7 @@ func do(
 	}
 }
 
-var waiting = flag.Int("waiting", 1500,
+var waiting = flag.Int("waiting", 1100,
 	"requests that wait at once in TestManyRequestsWait; 10000 need as many open files, twice")
 
 // Waiting requests occupy nothing that other requests need: with only eight slots for requests in
