@@ -23,12 +23,13 @@ import (
 )
 
 // connect connects as an ingress does.
-func connect(t *testing.T, urls string) *nats.Conn {
+func connect(t *testing.T, urls string, extra ...nats.Option) *nats.Conn {
 	t.Helper()
 	nc, err := bus.Connect(t.Context(), bus.Options{
 		URL:     urls,
 		Timeout: 20 * time.Second,
 		Log:     logtest.Quiet(),
+		Extra:   extra,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +256,8 @@ func TestNoGhosts(t *testing.T) {
 func TestAConnectionThatIsLostLate(t *testing.T) {
 	t.Parallel()
 	network := natstest.Start(t).NewLink(t)
-	nc := connect(t, network.URL())
+	nc := connect(t, network.URL(), nats.ReconnectWait(10*time.Millisecond),
+		nats.ReconnectJitter(0, 0))
 	p := newPublisher(t, nc, 1, 30*time.Second)
 	network.Silence()
 	before := nc.Stats().OutMsgs
@@ -267,7 +269,11 @@ func TestAConnectionThatIsLostLate(t *testing.T) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for nc.Stats().OutMsgs < before+2 { // until the message has been sent twice
-		<-tick.C
+		select {
+		case <-tick.C:
+		case err := <-done:
+			t.Fatalf("before the message was sent twice: %v", err)
+		}
 	}
 	network.DropConnections() // the client waits before it connects again
 	if err := <-done; err != nil {
@@ -338,11 +344,17 @@ func TestNoAnswerAtFirst(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
 	for nc.Stats().OutMsgs < before+7 { // three messages have been sent again
-		<-tick.C
+		select {
+		case <-tick.C:
+		case <-done:
+			t.Fatal("all have ended before three messages were sent again")
+		}
 	}
 	server.Resume()
-	wg.Wait()
+	<-done
 	stored := counts(t, server.Connect(t))
 	for id, n := range stored {
 		if n != 1 {
@@ -388,7 +400,11 @@ func TestUnknownIsNoRepeat(t *testing.T) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for nc.Stats().OutMsgs < before+2 { // until the message has been sent twice
-		<-tick.C
+		select {
+		case <-tick.C:
+		case err := <-refused:
+			t.Fatalf("before the message was sent twice: %v", err)
+		}
 	}
 	server.Resume()
 	if err := <-refused; !errors.Is(err, publish.ErrUnavailable) {
