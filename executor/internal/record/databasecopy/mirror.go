@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/hookstart/hookstart/executor/internal/audit"
@@ -21,6 +22,8 @@ import (
 const (
 	// maxBatchRevisions is the maximum number of revisions written in one transaction.
 	maxBatchRevisions = 500
+	// maxBatchWait is the maximum time that a transaction waits for its next revision.
+	maxBatchWait = 100 * time.Millisecond
 	// retryDelay is the delay before a failed mirror is restarted.
 	retryDelay = 500 * time.Millisecond
 )
@@ -124,7 +127,10 @@ func (c *RegistryCopy) copyMessages(
 	for {
 		var b batch
 		for more := true; more; {
-			msg, err := messages.Next()
+			msg, err := nextOfBatch(messages, len(b.records))
+			if errors.Is(err, nats.ErrTimeout) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -147,6 +153,17 @@ func (c *RegistryCopy) copyMessages(
 		after = b.upTo.Revision
 		c.setCopiedRevision(bucket, after, false)
 	}
+}
+
+// nextOfBatch returns the next message. If the batch already has a message, it fails with
+// nats.ErrTimeout after maxBatchWait: the server may report one pending message too many if others
+// are purged at the same time, as the auditor does.
+func nextOfBatch(messages jetstream.MessagesContext, received int) (jetstream.Msg, error) {
+	if received == 0 {
+		// Only a call without a short time limit detects missed heartbeats.
+		return messages.Next()
+	}
+	return messages.Next(jetstream.NextMaxWait(maxBatchWait))
 }
 
 // batch holds the registry records and audit entries that one transaction writes to the database.
